@@ -1,0 +1,330 @@
+"""Error codes of the protocol and the few exceptions of kctl.
+
+KctlError
+  ApiError            an expected protocol outcome; the code is the identity
+  MalformedRequest    bytes that are not a request we can answer: the connection closes
+  CorruptLog          storage read something impossible
+  LogDirFailure       the operating system refused a log directory
+  ConfigError         a property has a wrong value; names the Kafka property
+  UsageError          command-line input that typer could not judge
+  ClusterUnreachable  no broker answered in time
+  ZooKeeperError      ZooKeeper said no, or the session is gone
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """Every error code of the Kafka protocol up to 3.9; 105 and above are newer than 2.8 and never sent by our broker."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    INVALID_FETCH_SIZE = 4
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    BROKER_NOT_AVAILABLE = 8
+    REPLICA_NOT_AVAILABLE = 9
+    MESSAGE_TOO_LARGE = 10
+    STALE_CONTROLLER_EPOCH = 11
+    OFFSET_METADATA_TOO_LARGE = 12
+    NETWORK_EXCEPTION = 13
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    INVALID_TOPIC_EXCEPTION = 17
+    RECORD_LIST_TOO_LARGE = 18
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    INVALID_COMMIT_OFFSET_SIZE = 28
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    SECURITY_DISABLED = 54
+    OPERATION_NOT_ATTEMPTED = 55
+    KAFKA_STORAGE_ERROR = 56
+    LOG_DIR_NOT_FOUND = 57
+    SASL_AUTHENTICATION_FAILED = 58
+    UNKNOWN_PRODUCER_ID = 59
+    REASSIGNMENT_IN_PROGRESS = 60
+    DELEGATION_TOKEN_AUTH_DISABLED = 61
+    DELEGATION_TOKEN_NOT_FOUND = 62
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65
+    DELEGATION_TOKEN_EXPIRED = 66
+    INVALID_PRINCIPAL_TYPE = 67
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    FETCH_SESSION_ID_NOT_FOUND = 70
+    INVALID_FETCH_SESSION_EPOCH = 71
+    LISTENER_NOT_FOUND = 72
+    TOPIC_DELETION_DISABLED = 73
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    STALE_BROKER_EPOCH = 77
+    OFFSET_NOT_AVAILABLE = 78
+    MEMBER_ID_REQUIRED = 79
+    PREFERRED_LEADER_NOT_AVAILABLE = 80
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
+    ELECTION_NOT_NEEDED = 84
+    NO_REASSIGNMENT_IN_PROGRESS = 85
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
+    INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
+    THROTTLING_QUOTA_EXCEEDED = 89
+    PRODUCER_FENCED = 90
+    RESOURCE_NOT_FOUND = 91
+    DUPLICATE_RESOURCE = 92
+    UNACCEPTABLE_CREDENTIAL = 93
+    INCONSISTENT_VOTER_SET = 94
+    INVALID_UPDATE_VERSION = 95
+    FEATURE_UPDATE_FAILED = 96
+    PRINCIPAL_DESERIALIZATION_FAILURE = 97
+    SNAPSHOT_NOT_FOUND = 98
+    POSITION_OUT_OF_RANGE = 99
+    UNKNOWN_TOPIC_ID = 100
+    DUPLICATE_BROKER_REGISTRATION = 101
+    BROKER_ID_NOT_REGISTERED = 102
+    INCONSISTENT_TOPIC_ID = 103
+    INCONSISTENT_CLUSTER_ID = 104
+    TRANSACTIONAL_ID_NOT_FOUND = 105
+    FETCH_SESSION_TOPIC_ID_ERROR = 106
+    INELIGIBLE_REPLICA = 107
+    NEW_LEADER_ELECTED = 108
+    OFFSET_MOVED_TO_TIERED_STORAGE = 109
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
+    MISMATCHED_ENDPOINT_TYPE = 114
+    UNSUPPORTED_ENDPOINT_TYPE = 115
+    UNKNOWN_CONTROLLER_ID = 116
+    UNKNOWN_SUBSCRIPTION_ID = 117
+    TELEMETRY_TOO_LARGE = 118
+    INVALID_REGISTRATION = 119
+    TRANSACTION_ABORTABLE = 120
+    INVALID_RECORD_STATE = 121
+    SHARE_SESSION_NOT_FOUND = 122
+    INVALID_SHARE_SESSION_EPOCH = 123
+    FENCED_STATE_EPOCH = 124
+    INVALID_VOTER_KEY = 125
+    DUPLICATE_VOTER = 126
+    VOTER_NOT_FOUND = 127
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same request may succeed later without a change."""
+        return self in _RETRIABLE
+
+    @property
+    def description(self) -> str:
+        """One sentence for people."""
+        return _DESCRIPTIONS.get(self) or self.name.replace("_", " ").capitalize() + "."
+
+    @classmethod
+    def of(cls, number: int) -> ErrorCode:
+        """The code with this number; numbers from a newer broker count as UNKNOWN_SERVER_ERROR."""
+        try:
+            return cls(number)
+        except ValueError:
+            return cls.UNKNOWN_SERVER_ERROR
+
+
+_RETRIABLE = frozenset({
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.ELECTION_NOT_NEEDED,
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.LISTENER_NOT_FOUND,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.SHARE_SESSION_NOT_FOUND,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+})
+
+_DESCRIPTIONS = {
+    ErrorCode.UNKNOWN_SERVER_ERROR: "The broker met an error that the protocol has no name for; its log says more.",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "The offset lies outside what the partition holds.",
+    ErrorCode.CORRUPT_MESSAGE: "The record batch fails its checksum or is malformed.",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "The broker does not have this topic or partition.",
+    ErrorCode.LEADER_NOT_AVAILABLE: "The partition has no leader at the moment.",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "The broker is not the leader of the partition.",
+    ErrorCode.REQUEST_TIMED_OUT: "The request was accepted but did not complete in time.",
+    ErrorCode.MESSAGE_TOO_LARGE: "The record batch is larger than max.message.bytes.",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "The metadata of the offset commit is larger than offset.metadata.max.bytes.",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is still loading its state.",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available yet.",
+    ErrorCode.NOT_COORDINATOR: "The broker is not the coordinator of this group.",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "The topic name is not allowed for this operation.",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "The records are larger than segment.bytes.",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "Fewer replicas are in sync than min.insync.replicas asks for.",
+    ErrorCode.INVALID_REQUIRED_ACKS: "acks must be -1, 0 or 1.",
+    ErrorCode.ILLEGAL_GENERATION: "The generation is not the group's current one.",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "The member shares no protocol with the group.",
+    ErrorCode.INVALID_GROUP_ID: "The group id is not allowed.",
+    ErrorCode.UNKNOWN_MEMBER_ID: "The coordinator does not know this member.",
+    ErrorCode.INVALID_SESSION_TIMEOUT: "The session timeout is outside the range that the broker allows.",
+    ErrorCode.REBALANCE_IN_PROGRESS: "The group is rebalancing; the member has to rejoin.",
+    ErrorCode.UNSUPPORTED_VERSION: "The broker does not speak this version of the API.",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "A topic with this name exists already.",
+    ErrorCode.INVALID_PARTITIONS: "The number of partitions is not allowed.",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "The replication factor is below 1 or above the number of live brokers.",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "The replica assignment is contradictory.",
+    ErrorCode.INVALID_CONFIG: "A configuration name or value is not valid.",
+    ErrorCode.NOT_CONTROLLER: "The broker is not the active controller.",
+    ErrorCode.INVALID_REQUEST: "The request contradicts itself or the protocol.",
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "The message format of the topic does not allow this.",
+    ErrorCode.POLICY_VIOLATION: "A policy of the broker forbids this.",
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "The producer's sequence number does not follow its last one.",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "A newer instance of this producer exists.",
+    ErrorCode.KAFKA_STORAGE_ERROR: "A disk of the broker failed.",
+    ErrorCode.SECURITY_DISABLED: "The broker has no authorizer.",
+    ErrorCode.NON_EMPTY_GROUP: "The group has active members.",
+    ErrorCode.GROUP_ID_NOT_FOUND: "No such group.",
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND: "The broker does not remember this fetch session.",
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH: "The fetch session's epoch is not the expected one.",
+    ErrorCode.TOPIC_DELETION_DISABLED: "delete.topic.enable is false.",
+    ErrorCode.FENCED_LEADER_EPOCH: "The leader epoch of the request is older than the broker's.",
+    ErrorCode.UNKNOWN_LEADER_EPOCH: "The leader epoch of the request is newer than the broker's.",
+    ErrorCode.MEMBER_ID_REQUIRED: "The member has to join again with the member id given to it.",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "The group has group.max.size members already.",
+    ErrorCode.FENCED_INSTANCE_ID: "Another member took over this group.instance.id.",
+    ErrorCode.INVALID_RECORD: "A record breaks a rule of the topic or of the format.",
+    ErrorCode.UNKNOWN_TOPIC_ID: "The broker does not know this topic id.",
+}
+
+
+class KctlError(Exception):
+    """Anything that kctl expects to go wrong; its text is fit to be shown to a user."""
+
+
+class ApiError(KctlError):
+    """A protocol outcome other than NONE; `code` is the identity, the message explains this one case."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message or code.description)
+        self.code = code
+        self.message = message
+
+
+class MalformedRequest(KctlError):
+    """The bytes are not a request that can be answered; the connection closes, others go on."""
+
+
+class CorruptLog(KctlError):
+    """A file of a log holds something impossible at `position`; the caller decides what becomes of it."""
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(f"{path} at position {position}: {reason}")
+        self.path = path
+        self.position = position
+        self.reason = reason
+
+
+class LogDirFailure(KctlError):
+    """The operating system refused an operation on a log directory, which goes offline."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+
+
+class ConfigError(KctlError):
+    """A property that cannot be used, named as Kafka names it."""
+
+    def __init__(self, name: str, value: object, reason: str) -> None:
+        super().__init__(f"{name}={value}: {reason}")
+        self.name = name
+        self.reason = reason
+
+
+class UsageError(KctlError):
+    """Command-line input that makes no sense; exit code 2."""
+
+
+class ClusterUnreachable(KctlError):
+    """No broker answered within the time allowed; exit code 4."""
+
+
+class ZooKeeperError(KctlError):
+    """ZooKeeper could not be reached, lost the session or refused an operation."""
+
+
+class NoNodeError(ZooKeeperError):
+    """The znode does not exist."""
+
+
+class NodeExistsError(ZooKeeperError):
+    """The znode exists already."""
+
+
+class BadVersionError(ZooKeeperError):
+    """The znode changed since it was read."""
+
+
+class NotEmptyError(ZooKeeperError):
+    """The znode has children."""
+
+
+class SessionLostError(ZooKeeperError):
+    """The session ended; its ephemeral nodes are gone."""
