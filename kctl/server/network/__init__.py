@@ -1,0 +1,1 @@
+"""Sockets and frames: acceptor, then connection."""

@@ -1,0 +1,1 @@
+"""The partitions of this broker: partition (roles and the high watermark), fetch_session, replica_manager."""

@@ -1,0 +1,94 @@
+"""Where requests wait until something happens or their time is up.  Kafka's DelayedOperationPurgatory without its locks.
+
+An operation watches keys (partitions, groups).  Whoever changes what a key stands for calls `check(key)`; each watcher
+looks whether it can complete now.  An operation completes once: by `try_complete` or by its timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+from kctl.environment import Timer, TimerTask
+
+K = TypeVar("K", bound=Hashable)
+
+
+class DelayedOperation(Protocol):
+    """Something that waits."""
+
+    def try_complete(self) -> bool:
+        """Completes if it can; answers whether it has."""
+        ...
+
+    def on_timeout(self) -> None:
+        """Completes with what there is."""
+        ...
+
+
+class _Waiting(Generic[K]):
+    __slots__ = ("done", "keys", "operation", "timeout")
+
+    def __init__(self, operation: DelayedOperation, keys: tuple[K, ...]) -> None:
+        self.operation = operation
+        self.keys = keys
+        self.done = False
+        self.timeout: TimerTask | None = None
+
+
+class Purgatory(Generic[K]):
+    """The waiting operations of one kind.  Owner: event loop."""
+
+    def __init__(self, timer: Timer) -> None:
+        self._timer = timer
+        self._watchers: dict[K, dict[_Waiting[K], None]] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        """How many operations wait."""
+        return self._size
+
+    def complete_or_watch(self, operation: DelayedOperation, keys: Iterable[K], timeout_ms: int) -> None:
+        """Completes the operation now if possible, else when a key is checked, at the latest after `timeout_ms`."""
+        if operation.try_complete():
+            return
+        waiting = _Waiting(operation, tuple(keys))
+        for key in waiting.keys:
+            self._watchers.setdefault(key, {})[waiting] = None
+        self._size += 1
+        waiting.timeout = self._timer.schedule(timeout_ms, lambda: self._expire(waiting))
+
+    def watches(self, key: K) -> bool:
+        """Whether anything waits for this key; a cheap question for the hot path."""
+        return key in self._watchers
+
+    def check(self, key: K) -> None:
+        """Something changed for `key`: completes what can complete."""
+        watchers = self._watchers.get(key)
+        if not watchers:
+            return
+        for waiting in list(watchers):
+            if not waiting.done and waiting.operation.try_complete():
+                self._remove(waiting)
+
+    def expire_all(self) -> None:
+        """Completes everything with what there is; for shutdown."""
+        for waiting in {w: None for watchers in self._watchers.values() for w in watchers}:
+            self._expire(waiting)
+
+    def _expire(self, waiting: _Waiting[K]) -> None:
+        if not waiting.done:
+            self._remove(waiting)
+            waiting.operation.on_timeout()
+
+    def _remove(self, waiting: _Waiting[K]) -> None:
+        waiting.done = True
+        self._size -= 1
+        if waiting.timeout is not None:
+            waiting.timeout.cancel()
+        for key in waiting.keys:
+            watchers = self._watchers.get(key)
+            if watchers is not None:
+                watchers.pop(waiting, None)
+                if not watchers:
+                    del self._watchers[key]

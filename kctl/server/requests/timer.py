@@ -1,0 +1,70 @@
+"""Callbacks after a delay, all on one timing wheel and one loop handle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kctl.environment import Clock
+from kctl.server.requests.timing_wheel import Entry, TimingWheel
+
+
+class WheelTask:
+    """A scheduled callback; satisfies environment.TimerTask."""
+
+    __slots__ = ("_entry", "_wheel")
+
+    def __init__(self, wheel: TimingWheel[Callable[[], None]], entry: Entry[Callable[[], None]]) -> None:
+        self._wheel = wheel
+        self._entry = entry
+
+    def cancel(self) -> None:
+        """Does nothing when the callback ran already."""
+        self._wheel.cancel(self._entry)
+
+
+class WheelTimer:
+    """environment.Timer over the running loop.
+
+    The loop is asked to wake at the wheel's next due time only; thousands of waiting fetches cost one handle.
+    Owner: event loop.
+    """
+
+    def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        self._clock = clock
+        self._loop = loop
+        self._wheel: TimingWheel[Callable[[], None]] = TimingWheel(clock.monotonic_ms())
+        self._handle: asyncio.TimerHandle | None = None
+        self._armed_ms: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._wheel)
+
+    def schedule(self, delay_ms: int, callback: Callable[[], None]) -> WheelTask:
+        """Runs `callback` on the loop in `delay_ms` or a little later, never earlier."""
+        entry = self._wheel.add(callback, self._clock.monotonic_ms() + max(delay_ms, 0))
+        self._arm()
+        return WheelTask(self._wheel, entry)
+
+    def close(self) -> None:
+        """Runs nothing any more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _arm(self) -> None:
+        due_ms = self._wheel.next_due_ms()
+        if due_ms is None or (self._armed_ms is not None and self._armed_ms <= due_ms):
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        delay_ms = max(due_ms - self._clock.monotonic_ms(), 0)
+        self._armed_ms = due_ms
+        self._handle = self._loop.call_later(delay_ms / 1000, self._fire)
+
+    def _fire(self) -> None:
+        self._handle = None
+        self._armed_ms = None
+        for callback in self._wheel.advance(self._clock.monotonic_ms()):
+            callback()
+        self._arm()

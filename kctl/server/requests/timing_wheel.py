@@ -1,0 +1,98 @@
+"""A hierarchical timing wheel: adding and cancelling a deadline costs the same however many are waiting.
+
+Level 0 has buckets of one tick; each further level has buckets `size` times as wide.  A deadline goes into the lowest
+level whose span reaches it.  When the time of a wide bucket comes, what is in it moves down; from level 0 it expires.
+Kafka's TimingWheel keeps its buckets in rings; here a bucket is found by its number, so that empty ones cost nothing.
+
+Owner: event loop.  Pure: the caller passes the time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+TICK_MS = 1
+BUCKETS_PER_LEVEL = 64
+
+
+class Entry(Generic[T]):
+    """One item that waits; belongs to at most one bucket."""
+
+    __slots__ = ("bucket", "deadline_ms", "item")
+
+    def __init__(self, item: T, deadline_ms: int) -> None:
+        self.item = item
+        self.deadline_ms = deadline_ms
+        self.bucket: dict[Entry[T], None] | None = None
+
+
+class TimingWheel(Generic[T]):
+    """Items by deadline.  `advance` hands out what is due, in order of buckets; within a bucket in order of adding."""
+
+    def __init__(self, start_ms: int, *, tick_ms: int = TICK_MS, buckets_per_level: int = BUCKETS_PER_LEVEL) -> None:
+        self._now_ms = start_ms
+        self._tick_ms = tick_ms
+        self._size = buckets_per_level
+        self._buckets: dict[tuple[int, int], dict[Entry[T], None]] = {}
+        self._due: list[tuple[int, int]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, item: T, deadline_ms: int) -> Entry[T]:
+        """Waits until `deadline_ms`; a deadline in the past is due at the next `advance`."""
+        entry = Entry(item, deadline_ms)
+        self._place(entry)
+        self._count += 1
+        return entry
+
+    def cancel(self, entry: Entry[T]) -> None:
+        """Forgets the entry; does nothing when it has expired or was cancelled."""
+        if entry.bucket is not None:
+            del entry.bucket[entry]
+            entry.bucket = None
+            self._count -= 1
+
+    def next_due_ms(self) -> int | None:
+        """When `advance` next has something to do: an expiry, or a move between levels."""
+        while self._due:
+            start_ms, width_ms = self._due[0]
+            if self._buckets.get((start_ms, width_ms)):
+                return start_ms
+            heapq.heappop(self._due)
+            self._buckets.pop((start_ms, width_ms), None)
+        return None
+
+    def advance(self, now_ms: int) -> list[T]:
+        """Moves the time forward (never back) and returns the items whose deadline has come."""
+        self._now_ms = max(self._now_ms, now_ms)
+        expired: list[T] = []
+        while self._due and self._due[0][0] <= self._now_ms:
+            bucket = self._buckets.pop(heapq.heappop(self._due), {})
+            for entry in bucket:
+                if entry.deadline_ms <= self._now_ms:
+                    entry.bucket = None
+                    self._count -= 1
+                    expired.append(entry.item)
+                else:
+                    self._place(entry)
+        return expired
+
+    def _place(self, entry: Entry[T]) -> None:
+        width_ms = self._tick_ms
+        # Rounding up keeps the promise that nothing expires early.
+        deadline_ms = max(entry.deadline_ms, self._now_ms)
+        while deadline_ms - self._now_ms >= width_ms * self._size:
+            width_ms *= self._size
+        start_ms = deadline_ms // width_ms * width_ms if width_ms > self._tick_ms else -(-deadline_ms // width_ms) * width_ms
+        key = (start_ms, width_ms)
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = self._buckets[key] = {}
+            heapq.heappush(self._due, key)
+        bucket[entry] = None
+        entry.bucket = bucket
