@@ -1,0 +1,106 @@
+"""Bytes and file slices on their way to a socket: gathered into few system calls, file slices by sendfile.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
+
+_GATHER_MAX = 512
+"""Chunks for one sendmsg; Linux takes 1,024."""
+
+
+@runtime_checkable
+class FileSlice(Protocol):
+    """A range of an open file, as storage hands it out; keeps the file open while it lives."""
+
+    position: int
+    size: int
+
+    def fileno(self) -> int: ...
+
+
+Chunk = bytes | bytearray | memoryview | FileSlice
+
+
+class _SliceLeft:
+    """What remains to be sent of a slice."""
+
+    __slots__ = ("position", "remaining", "source")
+
+    def __init__(self, source: FileSlice) -> None:
+        self.source = source
+        self.position = source.position
+        self.remaining = source.size
+
+
+class Outbox:
+    """What one connection still has to send, in order."""
+
+    __slots__ = ("_chunks", "_sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._chunks: deque[bytes | bytearray | memoryview | _SliceLeft] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._chunks)
+
+    def put(self, chunks: Iterable[Chunk]) -> None:
+        """Queues; nothing is sent before `flush`."""
+        for chunk in chunks:
+            if isinstance(chunk, (bytes, bytearray, memoryview)):
+                if len(chunk):
+                    self._chunks.append(chunk)
+            elif chunk.size:
+                self._chunks.append(_SliceLeft(chunk))
+
+    def flush(self) -> bool:
+        """Sends as much as the socket takes; answers whether all of it went.  Raises OSError when the peer is gone."""
+        chunks = self._chunks
+        try:
+            while chunks:
+                head = chunks[0]
+                done = self._send_slice(head) if isinstance(head, _SliceLeft) else self._send_bytes()
+                if not done:
+                    return False
+        except BlockingIOError:
+            return False
+        return True
+
+    def _send_bytes(self) -> bool:
+        chunks = self._chunks
+        gathered: list[bytes | bytearray | memoryview] = []
+        flags = 0
+        for chunk in chunks:
+            if isinstance(chunk, _SliceLeft):
+                flags = socket.MSG_MORE
+                break
+            gathered.append(chunk)
+            if len(gathered) == _GATHER_MAX:
+                break
+        sent = self._sock.send(gathered[0], flags) if len(gathered) == 1 else self._sock.sendmsg(gathered, (), flags)
+        for chunk in gathered:
+            if sent < len(chunk):
+                chunks[0] = memoryview(chunk)[sent:]
+                return False
+            sent -= len(chunk)
+            chunks.popleft()
+        return True
+
+    def _send_slice(self, left: _SliceLeft) -> bool:
+        sent = os.sendfile(self._sock.fileno(), left.source.fileno(), left.position, left.remaining)
+        if sent == 0:
+            raise ConnectionAbortedError("the file ended before its slice did")
+        left.position += sent
+        left.remaining -= sent
+        if left.remaining:
+            # The socket is full for now; other connections get their turn.
+            return False
+        self._chunks.popleft()
+        return True

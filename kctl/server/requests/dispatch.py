@@ -1,0 +1,109 @@
+"""From a frame to its handler and back to bytes.
+
+The table of handlers is what ApiVersions advertises: an API without a handler does not exist.  As in Kafka an unknown
+API or version, or a body that cannot be read, closes the connection; only ApiVersions answers with an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kctl.errors import ErrorCode, MalformedRequest
+from kctl.protocol import codec, registry
+from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
+from kctl.protocol.headers import decode_request_header
+from kctl.server.network.outbox import Chunk
+from kctl.server.requests.context import Peer, RequestContext
+
+API_VERSIONS_KEY = 18
+_RESPONSE_PREFIX = struct.Struct(">ii")
+_RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
+
+Response = Any
+Handler = Callable[[Any, RequestContext], "Response | None | Awaitable[Response | None]"]
+"""Takes a request; gives its response, None for no answer, or something to await for one of them."""
+
+Reply = list[Chunk] | None
+
+
+class Dispatcher:
+    """Owner: event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._handlers: dict[int, tuple[registry.Api, Handler]] = {}
+        self._tasks: set[asyncio.Future[Reply]] = set()
+
+    def register(self, api_name: str, handler: Handler) -> None:
+        """Serves the API from now on, in every version that the protocol package defines."""
+        api = registry.api_named(api_name)
+        self._handlers[api.key] = (api, handler)
+
+    def api_versions(self) -> list[ApiVersion]:
+        """What is served, by ascending key."""
+        return [
+            ApiVersion(api_key=key, min_version=api.min_version, max_version=api.max_version)
+            for key, (api, _) in sorted(self._handlers.items())
+        ]
+
+    def handle(self, frame: memoryview, peer: Peer) -> Reply | asyncio.Future[Reply]:
+        """The framed response, or a future of it.  Raises MalformedRequest."""
+        header, offset = decode_request_header(frame)
+        entry = self._handlers.get(header.api_key)
+        if entry is None:
+            raise MalformedRequest(f"API key {header.api_key} is not served")
+        api, handler = entry
+        version = header.api_version
+        if not api.min_version <= version <= api.max_version:
+            if api.key == API_VERSIONS_KEY:
+                return self._refuse_api_versions(api, header.correlation_id)
+            raise MalformedRequest(f"{api.name} version {version} is not served")
+        request, _ = codec.decode(api.request, frame, version, offset)
+        context = RequestContext(version, header.correlation_id, header.client_id or "", peer)
+        result = handler(request, context)
+        if result is None:
+            return None
+        if isinstance(result, Awaitable):
+            return self._later(api, context, result)
+        return self._encode(api, context, result)
+
+    def _later(self, api: registry.Api, context: RequestContext, result: Awaitable[Response | None]) -> asyncio.Future[Reply]:
+        if isinstance(result, asyncio.Future) and result.done():
+            # Decided at once: no task for it.
+            reply: asyncio.Future[Reply] = self._loop.create_future()
+            reply.set_result(self._encode(api, context, result.result()))
+            return reply
+        task = self._loop.create_task(self._await(api, context, result), name=f"request-{api.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _await(self, api: registry.Api, context: RequestContext, result: Awaitable[Response | None]) -> Reply:
+        return self._encode(api, context, await result)
+
+    def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
+        if response is None:
+            return None
+        body: list[Chunk] = codec.encode(response, context.api_version)
+        return _framed(body, context.correlation_id, is_flexible=api.response_header_version(context.api_version) == 1)
+
+    def _refuse_api_versions(self, api: registry.Api, correlation_id: int) -> Reply:
+        """KIP-511: the version 0 layout, with the range of ApiVersions itself, so that the client can ask again."""
+        response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions())
+        return _framed(codec.encode(response, 0), correlation_id, is_flexible=False)
+
+
+def _framed(body: list[Chunk], correlation_id: int, *, is_flexible: bool) -> list[Chunk]:
+    size = sum(len(chunk) for chunk in body)  # type: ignore[arg-type]  # slices have a length too
+    if is_flexible:
+        prefix = _RESPONSE_PREFIX_FLEXIBLE.pack(size + 5, correlation_id, 0)
+    else:
+        prefix = _RESPONSE_PREFIX.pack(size + 4, correlation_id)
+    if body and isinstance(body[0], bytes):
+        body[0] = prefix + body[0]
+    else:
+        body.insert(0, prefix)
+    return body
