@@ -71,9 +71,7 @@ class Connection:
         self._pause_reading()
         if self._is_writing:
             self._loop.remove_writer(self._sock)
-        if self._pending is not None:
-            self._pending.cancel()
-            self._pending = None
+        # A request under way goes on: half of a topic creation is worse than an answer that nobody reads.
         self._sock.close()
         self._on_close(self)
 
@@ -131,16 +129,15 @@ class Connection:
             self._resume_reading()
 
     def _on_reply(self, future: asyncio.Future[Reply]) -> None:
-        if self._is_closed or future is not self._pending:
-            return
         self._pending = None
         error = None if future.cancelled() else future.exception()
+        if isinstance(error, MalformedRequest):
+            log.info("closing connection peer=%s reason=%s", self.peer.client_host, error)
+        elif error is not None:
+            log.error("closing connection peer=%s after a failure", self.peer.client_host, exc_info=error)
         if future.cancelled() or error is not None:
-            if isinstance(error, MalformedRequest):
-                log.info("closing connection peer=%s reason=%s", self.peer.client_host, error)
-            elif error is not None:
-                log.error("closing connection peer=%s after a failure", self.peer.client_host, exc_info=error)
             self.close()
+        if self._is_closed:
             return
         reply = future.result()
         if reply is not None:

@@ -91,7 +91,7 @@ class Dispatcher:
         return _framed(body, context.correlation_id, is_flexible=api.response_header_version(context.api_version) == 1)
 
     def _refuse_api_versions(self, api: registry.Api, correlation_id: int) -> Reply:
-        """KIP-511: the version 0 layout, with the range of ApiVersions itself, so that the client can ask again."""
+        """The version 0 layout, with all ranges, so that the client can ask again in a version that we have.  KIP-511."""
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions())
         return _framed(codec.encode(response, 0), correlation_id, is_flexible=False)
 

@@ -1,0 +1,163 @@
+"""Fetch sessions: the broker remembers a fetcher's partitions, so that requests and answers carry only changes.  KIP-227.
+
+A session is an ordered set of partitions, the least recently served first.  The client sends (session_id, epoch):
+  (any, -1)   no session wanted; one with this id is closed
+  (any, 0)    a new session wanted, holding the partitions of this request; one with this id is closed
+  (id, n)     goes on with session id: the partitions listed are added or changed, the forgotten ones go
+Epochs count up by one per request and wrap from 2^31-1 to 1; another one answers INVALID_FETCH_SESSION_EPOCH and
+changes nothing.  It is always legal to answer session id 0, "no session": that is what a full cache does.
+
+Owner: event loop.  Pure: the caller passes time and ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
+
+NO_SESSION = 0
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+_EPOCH_MAX = (1 << 31) - 1
+EVICTION_MS = 120_000
+"""A session unused for this long makes room for another.  Kafka's minimum eviction time."""
+
+
+@dataclass(slots=True)
+class FetchPosition:
+    """Where a fetcher stands in one partition, and what it was last told."""
+
+    topic_partition: TopicPartition
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    sent_high_watermark: int = -1
+    sent_log_start_offset: int = -1
+
+    def take(self, newer: FetchPosition) -> None:
+        """Takes over what the client changed and keeps what it was told."""
+        self.fetch_offset = newer.fetch_offset
+        self.partition_max_bytes = newer.partition_max_bytes
+        self.current_leader_epoch = newer.current_leader_epoch
+        self.last_fetched_epoch = newer.last_fetched_epoch
+        self.log_start_offset = newer.log_start_offset
+
+
+class PartitionAnswer(Protocol):
+    """The part of a Fetch response's partition that decides whether it is worth sending."""
+
+    error_code: int
+    high_watermark: int
+    log_start_offset: int
+    preferred_read_replica: int
+
+    @property
+    def records(self) -> object: ...
+
+
+class FetchSession:
+    """One fetcher's partitions."""
+
+    __slots__ = ("epoch", "is_follower", "last_used_ms", "positions", "session_id")
+
+    def __init__(self, session_id: int, *, is_follower: bool, now_ms: int) -> None:
+        self.session_id = session_id
+        self.epoch = 1
+        self.is_follower = is_follower
+        self.last_used_ms = now_ms
+        self.positions: dict[TopicPartition, FetchPosition] = {}
+
+    def update(self, changed: Iterable[FetchPosition], forgotten: Iterable[TopicPartition]) -> None:
+        """Applies an incremental request."""
+        for position in changed:
+            known = self.positions.get(position.topic_partition)
+            if known is None:
+                self.positions[position.topic_partition] = position
+            else:
+                known.take(position)
+        for topic_partition in forgotten:
+            self.positions.pop(topic_partition, None)
+
+    def changes(self, answers: Mapping[TopicPartition, PartitionAnswer], record_bytes: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+        """Which answers tell the client something new; remembers them as told.
+
+        Partitions that gave records go to the end of the order, so that the others get their turn first.
+        """
+        told: list[TopicPartition] = []
+        for topic_partition, answer in answers.items():
+            position = self.positions.get(topic_partition)
+            if position is None:
+                continue
+            has_records = record_bytes.get(topic_partition, 0) > 0
+            is_error = answer.error_code != ErrorCode.NONE
+            if (
+                has_records
+                or is_error
+                or answer.preferred_read_replica >= 0
+                or answer.high_watermark != position.sent_high_watermark
+                or answer.log_start_offset != position.sent_log_start_offset
+            ):
+                told.append(topic_partition)
+            # After an error the next answer is always new.
+            position.sent_high_watermark = -1 if is_error else answer.high_watermark
+            position.sent_log_start_offset = answer.log_start_offset
+            if has_records:
+                self.positions[topic_partition] = self.positions.pop(topic_partition)
+        return told
+
+
+class FetchSessionCache:
+    """The sessions of a broker, at most `slots_max` of them (max.incremental.fetch.session.cache.slots)."""
+
+    def __init__(self, slots_max: int) -> None:
+        self._slots_max = slots_max
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def resume(self, session_id: int, epoch: int, now_ms: int) -> FetchSession:
+        """The session of an incremental request, its epoch counted up.
+
+        Raises ApiError FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
+        session.last_used_ms = now_ms
+        # Least recently used first, for eviction.
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        return session
+
+    def create(self, session_id: int, positions: Iterable[FetchPosition], *, is_follower: bool, now_ms: int) -> FetchSession | None:
+        """A new session, or None when there is no room for it."""
+        if session_id in self._sessions or not self._make_room(now_ms, is_follower=is_follower):
+            return None
+        session = FetchSession(session_id, is_follower=is_follower, now_ms=now_ms)
+        session.update(positions, ())
+        self._sessions[session_id] = session
+        return session
+
+    def close(self, session_id: int) -> None:
+        """Forgets a session; does nothing for an unknown one."""
+        self._sessions.pop(session_id, None)
+
+    def _make_room(self, now_ms: int, *, is_follower: bool) -> bool:
+        if len(self._sessions) < self._slots_max:
+            return True
+        for session_id, session in self._sessions.items():
+            # Followers keep their sessions before consumers do: they fetch more partitions, for longer.
+            is_stale = now_ms - session.last_used_ms > EVICTION_MS
+            if is_stale or (is_follower and not session.is_follower):
+                del self._sessions[session_id]
+                return True
+        return False

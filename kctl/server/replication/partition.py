@@ -1,0 +1,166 @@
+"""One partition on this broker: its role, its in-sync replicas and its high watermark.
+
+The log end offset is where this replica ends.  The high watermark is where all in-sync replicas end: below it records
+are committed and consumers see them.  A leader moves it when it appends or when a follower's fetch shows how far the
+follower has come; within a leader epoch it never goes back.
+
+States: created (no role yet) -> leader or follower, as the controller's LeaderAndIsr requests say, each with a higher
+leader epoch.  Only the leader takes produce requests; its epoch goes into every batch and into the leader-epoch cache,
+even before it appends anything, so that followers can tell where they part from it (KIP-101).
+
+Owner: event loop.  No IO of its own; the log is passed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import NO_LEADER, TopicPartition
+
+if TYPE_CHECKING:
+    from kctl.storage.log import Log
+
+ANY_EPOCH = -1
+"""A request that does not say which leader epoch it knows."""
+
+
+class PartitionState(Protocol):
+    """What a LeaderAndIsr request says of one partition."""
+
+    leader: int
+    leader_epoch: int
+    isr: list[int]
+    zk_version: int
+    replicas: list[int]
+    controller_epoch: int
+
+
+@dataclass(slots=True)
+class FollowerState:
+    """What the leader knows of one follower from its fetches."""
+
+    log_end_offset: int = -1
+    log_start_offset: int = -1
+    last_caught_up_ms: int = 0
+    last_fetch_ms: int = 0
+    leader_end_offset_at_last_fetch: int = 0
+
+
+class Partition:
+    """`apply` takes what the controller decides; the rest asks and moves the high watermark."""
+
+    __slots__ = (
+        "broker_id",
+        "controller_epoch",
+        "followers",
+        "high_watermark",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "leader_epoch_start_offset",
+        "log",
+        "partition_epoch",
+        "replicas",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, broker_id: int, log: Log, *, high_watermark: int = 0) -> None:
+        self.topic_partition = topic_partition
+        self.broker_id = broker_id
+        self.log = log
+        self.leader = NO_LEADER
+        self.leader_epoch = -1
+        self.leader_epoch_start_offset = 0
+        self.partition_epoch = -1
+        self.controller_epoch = -1
+        self.isr: tuple[int, ...] = ()
+        self.replicas: tuple[int, ...] = ()
+        self.followers: dict[int, FollowerState] = {}
+        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader == self.broker_id
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where read_committed readers see: the high watermark or the first open transaction below it."""
+        return self.log.last_stable_offset(self.high_watermark)
+
+    def apply(self, state: PartitionState, now_ms: int) -> bool:
+        """Takes a role from the controller; answers whether the leader epoch is a new one.
+
+        The caller has checked the controller epoch.  Raises ApiError(STALE_CONTROLLER_EPOCH) for an old or equal epoch.
+        """
+        if state.leader_epoch <= self.leader_epoch:
+            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
+        self.leader = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.partition_epoch = state.zk_version
+        self.controller_epoch = state.controller_epoch
+        self.isr = tuple(state.isr)
+        self.replicas = tuple(state.replicas)
+        self.followers = {}
+        if self.is_leader:
+            self.leader_epoch_start_offset = self.log.log_end_offset
+            self.log.assign_leader_epoch(self.leader_epoch, self.log.log_end_offset)
+            self.followers = {
+                replica: FollowerState(last_caught_up_ms=now_ms if replica in self.isr else 0)
+                for replica in self.replicas
+                if replica != self.broker_id
+            }
+            self.advance_high_watermark()
+        return True
+
+    def check_leader(self, epoch: int = ANY_EPOCH) -> None:
+        """Raises the ApiError that a client gets here, or returns.  KIP-320 for the epochs."""
+        self.check_epoch(epoch)
+        if self.leader != self.broker_id:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def check_epoch(self, epoch: int) -> None:
+        """Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH when `epoch` is known and not ours."""
+        if epoch in {ANY_EPOCH, self.leader_epoch}:
+            return
+        raise ApiError(ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def advance_high_watermark(self) -> bool:
+        """Moves it to the smallest end of the in-sync replicas; answers whether it moved."""
+        end = self.log.log_end_offset
+        if self.followers:
+            for replica in self.isr:
+                follower = self.followers.get(replica)
+                if follower is not None:
+                    end = min(end, follower.log_end_offset)
+        if end <= self.high_watermark:
+            return False
+        self.high_watermark = end
+        return True
+
+    def record_fetch(self, replica_id: int, offset: int, log_start_offset: int, now_ms: int) -> bool:
+        """A follower asks for `offset`, so it has everything before it; answers whether the high watermark moved.
+
+        Raises ApiError(UNKNOWN_LEADER_EPOCH) for a replica that is not assigned.
+        """
+        follower = self.followers.get(replica_id)
+        if follower is None:
+            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        end = self.log.log_end_offset
+        if offset >= end:
+            follower.last_caught_up_ms = max(follower.last_caught_up_ms, now_ms)
+        elif offset >= follower.leader_end_offset_at_last_fetch:
+            follower.last_caught_up_ms = max(follower.last_caught_up_ms, follower.last_fetch_ms)
+        follower.log_end_offset = offset
+        follower.log_start_offset = log_start_offset
+        follower.last_fetch_ms = now_ms
+        follower.leader_end_offset_at_last_fetch = end
+        return self.advance_high_watermark()
+
+    def low_watermark(self, live_brokers: Sequence[int]) -> int:
+        """The smallest start offset of the live replicas; DeleteRecords waits for it."""
+        starts = [self.log.log_start_offset]
+        starts += [f.log_start_offset for replica, f in self.followers.items() if replica in live_brokers]
+        return min(starts)
