@@ -1,0 +1,176 @@
+"""Building record batches of magic 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kctl.records.batch import (
+    CONTROL_BIT,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Record,
+    TimestampType,
+    parse_header,
+    seal,
+)
+from kctl.records.compression import Codec, compress
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    codec: Codec = Codec.NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    is_transactional: bool = False,
+    is_control: bool = False,
+) -> bytes:
+    """One batch with the records at consecutive offsets from `base_offset`; their own offsets are ignored.
+
+    With LOG_APPEND_TIME the largest record timestamp stands for all.  Raises ValueError without records.
+    """
+    if not records:
+        raise ValueError("a batch needs a record")
+    attributes = int(codec)
+    attributes |= LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
+    attributes |= TRANSACTIONAL_BIT if is_transactional else 0
+    attributes |= CONTROL_BIT if is_control else 0
+    fields = (
+        base_offset,
+        0,
+        leader_epoch,
+        2,
+        0,
+        attributes,
+        len(records) - 1,
+        records[0].timestamp,
+        max(record.timestamp for record in records),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    return _assemble(BatchHeader(0, fields), _encode(enumerate(records), records[0].timestamp))
+
+
+def rebuild_batch(header: BatchHeader, records: Sequence[Record], *, codec: Codec | None = None) -> bytes:
+    """The batch of `header` holding only `records`, which keep their offsets; with another codec if one is given.
+
+    Base offset, last offset delta, producer fields and leader epoch stay, so that sequence checks and followers see the
+    same batch.  For CreateTime the max timestamp is that of the records that are left.  No records at all gives the
+    empty batch that compaction keeps for a producer's last sequence number.
+    """
+    attributes = header.attributes if codec is None else (header.attributes & ~0x07) | codec
+    base_timestamp = header.base_timestamp
+    max_timestamp = header.max_timestamp
+    if header.timestamp_type is TimestampType.CREATE_TIME:
+        max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+    if not records:
+        attributes &= ~0x07
+        base_timestamp = NO_TIMESTAMP if header.delete_horizon_ms is None else base_timestamp
+    kept = BatchHeader(
+        0,
+        (
+            header.base_offset,
+            0,
+            header.leader_epoch,
+            2,
+            0,
+            attributes,
+            header.last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            len(records),
+        ),
+    )
+    deltas = ((record.offset - header.base_offset, record) for record in records)
+    return _assemble(kept, _encode(deltas, base_timestamp))
+
+
+def recompress(
+    buffer: memoryview, header: BatchHeader, region: bytes | bytearray | memoryview, codec: Codec
+) -> bytearray:
+    """The same batch with its records, given as plain bytes, under another codec."""
+    body = compress(codec, region)
+    batch = bytearray(HEADER_SIZE + len(body))
+    batch[:HEADER_SIZE] = buffer[header.position : header.position + HEADER_SIZE]
+    batch[HEADER_SIZE:] = body
+    attributes = (header.attributes & ~0x07) | codec
+    batch[8:12] = (len(batch) - LOG_OVERHEAD).to_bytes(4, "big")
+    batch[21:23] = attributes.to_bytes(2, "big", signed=True)
+    seal(batch, parse_header(batch))
+    return batch
+
+
+def _assemble(header: BatchHeader, region: bytearray) -> bytes:
+    body = compress(header.codec, region) if header.attributes & 0x07 else region
+    batch = bytearray(HEADER_SIZE + len(body))
+    batch[HEADER_SIZE:] = body
+    HEADER.pack_into(
+        batch,
+        0,
+        header.base_offset,
+        len(batch) - LOG_OVERHEAD,
+        header.leader_epoch,
+        header.magic,
+        0,
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.record_count,
+    )
+    seal(batch, parse_header(batch))
+    return bytes(batch)
+
+
+def _encode(records: Iterable[tuple[int, Record]], base_timestamp: int) -> bytearray:
+    region = bytearray()
+    for offset_delta, record in records:
+        body = bytearray(1)
+        _write_varint(body, record.timestamp - base_timestamp)
+        _write_varint(body, offset_delta)
+        _write_bytes(body, record.key)
+        _write_bytes(body, record.value)
+        _write_varint(body, len(record.headers))
+        for key, value in record.headers:
+            _write_bytes(body, key.encode())
+            _write_bytes(body, value)
+        _write_varint(region, len(body))
+        region += body
+    return region
+
+
+def _write_bytes(target: bytearray, value: bytes | None) -> None:
+    if value is None:
+        target.append(1)  # -1 in zigzag
+    else:
+        _write_varint(target, len(value))
+        target += value
+
+
+def _write_varint(target: bytearray, number: int) -> None:
+    value = (number << 1) ^ (number >> 63)
+    while value > 0x7F:
+        target.append((value & 0x7F) | 0x80)
+        value >>= 7
+    target.append(value)
