@@ -33,7 +33,7 @@ class PartitionState(Protocol):
     leader: int
     leader_epoch: int
     isr: list[int]
-    zk_version: int
+    partition_epoch: int
     replicas: list[int]
     controller_epoch: int
 
@@ -99,7 +99,7 @@ class Partition:
             raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
-        self.partition_epoch = state.zk_version
+        self.partition_epoch = state.partition_epoch
         self.controller_epoch = state.controller_epoch
         self.isr = tuple(state.isr)
         self.replicas = tuple(state.replicas)

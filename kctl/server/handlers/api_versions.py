@@ -1,0 +1,31 @@
+"""ApiVersions (key 18, versions 0-3): which APIs and versions this broker serves; the first request of most clients.
+
+A version above 3 is answered by dispatch in the layout of version 0.  Version 3 tells the client's software name and
+version, which must be words of letters, digits, dots and dashes, else INVALID_REQUEST (KIP-511).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kctl.server.requests.context import RequestContext
+
+_SOFTWARE_WORD = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+FIRST_VERSION_WITH_SOFTWARE = 3
+
+
+class ApiVersionsHandler:
+    """`served` gives the advertised list; the table of handlers is the only place that knows it."""
+
+    def __init__(self, served: Callable[[], list[ApiVersion]]) -> None:
+        self._served = served
+
+    def handle(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+        if context.api_version >= FIRST_VERSION_WITH_SOFTWARE:
+            words = (request.client_software_name, request.client_software_version)
+            if not all(_SOFTWARE_WORD.match(word) for word in words):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+        return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=self._served())

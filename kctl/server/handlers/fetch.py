@@ -1,0 +1,324 @@
+"""Fetch (key 1, versions 0-12): records from partitions, as slices of their segment files.
+
+A consumer sees up to the high watermark, or up to the last stable offset when it asks for committed records only; a
+follower sees up to the log end, and what it asks for tells how far it has come.  The answer waits until min_bytes are
+there, max_wait_ms are over, or there is an error to tell.  The first batch is whole even when it is larger than the
+limits (KIP-74), else its reader could not go on.  Sessions: KIP-227, replication/fetch_session.
+
+Version notes: 0-3 read formats 0 and 1; 4 isolation level; 5 log start offset; 7 sessions; 9 leader epochs (KIP-320);
+11 rack; 12 flexible, last fetched epoch.
+Not done: versions 0-3 answer UNSUPPORTED_FOR_MESSAGE_FORMAT where there are records; preferred read replicas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kctl.environment import Clock, Random
+from kctl.errors import ApiError, ErrorCode, LogDirFailure
+from kctl.model import TopicPartition
+from kctl.protocol.apis.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from kctl.server.replication.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchPosition,
+    FetchSession,
+    FetchSessionCache,
+)
+from kctl.server.replication.partition import Partition
+from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.requests.context import RequestContext
+from kctl.server.requests.purgatory import Purgatory
+
+READ_COMMITTED = 1
+FIRST_VERSION_OF_BATCHES = 4
+FIRST_VERSION_OF_SESSIONS = 7
+EMPTY = b""
+
+
+class FetchHandler:
+    """Owner: event loop."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        purgatory: Purgatory[TopicPartition],
+        sessions: FetchSessionCache,
+        *,
+        clock: Clock,
+        random: Random,
+        fetch_max_bytes: int,
+    ) -> None:
+        self._replicas = replicas
+        self._purgatory = purgatory
+        self._sessions = sessions
+        self._clock = clock
+        self._random = random
+        self._fetch_max_bytes = fetch_max_bytes
+
+    def handle(self, request: FetchRequest, context: RequestContext) -> FetchResponse | asyncio.Future[FetchResponse]:
+        now_ms = self._clock.monotonic_ms()
+        try:
+            session = self._session(request, context.api_version, now_ms)
+        except ApiError as error:
+            return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
+        positions = list(session.positions.values()) if session else list(_positions(request))
+        fetch = Fetch(
+            self._replicas,
+            positions,
+            replica_id=request.replica_id,
+            is_committed_only=request.isolation_level == READ_COMMITTED,
+            min_bytes=request.min_bytes,
+            max_bytes=min(request.max_bytes, self._fetch_max_bytes),
+            version=context.api_version,
+            now_ms=self._clock.now_ms(),
+        )
+        wants_session = request.session_epoch == INITIAL_EPOCH and context.api_version >= FIRST_VERSION_OF_SESSIONS
+        delayed = DelayedFetch(self, fetch, session, wants_session=wants_session)
+        if fetch.is_ready(request.max_wait_ms):
+            return delayed.response()
+        delayed.future = asyncio.get_running_loop().create_future()
+        keys = [position.topic_partition for position in positions]
+        self._purgatory.complete_or_watch(delayed, keys, request.max_wait_ms)
+        return delayed.future
+
+    def _session(self, request: FetchRequest, version: int, now_ms: int) -> FetchSession | None:
+        """The session that an incremental request goes on with; None for a full request."""
+        if version < FIRST_VERSION_OF_SESSIONS:
+            return None
+        if request.session_epoch in {FINAL_EPOCH, INITIAL_EPOCH}:
+            self._sessions.close(request.session_id)
+            return None
+        session = self._sessions.resume(request.session_id, request.session_epoch, now_ms)
+        forgotten = (TopicPartition(t.topic, p) for t in request.forgotten_topics_data for p in t.partitions)
+        session.update(_positions(request), forgotten)
+        if not session.positions:
+            self._sessions.close(session.session_id)
+        return session
+
+    def create_session(self, fetch: Fetch) -> FetchSession | None:
+        """A new session for a full request, or None when the cache is full."""
+        session_id = self._random.randrange(1, 1 << 31)
+        return self._sessions.create(
+            session_id, fetch.positions, is_follower=fetch.replica_id >= 0, now_ms=self._clock.monotonic_ms()
+        )
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What one look at all partitions gave."""
+
+    answers: dict[TopicPartition, PartitionData]
+    record_bytes: dict[TopicPartition, int]
+    total_bytes: int
+    has_error: bool
+
+
+class Fetch:
+    """The partitions of one request and how they are read."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        positions: list[FetchPosition],
+        *,
+        replica_id: int,
+        is_committed_only: bool,
+        min_bytes: int,
+        max_bytes: int,
+        version: int,
+        now_ms: int,
+    ) -> None:
+        self.positions = positions
+        self.replica_id = replica_id
+        self._replicas = replicas
+        self._is_committed_only = is_committed_only
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._version = version
+        self._last: _Reading | None = None
+        if replica_id >= 0:
+            self._note_follower(now_ms)
+
+    def is_ready(self, max_wait_ms: int) -> bool:
+        """Whether the answer goes out now."""
+        reading = self.read()
+        is_enough = reading.total_bytes >= self._min_bytes
+        return max_wait_ms <= 0 or not self.positions or reading.has_error or is_enough
+
+    def could_have_more(self) -> bool:
+        """A cheap look before reading again: anything beyond a fetch position, or a partition that is not as it was."""
+        for position in self.positions:
+            partition = self._replicas.partitions.get(position.topic_partition)
+            if partition is None or not partition.is_leader or partition.log.log_start_offset > position.fetch_offset:
+                return True
+            if self._upper_bound(partition) > position.fetch_offset or partition.log.log_end_offset < position.fetch_offset:
+                return True
+        return False
+
+    def read(self) -> _Reading:
+        """Reads all partitions in order until max_bytes are used up."""
+        answers: dict[TopicPartition, PartitionData] = {}
+        record_bytes: dict[TopicPartition, int] = {}
+        total = 0
+        has_error = False
+        for position in self.positions:
+            # Only the first partition with records may exceed the limit, so that every reader gets on.
+            left = self._max_bytes - total
+            answer = self._read_one(position, left, is_first=total == 0)
+            answers[position.topic_partition] = answer
+            size = len(answer.records) if answer.records is not None else 0
+            if size:
+                record_bytes[position.topic_partition] = size
+                total += size
+            has_error = has_error or answer.error_code != ErrorCode.NONE or answer.diverging_epoch.epoch >= 0
+        self._last = _Reading(answers, record_bytes, total, has_error)
+        return self._last
+
+    def last(self) -> _Reading:
+        """The latest reading."""
+        return self._last if self._last is not None else self.read()
+
+    def _upper_bound(self, partition: Partition) -> int:
+        if self.replica_id >= 0:
+            return partition.log.log_end_offset
+        return partition.last_stable_offset if self._is_committed_only else partition.high_watermark
+
+    def _read_one(self, position: FetchPosition, max_bytes: int, *, is_first: bool) -> PartitionData:
+        topic, index = position.topic_partition
+        try:
+            partition = self._replicas.partition(topic, index)
+            partition.check_leader(position.current_leader_epoch)
+            return self._read_led(partition, position, max_bytes, is_first=is_first)
+        except LogDirFailure as failure:
+            self._replicas.log_dir_failed(failure)
+            return _refusal(index, ErrorCode.KAFKA_STORAGE_ERROR)
+        except ApiError as error:
+            return _refusal(index, error.code)
+
+    def _read_led(self, partition: Partition, position: FetchPosition, max_bytes: int, *, is_first: bool) -> PartitionData:
+        log = partition.log
+        offset = position.fetch_offset
+        answer = PartitionData(
+            partition_index=partition.topic_partition.partition,
+            error_code=ErrorCode.NONE,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            records=EMPTY,
+        )
+        if position.last_fetched_epoch >= 0:
+            epoch, end_offset = log.end_offset_for_epoch(position.last_fetched_epoch)
+            if epoch >= 0 and (epoch < position.last_fetched_epoch or end_offset < offset):
+                answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+                return answer
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        upper_bound = self._upper_bound(partition)
+        limit = min(max_bytes, position.partition_max_bytes)
+        if offset >= upper_bound or (limit <= 0 and not is_first):
+            return answer
+        records = log.read(offset, max(limit, 0), max_offset=upper_bound, min_one_batch=is_first)
+        if not len(records):
+            return answer
+        if self._version < FIRST_VERSION_OF_BATCHES:
+            raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+        answer.records = records  # type: ignore[assignment]  # a file slice, sent without being read
+        if self._is_committed_only:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                for aborted in log.aborted_transactions(offset, upper_bound)
+            ]
+        return answer
+
+    def _note_follower(self, now_ms: int) -> None:
+        for position in self.positions:
+            partition = self._replicas.partitions.get(position.topic_partition)
+            if partition is None or not partition.is_leader or self.replica_id not in partition.followers:
+                continue
+            if partition.record_fetch(self.replica_id, position.fetch_offset, position.log_start_offset, now_ms):
+                self._replicas.partition_moved(position.topic_partition)
+
+
+class DelayedFetch:
+    """A fetch until there is enough to answer."""
+
+    def __init__(self, handler: FetchHandler, fetch: Fetch, session: FetchSession | None, *, wants_session: bool) -> None:
+        self.future: asyncio.Future[FetchResponse] | None = None
+        self._handler = handler
+        self._fetch = fetch
+        self._session = session
+        self._wants_session = wants_session
+
+    def try_complete(self) -> bool:
+        if not self._fetch.could_have_more() or not self._fetch.is_ready(max_wait_ms=1):
+            return False
+        self._answer()
+        return True
+
+    def on_timeout(self) -> None:
+        self._fetch.read()
+        self._answer()
+
+    def response(self) -> FetchResponse:
+        """Answers with the latest reading."""
+        reading = self._fetch.last()
+        session = self._session
+        if session is not None:
+            told = session.changes(reading.answers, reading.record_bytes)
+            answers = {topic_partition: reading.answers[topic_partition] for topic_partition in told}
+            return FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id, responses=_by_topic(answers))
+        if self._wants_session and reading.answers:
+            session = self._handler.create_session(self._fetch)
+            if session is not None:
+                session.changes(reading.answers, reading.record_bytes)
+        return FetchResponse(
+            error_code=ErrorCode.NONE,
+            session_id=session.session_id if session else NO_SESSION,
+            responses=_by_topic(reading.answers),
+        )
+
+    def _answer(self) -> None:
+        if self.future is not None and not self.future.done():
+            self.future.set_result(self.response())
+
+
+def _positions(request: FetchRequest) -> Iterable[FetchPosition]:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield FetchPosition(
+                TopicPartition(topic.topic, partition.partition),
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                partition.current_leader_epoch,
+                partition.last_fetched_epoch,
+                partition.log_start_offset,
+            )
+
+
+def _by_topic(answers: dict[TopicPartition, PartitionData]) -> list[FetchableTopicResponse]:
+    topics: dict[str, list[PartitionData]] = {}
+    for topic_partition, answer in answers.items():
+        topics.setdefault(topic_partition.topic, []).append(answer)
+    return [FetchableTopicResponse(topic=topic, partitions=partitions) for topic, partitions in topics.items()]
+
+
+def _refusal(index: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        records=EMPTY,
+    )

@@ -1,0 +1,98 @@
+"""ListOffsets (key 2, versions 0-6): the offset of the first record at or after a timestamp, and the two ends.
+
+-1 asks for the latest offset: the high watermark, or the last stable offset for readers of committed records.  -2 asks
+for the earliest.  A timestamp after the last record answers offset -1.  Partitions named twice answer INVALID_REQUEST.
+
+Version notes: 0 answers a list of segment base offsets; 1 one offset with its timestamp; 2 isolation level; 4 leader
+epochs (KIP-320).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.protocol.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kctl.server.replication.partition import Partition
+from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.requests.context import RequestContext
+
+LATEST = -1
+EARLIEST = -2
+READ_COMMITTED = 1
+
+
+class ListOffsetsHandler:
+    """Owner: event loop."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def handle(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+        named = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
+        topics: list[ListOffsetsTopicResponse] = []
+        for topic in request.topics:
+            answers: list[ListOffsetsPartitionResponse] = []
+            for asked in topic.partitions:
+                try:
+                    if context.api_version >= 1 and named[topic.name, asked.partition_index] > 1:
+                        raise ApiError(ErrorCode.INVALID_REQUEST)
+                    answers.append(self._answer(topic.name, asked, request, context.api_version))
+                except ApiError as error:
+                    answers.append(
+                        ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code)
+                    )
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        return ListOffsetsResponse(topics=topics)
+
+    def _answer(
+        self, topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
+    ) -> ListOffsetsPartitionResponse:
+        partition = self._replicas.partition(topic, asked.partition_index)
+        partition.check_leader(asked.current_leader_epoch)
+        upper_bound = _upper_bound(partition, request)
+        answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
+        if version == 0:
+            answer.old_style_offsets = _segment_offsets(partition, asked, upper_bound)
+        elif asked.timestamp == LATEST:
+            answer.offset = upper_bound
+            answer.leader_epoch = partition.leader_epoch
+        elif asked.timestamp == EARLIEST:
+            answer.offset = partition.log.log_start_offset
+            answer.leader_epoch = partition.log.epoch_of(answer.offset, partition.leader_epoch)
+        elif asked.timestamp < 0:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        else:
+            found = partition.log.offset_for_timestamp(asked.timestamp, max_offset=upper_bound)
+            if found is not None:
+                answer.timestamp, answer.offset, answer.leader_epoch = found.timestamp, found.offset, found.leader_epoch
+        return answer
+
+
+def _upper_bound(partition: Partition, request: ListOffsetsRequest) -> int:
+    if request.replica_id >= 0:
+        return partition.log.log_end_offset
+    return partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
+
+
+def _segment_offsets(partition: Partition, asked: ListOffsetsPartition, upper_bound: int) -> list[int]:
+    """Version 0: bases of segments last changed at or before the timestamp, newest first, at most max_num_offsets."""
+    log = partition.log
+    if asked.timestamp == EARLIEST:
+        offsets = [log.log_start_offset]
+    else:
+        offsets = [
+            max(base, log.log_start_offset)
+            for base, changed_ms in reversed(log.segment_ages())
+            if asked.timestamp == LATEST or changed_ms <= asked.timestamp
+        ]
+        offsets = [offset for offset in offsets if offset < upper_bound]
+        if asked.timestamp == LATEST:
+            offsets.insert(0, upper_bound)
+    return offsets[: max(asked.max_num_offsets, 0)]

@@ -1,0 +1,45 @@
+"""OffsetForLeaderEpoch (key 23, versions 0-4): where a leader epoch ends in this leader's log.  KIP-101, KIP-279, KIP-320.
+
+Followers cut their logs by it after a leader change; consumers notice by it that records they read were lost.
+"""
+
+from __future__ import annotations
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.protocol.apis.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.requests.context import RequestContext
+
+
+class OffsetForLeaderEpochHandler:
+    """Owner: event loop."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def handle(self, request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+        return OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderTopicResult(
+                    topic=topic.topic, partitions=[self._answer(topic.topic, asked) for asked in topic.partitions]
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _answer(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+        try:
+            partition = self._replicas.partition(topic, asked.partition)
+            partition.check_leader(asked.current_leader_epoch)
+        except ApiError as error:
+            return EpochEndOffset(error_code=error.code, partition=asked.partition)
+        epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+        return EpochEndOffset(
+            error_code=ErrorCode.NONE, partition=asked.partition, leader_epoch=epoch, end_offset=end_offset
+        )

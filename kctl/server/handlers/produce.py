@@ -1,0 +1,174 @@
+"""Produce (key 0, versions 0-9): appends record batches to partitions that this broker leads.
+
+acks 0: no answer at all; on an error the connection closes, which is all such a client can notice.
+acks 1: answered after the local append.  acks -1: answered when the high watermark has passed the records; if by then
+fewer replicas are in sync than min.insync.replicas asks for, NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+Each partition has its own outcome; one that fails does not hold up the others.
+
+Not done: versions 0-2 (message formats 0 and 1) answer UNSUPPORTED_FOR_MESSAGE_FORMAT; transactional ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from kctl.errors import ApiError, ErrorCode, MalformedRequest
+from kctl.model import INTERNAL_TOPICS, TopicPartition
+from kctl.protocol.apis.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kctl.server.replication.partition import Partition
+from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.requests.context import RequestContext
+from kctl.server.requests.purgatory import Purgatory
+
+ALL_IN_SYNC = -1
+INTERNAL_WRITER = "__admin_client"
+"""The one client id that may produce to internal topics; Kafka's AdminUtils.AdminClientId."""
+
+
+class ProduceHandler:
+    """Owner: event loop."""
+
+    def __init__(self, replicas: ReplicaManager, purgatory: Purgatory[TopicPartition]) -> None:
+        self._replicas = replicas
+        self._purgatory = purgatory
+
+    def handle(
+        self, request: ProduceRequest, context: RequestContext
+    ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+        topics: list[TopicProduceResponse] = []
+        appended: list[_Waiting] = []
+        moved: list[TopicPartition] = []
+        for topic in request.topic_data:
+            answers: list[PartitionProduceResponse] = []
+            for data in topic.partition_data:
+                try:
+                    partition = self._partition(topic.name, data.index, request.acks, context)
+                    if data.records is None or not len(data.records):
+                        raise ApiError(ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
+                    result = self._replicas.append(
+                        partition, data.records, required_acks=request.acks, request_version=context.api_version
+                    )
+                except ApiError as error:
+                    answers.append(_refusal(data.index, error))
+                    continue
+                answer = PartitionProduceResponse(
+                    index=data.index,
+                    error_code=ErrorCode.NONE,
+                    base_offset=result.base_offset,
+                    log_append_time_ms=result.log_append_time_ms,
+                    log_start_offset=result.log_start_offset,
+                )
+                answers.append(answer)
+                moved.append(partition.topic_partition)
+                if request.acks == ALL_IN_SYNC:
+                    appended.append(_Waiting(partition, result.last_offset + 1, answer))
+            topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
+        for topic_partition in moved:
+            self._replicas.partition_moved(topic_partition)
+        response = ProduceResponse(responses=topics)
+        if request.acks == 0:
+            return _silence(response)
+        if not appended:
+            return response
+        return self._wait(response, appended, request.timeout_ms)
+
+    def _partition(self, topic: str, index: int, acks: int, context: RequestContext) -> Partition:
+        if acks not in {0, 1, ALL_IN_SYNC}:
+            raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
+        if topic in INTERNAL_TOPICS and context.client_id != INTERNAL_WRITER:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        return self._replicas.partition(topic, index)
+
+    def _wait(
+        self, response: ProduceResponse, appended: list[_Waiting], timeout_ms: int
+    ) -> ProduceResponse | asyncio.Future[ProduceResponse]:
+        operation = DelayedProduce(response, appended)
+        if operation.try_complete():
+            return response
+        operation.future = asyncio.get_running_loop().create_future()
+        self._purgatory.complete_or_watch(operation, (w.partition.topic_partition for w in appended), timeout_ms)
+        return operation.future
+
+
+class _Waiting:
+    """A partition whose records are not committed yet."""
+
+    __slots__ = ("answer", "partition", "required_offset")
+
+    def __init__(self, partition: Partition, required_offset: int, answer: PartitionProduceResponse) -> None:
+        self.partition = partition
+        self.required_offset = required_offset
+        self.answer = answer
+
+    def is_settled(self) -> bool:
+        """Whether the outcome is known, which is then in the answer."""
+        partition = self.partition
+        if not partition.is_leader:
+            self.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return True
+        if partition.high_watermark < self.required_offset:
+            return False
+        if len(partition.isr) < partition.log.config.min_insync_replicas:
+            self.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        return True
+
+    def fail(self, code: ErrorCode) -> None:
+        self.answer.error_code = code
+        self.answer.base_offset = -1
+        self.answer.log_append_time_ms = -1
+
+
+class DelayedProduce:
+    """A produce request with acks=-1 until all its partitions are settled."""
+
+    def __init__(self, response: ProduceResponse, appended: list[_Waiting]) -> None:
+        self.future: asyncio.Future[ProduceResponse] | None = None
+        self._response = response
+        self._unsettled = appended
+
+    def try_complete(self) -> bool:
+        self._unsettled = [waiting for waiting in self._unsettled if not waiting.is_settled()]
+        if self._unsettled:
+            return False
+        self._answer()
+        return True
+
+    def on_timeout(self) -> None:
+        for waiting in self._unsettled:
+            waiting.fail(ErrorCode.REQUEST_TIMED_OUT)
+        self._answer()
+
+    def _answer(self) -> None:
+        if self.future is not None and not self.future.done():
+            self.future.set_result(self._response)
+
+
+def _refusal(index: int, error: ApiError) -> PartitionProduceResponse:
+    record_errors = [
+        BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=text)
+        for batch_index, text in getattr(error, "record_errors", ())
+    ]
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        record_errors=record_errors,
+        error_message=error.message,
+    )
+
+
+def _silence(response: ProduceResponse) -> None:
+    failures = [
+        f"{topic.name}-{answer.index}: {ErrorCode.of(answer.error_code).name}"
+        for topic in response.responses
+        for answer in topic.partition_responses
+        if answer.error_code
+    ]
+    if failures:
+        raise MalformedRequest(f"produce with acks=0 failed for {', '.join(failures)}")

@@ -1,0 +1,133 @@
+"""What UpdateMetadata requests told this broker about the cluster: brokers, topics, leaders.
+
+Metadata, FindCoordinator and topic creation answer from here, never from ZooKeeper.  Kafka's MetadataCache.
+
+Owner: event loop.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from kctl.model import LEADER_DURING_DELETE, ZERO_UUID, Endpoint, TopicPartition
+from kctl.protocol.apis.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
+
+UNKNOWN_CONTROLLER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBroker:
+    """A broker that the controller counts as alive."""
+
+    broker_id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Where clients of this listener reach the broker; None if it does not have the listener."""
+        return next((e for e in self.endpoints if e.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """The state of one partition."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
+
+
+class MetadataCache:
+    """`update` applies a request of the current controller; the rest asks."""
+
+    def __init__(self) -> None:
+        self.controller_id = UNKNOWN_CONTROLLER
+        self.brokers: dict[int, LiveBroker] = {}
+        self._topics: dict[str, dict[int, PartitionInfo]] = {}
+        self._topic_ids: dict[str, UUID] = {}
+        self._names: dict[UUID, str] = {}
+
+    def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
+        """Takes over brokers and partitions; answers the partitions that were deleted."""
+        self.controller_id = request.controller_id
+        self.brokers = {
+            broker.id: LiveBroker(
+                broker.id,
+                tuple(Endpoint(e.listener, e.host, e.port, _PROTOCOLS.get(e.security_protocol, "PLAINTEXT")) for e in broker.endpoints),
+                broker.rack,
+            )
+            for broker in request.live_brokers
+        }
+        deleted: list[TopicPartition] = []
+        for topic in request.topic_states:
+            if topic.topic_id != ZERO_UUID:
+                self._topic_ids[topic.topic_name] = topic.topic_id
+                self._names[topic.topic_id] = topic.topic_name
+            for state in topic.partition_states:
+                self._apply(TopicPartition(topic.topic_name, state.partition_index), state, deleted)
+        for state in request.ungrouped_partition_states:
+            self._apply(TopicPartition(state.topic_name, state.partition_index), state, deleted)
+        return deleted
+
+    def _apply(
+        self, topic_partition: TopicPartition, state: UpdateMetadataPartitionState, deleted: list[TopicPartition]
+    ) -> None:
+        topic, partition = topic_partition
+        if state.leader == LEADER_DURING_DELETE:
+            deleted.append(topic_partition)
+            partitions = self._topics.get(topic, {})
+            partitions.pop(partition, None)
+            if not partitions:
+                self._topics.pop(topic, None)
+                topic_id = self._topic_ids.pop(topic, None)
+                if topic_id is not None:
+                    self._names.pop(topic_id, None)
+            return
+        self._topics.setdefault(topic, {})[partition] = PartitionInfo(
+            state.leader,
+            state.leader_epoch,
+            tuple(state.isr),
+            tuple(state.replicas),
+            tuple(state.offline_replicas),
+        )
+
+    @property
+    def topics(self) -> Iterable[str]:
+        """The names of all topics."""
+        return self._topics.keys()
+
+    def partitions(self, topic: str) -> dict[int, PartitionInfo] | None:
+        """The partitions of a topic by index, or None when there is no such topic."""
+        return self._topics.get(topic)
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
+        return self._topics.get(topic_partition.topic, {}).get(topic_partition.partition)
+
+    def has_partition(self, topic: str, partition: int) -> bool:
+        return partition in self._topics.get(topic, ())
+
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions the topic has, or None when there is no such topic."""
+        partitions = self._topics.get(topic)
+        return None if partitions is None else len(partitions)
+
+    def topic_id(self, topic: str) -> UUID:
+        """The topic's id, the zero id when it has none."""
+        return self._topic_ids.get(topic, ZERO_UUID)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        return self._names.get(topic_id)
+
+    def has_leaders(self, topic: str, partition_count: int) -> bool:
+        """Whether the topic has at least so many partitions, each led by a broker that is alive."""
+        partitions = self._topics.get(topic)
+        if partitions is None or len(partitions) < partition_count:
+            return False
+        return all(info.leader in self.brokers for info in partitions.values())
+
+
+_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}

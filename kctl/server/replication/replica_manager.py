@@ -1,0 +1,218 @@
+"""The partitions of this broker and their logs: roles from the controller, appends, reads, checkpoints.
+
+`partition(tp)` finds a partition or raises what the client has to be told.  Whoever makes a high watermark or a log end
+move calls `partition_moved`, which wakes the produce and fetch requests that wait for it.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from kctl.environment import Clock
+from kctl.errors import ApiError, ErrorCode, LogDirFailure
+from kctl.model import ZERO_UUID, TopicPartition
+from kctl.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from kctl.protocol.apis.stop_replica import StopReplicaRequest
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.replication.partition import Partition
+from kctl.server.requests.purgatory import Purgatory
+
+if TYPE_CHECKING:
+    from kctl.storage.log import AppendResult
+    from kctl.storage.log_manager import LogManager
+
+log = logging.getLogger(__name__)
+state_log = logging.getLogger("kctl.state_change")
+
+RoleChange = Callable[[Partition], None]
+
+
+class ReplicaManager:
+    """`on_leader` and `on_follower` tell the coordinators which internal partitions came and went."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        logs: LogManager,
+        metadata: MetadataCache,
+        clock: Clock,
+        produce_purgatory: Purgatory[TopicPartition],
+        fetch_purgatory: Purgatory[TopicPartition],
+        on_leader: RoleChange,
+        on_follower: RoleChange,
+    ) -> None:
+        self.broker_id = broker_id
+        self.logs = logs
+        self.metadata = metadata
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.controller_epoch = -1
+        self._clock = clock
+        self._produce_purgatory = produce_purgatory
+        self._fetch_purgatory = fetch_purgatory
+        self._on_leader = on_leader
+        self._on_follower = on_follower
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (not hosted here) or KAFKA_STORAGE_ERROR."""
+        key = TopicPartition(topic, index)
+        partition = self.partitions.get(key)
+        if partition is not None:
+            if partition.log.is_offline:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+            return partition
+        if self.metadata.has_partition(topic, index):
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def append(
+        self,
+        partition: Partition,
+        records: memoryview,
+        *,
+        required_acks: int,
+        request_version: int,
+        from_client: bool = True,
+    ) -> AppendResult:
+        """Appends as leader and moves the high watermark.  Raises ApiError."""
+        partition.check_leader()
+        if required_acks == -1 and len(partition.isr) < partition.log.config.min_insync_replicas:
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        try:
+            result = partition.log.append_as_leader(
+                records,
+                leader_epoch=partition.leader_epoch,
+                now_ms=self._clock.now_ms(),
+                from_client=from_client,
+                request_version=request_version,
+            )
+        except LogDirFailure as failure:
+            self.log_dir_failed(failure)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
+        partition.advance_high_watermark()
+        return result
+
+    def partition_moved(self, topic_partition: TopicPartition) -> None:
+        """The end or the high watermark of the partition moved: whoever waits for that looks again."""
+        if self._produce_purgatory.watches(topic_partition):
+            self._produce_purgatory.check(topic_partition)
+        if self._fetch_purgatory.watches(topic_partition):
+            self._fetch_purgatory.check(topic_partition)
+
+    def become_leader_or_follower(self, request: LeaderAndIsrRequest) -> dict[TopicPartition, ErrorCode]:
+        """Applies the controller's decisions; per partition the error that goes back to it.
+
+        Raises ApiError(STALE_CONTROLLER_EPOCH) when a newer controller has been heard of.
+        """
+        self._check_controller_epoch(request.controller_epoch)
+        outcome: dict[TopicPartition, ErrorCode] = {}
+        changed: list[Partition] = []
+        for topic_partition, topic_id, state in _partition_states(request):
+            try:
+                changed.append(self._apply(topic_partition, topic_id, state))
+                outcome[topic_partition] = ErrorCode.NONE
+            except ApiError as error:
+                outcome[topic_partition] = error.code
+                state_log.info("ignored LeaderAndIsr partition=%s error=%s", topic_partition, error.code.name)
+        for partition in changed:
+            (self._on_leader if partition.is_leader else self._on_follower)(partition)
+            self.partition_moved(partition.topic_partition)
+        return outcome
+
+    def stop_replicas(self, request: StopReplicaRequest) -> dict[TopicPartition, ErrorCode]:
+        """Stops replicas and, where asked, deletes their logs.  Raises ApiError(STALE_CONTROLLER_EPOCH)."""
+        self._check_controller_epoch(request.controller_epoch)
+        outcome: dict[TopicPartition, ErrorCode] = {}
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                topic_partition = TopicPartition(topic.topic_name, state.partition_index)
+                partition = self.partitions.get(topic_partition)
+                if partition is not None and 0 <= state.leader_epoch < partition.leader_epoch:
+                    outcome[topic_partition] = ErrorCode.FENCED_LEADER_EPOCH
+                    continue
+                self._stop(topic_partition, is_deleted=state.delete_partition)
+                outcome[topic_partition] = ErrorCode.NONE
+        return outcome
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Writes replication-offset-checkpoint in every log directory."""
+        self.logs.write_high_watermarks({tp: p.high_watermark for tp, p in self.partitions.items()})
+
+    def high_watermark_of(self, topic_partition: TopicPartition) -> int:
+        """Retention deletes nothing above it.  A partition without a role yet keeps what its checkpoint said."""
+        partition = self.partitions.get(topic_partition)
+        return partition.high_watermark if partition is not None else self.logs.high_watermarks.get(topic_partition, 0)
+
+    def log_dir_failed(self, failure: LogDirFailure) -> None:
+        """Takes the directory's partitions offline; the others are served on."""
+        log.error("log directory is offline reason=%s", failure)
+        for topic_partition in self.logs.mark_offline(failure):
+            self.partition_moved(topic_partition)
+
+    def led(self) -> Iterable[Partition]:
+        """The partitions that this broker leads."""
+        return (partition for partition in self.partitions.values() if partition.is_leader)
+
+    def _check_controller_epoch(self, epoch: int) -> None:
+        if epoch < self.controller_epoch:
+            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
+        self.controller_epoch = epoch
+
+    def _apply(self, topic_partition: TopicPartition, topic_id: UUID, state: LeaderAndIsrPartitionState) -> Partition:
+        if self.broker_id not in state.replicas:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition = self.partitions.get(topic_partition)
+        if partition is None:
+            partition = self._create(topic_partition, topic_id, is_new=state.is_new)
+        elif topic_id not in {ZERO_UUID, partition.log.topic_id}:
+            if partition.log.topic_id != ZERO_UUID:
+                raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
+            partition.log.assign_topic_id(topic_id)
+        partition.apply(state, self._clock.now_ms())
+        state_log.info(
+            "partition=%s role=%s leader=%s leader_epoch=%s isr=%s",
+            topic_partition,
+            "leader" if partition.is_leader else "follower",
+            partition.leader,
+            partition.leader_epoch,
+            partition.isr,
+        )
+        return partition
+
+    def _create(self, topic_partition: TopicPartition, topic_id: UUID, *, is_new: bool) -> Partition:
+        try:
+            partition_log = self.logs.get_or_create(topic_partition, topic_id, is_new=is_new)
+        except LogDirFailure as failure:
+            self.log_dir_failed(failure)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
+        if topic_id != ZERO_UUID and partition_log.topic_id not in {ZERO_UUID, topic_id}:
+            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        checkpointed = self.logs.high_watermarks.get(topic_partition, 0)
+        partition = Partition(topic_partition, self.broker_id, partition_log, high_watermark=checkpointed)
+        self.partitions[topic_partition] = partition
+        return partition
+
+    def _stop(self, topic_partition: TopicPartition, *, is_deleted: bool) -> None:
+        partition = self.partitions.pop(topic_partition, None) if is_deleted else self.partitions.get(topic_partition)
+        if partition is not None:
+            partition.leader = -1
+            self._on_follower(partition)
+        if is_deleted:
+            self.logs.delete(topic_partition)
+        self.partition_moved(topic_partition)
+
+
+def _partition_states(
+    request: LeaderAndIsrRequest,
+) -> Iterable[tuple[TopicPartition, UUID, LeaderAndIsrPartitionState]]:
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state
+    for state in request.ungrouped_partition_states:
+        yield TopicPartition(state.topic_name, state.partition_index), ZERO_UUID, state
+

@@ -1,0 +1,22 @@
+"""Chores of the broker that come round again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+log = logging.getLogger(__name__)
+
+
+async def run_every(interval_ms: int, chore: Callable[[], Awaitable[None] | None], *, first_after_ms: int | None = None) -> None:
+    """Runs `chore` until cancelled; a failure is logged and the next round comes all the same."""
+    await asyncio.sleep((interval_ms if first_after_ms is None else first_after_ms) / 1000)
+    while True:
+        try:
+            result = chore()
+            if result is not None:
+                await result
+        except Exception:
+            log.exception("a periodic chore failed; it is tried again in %s ms", interval_ms)
+        await asyncio.sleep(interval_ms / 1000)
