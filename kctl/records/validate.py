@@ -1,0 +1,287 @@
+"""What a leader checks before it takes a produced batch, and which error answers each violation.
+
+A batch is taken over as it is whenever the rules allow: its header is parsed, its checksum computed, and nothing else.
+Records are walked only for
+
+    a compacted topic                        every record needs a key
+    a finite bound on timestamps             every record's timestamp is compared with the clock
+    a max timestamp that cannot be right     it is computed anew
+    another compression.type                 the records are compressed again (decompressed, but not walked)
+
+Kafka walks every uncompressed batch to compute the max timestamp itself.  Here the producer's is believed when it is
+not below the batch's first timestamp (and equal to it in a batch of one); docs/formats/segment.md says why.
+
+Checks that need the log (producer epochs and sequence numbers) are in kctl.storage.producer_state, those that need the
+cluster (acks, min.insync.replicas) in kctl.server.  KIP-98, KIP-467; ProduceRequest.validateRecords and LogValidator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.records.batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    BatchHeader,
+    CorruptBatch,
+    OldFormat,
+    TimestampType,
+    crc_of,
+    iterate_batches,
+    iterate_records,
+    parse_header,
+    records_region,
+    seal,
+)
+from kctl.records.build import recompress
+from kctl.records.compression import Buffer, Codec
+
+TIMESTAMP_DIFFERENCE_UNLIMITED = (1 << 63) - 1
+_FIRST_VERSION_OF_ONE_BATCH = 3
+_FIRST_VERSION_WITH_ZSTD = 7
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRules:
+    """The topic's settings that a produced batch has to obey."""
+
+    max_message_bytes: int
+    segment_bytes: int
+    is_compacted: bool = False
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    timestamp_difference_max_ms: int = TIMESTAMP_DIFFERENCE_UNLIMITED
+    codec: Codec | None = None
+    """None keeps what the producer chose (`compression.type=producer`)."""
+
+
+class RecordsRejected(ApiError):  # noqa: N818 - an outcome, named like the other errors
+    """Single records of a batch break a rule: `record_errors` has (index in the batch, what is wrong).  KIP-467."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = tuple(record_errors)
+
+
+@dataclass(frozen=True, slots=True)
+class ValidBatches:
+    """What may be appended: a writable buffer with nothing in it but the batches of `headers`."""
+
+    buffer: memoryview
+    headers: tuple[BatchHeader, ...]
+
+
+def validate_produced(records: Buffer, rules: AppendRules, *, now_ms: int, request_version: int) -> ValidBatches:
+    """The one batch in what a client produced to a partition; patched in place where LogAppendTime asks for it.
+
+    Raises ApiError with the code that Kafka's leader answers; the buffer is untouched then.
+    """
+    view = memoryview(records)
+    header = _only_batch(view, request_version)
+    _check_produced_header(header, rules, request_version)
+    _check_crc(view, header)
+    view, header = _fit_to_topic(_writable(view[: header.end]), header, rules, now_ms)
+    _check_sizes(header, rules)
+    return ValidBatches(view, (header,))
+
+
+def validate_internal(records: Buffer, rules: AppendRules, *, now_ms: int) -> ValidBatches:
+    """What the broker itself appends (group and transaction records, transaction markers): any number of batches."""
+    view = _writable(memoryview(records))
+    headers = _sound_batches(view)
+    if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        for header in headers:
+            _stamp(view, header, now_ms)
+    for header in headers:
+        _check_sizes(header, rules)
+    if len(view) > rules.segment_bytes:
+        raise _too_large_for_segment(len(view), rules)
+    return ValidBatches(view, headers)
+
+
+def validate_replicated(records: Buffer) -> ValidBatches:
+    """What a follower fetched: complete batches with good checksums; a cut-off one at the end is dropped.
+
+    Raises ApiError(CORRUPT_MESSAGE).
+    """
+    view = memoryview(records)
+    headers = _sound_batches(view)
+    return ValidBatches(view[: headers[-1].end if headers else 0], headers)
+
+
+def _only_batch(view: memoryview, request_version: int) -> BatchHeader:
+    """Kafka's ProduceRequest.validateRecords: from version 3 on exactly one batch of magic 2."""
+    try:
+        header = parse_header(view)
+    except OldFormat as error:
+        # The one place where the old formats are refused; their conversion would start here.
+        if request_version >= _FIRST_VERSION_OF_ONE_BATCH:
+            raise _invalid("Produce requests of version 3 and above carry message format 2") from error
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"message format {error.magic} is not supported yet"
+        ) from error
+    except CorruptBatch as error:
+        if len(view) < LOG_OVERHEAD:
+            raise _invalid("the produced records hold no batch") from error
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from error
+    if header.end > len(view):
+        raise _invalid(f"the produced records hold no complete batch: {header.size} bytes announced, {len(view)} there")
+    rest = len(view) - header.end
+    if rest >= LOG_OVERHEAD and LOG_OVERHEAD + int.from_bytes(view[header.end + 8 : header.end + 12], "big") <= rest:
+        raise _invalid("Produce requests carry exactly one batch per partition")
+    return header
+
+
+def _check_produced_header(header: BatchHeader, rules: AppendRules, request_version: int) -> None:
+    attributes = header.attributes
+    codec = attributes & CODEC_MASK
+    if codec and (codec > Codec.ZSTD or (codec == Codec.ZSTD and request_version < _FIRST_VERSION_WITH_ZSTD)):
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec} in Produce version {request_version}")
+    if header.base_offset != 0:
+        raise _invalid(f"the base offset of a produced batch is 0, not {header.base_offset}")
+    _check_sizes(header, rules)
+    count = header.record_count
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise _invalid(f"{count} records do not go with last offset delta {header.last_offset_delta}")
+    if attributes & CONTROL_BIT:
+        raise _invalid("clients cannot write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise _invalid(f"sequence number {header.base_sequence} with producer id {header.producer_id}")
+    if attributes & LOG_APPEND_TIME_BIT:
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "producers cannot set the timestamp type to LogAppendTime")
+
+
+def _check_sizes(header: BatchHeader, rules: AppendRules) -> None:
+    if header.size > rules.max_message_bytes:
+        message = f"the batch of {header.size} bytes is larger than max.message.bytes {rules.max_message_bytes}"
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, message)
+    if header.size > rules.segment_bytes:
+        raise _too_large_for_segment(header.size, rules)
+
+
+def _check_crc(view: memoryview, header: BatchHeader) -> None:
+    actual = crc_of(view, header.position, header.end)
+    if actual != header.crc:
+        raise ApiError(
+            ErrorCode.CORRUPT_MESSAGE, f"checksum {actual:#010x} of the batch, its header says {header.crc:#010x}"
+        )
+
+
+def _fit_to_topic(
+    view: memoryview, header: BatchHeader, rules: AppendRules, now_ms: int
+) -> tuple[memoryview, BatchHeader]:
+    """The batch with the codec, timestamp type and max timestamp that the topic wants."""
+    create_time = rules.timestamp_type is TimestampType.CREATE_TIME
+    bounded = create_time and rules.timestamp_difference_max_ms < TIMESTAMP_DIFFERENCE_UNLIMITED
+    implausible = create_time and not _max_timestamp_plausible(header)
+    max_timestamp = header.max_timestamp
+    if rules.is_compacted or bounded or implausible:
+        max_timestamp = _walk(view, header, rules, now_ms if bounded else None)
+    if rules.codec is not None and rules.codec != header.attributes & CODEC_MASK:
+        view = memoryview(recompress(view, header, _plain(view, header), rules.codec))
+        header = parse_header(view)
+    if not create_time:
+        _stamp(view, header, now_ms)
+    elif max_timestamp != header.max_timestamp:
+        header.max_timestamp = max_timestamp
+        _rewrite(view, header)
+    return view, header
+
+
+def _max_timestamp_plausible(header: BatchHeader) -> bool:
+    if header.record_count == 1:
+        return header.max_timestamp == header.base_timestamp >= NO_TIMESTAMP
+    return header.max_timestamp >= header.base_timestamp >= NO_TIMESTAMP
+
+
+def _walk(view: memoryview, header: BatchHeader, rules: AppendRules, now_ms: int | None) -> int:
+    """The largest timestamp of the records, all of which keep the rules; `now_ms` when their timestamps are bounded."""
+    keyless: list[tuple[int, str]] = []
+    mistimed: list[tuple[int, str]] = []
+    max_timestamp = NO_TIMESTAMP
+    try:
+        for index, record in enumerate(iterate_records(view, header)):
+            if record.offset != header.base_offset + index:
+                raise _invalid(f"record {index} has offset delta {record.offset - header.base_offset}")
+            max_timestamp = max(max_timestamp, record.timestamp)
+            if rules.is_compacted and record.key is None:
+                keyless.append((index, "Compacted topic cannot accept message without key."))
+            if now_ms is not None and _out_of_range(record.timestamp, now_ms, rules):
+                mistimed.append((index, f"Timestamp {record.timestamp} is out of range at time {now_ms}."))
+    except CorruptBatch as error:
+        raise _invalid(error.reason) from error
+    if keyless:
+        raise RecordsRejected(ErrorCode.INVALID_RECORD, "One or more records have been rejected", keyless)
+    if mistimed:
+        raise RecordsRejected(
+            ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp", mistimed
+        )
+    return max_timestamp
+
+
+def _out_of_range(timestamp: int, now_ms: int, rules: AppendRules) -> bool:
+    return timestamp != NO_TIMESTAMP and abs(now_ms - timestamp) > rules.timestamp_difference_max_ms
+
+
+def _plain(view: memoryview, header: BatchHeader) -> Buffer:
+    try:
+        return records_region(view, header)
+    except CorruptBatch as error:
+        raise _invalid(error.reason) from error
+
+
+def _stamp(view: memoryview, header: BatchHeader, now_ms: int) -> None:
+    """LogAppendTime: one bit and the max timestamp say it for all records."""
+    header.attributes |= LOG_APPEND_TIME_BIT
+    header.max_timestamp = now_ms
+    _rewrite(view, header)
+
+
+def _rewrite(view: memoryview, header: BatchHeader) -> None:
+    HEADER.pack_into(
+        view,
+        header.position,
+        header.base_offset,
+        header.length,
+        header.leader_epoch,
+        header.magic,
+        header.crc,
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.record_count,
+    )
+    seal(view, header)
+
+
+def _sound_batches(view: memoryview) -> tuple[BatchHeader, ...]:
+    try:
+        headers = tuple(iterate_batches(view))
+    except CorruptBatch as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from error
+    for header in headers:
+        _check_crc(view, header)
+    return headers
+
+
+def _writable(view: memoryview) -> memoryview:
+    return memoryview(bytearray(view)) if view.readonly else view
+
+
+def _too_large_for_segment(size: int, rules: AppendRules) -> ApiError:
+    return ApiError(
+        ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes of records do not fit segment.bytes {rules.segment_bytes}"
+    )
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_RECORD, message)
