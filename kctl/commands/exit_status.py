@@ -1,0 +1,40 @@
+"""The exit statuses of kctl.  They are a contract: scripts branch on them, so a number never changes its meaning."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from kctl.errors import KctlError
+
+
+class ExitStatus(IntEnum):
+    """What a command returns; `kctl.cli` hands it to the operating system."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    UNMET = 3
+    UNREACHABLE = 4
+    REFUSED = 5
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+MEANINGS: dict[int, str] = {
+    ExitStatus.DONE: "done",
+    ExitStatus.FAILED: "failed, or at least one item failed (its row says why)",
+    ExitStatus.USAGE: "the command line or a property makes no sense",
+    ExitStatus.UNMET: "a condition that was asked about is not met",
+    ExitStatus.UNREACHABLE: "the cluster could not be reached or did not answer in time",
+    ExitStatus.REFUSED: "refused: a guard was hit or consent was not given",
+    ExitStatus.INTERRUPTED: "interrupted (SIGINT)",
+    ExitStatus.TERMINATED: "terminated (SIGTERM)",
+}
+
+
+class Refused(KctlError):  # noqa: N818 - an outcome, like ClusterUnreachable
+    """Something destructive was asked for without consent; exit status 5."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM arrived.  A KeyboardInterrupt, because that is what asyncio lets through so that cleanup runs."""

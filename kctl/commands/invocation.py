@@ -1,0 +1,89 @@
+"""What a running command is given: where to show results and which cluster to ask."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kctl.commands.exit_status import ExitStatus, Refused
+from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT, GLOBAL_NAMES
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.settings import ClientSettings
+    from kctl.console import Console
+
+T = TypeVar("T")
+
+
+class Invocation:
+    """One run of one command.  Settings win in this order: option, environment, --command-config, default."""
+
+    def __init__(self, console: Console, given: dict[str, Any] | None = None) -> None:
+        self.console = console
+        self._given = given or {}
+
+    @property
+    def debug(self) -> bool:
+        return bool(self._given.get("debug"))
+
+    def client_settings(self) -> ClientSettings:
+        """Which brokers to start from and how long to wait.  Raises UsageError and ConfigError."""
+        from kctl.client.settings import client_settings  # noqa: PLC0415 - commands on files need no client
+        from kctl.commands.values import parse_duration_ms  # noqa: PLC0415
+
+        config_file = self._given.get("command_config") or os.environ.get("KCTL_COMMAND_CONFIG")
+        servers = self._given.get("bootstrap_server") or os.environ.get("KCTL_BOOTSTRAP_SERVER")
+        timeout = self._given.get("timeout")
+        return client_settings(
+            bootstrap_servers=servers,
+            properties=_read_text(config_file) if config_file else None,
+            timeout_ms=parse_duration_ms(timeout) if timeout else None,
+            default_servers=DEFAULT_BOOTSTRAP_SERVER,
+            default_timeout_ms=parse_duration_ms(DEFAULT_TIMEOUT),
+        )
+
+    def on_cluster(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
+        """Run `work` with a client that is closed afterwards."""
+        import asyncio  # noqa: PLC0415 - commands on files need no event loop
+
+        from kctl.client.cluster import ClusterClient  # noqa: PLC0415
+
+        settings = self.client_settings()
+
+        async def main() -> T:
+            async with ClusterClient(settings) as client:
+                return await work(client)
+
+        return asyncio.run(main())
+
+    def consent(self, question: str, *, yes: bool) -> None:
+        """Go on only if the user agreed by --yes or on the terminal; raises Refused otherwise."""
+        if yes:
+            return
+        answer = self.console.confirm(question)
+        if answer is None:
+            raise Refused("not done without consent: there is no terminal to ask on; repeat with --yes")
+        if not answer:
+            raise Refused("not done: no consent given")
+
+    def status_of(self, rows: list[dict[str, Any]]) -> ExitStatus:
+        """FAILED when any row carries an error."""
+        return ExitStatus.FAILED if any(row.get("error") for row in rows) else ExitStatus.DONE
+
+
+def split_given(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The values that every command takes, and the command's own."""
+    common = {name: value for name, value in values.items() if name in GLOBAL_NAMES}
+    own = {name: value for name, value in values.items() if name not in GLOBAL_NAMES}
+    return common, own
+
+
+def _read_text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None

@@ -1,0 +1,122 @@
+"""Turns declarations into a typer app, and typer apps into declarations for help, completions and the reference.
+
+typer reads every command line that `parsing` does not take: it finds the mistake and words the complaint.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+import typer.main
+
+from kctl.commands.declaration import Argument, Command, Group, Option, Parameter
+from kctl.commands.options import all_parameters
+from kctl.errors import UsageError
+
+
+def build(group: Group, run: Callable[[Command, dict[str, Any]], int]) -> typer.Typer:
+    """A typer app of all commands of `group`; `run` is called with the command and the values that typer read."""
+    app = new_app(help=group.help)
+    for command in group.commands.values():
+        app.command(command.name, help=command.summary)(_callback(command, run))
+    if not group.is_verb:
+        app.callback()(lambda: None)  # keeps the verb in the line even when there is only one
+    return app
+
+
+def new_app(*, help: str) -> typer.Typer:  # noqa: A002 - typer's word
+    """An empty typer app without boxes, colours, tracebacks and run-time completion."""
+    return typer.Typer(help=help, rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+
+
+def invoke(app: typer.Typer, words: list[str], *, program: str) -> int:
+    """Run the app on `words` and return the exit status; raises UsageError where typer found a mistake."""
+    command = typer.main.get_command(app)
+    try:
+        status = command.main(words, prog_name=program, standalone_mode=False)
+    except Exception as error:
+        # Where these classes live has moved between typer's versions; what they can do has not.
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            raise UsageError(f"{error.format_message()}  Try '{_path(error, program)} --help'.") from None
+        if type(error).__name__ == "Abort":
+            raise KeyboardInterrupt from None
+        raise
+    return int(status or 0)
+
+
+def _path(error: object, program: str) -> str:
+    context = getattr(error, "ctx", None)
+    return str(context.command_path) if context is not None else program
+
+
+def _callback(command: Command, run: Callable[[Command, dict[str, Any]], int]) -> Callable[..., int]:
+    def callback(**values: Any) -> int:
+        return run(command, values)
+
+    signature = [_signature_parameter(parameter) for parameter in all_parameters(command)]
+    callback.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]  # what typer reads
+    callback.__annotations__ = {parameter.name: parameter.annotation for parameter in signature}
+    return callback
+
+
+def _signature_parameter(parameter: Parameter) -> inspect.Parameter:
+    declared = parameter.declared
+    type_: Any = list[parameter.type] if parameter.repeats else parameter.type  # type: ignore[name-defined]
+    if isinstance(declared, Argument):
+        info: Any = typer.Argument(help=declared.help, metavar=parameter.metavar)
+    else:
+        info = typer.Option(
+            *declared.names,
+            help=declared.help,
+            metavar=None if parameter.is_flag else parameter.metavar,
+            callback=_choice_of(declared) if declared.choices else None,
+        )
+    if not parameter.required and not parameter.is_flag:
+        type_ = type_ | None
+    return inspect.Parameter(
+        parameter.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if parameter.required else parameter.default,
+        annotation=Annotated[type_, info],
+    )
+
+
+def _choice_of(option: Option) -> Callable[[str | None], str | None]:
+    def check(value: str | None) -> str | None:
+        if value is not None and value not in option.choices:
+            raise typer.BadParameter(f"'{value}' is not one of {', '.join(option.choices)}.")
+        return value
+
+    return check
+
+
+def declarations_of(name: str, app: typer.Typer) -> Group:
+    """What a noun written for typer itself takes, in our terms."""
+    root: Any = typer.main.get_command(app)
+    group = Group(name, (root.help or "").strip())
+    for verb, command in getattr(root, "commands", {name: root}).items():
+        declared = Command(verb, lambda: 0, cluster=False, examples=())
+        declared.summary, _, declared.description = (command.help or "").strip().partition("\n")
+        declared.description = declared.description.strip()
+        declared.replace_parameters(_parameter(parameter) for parameter in command.params if not parameter.hidden)
+        group.commands[verb] = declared
+    return group
+
+
+def _parameter(parameter: Any) -> Parameter:
+    help_text = str(getattr(parameter, "help", None) or "")
+    repeats = bool(parameter.multiple or parameter.nargs == -1)
+    is_flag = bool(getattr(parameter, "is_flag", False))
+    choices = tuple(getattr(parameter.type, "choices", ()))
+    if parameter.param_type_name == "argument":
+        declared: Argument | Option = Argument(help_text, metavar=parameter.metavar)
+    else:
+        names = [*parameter.opts, *parameter.secondary_opts]
+        declared = Option(*names, help=help_text, metavar=parameter.metavar, choices=choices)
+    type_ = {"integer": int, "float": float}.get(parameter.type.name, str)
+    return Parameter(
+        parameter.name, declared, bool if is_flag else type_, repeats=repeats, required=bool(parameter.required)
+    )

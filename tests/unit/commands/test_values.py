@@ -1,0 +1,127 @@
+"""The grammar of offsets, times, durations and sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kctl.commands.values import (
+    END,
+    START,
+    Anchor,
+    OffsetSpec,
+    format_time,
+    parse_duration_ms,
+    parse_offset,
+    parse_pairs,
+    parse_partitions,
+    parse_range,
+    parse_size,
+    parse_time_ms,
+)
+from kctl.errors import UsageError
+
+NOW_MS = 1_795_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("start", START),
+        ("earliest", START),
+        ("end", END),
+        ("latest", END),
+        ("0", OffsetSpec(Anchor.ZERO, 0)),
+        ("12", OffsetSpec(Anchor.ZERO, 12)),
+        ("+5", OffsetSpec(Anchor.START, 5)),
+        ("-5", OffsetSpec(Anchor.END, -5)),
+        ("@2026-11-21", OffsetSpec(Anchor.TIME, 1_795_219_200_000)),
+        ("@-1h", OffsetSpec(Anchor.TIME, NOW_MS - 3_600_000)),
+        ("@now", OffsetSpec(Anchor.TIME, NOW_MS)),
+    ],
+)
+def test_offset_is_read(text: str, expected: OffsetSpec) -> None:
+    assert parse_offset(text, now_ms=NOW_MS) == expected
+
+
+@pytest.mark.parametrize("text", ["", "begin", "1.5", "--1", "@", "@yesterday", "1:2"])
+def test_anything_else_is_no_offset(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_offset(text, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("text", "lower", "upper"),
+    [
+        ("5:10", OffsetSpec(Anchor.ZERO, 5), OffsetSpec(Anchor.ZERO, 10)),
+        (":end", START, END),
+        ("5:", OffsetSpec(Anchor.ZERO, 5), None),
+        ("5", OffsetSpec(Anchor.ZERO, 5), None),
+        (":", START, None),
+        ("-10:end", OffsetSpec(Anchor.END, -10), END),
+        ("@-1h:end", OffsetSpec(Anchor.TIME, NOW_MS - 3_600_000), END),
+        (
+            "@1970-01-02T00:00:00Z:@1970-01-03T12:30:00+00:30",
+            OffsetSpec(Anchor.TIME, 86_400_000),
+            OffsetSpec(Anchor.TIME, 216_000_000),
+        ),
+    ],
+)
+def test_range_splits_at_the_colon_between_offsets(text: str, lower: OffsetSpec, upper: OffsetSpec | None) -> None:
+    assert parse_range(text, now_ms=NOW_MS) == (lower, upper)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [
+        ("1970-01-01T00:00:01Z", 1000),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1970-01-01T00:00:00.250", 250),
+        ("1970-01-02", 86_400_000),
+        ("1700000000", 1_700_000_000_000),
+        ("1700000000123", 1_700_000_000_123),
+        ("now", NOW_MS),
+        ("-1h30m", NOW_MS - 5_400_000),
+        ("-PT90M", NOW_MS - 5_400_000),
+    ],
+)
+def test_time_without_zone_is_utc(text: str, expected_ms: int) -> None:
+    assert parse_time_ms(text, now_ms=NOW_MS) == expected_ms
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [("500ms", 500), ("10s", 10_000), ("1h30m", 5_400_000), ("2d", 172_800_000), ("PT1H30M", 5_400_000), ("P1D", 86_400_000),
+     ("1.5", 1500), ("0.5s", 500)],
+)  # fmt: skip
+def test_duration_is_read(text: str, expected_ms: int) -> None:
+    assert parse_duration_ms(text) == expected_ms
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "ten", "10x", "-5s", "5 s"])
+def test_anything_else_is_no_duration(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_duration_ms(text)
+
+
+def test_sizes_count_in_powers_of_1024() -> None:
+    assert [parse_size(text) for text in ("100", "64k", "10M", "1g", "2kb")] == [100, 65536, 10 << 20, 1 << 30, 2048]
+
+
+def test_a_pair_splits_at_its_first_equals_sign() -> None:
+    assert parse_pairs(["a=b=c", "d="], "--config") == {"a": "b=c", "d": ""}
+
+
+def test_a_pair_needs_a_name_and_an_equals_sign() -> None:
+    with pytest.raises(UsageError, match="--config takes NAME=VALUE"):
+        parse_pairs(["retention.ms"], "--config")
+
+
+def test_partitions_are_sorted_and_unique() -> None:
+    assert parse_partitions("5-7,0,3,6") == [0, 3, 5, 6, 7]
+    assert parse_partitions(None) is None
+
+
+def test_time_is_shown_in_utc_with_milliseconds() -> None:
+    assert format_time(1_700_000_000_123) == "2023-11-14T22:13:20.123Z"
+    assert format_time(-1) is None
+    assert format_time(1 << 62) is None
