@@ -307,7 +307,11 @@ class ClusterUnreachable(KctlError):
 
 
 class ZooKeeperError(KctlError):
-    """ZooKeeper could not be reached, lost the session or refused an operation."""
+    """ZooKeeper could not be reached, lost the session or refused an operation; `path` is the znode to blame, if any."""
+
+    def __init__(self, message: str = "", path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
 
 
 class NoNodeError(ZooKeeperError):
@@ -328,3 +332,7 @@ class NotEmptyError(ZooKeeperError):
 
 class SessionLostError(ZooKeeperError):
     """The session ended; its ephemeral nodes are gone."""
+
+
+class ConnectionLossError(ZooKeeperError):
+    """The connection broke before the answer came: the write may or may not have happened; the session may live on."""

@@ -1,0 +1,402 @@
+"""One ZooKeeper session over one kazoo client; the only importer of kazoo.
+
+kazoo talks to the socket on a thread of its own.  From there everything comes to the loop through one door,
+`KazooLink.hop`, in the order in which ZooKeeper sent it: watch events, answers and changes of the session's state.
+kazoo's stock handler would run events and answers on two threads, which lets an answer overtake the event that
+ZooKeeper sent before it.
+
+Of kazoo only connecting, keeping alive and the wire format are used.  Its calls and recipes block and its answers go
+through locks, so requests are put into its queue directly, with our own object where kazoo expects its AsyncResult.
+
+kazoo forgets all watches when the connection breaks; they are collected then and set again with setWatches on the next
+connection of the same session, which also delivers what was missed.
+
+Owner: event loop.  What runs on kazoo's thread says so.
+"""
+
+# ruff: noqa: SLF001   kazoo has no public way to queue a request without its blocking result, nor to set watches again
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol import serialization as wire
+from kazoo.protocol.states import EventType, KazooState, KeeperState
+from kazoo.retry import KazooRetry
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from kctl import errors
+from kctl.zookeeper.operations import (
+    Check,
+    Create,
+    Delete,
+    Operation,
+    OperationResult,
+    SessionState,
+    SetData,
+    WatchEvent,
+    WatchEventType,
+    ZnodeStat,
+)
+
+log = logging.getLogger(__name__)
+
+IN_FLIGHT_MAX = 64
+"""Requests handed to kazoo at a time: each is a byte in a pipe to its thread, and a full pipe would block the loop."""
+CLOSE_TIMEOUT_S = 3.0
+SET_WATCHES_BYTES_MAX = 128 * 1024
+
+_kazoo_log = logging.getLogger("kctl.zookeeper.kazoo")
+_kazoo_log.setLevel(logging.ERROR)  # the session logs what an operator has to know, once
+
+_EVENT_TYPES = {
+    EventType.CREATED: WatchEventType.CREATED,
+    EventType.DELETED: WatchEventType.DELETED,
+    EventType.CHANGED: WatchEventType.CHANGED,
+    EventType.CHILD: WatchEventType.CHILD,
+}
+_ERRORS: dict[type[Exception], tuple[type[errors.ZooKeeperError], str]] = {
+    kazoo_errors.NoNodeError: (errors.NoNodeError, "does not exist"),
+    kazoo_errors.NodeExistsError: (errors.NodeExistsError, "exists already"),
+    kazoo_errors.BadVersionError: (errors.BadVersionError, "has changed since it was read"),
+    kazoo_errors.NotEmptyError: (errors.NotEmptyError, "has children"),
+    kazoo_errors.NoAuthError: (errors.ZooKeeperError, "may not be used so: its ACL forbids it"),
+    kazoo_errors.NoChildrenForEphemeralsError: (errors.ZooKeeperError, "cannot be created below an ephemeral znode"),
+}
+_NOT_TO_BLAME = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+"""How a failed multi reports the operations before the one that failed, and those behind it."""
+
+
+class KazooLink:
+    """Lives as long as its session; paths are full, with the chroot.
+
+    Requests wait while the connection is down, and reads that were under way then are sent again.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        session_timeout_ms: int,
+        on_watch: Callable[[KazooLink, WatchEvent], None],
+        on_state: Callable[[KazooLink, SessionState], None],
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.connected: asyncio.Future[None] = self.loop.create_future()
+        self.session_id = 0
+        self._on_watch = on_watch
+        self._on_state = on_state
+        self._ended: asyncio.Future[None] = self.loop.create_future()
+        self._is_up = False
+        self._is_over = False
+        self._waiting: deque[_Call] = deque()
+        self._in_flight: dict[_Call, None] = {}
+        self._to_repeat: list[_Call] = []
+        self._handler = LoopHandler(self)
+        self._client = KazooClient(
+            hosts=hosts,
+            timeout=session_timeout_ms / 1000,
+            handler=self._handler,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0),
+            logger=_kazoo_log,
+        )
+        self._client.add_listener(self._kazoo_changed)
+
+    def start(self) -> None:
+        self._client.start_async()
+
+    async def close(self) -> None:
+        """Ask ZooKeeper to end the session and wait for its word, a little while; a stuck thread is left behind."""
+        self._over()
+        client = self._client
+        if not client._stopped.is_set():
+            # KazooClient.stop() does the same and then joins its thread, which may be stuck in connect().
+            client._stopped.set()
+            client._queue.append((wire.CloseInstance, None))
+            client._connection._write_sock.send(b"\0")
+        await asyncio.wait([self._ended], timeout=CLOSE_TIMEOUT_S)
+
+    async def get(self, path: str, *, watch: bool) -> tuple[bytes, ZnodeStat]:
+        watcher = Watch(Watch.DATA, path) if watch else None
+        data, stat = await self._read(path, wire.GetData(path, watcher), watcher)
+        return data or b"", ZnodeStat._make(stat)
+
+    async def children(self, path: str, *, watch: bool) -> list[str]:
+        watcher = Watch(Watch.CHILD, path) if watch else None
+        return sorted(await self._read(path, wire.GetChildren(path, watcher), watcher))
+
+    async def exists(self, path: str, *, watch: bool) -> ZnodeStat | None:
+        watcher = Watch(Watch.DATA, path) if watch else None
+        stat = await self._read(path, wire.Exists(path, watcher), watcher)
+        return None if stat is None else ZnodeStat._make(stat)
+
+    async def sync(self, path: str) -> None:
+        await self._read(path, wire.Sync(path), None)
+
+    async def create(self, operation: Create) -> str:
+        return str(await self._write(operation.path, _request_of(operation)))
+
+    async def set(self, operation: SetData) -> ZnodeStat:
+        return ZnodeStat._make(await self._write(operation.path, _request_of(operation)))
+
+    async def delete(self, operation: Delete) -> None:
+        await self._write(operation.path, _request_of(operation))
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        request = wire.Transaction([_request_of(each) for each in operations])
+        results = await self._write(operations[0].path if operations else "/", request)
+        for operation, result in zip(operations, results, strict=True):
+            if isinstance(result, Exception) and not isinstance(result, _NOT_TO_BLAME):
+                raise _error_of(result, operation.path)
+        return [ZnodeStat._make(each) if isinstance(each, tuple) else each for each in results]
+
+    async def _read(self, path: str, request: object, watch: Watch | None) -> Any:
+        return await self._call(_Call(self, path, request, watch, may_be_repeated=True))
+
+    async def _write(self, path: str, request: object) -> Any:
+        return await self._call(_Call(self, path, request, None, may_be_repeated=False))
+
+    async def _call(self, call: _Call) -> Any:
+        if self._is_over:
+            raise _session_lost(call.path)
+        self._waiting.append(call)
+        self._pump()
+        return await call.future
+
+    def hop(self, callback: Callable[..., None], *args: object) -> None:
+        """Any thread: run on the loop, after everything that came before.  A loop that is gone has nobody waiting."""
+        try:
+            self.loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:
+            log.debug("event loop closed before kazoo's thread ended")
+
+    def answered(self, call: _Call, value: object, error: Exception | None) -> None:
+        self._in_flight.pop(call, None)
+        if call.future.done():  # cancelled, or the session is over
+            pass
+        elif error is None:
+            call.future.set_result(value)
+        elif isinstance(error, kazoo_errors.ConnectionLoss) and call.may_be_repeated:
+            self._to_repeat.append(call)
+        else:
+            call.future.set_exception(_error_of(error, call.path))
+        self._pump()
+
+    def watch_fired(self, event: WatchEvent) -> None:
+        if not self._is_over:
+            self._on_watch(self, event)
+
+    def thread_ended(self) -> None:
+        if not self._is_over:  # kazoo gave up, which it should not
+            self._changed(SessionState.EXPIRED, 0)
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _pump(self) -> None:
+        """Hand requests to kazoo while the connection stands."""
+        while self._is_up and self._waiting and len(self._in_flight) < IN_FLIGHT_MAX:
+            call = self._waiting.popleft()
+            if not call.future.done():
+                self._in_flight[call] = None
+                self._client._call(call.request, call)
+
+    def _changed(self, state: SessionState, session_id: int) -> None:
+        if self._is_over:
+            return
+        self._is_up = state is SessionState.CONNECTED
+        if self._is_up:
+            self.session_id = session_id
+            self._waiting.extendleft(reversed(self._to_repeat))
+            self._to_repeat.clear()
+            if not self.connected.done():
+                self.connected.set_result(None)
+        elif state is SessionState.EXPIRED:
+            self._over()
+        self._on_state(self, state)
+        self._pump()
+
+    def _over(self) -> None:
+        """Whoever waits learns that the session is gone; whatever still arrives finds nobody."""
+        self._is_up = False
+        self._is_over = True
+        for call in (*self._in_flight, *self._to_repeat, *self._waiting):
+            if not call.future.done():
+                call.future.set_exception(_session_lost(call.path))
+        self._in_flight.clear()
+        self._to_repeat.clear()
+        self._waiting.clear()
+
+    def _kazoo_changed(self, state: str) -> None:
+        """kazoo's thread."""
+        client = self._client
+        if state == KazooState.CONNECTED:
+            self._set_watches_again()
+            self.hop(self._changed, SessionState.CONNECTED, client._session_id)
+        elif state == KazooState.SUSPENDED:
+            self.hop(self._changed, SessionState.SUSPENDED, 0)
+        elif client._state in {KeeperState.EXPIRED_SESSION, KeeperState.AUTH_FAILED}:
+            client._stopped.set()  # kazoo would open a new session by itself; ours waits to be asked
+            self.hop(self._changed, SessionState.EXPIRED, 0)
+
+    def _set_watches_again(self) -> None:
+        """kazoo's thread, at the head of a new connection: what fires goes the way of every watch."""
+        client = self._client
+        watches, self._handler.lost_watches = self._handler.lost_watches, []
+        for batch in _batches(watches):
+            for watch in batch:
+                keeper = client._child_watchers if watch.kind == Watch.CHILD else client._data_watchers
+                keeper[watch.path].add(watch)
+            client._call(_SetWatches(client.last_zxid, batch), _Unheard())
+
+
+class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's handler without its worker threads: callbacks hop to the loop, in the order in which they were caused."""
+
+    def __init__(self, link: KazooLink) -> None:
+        super().__init__()
+        self.lost_watches: list[Watch] = []
+        self._link = link
+        self._last_event: object = None
+
+    def start(self) -> None:
+        self._running = True
+
+    def stop(self) -> None:
+        self._running = False
+
+    def spawn(self, func: Callable[..., None], *args: object, **kwargs: object) -> Any:
+        """kazoo spawns only its connection thread; when that is through, the link is told."""
+        return super().spawn(self._run, func)
+
+    def _run(self, func: Callable[[], None]) -> None:
+        """kazoo's thread."""
+        try:
+            func()
+        finally:
+            self._link._client.close()
+            self._link.hop(self._link.thread_ended)
+
+    def dispatch_callback(self, callback: Any) -> None:
+        """kazoo's thread.  A deletion comes twice if data and children are watched: pass one on, as it was sent."""
+        (event,) = callback.args
+        if event.type == EventType.NONE:
+            self.lost_watches.append(callback.func)
+        elif event is not self._last_event:
+            self._last_event = event
+            self._link.hop(self._link.watch_fired, WatchEvent(_EVENT_TYPES[event.type], event.path))
+
+
+class Watch:
+    """A watch as kazoo keeps it per path; knows how to be set again after a reconnect."""
+
+    DATA, EXIST, CHILD = range(3)
+    """EXIST: the node was missing when `exists` looked; setWatches tells the two kinds apart."""
+
+    __slots__ = ("kind", "path")
+
+    def __init__(self, kind: int, path: str) -> None:
+        self.kind = kind
+        self.path = path
+
+
+class _Call:
+    """One request and who waits for its answer; kazoo takes it for its AsyncResult."""
+
+    __slots__ = ("_link", "_watch", "future", "may_be_repeated", "path", "request")
+
+    def __init__(
+        self, link: KazooLink, path: str, request: object, watch: Watch | None, *, may_be_repeated: bool
+    ) -> None:
+        self._link = link
+        self._watch = watch
+        self.path = path
+        self.request = request
+        self.may_be_repeated = may_be_repeated
+        self.future: asyncio.Future[Any] = link.loop.create_future()
+
+    def set(self, value: object) -> None:
+        """kazoo's thread, before it notes the watch."""
+        if self._watch is not None and self._watch.kind != Watch.CHILD:
+            self._watch.kind = Watch.EXIST if value is None else Watch.DATA
+        self._link.hop(self._link.answered, self, value, None)
+
+    def set_exception(self, error: Exception) -> None:
+        """kazoo's thread, or ours when kazoo refuses a request."""
+        self._link.hop(self._link.answered, self, None, error)
+
+
+class _SetWatches:
+    """ZooKeeper's setWatches: leave these watches, and fire those whose node changed after `zxid`."""
+
+    type = 101
+
+    def __init__(self, zxid: int, watches: list[Watch]) -> None:
+        self._zxid = zxid
+        self._watches = watches
+
+    def serialize(self) -> bytes:
+        parts = [struct.pack(">q", self._zxid)]
+        for kind in (Watch.DATA, Watch.EXIST, Watch.CHILD):
+            paths = sorted({watch.path for watch in self._watches if watch.kind == kind})
+            parts.append(struct.pack(">i", len(paths)))
+            parts.extend(wire.write_string(path) for path in paths)
+        return b"".join(parts)
+
+    @staticmethod
+    def deserialize(_buffer: bytes, _offset: int) -> bool:
+        return True
+
+
+class _Unheard:
+    """For a request whose answer says nothing: if it fails the connection does too, and the watches are set again."""
+
+    def set(self, value: object) -> None: ...
+
+    def set_exception(self, error: Exception) -> None: ...
+
+
+def _batches(watches: list[Watch]) -> list[list[Watch]]:
+    """Split so that no request comes near jute.maxbuffer."""
+    batches: list[list[Watch]] = []
+    room = 0
+    for watch in watches:
+        size = len(watch.path.encode()) + 4
+        if size > room:
+            batches.append([])
+            room = SET_WATCHES_BYTES_MAX
+        batches[-1].append(watch)
+        room -= size
+    return batches
+
+
+def _request_of(operation: Operation) -> Any:
+    match operation:
+        case Create():
+            flags = (1 if operation.ephemeral else 0) | (2 if operation.sequence else 0)
+            return wire.Create(operation.path, operation.data, OPEN_ACL_UNSAFE, flags)
+        case SetData():
+            return wire.SetData(operation.path, operation.data, operation.version)
+        case Delete():
+            return wire.Delete(operation.path, operation.version)
+        case Check():
+            return wire.CheckVersion(operation.path, operation.version)
+
+
+def _session_lost(path: str) -> errors.SessionLostError:
+    return errors.SessionLostError("the ZooKeeper session is over", path)
+
+
+def _error_of(error: Exception, path: str) -> errors.ZooKeeperError:
+    if isinstance(error, kazoo_errors.SessionExpiredError):  # kazoo's ConnectionClosedError is one, too
+        return _session_lost(path)
+    if isinstance(error, kazoo_errors.ConnectionLoss):
+        return errors.ConnectionLossError(f"the connection to ZooKeeper broke before it answered about {path}", path)
+    kind, says = _ERRORS.get(type(error), (errors.ZooKeeperError, f"failed: {type(error).__name__} {error}".rstrip()))
+    return kind(f"znode {path} {says}", path)

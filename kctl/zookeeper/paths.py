@@ -1,0 +1,112 @@
+"""Where Kafka keeps what in ZooKeeper; `zookeeper.connect`'s chroot is put in front by the session.
+
+Names of users and clients are percent-encoded in paths as Kafka's Sanitizer does; topics, brokers and the default
+entity `<default>` stand as they are.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote
+
+CLUSTER_ID = "/cluster/id"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+BROKER_IDS = "/brokers/ids"
+BROKER_ID_SEQUENCE = "/brokers/seqid"
+TOPICS = "/brokers/topics"
+DELETE_TOPICS = "/admin/delete_topics"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
+ISR_CHANGE_NOTIFICATIONS = "/isr_change_notification"
+LOG_DIR_EVENT_NOTIFICATIONS = "/log_dir_event_notification"
+LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+FEATURE = "/feature"
+CONFIG = "/config"
+CONFIG_CHANGES = "/config/changes"
+
+DEFAULT_ENTITY = "<default>"
+
+ISR_CHANGE_PREFIX = f"{ISR_CHANGE_NOTIFICATIONS}/isr_change_"
+LOG_DIR_EVENT_PREFIX = f"{LOG_DIR_EVENT_NOTIFICATIONS}/log_dir_event_"
+CONFIG_CHANGE_PREFIX = f"{CONFIG_CHANGES}/config_change_"
+
+PERSISTENT_AT_START = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_ID_SEQUENCE,
+    ISR_CHANGE_NOTIFICATIONS,
+    LATEST_PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENT_NOTIFICATIONS,
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+)
+"""Created with null data by every broker that starts.  KafkaZkClient.createTopLevelPaths."""
+
+
+def broker(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic(name: str) -> str:
+    return f"{TOPICS}/{name}"
+
+
+def topic_partitions(name: str) -> str:
+    return f"{TOPICS}/{name}/partitions"
+
+
+def partition(topic_name: str, partition_id: int) -> str:
+    return f"{TOPICS}/{topic_name}/partitions/{partition_id}"
+
+
+def partition_state(topic_name: str, partition_id: int) -> str:
+    return f"{TOPICS}/{topic_name}/partitions/{partition_id}/state"
+
+
+def delete_topic(name: str) -> str:
+    return f"{DELETE_TOPICS}/{name}"
+
+
+def config_entity(entity_path: str) -> str:
+    """The configuration node of an entity path such as `topics/orders` or `users/alice/clients/<default>`."""
+    return f"{CONFIG}/{entity_path}"
+
+
+def topic_config(name: str) -> str:
+    return f"{CONFIG}/topics/{name}"
+
+
+def broker_config(broker_id: int | None) -> str:
+    """The dynamic configuration of one broker, or of all of them for None."""
+    return f"{CONFIG}/brokers/{DEFAULT_ENTITY if broker_id is None else broker_id}"
+
+
+def consumer_offset(group: str, topic_name: str, partition_id: int) -> str:
+    """Where OffsetCommit version 0 keeps an offset."""
+    return f"/consumers/{group}/offsets/{topic_name}/{partition_id}"
+
+
+def parent(path: str) -> str:
+    """The path above; the root's is the root."""
+    return path.rpartition("/")[0] or "/"
+
+
+def sequence_number(name: str) -> int:
+    """The counter at the end of a sequential node's name; ValueError when there is none."""
+    return int(name[-10:])
+
+
+def sanitize(name: str) -> str:
+    """A user or client name as a path element.  Kafka's Sanitizer: URL encoding with %20 for space."""
+    return quote(name, safe="").replace("~", "%7E")
+
+
+def desanitize(element: str) -> str:
+    """The user or client name that a path element stands for."""
+    return unquote(element)

@@ -1,0 +1,191 @@
+"""A ZooKeeper session on the event loop, on a real ensemble.
+
+Watch events, answers and state changes reach the loop in the order in which ZooKeeper sent them.  Still, an awaited
+answer resumes its task one turn of the loop later: who needs strict order between events and answers puts both into one
+inbox.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from kctl.errors import NodeExistsError, NoNodeError, NotEmptyError, SessionLostError, ZooKeeperError
+from kctl.zookeeper.kazoo_link import KazooLink
+from kctl.zookeeper.operations import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    Operation,
+    OperationResult,
+    SessionState,
+    SetData,
+    WatchEvent,
+    ZnodeStat,
+)
+from kctl.zookeeper.paths import parent
+
+log = logging.getLogger(__name__)
+
+
+class ZooKeeperSession:
+    """Implements `kctl.zookeeper.operations.ZooKeeper`, which says what the calls do and raise.
+
+    `on_watch` and `on_state` are called on the loop, in order with each other; they must not raise.  `on_state` does
+    not hear of `close`.  After EXPIRED every call raises SessionLostError until `reconnect` has begun a new session,
+    whose watches and ephemeral nodes start from nothing.  `create_chroot` makes the chroot's nodes if they are missing,
+    as a broker does.
+    """
+
+    def __init__(
+        self,
+        connect: str,
+        *,
+        session_timeout_ms: int = 18_000,
+        on_watch: Callable[[WatchEvent], None] = lambda _: None,
+        on_state: Callable[[SessionState], None] = lambda _: None,
+        create_chroot: bool = True,
+    ) -> None:
+        self._hosts, self._chroot = split_connect_string(connect)
+        self._session_timeout_ms = session_timeout_ms
+        self._on_watch = on_watch
+        self._on_state = on_state
+        self._create_chroot = create_chroot
+        self._link: KazooLink | None = None
+        self._state = SessionState.CLOSED
+
+    @property
+    def session_id(self) -> int:
+        return self._link.session_id if self._link else 0
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    async def start(self, timeout_ms: int) -> None:
+        assert self._link is None, "a session starts once; see reconnect"
+        self._link = KazooLink(self._hosts, self._session_timeout_ms, self._watch_fired, self._link_changed)
+        self._link.start()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._link.connected
+                if self._chroot and self._create_chroot:
+                    await self._make_path("/")
+        except TimeoutError:
+            await self.close()
+            raise ZooKeeperError(
+                f"ZooKeeper does not answer at {self._hosts} (waited {timeout_ms} ms): "
+                "start it, or correct the address (zookeeper.connect)"
+            ) from None
+        except BaseException:
+            await self.close()
+            raise
+
+    async def reconnect(self, timeout_ms: int) -> None:
+        await self.close()
+        await self.start(timeout_ms)
+
+    async def close(self) -> None:
+        link, self._link = self._link, None
+        self._state = SessionState.CLOSED
+        if link is not None:
+            await link.close()
+
+    async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, ZnodeStat]:
+        return await self._open_link(path).get(self._full(path), watch=watch)
+
+    async def children(self, path: str, *, watch: bool = False) -> list[str]:
+        return await self._open_link(path).children(self._full(path), watch=watch)
+
+    async def exists(self, path: str, *, watch: bool = False) -> ZnodeStat | None:
+        return await self._open_link(path).exists(self._full(path), watch=watch)
+
+    async def sync(self, path: str) -> None:
+        await self._open_link(path).sync(self._full(path))
+
+    async def create(
+        self,
+        path: str,
+        data: bytes | None = b"",
+        *,
+        ephemeral: bool = False,
+        sequence: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        operation = Create(self._full(path), data, ephemeral, sequence)
+        try:
+            created = await self._open_link(path).create(operation)
+        except NoNodeError:
+            if not make_parents:
+                raise
+            await self._make_path(parent(path))
+            created = await self._open_link(path).create(operation)
+        return self._short(created)
+
+    async def set(self, path: str, data: bytes | None, *, version: int = ANY_VERSION) -> ZnodeStat:
+        return await self._open_link(path).set(SetData(self._full(path), data, version))
+
+    async def delete(self, path: str, *, version: int = ANY_VERSION, recursive: bool = False) -> None:
+        if recursive:
+            await self._delete_tree(path)
+        else:
+            await self._open_link(path).delete(Delete(self._full(path), version))
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        full = [replace(each, path=self._full(each.path)) for each in operations]
+        results = await self._open_link("").multi(full)
+        return [self._short(each) if isinstance(each, str) else each for each in results]
+
+    async def _make_path(self, path: str) -> None:
+        """Create a node and all above it, the chroot's too, where they are missing."""
+        full = self._full(path)
+        above: list[str] = []
+        while full != "/":
+            above.append(full)
+            full = parent(full)
+        for each in reversed(above):
+            try:
+                await self._open_link(path).create(Create(each))
+            except NodeExistsError:
+                continue
+
+    async def _delete_tree(self, path: str) -> None:
+        try:
+            for child in await self.children(path):
+                await self._delete_tree(f"{path.rstrip('/')}/{child}")
+            await self.delete(path)
+        except NoNodeError:
+            return
+        except NotEmptyError:  # someone added a child meanwhile
+            await self._delete_tree(path)
+
+    def _open_link(self, path: str) -> KazooLink:
+        if self._link is None:
+            raise SessionLostError("the ZooKeeper session is closed", path)
+        return self._link
+
+    def _full(self, path: str) -> str:
+        return self._chroot if path == "/" and self._chroot else self._chroot + path
+
+    def _short(self, path: str) -> str:
+        return path.removeprefix(self._chroot) or "/"
+
+    def _watch_fired(self, link: KazooLink, event: WatchEvent) -> None:
+        if link is self._link:
+            self._on_watch(WatchEvent(event.type, self._short(event.path)))
+
+    def _link_changed(self, link: KazooLink, state: SessionState) -> None:
+        if link is self._link and state is not self._state:
+            self._state = state
+            log.info("ZooKeeper session %s session_id=0x%x hosts=%s", state.value, link.session_id, self._hosts)
+            self._on_state(state)
+
+
+def split_connect_string(connect: str) -> tuple[str, str]:
+    """`host:port[,host:port...][/chroot]` as (hosts, chroot); no chroot is ""."""
+    hosts, slash, chroot = connect.partition("/")
+    return hosts, (slash + chroot).rstrip("/")
