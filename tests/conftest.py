@@ -1,0 +1,37 @@
+"""For every test: nothing is skipped where all judges are required, and Hypothesis has no opinion about speed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+EVERYTHING_IS_REQUIRED = os.environ.get("CI") == "true" or os.environ.get("KCTL_REQUIRE_ALL") == "1"
+
+settings.register_profile("kctl", deadline=None, print_blob=True)
+settings.load_profile("kctl")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    """A test that was skipped failed, where every judge is required: a judge that stayed away has judged nothing."""
+    report = yield
+    return _without_skip(report)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    """The same for whole modules that skip themselves."""
+    report = yield
+    return _without_skip(report)
+
+
+def _without_skip(report):
+    is_expected_failure = hasattr(report, "wasxfail")
+    if EVERYTHING_IS_REQUIRED and report.skipped and not is_expected_failure:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"not allowed to skip where CI=true or KCTL_REQUIRE_ALL=1: {reason}"
+    return report

@@ -1,0 +1,210 @@
+"""Apache Kafka itself: brokers and command-line tools of any version, from the jars on Maven Central.
+
+The jars are fetched by coordinates with Maven, once per version, into the user's cache folder; nothing of them enters
+the source tree.  A version before 4 is a whole broker with its ZooKeeper; from 4 on (no ZooKeeper any more) it is only
+the tools.  Small heaps and no second compiler stage: tests want a quick start, not throughput.
+
+`python -m tests.peers.apache_kafka` fetches all versions that the tests use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tests.peers import probe
+from tests.peers.cache import cache_folder
+from tests.peers.process import Process
+
+OLDEST_JUDGE = "2.8.2"
+LAST_WITH_ZOOKEEPER = "3.9.1"
+NEWEST = "4.4.0"
+TOOLS_FOR_NEWEST = "4.3.1"
+LAST_MAJOR_WITH_ZOOKEEPER = 3
+
+JVM_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+DOWNLOAD_TIMEOUT_S = 900
+BROKER_START_TIMEOUT_S = 90
+
+SINGLE_BROKER_PROPERTIES = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "5",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.dedupe.buffer.size": "20000000",
+}
+
+LOG4J = """\
+log4j.rootLogger=%(level)s, stderr
+log4j.appender.stderr=org.apache.log4j.ConsoleAppender
+log4j.appender.stderr.Target=System.err
+log4j.appender.stderr.layout=org.apache.log4j.PatternLayout
+log4j.appender.stderr.layout.ConversionPattern=%%d{ISO8601} %%p %%m (%%c)%%n
+"""
+
+
+def why_not() -> str | None:
+    """Why Apache Kafka cannot run on this machine, in words for a skipped test; None when it can."""
+    for program, package in (("java", "a Java 17 runtime"), ("mvn", "Maven")):
+        if shutil.which(program) is None:
+            return f"{program} is not on the PATH: install {package}"
+    return None
+
+
+def jars(version: str) -> Path:
+    """The folder with Kafka's jars of that version and all they need, fetched if it is not there yet.
+
+    Raises CalledProcessError with Maven's words when they cannot be had.
+    """
+    folder = cache_folder() / f"apache-kafka-{version}"
+    if not folder.is_dir():
+        _fetch(version, folder)
+    return folder
+
+
+def _fetch(version: str, folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        pom = Path(scratch) / "pom.xml"
+        pom.write_text(_pom(version))
+        fetched = Path(scratch) / "jars"
+        subprocess.run(
+            [
+                *("mvn", "-B", "-ntp", "-q", "-f", pom, "dependency:copy-dependencies"),
+                *("-DincludeScope=runtime", f"-DoutputDirectory={fetched}"),
+            ],
+            check=True,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DOWNLOAD_TIMEOUT_S,
+        )
+        # Whole or not at all; when another run was quicker its folder stays.
+        with contextlib.suppress(OSError):
+            fetched.rename(folder)
+
+
+def _pom(version: str) -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{its_version}</version></dependency>"
+        for artifact, its_version in _artifacts(version).items()
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>kctl.tests</groupId><artifactId>apache-kafka</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def _artifacts(version: str) -> dict[str, str]:
+    if _major(version) <= LAST_MAJOR_WITH_ZOOKEEPER:
+        return {"kafka_2.13": version, "kafka-tools": version}
+    # The clients are what matters; the tools around them may be of the last version that was published beside them.
+    return {"kafka-clients": version, "kafka-tools": TOOLS_FOR_NEWEST}
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0])
+
+
+def java_command(version: str, main_class: str, args: Sequence[str | Path], *, log_level: str = "ERROR") -> list[str]:
+    """The command line that runs a class of that Kafka version."""
+    folder = jars(version)
+    settings = folder.with_name(f"log4j-{log_level.lower()}.properties")
+    if not settings.exists():
+        settings.write_text(LOG4J % {"level": log_level})
+    return [
+        *("java", *JVM_FLAGS, f"-Dlog4j.configuration=file:{settings}", "-cp", f"{folder}/*", main_class),
+        *map(str, args),
+    ]
+
+
+def run_java_tool(
+    version: str, main_class: str, args: Sequence[str | Path], *, timeout_s: float = 60, stdin: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs one of Kafka's command-line tools to its end; what it said is in stdout and stderr."""
+    return subprocess.run(
+        java_command(version, main_class, args),
+        check=False,
+        input=stdin or "",
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+
+
+@contextlib.contextmanager
+def apache_kafka(
+    version: str,
+    data_dir: Path,
+    *,
+    zookeeper: str | None = None,
+    port: int | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> Iterator[str]:
+    """One Apache Kafka broker, serving; yields its bootstrap address.
+
+    `zookeeper` is a connect string; without it a ZooKeeper from the same jars is started beside the broker.
+    """
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        connect = zookeeper or stack.enter_context(_zookeeper(version, data_dir / "zookeeper"))
+        bootstrap = f"127.0.0.1:{port or probe.free_port()}"
+        settings = data_dir / "server.properties"
+        settings.write_text(_server_properties(bootstrap, connect, data_dir / "logs", properties or {}))
+        command = java_command(version, "kafka.Kafka", [settings], log_level="INFO")
+        broker = stack.enter_context(Process(f"Apache Kafka {version}", command, log=data_dir / "kafka.log"))
+        broker.wait_until(lambda: probe.has_controller(bootstrap), timeout_s=BROKER_START_TIMEOUT_S)
+        yield bootstrap
+
+
+def _server_properties(bootstrap: str, connect: str, log_dir: Path, more: Mapping[str, str]) -> str:
+    properties = {
+        "broker.id": "0",
+        "listeners": f"PLAINTEXT://{bootstrap}",
+        "zookeeper.connect": connect,
+        "log.dirs": str(log_dir),
+        **SINGLE_BROKER_PROPERTIES,
+        **more,
+    }
+    return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+@contextlib.contextmanager
+def _zookeeper(version: str, data_dir: Path) -> Iterator[str]:
+    data_dir.mkdir(parents=True, exist_ok=True)
+    connect = f"127.0.0.1:{probe.free_port()}"
+    host, port = probe.address(connect)
+    settings = data_dir / "zoo.cfg"
+    settings.write_text(
+        f"dataDir={data_dir}\nclientPort={port}\nclientPortAddress={host}\nmaxClientCnxns=0\nadmin.enableServer=false\n"
+    )
+    command = java_command(version, "org.apache.zookeeper.server.ZooKeeperServerMain", [settings], log_level="INFO")
+    with Process("Apache ZooKeeper", command, log=data_dir / "zookeeper.log") as server:
+        server.wait_until(lambda: probe.accepts(connect), timeout_s=60)
+        yield connect
+
+
+def main() -> int:
+    if reason := why_not():
+        sys.stderr.write(f"Apache Kafka: {reason}\n")
+        return 1
+    for version in (OLDEST_JUDGE, LAST_WITH_ZOOKEEPER, NEWEST):
+        try:
+            sys.stderr.write(f"Apache Kafka {version}: {jars(version)}\n")
+        except subprocess.CalledProcessError as error:
+            sys.stderr.write(f"Apache Kafka {version}: {error.stdout}{error.stderr}\n")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

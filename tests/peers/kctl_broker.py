@@ -1,0 +1,93 @@
+"""Our own broker as a user has it: a process started by `kctl broker start`, which can be killed and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tests.peers import probe
+from tests.peers.process import Process
+
+START_TIMEOUT_S = 60
+
+TEST_PROPERTIES = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "5",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class KctlBroker:
+    """The handle: where it listens, who it is, and the ways to end it."""
+
+    def __init__(self, command: list[str], bootstrap: str, log: Path) -> None:
+        self.command = command
+        self.bootstrap = bootstrap
+        self.log = log
+        self.start()
+
+    def start(self) -> None:
+        """Starts the process and returns when topics can be created; raises with the end of its log otherwise."""
+        self._process = Process("kctl broker", self.command, log=self.log)
+        try:
+            self._process.wait_until(lambda: probe.has_controller(self.bootstrap), timeout_s=START_TIMEOUT_S)
+        except BaseException:
+            self._process.stop(signal.SIGKILL)
+            raise
+
+    def restart(self) -> None:
+        """A clean stop, if it still runs, and a start with the same data, port and properties."""
+        if self.is_running:
+            self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        """SIGTERM; raises AssertionError unless the broker shuts down and says so with exit status 0."""
+        status = self._process.stop(signal.SIGTERM)
+        assert status == 0, f"the broker's clean shutdown ended with {status}:\n{self.log_text}"
+
+    def kill9(self) -> None:
+        """SIGKILL: no flush, no marker, no goodbye to ZooKeeper."""
+        self._process.stop(signal.SIGKILL)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.is_running
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def log_text(self) -> str:
+        """All it has printed, over all its starts."""
+        return self._process.log_text
+
+
+@contextlib.contextmanager
+def kctl_broker(
+    data_dir: Path,
+    *,
+    properties: Mapping[str, str] | None = None,
+    zookeeper: str | None = None,
+    port: int | None = None,
+) -> Iterator[KctlBroker]:
+    """A serving broker; without `zookeeper` (a connect string) it runs on its embedded one."""
+    port = port or probe.free_port()
+    command = [sys.executable, "-m", "kctl", "broker", "start", "--data-dir", str(data_dir), "--port", str(port)]
+    if zookeeper:
+        command += ["--zookeeper", zookeeper]
+    for name, value in {**TEST_PROPERTIES, **(properties or {})}.items():
+        command += ["-o", f"{name}={value}"]
+    data_dir.parent.mkdir(parents=True, exist_ok=True)
+    broker = KctlBroker(command, f"127.0.0.1:{port}", data_dir.with_name(f"{data_dir.name}.output"))
+    try:
+        yield broker
+    except BaseException:
+        broker.kill9()
+        raise
+    if broker.is_running:
+        broker.stop()

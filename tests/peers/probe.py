@@ -1,0 +1,99 @@
+"""Asks a Kafka port whether it serves, with bytes written by hand: no client's opinion, and none of kctl's code.
+
+Both questions are in the oldest encoding of their API, which every broker since 0.10 answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+API_VERSIONS = 18
+METADATA = 3
+CORRELATION_ID = 7
+
+# A broker that is starting or stopping refuses, cuts off, or answers half.
+NOT_YET = (OSError, struct.error, EOFError)
+
+
+def free_port() -> int:
+    """A TCP port of the loopback address on which nobody listened a moment ago."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def address(bootstrap: str) -> tuple[str, int]:
+    """("127.0.0.1", 9092) of "127.0.0.1:9092"."""
+    host, _, port = bootstrap.rpartition(":")
+    return host, int(port)
+
+
+def wait_until(claim: Callable[[], bool], *, what: str, timeout_s: float, interval_s: float = 0.02) -> None:
+    """Returns as soon as `claim` holds; raises TimeoutError naming `what` when it does not within `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not claim():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {timeout_s:g} s")
+        time.sleep(interval_s)
+
+
+def accepts(bootstrap: str) -> bool:
+    """Somebody listens there."""
+    try:
+        with socket.create_connection(address(bootstrap), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def answers_api_versions(bootstrap: str, timeout_s: float = 2.0) -> bool:
+    """A broker answers ApiVersions version 0 without an error."""
+    with contextlib.suppress(*NOT_YET):
+        body = _ask(bootstrap, API_VERSIONS, 0, b"", timeout_s)
+        return body[:2] == b"\0\0"
+    return False
+
+
+def has_controller(bootstrap: str, timeout_s: float = 2.0) -> bool:
+    """A broker answers Metadata version 1 and names a controller and at least one broker: topics can be created."""
+    with contextlib.suppress(*NOT_YET):
+        body = _ask(bootstrap, METADATA, 1, struct.pack(">i", 0), timeout_s)
+        brokers: int = struct.unpack_from(">i", body)[0]
+        position = 4
+        for _ in range(brokers):
+            position = _after_string(body, position + 4) + 4  # node id, host, port
+            position = _after_string(body, position)  # rack
+        controller: int = struct.unpack_from(">i", body, position)[0]
+        return brokers > 0 and controller >= 0
+    return False
+
+
+def _ask(bootstrap: str, api_key: int, version: int, body: bytes, timeout_s: float) -> bytes:
+    request = struct.pack(">hhih", api_key, version, CORRELATION_ID, -1) + body
+    with socket.create_connection(address(bootstrap), timeout=timeout_s) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        (size,) = struct.unpack(">i", _receive(connection, 4))
+        response = _receive(connection, size)
+    if struct.unpack_from(">i", response)[0] != CORRELATION_ID:
+        raise EOFError("the answer to some other question")
+    return response[4:]
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        chunk = connection.recv(size - len(received))
+        if not chunk:
+            raise EOFError("the connection was closed in the middle of an answer")
+        received += chunk
+    return bytes(received)
+
+
+def _after_string(body: bytes, position: int) -> int:
+    length: int = struct.unpack_from(">h", body, position)[0]
+    return position + 2 + max(length, 0)

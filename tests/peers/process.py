@@ -1,0 +1,80 @@
+"""A server process for the length of a `with` block: its output in a file, its end noticed while one waits for it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.peers import probe
+
+STOP_TIMEOUT_S = 30
+LOG_TAIL_LINES = 40
+
+
+class Process:
+    """Started at once, in a process group of its own; leaving the block ends it: SIGTERM, and SIGKILL if it must be."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.log = log
+        with log.open("ab") as output:
+            self._popen = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=environment,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._popen.poll() is None
+
+    @property
+    def log_text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def wait_until(self, claim: Callable[[], bool], *, timeout_s: float) -> None:
+        """Waits for the server to be useful; a process that ended, or the time-out, raises with the end of its log."""
+
+        def holds() -> bool:
+            if not self.is_running:
+                raise RuntimeError(f"{self.name} ended with {self._popen.returncode}:\n{self._tail()}")
+            return claim()
+
+        try:
+            probe.wait_until(holds, what=self.name, timeout_s=timeout_s)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}\n{self._tail()}") from None
+
+    def stop(self, signal_number: int = signal.SIGTERM) -> int:
+        """Ends it and returns its exit status (negative: the signal that ended it)."""
+        if self.is_running:
+            self._popen.send_signal(signal_number)
+        try:
+            return self._popen.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            return self._popen.wait()
+
+    def _tail(self) -> str:
+        return "\n".join(self.log_text.splitlines()[-LOG_TAIL_LINES:])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
