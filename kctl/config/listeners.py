@@ -1,0 +1,232 @@
+"""Listener properties as endpoints, with the rules that hold among them.  Kafka's KafkaConfig and CoreUtils (2.8)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from kctl.config.broker import BrokerConfig
+from kctl.config.problems import Problem
+from kctl.config.subjects.network import SECURITY_PROTOCOLS
+from kctl.model import Endpoint
+
+_ENDPOINT = re.compile(
+    r"(?P<name>[^:/]*)://(?:\[(?P<six>[0-9a-fA-F:.%]*)\]|(?P<host>[^:\[\]/]*)):(?P<port>[0-9]{1,5})\Z"
+)
+_PORT_MAX = 65535
+_EVERY_INTERFACE = {"0.0.0.0", "::"}  # noqa: S104 - to refuse it
+
+
+def listener_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
+    """Where to listen; an empty host means every interface, port 0 a free one.
+
+    `config` is one that `kctl.config.loading` let through.
+    """
+    protocols = dict(_map_entries(config.listener_security_protocol_map))
+    return tuple(_endpoints(_listeners_text(config), protocols))
+
+
+def advertised_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
+    """What to tell clients and ZooKeeper.
+
+    An empty host stands for the machine's own name and port 0 for the port that was bound; the caller knows both.
+    """
+    protocols = dict(_map_entries(config.listener_security_protocol_map))
+    return tuple(_endpoints(_advertised_text(config), protocols))
+
+
+def inter_broker_listener(config: BrokerConfig) -> str:
+    """Name of the listener that other brokers use."""
+    return (config.inter_broker_listener_name or config.security_inter_broker_protocol).upper()
+
+
+def listener_problems(config: BrokerConfig) -> Iterator[Problem]:
+    """All that is wrong with listeners, in the order in which one would mend it."""
+    mapped = list(_map_problems(config.listener_security_protocol_map))
+    if mapped:
+        yield from mapped
+        return
+    protocols = dict(_map_entries(config.listener_security_protocol_map))
+    texts = {
+        "listeners" if config.listeners is not None else "host.name": _listeners_text(config),
+        _advertised_property(config): _advertised_text(config),
+    }
+    malformed = [problem for name, text in texts.items() for problem in _syntax_problems(name, text, protocols)]
+    if malformed:
+        yield from malformed
+        return
+    listeners, advertised = listener_endpoints(config), advertised_endpoints(config)
+    yield from _security_problems(listeners, _listeners_text(config))
+    yield from _uniqueness_problems(config, listeners, advertised)
+    yield from _advertised_problems(config, listeners, advertised)
+    yield from _role_problems(config, protocols, listeners, advertised)
+
+
+def _listeners_text(config: BrokerConfig) -> str:
+    return (
+        config.listeners
+        if config.listeners is not None
+        else f"PLAINTEXT://{_bracketed(config.host_name)}:{config.port}"
+    )
+
+
+def _advertised_text(config: BrokerConfig) -> str:
+    if config.advertised_listeners is not None:
+        return config.advertised_listeners
+    if config.listeners is not None or (config.advertised_host_name is None and config.advertised_port is None):
+        return _listeners_text(config)
+    host = config.advertised_host_name if config.advertised_host_name is not None else config.host_name
+    port = config.advertised_port if config.advertised_port is not None else config.port
+    return f"PLAINTEXT://{_bracketed(host)}:{port}"
+
+
+def _advertised_property(config: BrokerConfig) -> str:
+    if config.advertised_listeners is not None:
+        return "advertised.listeners"
+    if config.listeners is not None:
+        return "listeners"
+    return "host.name" if config.advertised_host_name is None else "advertised.host.name"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _entries(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
+
+
+def _map_entries(text: str) -> Iterator[tuple[str, str]]:
+    for entry in _entries(text):
+        name, _, protocol = entry.rpartition(":")
+        yield name.strip().upper(), protocol.strip().upper()
+
+
+def _endpoints(text: str, protocols: Mapping[str, str]) -> Iterator[Endpoint]:
+    for entry in _entries(text):
+        parts = _ENDPOINT.match(entry)
+        assert parts is not None
+        name = parts["name"].upper()
+        yield Endpoint(name, parts["six"] or parts["host"] or "", int(parts["port"]), protocols[name])
+
+
+def _map_problems(text: str) -> Iterator[Problem]:
+    name = "listener.security.protocol.map"
+    for listener, protocol in _map_entries(text):
+        if not listener or protocol not in SECURITY_PROTOCOLS:
+            yield Problem(
+                name,
+                text,
+                f"'{listener}:{protocol}' is not a listener and one of {', '.join(SECURITY_PROTOCOLS)}",
+                "write it as NAME:PROTOCOL,NAME:PROTOCOL",
+            )
+    for listener, count in Counter(listener for listener, _ in _map_entries(text)).items():
+        if count > 1:
+            yield Problem(name, text, f"has {listener} {count} times", "keep one of them")
+
+
+def _syntax_problems(name: str, text: str, protocols: Mapping[str, str]) -> Iterator[Problem]:
+    if not _entries(text):
+        yield Problem(name, text, "names no listener", "write at least one, as in PLAINTEXT://localhost:9092")
+    for entry in _entries(text):
+        parts = _ENDPOINT.match(entry)
+        if parts is None or int(parts["port"]) > _PORT_MAX:
+            yield Problem(
+                name, text, f"'{entry}' is not an address", "write it as NAME://host:port, a port being 0 to 65535"
+            )
+        elif parts["name"].upper() not in protocols:
+            yield Problem(
+                name,
+                text,
+                f"nothing says which security protocol the listener {parts['name'].upper()} speaks",
+                f"add {parts['name'].upper()}:PLAINTEXT to listener.security.protocol.map",
+            )
+
+
+def _security_problems(listeners: Sequence[Endpoint], text: str) -> Iterator[Problem]:
+    for endpoint in listeners:
+        if endpoint.security_protocol != "PLAINTEXT":
+            yield Problem(
+                "listeners",
+                text,
+                f"{endpoint.listener} speaks {endpoint.security_protocol}, which kctl cannot yet",
+                "use a PLAINTEXT listener on an address that only trusted clients reach",
+            )
+
+
+def _uniqueness_problems(
+    config: BrokerConfig, listeners: Sequence[Endpoint], advertised: Sequence[Endpoint]
+) -> Iterator[Problem]:
+    for listener in _repeated([endpoint.listener for endpoint in listeners]):
+        yield Problem(
+            "listeners", config.listeners, f"has the name {listener} twice", "give each listener a name of its own"
+        )
+    for port in _repeated([str(endpoint.port) for endpoint in listeners if endpoint.port]):
+        yield Problem(
+            "listeners", config.listeners, f"has the port {port} twice", "give each listener a port of its own"
+        )
+    if config.advertised_listeners is not None:
+        for listener in _repeated([endpoint.listener for endpoint in advertised]):
+            yield Problem(
+                "advertised.listeners",
+                config.advertised_listeners,
+                f"has the name {listener} twice",
+                "keep one of them",
+            )
+
+
+def _repeated(values: Sequence[str]) -> list[str]:
+    return [value for value, count in Counter(values).items() if count > 1]
+
+
+def _advertised_problems(
+    config: BrokerConfig, listeners: Sequence[Endpoint], advertised: Sequence[Endpoint]
+) -> Iterator[Problem]:
+    name = _advertised_property(config)
+    names = {endpoint.listener for endpoint in listeners}
+    for endpoint in advertised:
+        if endpoint.listener not in names:
+            yield Problem(
+                name,
+                _advertised_text(config),
+                f"advertises {endpoint.listener}, which listeners does not have",
+                f"add it to listeners or advertise only {', '.join(sorted(names))}",
+            )
+        if endpoint.host in _EVERY_INTERFACE:
+            yield Problem(
+                name,
+                _advertised_text(config),
+                f"clients cannot connect to {endpoint.host}",
+                "set advertised.listeners to an address that clients can reach",
+            )
+
+
+def _role_problems(
+    config: BrokerConfig, protocols: Mapping[str, str], listeners: Sequence[Endpoint], advertised: Sequence[Endpoint]
+) -> Iterator[Problem]:
+    chosen = config.inter_broker_listener_name
+    if chosen is not None and config.security_inter_broker_protocol != "PLAINTEXT":
+        yield Problem(
+            "security.inter.broker.protocol",
+            config.security_inter_broker_protocol,
+            "inter.broker.listener.name decides the protocol already",
+            "set only one of the two",
+        )
+    if chosen is not None and chosen.upper() not in protocols:
+        yield Problem(
+            "inter.broker.listener.name", chosen, "listener.security.protocol.map does not have it", "add it there"
+        )
+    elif inter_broker_listener(config) not in {endpoint.listener for endpoint in advertised}:
+        name = "inter.broker.listener.name" if chosen is not None else "security.inter.broker.protocol"
+        yield Problem(
+            name,
+            inter_broker_listener(config),
+            "other brokers would use this listener, but it is not advertised",
+            f"set inter.broker.listener.name to one of {', '.join(endpoint.listener for endpoint in advertised)}",
+        )
+    control = config.control_plane_listener_name
+    if control is not None and control.upper() not in {endpoint.listener for endpoint in listeners}:
+        yield Problem("control.plane.listener.name", control, "listeners does not have it", "add it there")
+    elif control is not None and control.upper() == inter_broker_listener(config):
+        yield Problem("control.plane.listener.name", control, "is also the inter-broker listener", "choose another one")

@@ -1,0 +1,79 @@
+"""From names and texts to a BrokerConfig: everything wrong is told at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig, contradictions
+from kctl.config.definition import Property
+from kctl.config.listeners import listener_problems
+from kctl.config.problems import BrokerConfigError, Problem
+
+_KRAFT_ONLY = {
+    "process.roles": "kctl coordinates through ZooKeeper, not through KRaft",
+    "node.id": "in a ZooKeeper cluster a broker's number is broker.id",
+}
+
+
+def load_broker_config(
+    properties: Mapping[str, str], overrides: Mapping[str, str] | None = None
+) -> tuple[BrokerConfig, list[str]]:
+    """The configuration that server.properties and the overrides from a command line make, and warnings about it.
+
+    Overrides win.  Raises BrokerConfigError with every problem there is.
+    """
+    given = {**properties, **(overrides or {})}
+    values, problems = parse_broker_properties(given)
+    if not problems:
+        config = BrokerConfig(**values)
+        problems = [*contradictions(config), *listener_problems(config)]
+    if problems:
+        raise BrokerConfigError(problems)
+    return config, [*_unknown_names(given), *_without_effect(given)]
+
+
+def parse_broker_properties(given: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
+    """Attributes and values of the known names, and what is wrong with the others.  No rule over several properties."""
+    values: dict[str, Any] = {}
+    problems = []
+    for name, text in given.items():
+        if name in _KRAFT_ONLY:
+            problems.append(Problem(name, text, _KRAFT_ONLY[name], "remove it"))
+        described = BROKER_PROPERTIES.get(name)
+        if described is None:
+            continue
+        if not text.strip() and described.default is None:
+            continue
+        try:
+            values[described.attribute] = described.parse(text)
+        except ValueError as error:
+            problems.append(_unparsable(described, text, str(error)))
+    return values, problems
+
+
+def _unparsable(described: Property, text: str, reason: str) -> Problem:
+    default = described.format(described.default)
+    remedy = "correct or remove it" if default is None else f"correct it or remove it, which means {default or 'empty'}"
+    return Problem(described.name, "[hidden]" if described.sensitive else text, reason, remedy)
+
+
+def _unknown_names(given: Mapping[str, str]) -> list[str]:
+    warnings = []
+    for name in given:
+        if name in BROKER_PROPERTIES or name.startswith("listener.name."):
+            continue
+        close = difflib.get_close_matches(name, BROKER_PROPERTIES, n=1, cutoff=0.85)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        warnings.append(f"{name}: not a property that this broker knows, so it has no effect{hint}")
+    return warnings
+
+
+def _without_effect(given: Mapping[str, str]) -> list[str]:
+    warnings = []
+    for name, text in given.items():
+        described = BROKER_PROPERTIES.get(name)
+        if described is not None and described.inert and described.parse(text) != described.default:
+            warnings.append(f"{name}: accepted, but this version of kctl does not act on it")
+    return warnings

@@ -1,0 +1,114 @@
+"""The syntax of Java's .properties files: comments, separators, escapes, lines that continue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+_SIMPLE_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_BLANKS = " \t\f"
+
+
+def decode_properties(data: bytes) -> str:
+    """The text of a file: UTF-8 when it is valid UTF-8, else ISO 8859-1, which is what Java assumes."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("iso-8859-1")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Names and values of a file; the last of several values for one name counts.  java.util.Properties.load.
+
+    Raises ValueError that names the line of a malformed \\u escape, which is the only error there is.
+    """
+    parsed: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        name, value = _split(line)
+        try:
+            parsed[_unescape(name)] = _unescape(value)
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+    return parsed
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """A file that `parse_properties` reads back as the same names and values."""
+    return "".join(f"{_escape(name, in_name=True)}={_escape(value)}\n" for name, value in properties.items())
+
+
+def _natural_lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines joined where a backslash ends them, each with the number of its first line; no comments, no blank lines."""
+    joined = ""
+    first = 0
+    for number, natural in enumerate(_natural_lines(text), start=1):
+        line = natural.lstrip(_BLANKS)
+        if not joined:
+            if not line or line[0] in "#!":
+                continue
+            first = number
+        if _continues(line):
+            joined += line[:-1]
+            continue
+        yield first, joined + line
+        joined = ""
+    if joined:
+        yield first, joined
+
+
+def _continues(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Name and value, still escaped.  The first unescaped '=', ':' or blank ends the name."""
+    end = 0
+    while end < len(line) and line[end] not in "=:" + _BLANKS:
+        end += 2 if line[end] == "\\" else 1
+    end = min(end, len(line))
+    rest = line[end:].lstrip(_BLANKS)
+    if rest[:1] in {"=", ":"}:
+        rest = rest[1:].lstrip(_BLANKS)
+    return line[:end], rest
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    characters: list[str] = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        if character != "\\":
+            characters.append(character)
+            position += 1
+            continue
+        escaped = text[position + 1 : position + 2]
+        if escaped == "u":
+            characters.append(_code_unit(text[position + 2 : position + 6]))
+            position += 6
+        else:
+            characters.append(_SIMPLE_ESCAPES.get(escaped, escaped))
+            position += 2
+    # Two escaped surrogates are one character.
+    return "".join(characters).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _code_unit(digits: str) -> str:
+    if len(digits) != 4 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
+        raise ValueError(f"malformed \\u escape '\\u{digits}'")
+    return chr(int(digits, 16))
+
+
+def _escape(text: str, *, in_name: bool = False) -> str:
+    special = "\\=:#! " if in_name else "\\"
+    escaped = "".join(
+        f"\\{character}" if character in special else _CONTROL_ESCAPES.get(character, character) for character in text
+    )
+    return "\\" + escaped if escaped.startswith(" ") else escaped
+
+
+_CONTROL_ESCAPES = {character: f"\\{letter}" for letter, character in _SIMPLE_ESCAPES.items()}

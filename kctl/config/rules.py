@@ -1,0 +1,55 @@
+"""What a single value must satisfy.  A rule is a claim with its text, so that errors and the reference say the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+_THROTTLED_REPLICA = re.compile(r"([0-9]+:[0-9]+)?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Generic[T]):
+    """`text` completes the sentence "the value must be ..."."""
+
+    text: str
+    accepts: Callable[[T], bool]
+
+
+def at_least(low: int) -> Rule[int]:
+    return Rule(f"at least {low}", lambda value: value >= low)
+
+
+def between(low: float, high: float) -> Rule[float]:
+    return Rule(f"between {low} and {high}", lambda value: low <= value <= high)
+
+
+def in_range(low: int, high: int) -> Rule[int]:
+    return Rule(f"between {low} and {high}", lambda value: low <= value <= high)
+
+
+def one_of(*names: str) -> Rule[str]:
+    return Rule(f"one of {', '.join(names)}", lambda value: value in names)
+
+
+def each_of(*names: str) -> Rule[tuple[str, ...]]:
+    return Rule(f"a list of {', '.join(names)}", lambda values: set(values) <= set(names))
+
+
+def some_of(*names: str) -> Rule[tuple[str, ...]]:
+    return Rule(f"a non-empty list of {', '.join(names)}", lambda values: bool(values) and set(values) <= set(names))
+
+
+def known_version(versions: Sequence[str]) -> Rule[str]:
+    return Rule(f"a Kafka version up to {versions[-1]}", lambda value: value in versions)
+
+
+THROTTLED_REPLICAS: Rule[tuple[str, ...]] = Rule(
+    "* or a list of partition:broker pairs",
+    lambda values: values == ("*",) or all(_THROTTLED_REPLICA.match(value) for value in values),
+)
+"""Kafka's ThrottledReplicaListValidator."""

@@ -1,0 +1,120 @@
+"""Consumer groups and their committed offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kctl.config.definition import Importance, prop
+from kctl.config.kinds import INT, INT_MAX, LONG, SHORT
+from kctl.config.rules import at_least, in_range
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class GroupProperties:
+    """What the group coordinator allows and how it keeps offsets."""
+
+    __slots__ = ()
+
+    group_min_session_timeout_ms: int = prop(
+        "group.min.session.timeout.ms",
+        INT,
+        at_least(0),
+        default=6000,
+        doc="Shortest session timeout a member may ask for.",
+    )
+    group_max_session_timeout_ms: int = prop(
+        "group.max.session.timeout.ms",
+        INT,
+        at_least(0),
+        default=1800000,
+        doc="Longest session timeout a member may ask for.",
+    )
+    group_initial_rebalance_delay_ms: int = prop(
+        "group.initial.rebalance.delay.ms",
+        INT,
+        at_least(0),
+        default=3000,
+        doc="Time that an empty group waits for more members before its first rebalance.",
+    )
+    group_max_size: int = prop(
+        "group.max.size", INT, at_least(1), default=INT_MAX, doc="Members that one group may have."
+    )
+    offset_metadata_max_bytes: int = prop(
+        "offset.metadata.max.bytes",
+        INT,
+        at_least(0),
+        default=4096,
+        importance=Importance.HIGH,
+        doc="Size of the text that may accompany a committed offset.",
+    )
+    offsets_load_buffer_size: int = prop(
+        "offsets.load.buffer.size",
+        INT,
+        at_least(1),
+        default=5 << 20,
+        importance=Importance.HIGH,
+        doc="Bytes read at a time while a coordinator loads a partition of __consumer_offsets.",
+    )
+    offsets_topic_replication_factor: int = prop(
+        "offsets.topic.replication.factor",
+        SHORT,
+        at_least(1),
+        default=3,
+        importance=Importance.HIGH,
+        doc="Replicas of __consumer_offsets; its creation waits until there are as many brokers.",
+    )
+    offsets_topic_num_partitions: int = prop(
+        "offsets.topic.num.partitions",
+        INT,
+        at_least(1),
+        default=50,
+        importance=Importance.HIGH,
+        doc="Partitions of __consumer_offsets; never to be changed once it exists.",
+    )
+    offsets_topic_segment_bytes: int = prop(
+        "offsets.topic.segment.bytes",
+        INT,
+        at_least(1),
+        default=100 << 20,
+        importance=Importance.HIGH,
+        doc="Segment size of __consumer_offsets, small so that it compacts and loads fast.",
+    )
+    offsets_topic_compression_codec: int = prop(
+        "offsets.topic.compression.codec",
+        INT,
+        in_range(0, 4),
+        default=0,
+        importance=Importance.HIGH,
+        doc="Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+    )
+    offsets_retention_minutes: int = prop(
+        "offsets.retention.minutes",
+        INT,
+        at_least(1),
+        default=10080,
+        importance=Importance.HIGH,
+        doc="How long offsets of a group without members are kept.",
+    )
+    offsets_retention_check_interval_ms: int = prop(
+        "offsets.retention.check.interval.ms",
+        LONG,
+        at_least(1),
+        default=600000,
+        importance=Importance.HIGH,
+        doc="Time between two looks for offsets to forget.",
+    )
+    offsets_commit_timeout_ms: int = prop(
+        "offsets.commit.timeout.ms",
+        INT,
+        at_least(1),
+        default=5000,
+        importance=Importance.HIGH,
+        doc="Time that the replicas of __consumer_offsets have to take a commit.",
+    )
+    offsets_commit_required_acks: int = prop(
+        "offsets.commit.required.acks",
+        SHORT,
+        default=-1,
+        importance=Importance.HIGH,
+        doc="Acknowledgements a commit needs; leave it at -1.",
+    )

@@ -1,0 +1,373 @@
+"""Where logs lie, how they are cut into segments, kept, flushed and compacted.
+
+Most of these are also a topic's defaults: `kctl.config.topic` names the property of the broker beside the topic's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kctl.config.definition import Dynamic, Importance, prop
+from kctl.config.kinds import BOOLEAN, DOUBLE, DOUBLE_MAX, INT, LIST, LONG, LONG_MAX, STRING
+from kctl.config.rules import at_least, between, known_version, one_of, some_of
+from kctl.config.subjects.versions import LATEST_VERSION, VERSION_NAMES
+
+COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+SEGMENT_BYTES_MIN = 14
+"""Overhead of one record in the oldest message format, which a segment must at least hold."""
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class LogProperties:
+    """Log directories, topics' creation and the life of segments."""
+
+    __slots__ = ()
+
+    log_dir: str = prop(
+        "log.dir",
+        STRING,
+        default="/tmp/kafka-logs",  # noqa: S108 - Kafka's default; `kctl broker start` sets log.dirs
+        importance=Importance.HIGH,
+        doc="Directory of the logs, when log.dirs is not set.",
+    )
+    log_dirs: str | None = prop(
+        "log.dirs",
+        STRING,
+        default=None,
+        importance=Importance.HIGH,
+        falls_back_to=("log.dir",),
+        doc="Directories of the logs, separated by commas; a new partition goes where there are fewest.",
+    )
+    num_partitions: int = prop(
+        "num.partitions",
+        INT,
+        at_least(1),
+        default=1,
+        doc="Partitions of a topic that is created without saying how many.",
+    )
+    default_replication_factor: int = prop(
+        "default.replication.factor",
+        INT,
+        at_least(1),
+        default=1,
+        doc="Replicas of a topic that is created without saying how many.",
+    )
+    auto_create_topics_enable: bool = prop(
+        "auto.create.topics.enable",
+        BOOLEAN,
+        default=True,
+        importance=Importance.HIGH,
+        doc="Whether asking for the metadata of an unknown topic creates it.",
+    )
+    delete_topic_enable: bool = prop(
+        "delete.topic.enable",
+        BOOLEAN,
+        default=True,
+        importance=Importance.HIGH,
+        doc="Whether topics can be deleted at all.",
+    )
+
+    log_segment_bytes: int = prop(
+        "log.segment.bytes",
+        INT,
+        at_least(SEGMENT_BYTES_MIN),
+        default=1 << 30,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        importance=Importance.HIGH,
+        doc="Size at which a segment is closed and a new one started.",
+    )
+    log_roll_ms: int | None = prop(
+        "log.roll.ms",
+        LONG,
+        at_least(1),
+        default=None,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        importance=Importance.HIGH,
+        falls_back_to=("log.roll.hours",),
+        doc="Age at which a segment is closed even if it is not full.",
+    )
+    log_roll_hours: int = prop(
+        "log.roll.hours", INT, at_least(1), default=168, importance=Importance.HIGH, doc="log.roll.ms in hours."
+    )
+    log_roll_jitter_ms: int | None = prop(
+        "log.roll.jitter.ms",
+        LONG,
+        at_least(0),
+        default=None,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        importance=Importance.HIGH,
+        falls_back_to=("log.roll.jitter.hours",),
+        doc="Most that is taken off log.roll.ms at random, so that not all roll at once.",
+    )
+    log_roll_jitter_hours: int = prop(
+        "log.roll.jitter.hours",
+        INT,
+        at_least(0),
+        default=0,
+        importance=Importance.HIGH,
+        doc="log.roll.jitter.ms in hours.",
+    )
+    log_index_size_max_bytes: int = prop(
+        "log.index.size.max.bytes",
+        INT,
+        at_least(4),
+        default=10 << 20,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="Size that a segment's offset index may reach; the segment is closed then.",
+    )
+    log_index_interval_bytes: int = prop(
+        "log.index.interval.bytes",
+        INT,
+        at_least(0),
+        default=4096,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="Bytes of a log between two entries of its offset index.",
+    )
+    log_preallocate: bool = prop(
+        "log.preallocate",
+        BOOLEAN,
+        default=False,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="Whether a new segment's file gets its full size at once.",
+    )
+
+    log_retention_ms: int | None = prop(
+        "log.retention.ms",
+        LONG,
+        default=None,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        importance=Importance.HIGH,
+        falls_back_to=("log.retention.minutes", "log.retention.hours"),
+        doc="Age at which closed segments are deleted; -1 keeps them however old.",
+    )
+    log_retention_minutes: int | None = prop(
+        "log.retention.minutes",
+        INT,
+        default=None,
+        importance=Importance.HIGH,
+        falls_back_to=("log.retention.hours",),
+        doc="log.retention.ms in minutes.",
+    )
+    log_retention_hours: int = prop(
+        "log.retention.hours", INT, default=168, importance=Importance.HIGH, doc="log.retention.ms in hours."
+    )
+    log_retention_bytes: int = prop(
+        "log.retention.bytes",
+        LONG,
+        at_least(-1),
+        default=-1,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        importance=Importance.HIGH,
+        doc="Size of a partition above which its oldest segments are deleted; -1 sets no bound.",
+    )
+    log_retention_check_interval_ms: int = prop(
+        "log.retention.check.interval.ms",
+        LONG,
+        at_least(1),
+        default=300000,
+        doc="Time between two looks for segments to delete.",
+    )
+    log_segment_delete_delay_ms: int = prop(
+        "log.segment.delete.delay.ms",
+        LONG,
+        at_least(0),
+        default=60000,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        importance=Importance.HIGH,
+        doc="Time between renaming files that go and removing them, for reads under way.",
+    )
+    log_cleanup_policy: tuple[str, ...] = prop(
+        "log.cleanup.policy",
+        LIST,
+        some_of("compact", "delete"),
+        default=("delete",),
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="What happens to old segments: delete them, compact them to the last record per key, or both.",
+    )
+
+    log_cleaner_enable: bool = prop(
+        "log.cleaner.enable", BOOLEAN, default=True, doc="Whether topics with the policy compact are compacted."
+    )
+    log_cleaner_threads: int = prop(
+        "log.cleaner.threads",
+        INT,
+        at_least(0),
+        default=1,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="Threads that compact.",
+        inert=True,
+    )
+    log_cleaner_io_max_bytes_per_second: float = prop(
+        "log.cleaner.io.max.bytes.per.second",
+        DOUBLE,
+        default=DOUBLE_MAX,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        inert=True,
+        doc="Bytes that compaction may read and write per second.",
+    )
+    log_cleaner_dedupe_buffer_size: int = prop(
+        "log.cleaner.dedupe.buffer.size",
+        LONG,
+        default=128 << 20,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="Memory for the keys seen during one compaction, over all threads.",
+    )
+    log_cleaner_io_buffer_size: int = prop(
+        "log.cleaner.io.buffer.size",
+        INT,
+        at_least(0),
+        default=512 << 10,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        inert=True,
+        doc="Memory for reading and writing during compaction, over all threads.",
+    )
+    log_cleaner_io_buffer_load_factor: float = prop(
+        "log.cleaner.io.buffer.load.factor",
+        DOUBLE,
+        default=0.9,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        inert=True,
+        doc="How full the table of keys may get, as a part of 1.",
+    )
+    log_cleaner_backoff_ms: int = prop(
+        "log.cleaner.backoff.ms",
+        LONG,
+        at_least(0),
+        default=15000,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="Time between two looks for something to compact.",
+    )
+    log_cleaner_min_cleanable_ratio: float = prop(
+        "log.cleaner.min.cleanable.ratio",
+        DOUBLE,
+        between(0, 1),
+        default=0.5,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="Part of a log that must be uncompacted before it is worth compacting.",
+    )
+    log_cleaner_delete_retention_ms: int = prop(
+        "log.cleaner.delete.retention.ms",
+        LONG,
+        at_least(0),
+        default=86400000,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="How long a delete marker stays in a compacted log, for consumers that read from its start.",
+    )
+    log_cleaner_min_compaction_lag_ms: int = prop(
+        "log.cleaner.min.compaction.lag.ms",
+        LONG,
+        at_least(0),
+        default=0,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="Age that a record reaches before it may be compacted away.",
+    )
+    log_cleaner_max_compaction_lag_ms: int = prop(
+        "log.cleaner.max.compaction.lag.ms",
+        LONG,
+        at_least(1),
+        default=LONG_MAX,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="Age at which a record makes its log due for compaction whatever the ratio.",
+    )
+
+    log_flush_interval_messages: int = prop(
+        "log.flush.interval.messages",
+        LONG,
+        at_least(1),
+        default=LONG_MAX,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        importance=Importance.HIGH,
+        doc="Records after which a log is forced to disk.",
+    )
+    log_flush_interval_ms: int | None = prop(
+        "log.flush.interval.ms",
+        LONG,
+        default=None,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        importance=Importance.HIGH,
+        falls_back_to=("log.flush.scheduler.interval.ms",),
+        doc="Time after which a log is forced to disk.",
+    )
+    log_flush_scheduler_interval_ms: int = prop(
+        "log.flush.scheduler.interval.ms",
+        LONG,
+        default=LONG_MAX,
+        importance=Importance.HIGH,
+        doc="Time between two looks for logs to force to disk.",
+    )
+    log_flush_offset_checkpoint_interval_ms: int = prop(
+        "log.flush.offset.checkpoint.interval.ms",
+        INT,
+        at_least(0),
+        default=60000,
+        importance=Importance.HIGH,
+        doc="Time between two writings of the offsets up to which logs are on disk.",
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = prop(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        INT,
+        at_least(0),
+        default=60000,
+        importance=Importance.HIGH,
+        doc="Time between two writings of the logs' first offsets.",
+    )
+    num_recovery_threads_per_data_dir: int = prop(
+        "num.recovery.threads.per.data.dir",
+        INT,
+        at_least(1),
+        default=1,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        importance=Importance.HIGH,
+        inert=True,
+        doc="Threads that recover the logs of one directory at start.",
+    )
+
+    message_max_bytes: int = prop(
+        "message.max.bytes",
+        INT,
+        at_least(0),
+        default=1048588,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        importance=Importance.HIGH,
+        doc="Size of the largest record batch.",
+    )
+    compression_type: str = prop(
+        "compression.type",
+        STRING,
+        one_of(*COMPRESSION_TYPES),
+        default="producer",
+        dynamic=Dynamic.CLUSTER_WIDE,
+        importance=Importance.HIGH,
+        doc="Codec that batches are stored with; producer keeps what came.",
+    )
+    log_message_format_version: str = prop(
+        "log.message.format.version",
+        STRING,
+        known_version(VERSION_NAMES),
+        default=LATEST_VERSION,
+        doc="Format that batches are stored in, named by the version that introduced it.",
+    )
+    log_message_timestamp_type: str = prop(
+        "log.message.timestamp.type",
+        STRING,
+        one_of("CreateTime", "LogAppendTime"),
+        default="CreateTime",
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="Whether a record carries its producer's time or the time of its appending.",
+    )
+    log_message_timestamp_difference_max_ms: int = prop(
+        "log.message.timestamp.difference.max.ms",
+        LONG,
+        at_least(0),
+        default=LONG_MAX,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        doc="How far a producer's time may be from the broker's.",
+    )
+    log_message_downconversion_enable: bool = prop(
+        "log.message.downconversion.enable",
+        BOOLEAN,
+        default=True,
+        dynamic=Dynamic.CLUSTER_WIDE,
+        importance=Importance.LOW,
+        doc="Whether batches are rewritten in an older format for old consumers.",
+    )

@@ -1,0 +1,159 @@
+"""Windows over which quotas and metrics are measured: accepted and described; quotas are yet to come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kctl.config.definition import Importance, prop
+from kctl.config.kinds import INT, LIST, LONG, LONG_MAX, STRING
+from kctl.config.rules import at_least, one_of
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class QuotaProperties:
+    """Sampling windows of quotas, replication throttles and metrics."""
+
+    __slots__ = ()
+
+    quota_window_num: int = prop(
+        "quota.window.num",
+        INT,
+        at_least(1),
+        default=11,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Samples kept for client quotas.",
+    )
+    quota_window_size_seconds: int = prop(
+        "quota.window.size.seconds",
+        INT,
+        at_least(1),
+        default=1,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Length of one such sample.",
+    )
+    quota_producer_default: int = prop(
+        "quota.producer.default",
+        LONG,
+        at_least(1),
+        default=LONG_MAX,
+        importance=Importance.HIGH,
+        inert=True,
+        doc="Bytes per second that a client may produce; superseded by default client quotas.",
+    )
+    quota_consumer_default: int = prop(
+        "quota.consumer.default",
+        LONG,
+        at_least(1),
+        default=LONG_MAX,
+        importance=Importance.HIGH,
+        inert=True,
+        doc="Bytes per second that a client may fetch; superseded by default client quotas.",
+    )
+    replication_quota_window_num: int = prop(
+        "replication.quota.window.num",
+        INT,
+        at_least(1),
+        default=11,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Samples kept for replication throttles.",
+    )
+    replication_quota_window_size_seconds: int = prop(
+        "replication.quota.window.size.seconds",
+        INT,
+        at_least(1),
+        default=1,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Length of one such sample.",
+    )
+    alter_log_dirs_replication_quota_window_num: int = prop(
+        "alter.log.dirs.replication.quota.window.num",
+        INT,
+        at_least(1),
+        default=11,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Samples kept for moves between log directories.",
+    )
+    alter_log_dirs_replication_quota_window_size_seconds: int = prop(
+        "alter.log.dirs.replication.quota.window.size.seconds",
+        INT,
+        at_least(1),
+        default=1,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Length of one such sample.",
+    )
+    controller_quota_window_num: int = prop(
+        "controller.quota.window.num",
+        INT,
+        at_least(1),
+        default=11,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Samples kept for quotas on changes of topics.",
+    )
+    controller_quota_window_size_seconds: int = prop(
+        "controller.quota.window.size.seconds",
+        INT,
+        at_least(1),
+        default=1,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Length of one such sample.",
+    )
+    client_quota_callback_class: str | None = prop(
+        "client.quota.callback.class",
+        STRING,
+        default=None,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Java class that decides quotas; without meaning here.",
+    )
+    metrics_num_samples: int = prop(
+        "metrics.num.samples",
+        INT,
+        at_least(1),
+        default=2,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Samples kept for rates.",
+    )
+    metrics_sample_window_ms: int = prop(
+        "metrics.sample.window.ms",
+        LONG,
+        at_least(1),
+        default=30000,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Length of one such sample.",
+    )
+    metrics_recording_level: str = prop(
+        "metrics.recording.level",
+        STRING,
+        one_of("INFO", "DEBUG", "TRACE"),
+        default="INFO",
+        importance=Importance.LOW,
+        inert=True,
+        doc="How much detail metrics have.",
+    )
+    kafka_metrics_polling_interval_secs: int = prop(
+        "kafka.metrics.polling.interval.secs",
+        INT,
+        at_least(1),
+        default=10,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Seconds between two looks of metrics reporters.",
+    )
+    kafka_metrics_reporters: tuple[str, ...] = prop(
+        "kafka.metrics.reporters",
+        LIST,
+        default=(),
+        importance=Importance.LOW,
+        inert=True,
+        doc="Java classes that publish the broker's older metrics; without meaning here.",
+    )

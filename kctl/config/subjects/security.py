@@ -1,0 +1,440 @@
+"""TLS, SASL, authorisation and delegation tokens: accepted and described; security is yet to come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kctl.config.definition import Dynamic, Importance, prop
+from kctl.config.kinds import BOOLEAN, CLASS, DOUBLE, INT, LIST, LONG, PASSWORD, SHORT, STRING
+from kctl.config.rules import at_least, between, one_of
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class AuthorizationProperties:
+    """Who may do what, tokens, and the secret that passwords in ZooKeeper are kept with."""
+
+    __slots__ = ()
+
+    authorizer_class_name: str = prop(
+        "authorizer.class.name",
+        STRING,
+        default="",
+        importance=Importance.LOW,
+        inert=True,
+        doc="What judges requests; empty allows everything.",
+    )
+    super_users: str = prop(
+        "super.users", STRING, default="", inert=True, doc="Principals that may do everything, separated by semicolons."
+    )
+    allow_everyone_if_no_acl_found: bool = prop(
+        "allow.everyone.if.no.acl.found",
+        BOOLEAN,
+        default=False,
+        inert=True,
+        doc="Whether a resource that no rule mentions is open to all.",
+    )
+    principal_builder_class: str = prop(
+        "principal.builder.class",
+        CLASS,
+        default="org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Java class that names the user of a connection; without meaning here.",
+    )
+    connections_max_reauth_ms: int = prop(
+        "connections.max.reauth.ms",
+        LONG,
+        at_least(0),
+        default=0,
+        inert=True,
+        doc="Time after which a SASL connection must authenticate again; 0 never asks for it.",
+    )
+    delegation_token_master_key: str | None = prop(
+        "delegation.token.master.key",
+        PASSWORD,
+        default=None,
+        inert=True,
+        doc="Older name of delegation.token.secret.key.",
+    )
+    delegation_token_secret_key: str | None = prop(
+        "delegation.token.secret.key",
+        PASSWORD,
+        default=None,
+        inert=True,
+        doc="Secret that delegation tokens are signed with, the same on every broker; without it there are no tokens.",
+    )
+    delegation_token_max_lifetime_ms: int = prop(
+        "delegation.token.max.lifetime.ms",
+        LONG,
+        at_least(1),
+        default=604800000,
+        inert=True,
+        doc="Age beyond which a token cannot be renewed.",
+    )
+    delegation_token_expiry_time_ms: int = prop(
+        "delegation.token.expiry.time.ms",
+        LONG,
+        at_least(1),
+        default=86400000,
+        inert=True,
+        doc="Time for which a token is valid unless renewed.",
+    )
+    delegation_token_expiry_check_interval_ms: int = prop(
+        "delegation.token.expiry.check.interval.ms",
+        LONG,
+        at_least(1),
+        default=3600000,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Time between two removals of expired tokens.",
+    )
+    password_encoder_secret: str | None = prop(
+        "password.encoder.secret",
+        PASSWORD,
+        default=None,
+        inert=True,
+        doc="Secret that passwords among dynamic configurations are encrypted with.",
+    )
+    password_encoder_old_secret: str | None = prop(
+        "password.encoder.old.secret",
+        PASSWORD,
+        default=None,
+        inert=True,
+        doc="The secret before, while it is being changed.",
+    )
+    password_encoder_keyfactory_algorithm: str | None = prop(
+        "password.encoder.keyfactory.algorithm",
+        STRING,
+        default=None,
+        importance=Importance.LOW,
+        inert=True,
+        doc="How a key is derived from that secret.",
+    )
+    password_encoder_cipher_algorithm: str = prop(
+        "password.encoder.cipher.algorithm",
+        STRING,
+        default="AES/CBC/PKCS5Padding",
+        importance=Importance.LOW,
+        inert=True,
+        doc="Cipher that such passwords are encrypted with.",
+    )
+    password_encoder_key_length: int = prop(
+        "password.encoder.key.length",
+        INT,
+        at_least(8),
+        default=128,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Length of the derived key, in bits.",
+    )
+    password_encoder_iterations: int = prop(
+        "password.encoder.iterations",
+        INT,
+        at_least(1024),
+        default=4096,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Rounds of the key's derivation.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class TlsProperties:
+    """TLS on listeners."""
+
+    __slots__ = ()
+
+    ssl_protocol: str = prop("ssl.protocol", STRING, default="TLSv1.3", inert=True, doc="TLS version preferred.")
+    ssl_enabled_protocols: tuple[str, ...] = prop(
+        "ssl.enabled.protocols", LIST, default=("TLSv1.2", "TLSv1.3"), inert=True, doc="TLS versions allowed."
+    )
+    ssl_provider: str | None = prop(
+        "ssl.provider", STRING, default=None, inert=True, doc="Java security provider; without meaning here."
+    )
+    ssl_cipher_suites: tuple[str, ...] = prop(
+        "ssl.cipher.suites",
+        LIST,
+        default=(),
+        inert=True,
+        doc="Cipher suites allowed; empty leaves the library's choice.",
+    )
+    ssl_client_auth: str = prop(
+        "ssl.client.auth",
+        STRING,
+        one_of("required", "requested", "none"),
+        default="none",
+        inert=True,
+        doc="Whether clients show a certificate.",
+    )
+    ssl_keystore_type: str = prop(
+        "ssl.keystore.type",
+        STRING,
+        default="JKS",
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Format of the key file.",
+    )
+    ssl_keystore_location: str | None = prop(
+        "ssl.keystore.location",
+        STRING,
+        default=None,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="File with the broker's key and certificate.",
+    )
+    ssl_keystore_password: str | None = prop(
+        "ssl.keystore.password",
+        PASSWORD,
+        default=None,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Password of that file.",
+    )
+    ssl_key_password: str | None = prop(
+        "ssl.key.password",
+        PASSWORD,
+        default=None,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Password of the key in it.",
+    )
+    ssl_keystore_key: str | None = prop(
+        "ssl.keystore.key",
+        PASSWORD,
+        default=None,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="The key itself, as PEM text.",
+    )
+    ssl_keystore_certificate_chain: str | None = prop(
+        "ssl.keystore.certificate.chain",
+        PASSWORD,
+        default=None,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="The broker's certificates, as PEM text.",
+    )
+    ssl_truststore_type: str = prop(
+        "ssl.truststore.type",
+        STRING,
+        default="JKS",
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Format of the file of trusted certificates.",
+    )
+    ssl_truststore_location: str | None = prop(
+        "ssl.truststore.location",
+        STRING,
+        default=None,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="File with the certificates that others' are held against.",
+    )
+    ssl_truststore_password: str | None = prop(
+        "ssl.truststore.password",
+        PASSWORD,
+        default=None,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Password of that file.",
+    )
+    ssl_truststore_certificates: str | None = prop(
+        "ssl.truststore.certificates",
+        PASSWORD,
+        default=None,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="The trusted certificates themselves, as PEM text.",
+    )
+    ssl_keymanager_algorithm: str = prop(
+        "ssl.keymanager.algorithm",
+        STRING,
+        default="SunX509",
+        inert=True,
+        doc="Java's key manager; without meaning here.",
+    )
+    ssl_trustmanager_algorithm: str = prop(
+        "ssl.trustmanager.algorithm",
+        STRING,
+        default="PKIX",
+        inert=True,
+        doc="Java's trust manager; without meaning here.",
+    )
+    ssl_endpoint_identification_algorithm: str = prop(
+        "ssl.endpoint.identification.algorithm",
+        STRING,
+        default="https",
+        importance=Importance.LOW,
+        inert=True,
+        doc="How another broker's certificate is held against its host name; empty does not check.",
+    )
+    ssl_secure_random_implementation: str | None = prop(
+        "ssl.secure.random.implementation",
+        STRING,
+        default=None,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Java's source of random numbers; without meaning here.",
+    )
+    ssl_principal_mapping_rules: str = prop(
+        "ssl.principal.mapping.rules",
+        STRING,
+        default="DEFAULT",
+        importance=Importance.LOW,
+        inert=True,
+        doc="How a certificate's name becomes the name of a user.",
+    )
+    ssl_engine_factory_class: str | None = prop(
+        "ssl.engine.factory.class",
+        CLASS,
+        default=None,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Java class that makes TLS engines; without meaning here.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class SaslProperties:
+    """SASL on listeners."""
+
+    __slots__ = ()
+
+    sasl_enabled_mechanisms: tuple[str, ...] = prop(
+        "sasl.enabled.mechanisms",
+        LIST,
+        default=("GSSAPI",),
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Mechanisms that clients may authenticate with.",
+    )
+    sasl_mechanism_inter_broker_protocol: str = prop(
+        "sasl.mechanism.inter.broker.protocol",
+        STRING,
+        default="GSSAPI",
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Mechanism among brokers.",
+    )
+    sasl_jaas_config: str | None = prop(
+        "sasl.jaas.config",
+        PASSWORD,
+        default=None,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Users and login of a mechanism, in the form of JAAS.",
+    )
+    sasl_login_class: str | None = prop(
+        "sasl.login.class", CLASS, default=None, inert=True, doc="Java class that logs in; without meaning here."
+    )
+    sasl_login_callback_handler_class: str | None = prop(
+        "sasl.login.callback.handler.class",
+        CLASS,
+        default=None,
+        inert=True,
+        doc="Java class used at login; without meaning here.",
+    )
+    sasl_server_callback_handler_class: str | None = prop(
+        "sasl.server.callback.handler.class",
+        CLASS,
+        default=None,
+        inert=True,
+        doc="Java class that checks credentials; without meaning here.",
+    )
+    sasl_client_callback_handler_class: str | None = prop(
+        "sasl.client.callback.handler.class",
+        CLASS,
+        default=None,
+        inert=True,
+        doc="Java class that gives credentials; without meaning here.",
+    )
+    sasl_kerberos_service_name: str | None = prop(
+        "sasl.kerberos.service.name",
+        STRING,
+        default=None,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Kerberos name that the brokers run under.",
+    )
+    sasl_kerberos_kinit_cmd: str = prop(
+        "sasl.kerberos.kinit.cmd",
+        STRING,
+        default="/usr/bin/kinit",
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Program that renews Kerberos tickets.",
+    )
+    sasl_kerberos_ticket_renew_window_factor: float = prop(
+        "sasl.kerberos.ticket.renew.window.factor",
+        DOUBLE,
+        default=0.8,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Part of a ticket's life after which it is renewed.",
+    )
+    sasl_kerberos_ticket_renew_jitter: float = prop(
+        "sasl.kerberos.ticket.renew.jitter",
+        DOUBLE,
+        default=0.05,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Random part of that time.",
+    )
+    sasl_kerberos_min_time_before_relogin: int = prop(
+        "sasl.kerberos.min.time.before.relogin",
+        LONG,
+        default=60000,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Shortest time between two renewals, in milliseconds.",
+    )
+    sasl_kerberos_principal_to_local_rules: tuple[str, ...] = prop(
+        "sasl.kerberos.principal.to.local.rules",
+        LIST,
+        default=("DEFAULT",),
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="How a Kerberos principal becomes the name of a user.",
+    )
+    sasl_login_refresh_window_factor: float = prop(
+        "sasl.login.refresh.window.factor",
+        DOUBLE,
+        between(0.5, 1.0),
+        default=0.8,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Part of an OAuth token's life after which it is renewed.",
+    )
+    sasl_login_refresh_window_jitter: float = prop(
+        "sasl.login.refresh.window.jitter",
+        DOUBLE,
+        between(0.0, 0.25),
+        default=0.05,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Random part of that time.",
+    )
+    sasl_login_refresh_min_period_seconds: int = prop(
+        "sasl.login.refresh.min.period.seconds",
+        SHORT,
+        default=60,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Shortest time between two renewals of a token.",
+    )
+    sasl_login_refresh_buffer_seconds: int = prop(
+        "sasl.login.refresh.buffer.seconds",
+        SHORT,
+        default=300,
+        dynamic=Dynamic.PER_BROKER,
+        inert=True,
+        doc="Time before a token's end by which it is renewed.",
+    )
+    security_providers: str | None = prop(
+        "security.providers",
+        STRING,
+        default=None,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Java classes that bring security algorithms; without meaning here.",
+    )

@@ -1,0 +1,97 @@
+"""Transactions: accepted and described; the transaction coordinator is yet to come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kctl.config.definition import Importance, prop
+from kctl.config.kinds import INT, SHORT
+from kctl.config.rules import at_least
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class TransactionProperties:
+    """Transactional ids and their state topic."""
+
+    __slots__ = ()
+
+    transactional_id_expiration_ms: int = prop(
+        "transactional.id.expiration.ms",
+        INT,
+        at_least(1),
+        default=604800000,
+        importance=Importance.HIGH,
+        doc="Idle time after which a transactional id, or the state of an idempotent producer, is forgotten.",
+    )
+    transaction_max_timeout_ms: int = prop(
+        "transaction.max.timeout.ms",
+        INT,
+        at_least(1),
+        default=900000,
+        importance=Importance.HIGH,
+        inert=True,
+        doc="Longest transaction timeout a producer may ask for.",
+    )
+    transaction_state_log_min_isr: int = prop(
+        "transaction.state.log.min.isr",
+        INT,
+        at_least(1),
+        default=2,
+        importance=Importance.HIGH,
+        inert=True,
+        doc="min.insync.replicas of __transaction_state.",
+    )
+    transaction_state_log_load_buffer_size: int = prop(
+        "transaction.state.log.load.buffer.size",
+        INT,
+        at_least(1),
+        default=5 << 20,
+        importance=Importance.HIGH,
+        inert=True,
+        doc="Bytes read at a time while a coordinator loads a partition of __transaction_state.",
+    )
+    transaction_state_log_replication_factor: int = prop(
+        "transaction.state.log.replication.factor",
+        SHORT,
+        at_least(1),
+        default=3,
+        importance=Importance.HIGH,
+        inert=True,
+        doc="Replicas of __transaction_state.",
+    )
+    transaction_state_log_num_partitions: int = prop(
+        "transaction.state.log.num.partitions",
+        INT,
+        at_least(1),
+        default=50,
+        importance=Importance.HIGH,
+        inert=True,
+        doc="Partitions of __transaction_state; never to be changed once it exists.",
+    )
+    transaction_state_log_segment_bytes: int = prop(
+        "transaction.state.log.segment.bytes",
+        INT,
+        at_least(1),
+        default=100 << 20,
+        importance=Importance.HIGH,
+        inert=True,
+        doc="Segment size of __transaction_state.",
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = prop(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        INT,
+        at_least(1),
+        default=10000,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Time between two looks for transactions that took too long.",
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = prop(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        INT,
+        at_least(1),
+        default=3600000,
+        importance=Importance.LOW,
+        inert=True,
+        doc="Time between two looks for transactional ids to forget.",
+    )

@@ -1,0 +1,315 @@
+"""A topic's properties, their defaults from the broker, and the checks on what a client asks for.
+
+Kafka's LogConfig (2.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kctl.config.broker import BrokerConfig
+from kctl.config.definition import Property, prop, properties_of
+from kctl.config.kinds import BOOLEAN, DOUBLE, INT, LIST, LONG, LONG_MAX, STRING
+from kctl.config.rules import THROTTLED_REPLICAS, at_least, between, known_version, one_of, some_of
+from kctl.config.subjects.logs import COMPRESSION_TYPES, SEGMENT_BYTES_MIN
+from kctl.config.subjects.versions import LATEST_VERSION, VERSION_NAMES
+from kctl.errors import ApiError, ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """Every property of a topic with the value in force.  The defaults here are those of an untouched broker."""
+
+    cleanup_policy: tuple[str, ...] = prop(
+        "cleanup.policy",
+        LIST,
+        some_of("compact", "delete"),
+        default=("delete",),
+        server="log.cleanup.policy",
+        doc="What happens to old segments: delete them, compact them to the last record per key, or both.",
+    )
+    compression_type: str = prop(
+        "compression.type",
+        STRING,
+        one_of(*COMPRESSION_TYPES),
+        default="producer",
+        server="compression.type",
+        doc="Codec that batches are stored with; producer keeps what came.",
+    )
+    delete_retention_ms: int = prop(
+        "delete.retention.ms",
+        LONG,
+        at_least(0),
+        default=86400000,
+        server="log.cleaner.delete.retention.ms",
+        doc="How long a delete marker stays in a compacted log.",
+    )
+    file_delete_delay_ms: int = prop(
+        "file.delete.delay.ms",
+        LONG,
+        at_least(0),
+        default=60000,
+        server="log.segment.delete.delay.ms",
+        doc="Time between renaming files that go and removing them.",
+    )
+    flush_messages: int = prop(
+        "flush.messages",
+        LONG,
+        at_least(0),
+        default=LONG_MAX,
+        server="log.flush.interval.messages",
+        doc="Records after which the log is forced to disk.",
+    )
+    flush_ms: int = prop(
+        "flush.ms",
+        LONG,
+        at_least(0),
+        default=LONG_MAX,
+        server="log.flush.interval.ms",
+        doc="Time after which the log is forced to disk.",
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = prop(
+        "follower.replication.throttled.replicas",
+        LIST,
+        THROTTLED_REPLICAS,
+        default=(),
+        doc="Replicas whose fetching is throttled, as partition:broker pairs, or * for all.",
+    )
+    index_interval_bytes: int = prop(
+        "index.interval.bytes",
+        INT,
+        at_least(0),
+        default=4096,
+        server="log.index.interval.bytes",
+        doc="Bytes of the log between two entries of its offset index.",
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = prop(
+        "leader.replication.throttled.replicas",
+        LIST,
+        THROTTLED_REPLICAS,
+        default=(),
+        doc="Replicas whose being fetched from is throttled, as partition:broker pairs, or * for all.",
+    )
+    max_compaction_lag_ms: int = prop(
+        "max.compaction.lag.ms",
+        LONG,
+        at_least(1),
+        default=LONG_MAX,
+        server="log.cleaner.max.compaction.lag.ms",
+        doc="Age at which a record makes the log due for compaction whatever the ratio.",
+    )
+    max_message_bytes: int = prop(
+        "max.message.bytes",
+        INT,
+        at_least(0),
+        default=1048588,
+        server="message.max.bytes",
+        doc="Size of the largest record batch.",
+    )
+    message_downconversion_enable: bool = prop(
+        "message.downconversion.enable",
+        BOOLEAN,
+        default=True,
+        server="log.message.downconversion.enable",
+        doc="Whether batches are rewritten in an older format for old consumers.",
+    )
+    message_format_version: str = prop(
+        "message.format.version",
+        STRING,
+        known_version(VERSION_NAMES),
+        default=LATEST_VERSION,
+        server="log.message.format.version",
+        doc="Format that batches are stored in, named by the version that introduced it.",
+    )
+    message_timestamp_difference_max_ms: int = prop(
+        "message.timestamp.difference.max.ms",
+        LONG,
+        at_least(0),
+        default=LONG_MAX,
+        server="log.message.timestamp.difference.max.ms",
+        doc="How far a producer's time may be from the broker's.",
+    )
+    message_timestamp_type: str = prop(
+        "message.timestamp.type",
+        STRING,
+        one_of("CreateTime", "LogAppendTime"),
+        default="CreateTime",
+        server="log.message.timestamp.type",
+        doc="Whether a record carries its producer's time or the time of its appending.",
+    )
+    min_cleanable_dirty_ratio: float = prop(
+        "min.cleanable.dirty.ratio",
+        DOUBLE,
+        between(0, 1),
+        default=0.5,
+        server="log.cleaner.min.cleanable.ratio",
+        doc="Part of the log that must be uncompacted before it is worth compacting.",
+    )
+    min_compaction_lag_ms: int = prop(
+        "min.compaction.lag.ms",
+        LONG,
+        at_least(0),
+        default=0,
+        server="log.cleaner.min.compaction.lag.ms",
+        doc="Age that a record reaches before it may be compacted away.",
+    )
+    min_insync_replicas: int = prop(
+        "min.insync.replicas",
+        INT,
+        at_least(1),
+        default=1,
+        server="min.insync.replicas",
+        doc="Replicas that must be in sync for a write with acks=all to be taken.",
+    )
+    preallocate: bool = prop(
+        "preallocate",
+        BOOLEAN,
+        default=False,
+        server="log.preallocate",
+        doc="Whether a new segment's file gets its full size at once.",
+    )
+    retention_bytes: int = prop(
+        "retention.bytes",
+        LONG,
+        default=-1,
+        server="log.retention.bytes",
+        doc="Size of a partition above which its oldest segments are deleted; -1 sets no bound.",
+    )
+    retention_ms: int = prop(
+        "retention.ms",
+        LONG,
+        at_least(-1),
+        default=604800000,
+        server="log.retention.ms",
+        doc="Age at which closed segments are deleted; -1 keeps them however old.",
+    )
+    segment_bytes: int = prop(
+        "segment.bytes",
+        INT,
+        at_least(SEGMENT_BYTES_MIN),
+        default=1 << 30,
+        server="log.segment.bytes",
+        doc="Size at which a segment is closed and a new one started.",
+    )
+    segment_index_bytes: int = prop(
+        "segment.index.bytes",
+        INT,
+        at_least(0),
+        default=10 << 20,
+        server="log.index.size.max.bytes",
+        doc="Size that a segment's offset index may reach; the segment is closed then.",
+    )
+    segment_jitter_ms: int = prop(
+        "segment.jitter.ms",
+        LONG,
+        at_least(0),
+        default=0,
+        server="log.roll.jitter.ms",
+        doc="Most that is taken off segment.ms at random.",
+    )
+    segment_ms: int = prop(
+        "segment.ms",
+        LONG,
+        at_least(1),
+        default=604800000,
+        server="log.roll.ms",
+        doc="Age at which a segment is closed even if it is not full.",
+    )
+    unclean_leader_election_enable: bool = prop(
+        "unclean.leader.election.enable",
+        BOOLEAN,
+        default=False,
+        server="unclean.leader.election.enable",
+        doc="Whether a replica that is not in sync may become leader when no other is left, which loses records.",
+    )
+
+    @property
+    def compacts(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+
+TOPIC_PROPERTIES: Mapping[str, Property] = properties_of(TopicConfig)
+
+
+def validate_topic_overrides(overrides: Mapping[str, str | None]) -> None:
+    """Raises ApiError INVALID_CONFIG for a null, an unknown name, a wrong value or a contradiction."""
+    _parse_overrides(overrides)
+
+
+def topic_config(broker: BrokerConfig, overrides: Mapping[str, str | None] | None = None) -> TopicConfig:
+    """The values in force for a topic with these overrides.  Raises ApiError INVALID_CONFIG like the validation."""
+    values: dict[str, Any] = topic_defaults(broker)
+    values.update(_parse_overrides(overrides or {}))
+    return TopicConfig(**values)
+
+
+def topic_config_ignoring_errors(broker: BrokerConfig, overrides: Mapping[str, str]) -> tuple[TopicConfig, list[str]]:
+    """The same for overrides that are stored already: what cannot be used is left out and told in the list.
+
+    A property that a newer broker of the cluster has written must not keep this one from serving the topic.
+    """
+    values: dict[str, Any] = topic_defaults(broker)
+    ignored = []
+    for name, text in overrides.items():
+        try:
+            values.update(_parse_overrides({name: text}))
+        except ApiError as error:
+            ignored.append(str(error))
+    return TopicConfig(**values), ignored
+
+
+def topic_defaults(broker: BrokerConfig) -> dict[str, Any]:
+    """Attributes of a TopicConfig without overrides: the broker's own values, with their fallbacks resolved."""
+    resolved = {
+        "log.retention.ms": broker.retention_ms,
+        "log.roll.ms": broker.roll_ms,
+        "log.roll.jitter.ms": broker.roll_jitter_ms,
+        "log.flush.interval.ms": broker.flush_interval_ms,
+    }
+    return {
+        described.attribute: resolved[described.server]
+        if described.server in resolved
+        else getattr(broker, described.server.replace(".", "_"))
+        for described in TOPIC_PROPERTIES.values()
+        if described.server is not None
+    }
+
+
+def _parse_overrides(overrides: Mapping[str, str | None]) -> dict[str, object]:
+    """Attribute names and values."""
+    nulls = sorted(name for name, text in overrides.items() if text is None)
+    if nulls:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"No value given for topic configs: {', '.join(nulls)}")
+    values = {
+        described.attribute: _parse_one(described, text)
+        for described, text in _described(overrides.items())
+        if text is not None
+    }
+    shortest, longest = values.get("min_compaction_lag_ms"), values.get("max_compaction_lag_ms")
+    if isinstance(shortest, int) and isinstance(longest, int) and shortest > longest:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"min.compaction.lag.ms ({shortest}) is greater than max.compaction.lag.ms ({longest})",
+        )
+    return values
+
+
+def _described(overrides: Iterable[tuple[str, str | None]]) -> Iterable[tuple[Property, str | None]]:
+    for name, text in overrides:
+        described = TOPIC_PROPERTIES.get(name)
+        if described is None:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+        yield described, text
+
+
+def _parse_one(described: Property, text: str) -> object:
+    try:
+        return described.parse(text)
+    except ValueError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Invalid value {text} for {described.name}: it {error}") from None
