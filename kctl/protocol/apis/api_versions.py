@@ -1,0 +1,48 @@
+"""ApiVersions (key 18, versions 0-3): which APIs and versions this broker speaks.
+
+The first request of most clients, so two rules differ from all other APIs.  A version that is too new is answered
+with error UNSUPPORTED_VERSION in the format of version 0 (KIP-511), and the response header is never flexible.
+
+1: throttle time.  3: flexible; the client names itself; features in tagged fields (KIP-584).
+"""
+
+from __future__ import annotations
+
+from kctl.protocol.message import array, int16, int32, int64, request, response, string, struct
+
+
+@request(key=18, versions="0-3", flexible="3+")
+class ApiVersionsRequest:
+    client_software_name: str = string("3+", default="", ignorable=True)
+    client_software_version: str = string("3+", default="", ignorable=True)
+
+
+@struct
+class ApiVersion:
+    api_key: int = int16()
+    min_version: int = int16()
+    max_version: int = int16()
+
+
+@struct
+class SupportedFeatureKey:
+    name: str = string()
+    min_version: int = int16()
+    max_version: int = int16()
+
+
+@struct
+class FinalizedFeatureKey:
+    name: str = string()
+    max_version_level: int = int16()
+    min_version_level: int = int16()
+
+
+@response(key=18, versions="0-3", flexible="3+")
+class ApiVersionsResponse:
+    error_code: int = int16()
+    api_keys: list[ApiVersion] = array(ApiVersion)
+    throttle_time_ms: int = int32("1+", default=0, ignorable=True)
+    supported_features: list[SupportedFeatureKey] = array(SupportedFeatureKey, "3+", tag=0, default=[], ignorable=True)
+    finalized_features_epoch: int = int64("3+", tag=1, default=-1, ignorable=True)
+    finalized_features: list[FinalizedFeatureKey] = array(FinalizedFeatureKey, "3+", tag=2, default=[], ignorable=True)

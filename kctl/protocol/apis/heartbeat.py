@@ -1,0 +1,22 @@
+"""Heartbeat (key 12, versions 0-4): a member is alive; the answer says whether the group rebalances.
+
+3: static members (KIP-345).  4: flexible.
+"""
+
+from __future__ import annotations
+
+from kctl.protocol.message import int16, int32, request, response, string
+
+
+@request(key=12, versions="0-4", flexible="4+")
+class HeartbeatRequest:
+    group_id: str = string()
+    generation_id: int = int32()
+    member_id: str = string()
+    group_instance_id: str | None = string("3+", nullable="3+", default=None)
+
+
+@response(key=12, versions="0-4", flexible="4+")
+class HeartbeatResponse:
+    throttle_time_ms: int = int32("1+", default=0, ignorable=True)
+    error_code: int = int16()

@@ -1,0 +1,379 @@
+"""The language in which messages are defined: typed dataclasses whose fields say how they travel.
+
+    @request(key=0, versions="0-9", flexible="9+")
+    class ProduceRequest:
+        transactional_id: str | None = string("3+", nullable="3+", default=None)
+        acks: int = int16()
+        topic_data: list[TopicProduceData] = array(TopicProduceData)
+
+One class serves all versions of a message.  A field says in which versions it travels ("0+" when it does not say), in
+which it may be null, and what it is in versions without it (`default`).  Version ranges are written as in Kafka:
+"3+", "2-4", "1", "none".  From its first flexible version on (KIP-482) a message has compact lengths, and every
+struct in it ends with tagged fields: optional ones, found by number, left out when they have their default.
+
+The decorators make slotted, keyword-only dataclasses, and type checkers know it (PEP 681).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sized
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast, dataclass_transform, overload
+from uuid import UUID
+
+T = TypeVar("T")
+
+VERSION_MAX = 32767
+
+FIXED_FORMATS = {
+    "boolean": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
+}
+"""`struct` formats of the types whose size does not depend on the value."""
+
+FIXED_SIZES = {"b": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
+
+Records = memoryview | bytes | Sized
+"""Record batches: a view into the received buffer, bytes, or a part of a file that the network sends itself."""
+
+_REQUIRED: Any = dataclasses.MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """How one field of a message travels."""
+
+    name: str
+    kind: str
+    """A name in FIXED_FORMATS, or string, bytes, records, array, struct."""
+    versions: range
+    nullable: range
+    default: Any
+    """Value in versions without the field and of absent tagged fields; dataclasses.MISSING when it needs none."""
+    ignorable: bool
+    """Whether a value is dropped silently when the version has no place for it."""
+    tag: int | None
+    element: Field | None
+    """What an array holds."""
+    struct: type | None
+    """The class, when kind is struct."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a decorator learned about a class; `definition_of` finds it."""
+
+    name: str
+    key: int | None
+    """API key, of requests and responses only."""
+    versions: range
+    flexible: range
+    fields: tuple[Field, ...]
+
+    def is_flexible(self, version: int) -> bool:
+        """Whether this version has compact lengths and tagged fields."""
+        return version in self.flexible
+
+
+def definition_of(cls: type) -> Definition:
+    """The definition of a class made by one of the decorators of this module."""
+    return cast("Definition", cls.__dict__["__definition__"])
+
+
+def parse_versions(text: str) -> range:
+    """The versions meant by "3+", "2-4", "1" or "none"."""
+    if text == "none":
+        return range(0)
+    if text.endswith("+"):
+        return range(int(text[:-1]), VERSION_MAX + 1)
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def _field(
+    kind: str,
+    versions: str,
+    *,
+    nullable: str = "none",
+    default: Any = _REQUIRED,
+    ignorable: bool = False,
+    tag: int | None = None,
+    secret: bool = False,
+    element: Field | None = None,
+    struct: type | None = None,
+) -> Any:
+    spec = Field("", kind, parse_versions(versions), parse_versions(nullable), default, ignorable, tag, element, struct)
+    metadata = {"wire": spec}
+    if default == []:
+        return dataclasses.field(default_factory=list, repr=not secret, metadata=metadata)
+    return dataclasses.field(default=default, repr=not secret, metadata=metadata)
+
+
+def boolean(
+    versions: str = "0+", *, default: bool = _REQUIRED, ignorable: bool = False, tag: int | None = None
+) -> bool:
+    """One byte; any but 0 is true."""
+    return cast("bool", _field("boolean", versions, default=default, ignorable=ignorable, tag=tag))
+
+
+def int8(versions: str = "0+", *, default: int = _REQUIRED, ignorable: bool = False, tag: int | None = None) -> int:
+    """A signed byte."""
+    return cast("int", _field("int8", versions, default=default, ignorable=ignorable, tag=tag))
+
+
+def int16(versions: str = "0+", *, default: int = _REQUIRED, ignorable: bool = False, tag: int | None = None) -> int:
+    """A signed integer of 2 bytes."""
+    return cast("int", _field("int16", versions, default=default, ignorable=ignorable, tag=tag))
+
+
+def uint16(versions: str = "0+", *, default: int = _REQUIRED, ignorable: bool = False, tag: int | None = None) -> int:
+    """An unsigned integer of 2 bytes."""
+    return cast("int", _field("uint16", versions, default=default, ignorable=ignorable, tag=tag))
+
+
+def int32(versions: str = "0+", *, default: int = _REQUIRED, ignorable: bool = False, tag: int | None = None) -> int:
+    """A signed integer of 4 bytes."""
+    return cast("int", _field("int32", versions, default=default, ignorable=ignorable, tag=tag))
+
+
+def uint32(versions: str = "0+", *, default: int = _REQUIRED, ignorable: bool = False, tag: int | None = None) -> int:
+    """An unsigned integer of 4 bytes."""
+    return cast("int", _field("uint32", versions, default=default, ignorable=ignorable, tag=tag))
+
+
+def int64(versions: str = "0+", *, default: int = _REQUIRED, ignorable: bool = False, tag: int | None = None) -> int:
+    """A signed integer of 8 bytes."""
+    return cast("int", _field("int64", versions, default=default, ignorable=ignorable, tag=tag))
+
+
+def float64(
+    versions: str = "0+", *, default: float = _REQUIRED, ignorable: bool = False, tag: int | None = None
+) -> float:
+    """An IEEE 754 double."""
+    return cast("float", _field("float64", versions, default=default, ignorable=ignorable, tag=tag))
+
+
+def uuid(versions: str = "0+", *, default: UUID = _REQUIRED, ignorable: bool = False, tag: int | None = None) -> UUID:
+    """16 raw bytes; all zero stands for none."""
+    return cast("UUID", _field("uuid", versions, default=default, ignorable=ignorable, tag=tag))
+
+
+@overload
+def string(
+    versions: str = ..., *, default: str = ..., ignorable: bool = ..., tag: int | None = ..., secret: bool = ...
+) -> str: ...
+@overload
+def string(
+    versions: str = ...,
+    *,
+    nullable: str,
+    default: str | None = ...,
+    ignorable: bool = ...,
+    tag: int | None = ...,
+    secret: bool = ...,
+) -> str | None: ...
+def string(
+    versions: str = "0+",
+    *,
+    nullable: str = "none",
+    default: str | None = _REQUIRED,
+    ignorable: bool = False,
+    tag: int | None = None,
+    secret: bool = False,
+) -> str | None:
+    """UTF-8, at most 32767 bytes; `secret` keeps it out of repr()."""
+    return cast(
+        "str",
+        _field("string", versions, nullable=nullable, default=default, ignorable=ignorable, tag=tag, secret=secret),
+    )
+
+
+@overload
+def bytes_(versions: str = ..., *, default: bytes = ..., ignorable: bool = ..., secret: bool = ...) -> bytes: ...
+@overload
+def bytes_(
+    versions: str = ..., *, nullable: str, default: bytes | None = ..., ignorable: bool = ..., secret: bool = ...
+) -> bytes | None: ...
+def bytes_(
+    versions: str = "0+",
+    *,
+    nullable: str = "none",
+    default: bytes | None = _REQUIRED,
+    ignorable: bool = False,
+    secret: bool = False,
+) -> bytes | None:
+    """Bytes that mean nothing to the protocol, copied on decoding; `secret` keeps them out of repr()."""
+    return cast(
+        "bytes", _field("bytes", versions, nullable=nullable, default=default, ignorable=ignorable, secret=secret)
+    )
+
+
+def records(versions: str = "0+", *, nullable: str = "none") -> Any:
+    """Record batches, never copied: decoding yields a view into the buffer, encoding passes the value on as a chunk."""
+    return _field("records", versions, nullable=nullable)
+
+
+@overload
+def array(
+    element: Callable[..., T],
+    versions: str = ...,
+    *,
+    default: list[T] = ...,
+    ignorable: bool = ...,
+    tag: int | None = ...,
+) -> list[T]: ...
+@overload
+def array(
+    element: Callable[..., T],
+    versions: str = ...,
+    *,
+    nullable: str,
+    default: list[T] | None = ...,
+    ignorable: bool = ...,
+    tag: int | None = ...,
+) -> list[T] | None: ...
+def array(
+    element: Callable[..., T],
+    versions: str = "0+",
+    *,
+    nullable: str = "none",
+    default: list[T] | None = _REQUIRED,
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> list[T] | None:
+    """A list of structs (give the class) or of plain values (give the specifier: `array(int32)`)."""
+    spec = _field(
+        "array",
+        versions,
+        nullable=nullable,
+        default=default,
+        ignorable=ignorable,
+        tag=tag,
+        element=_element(element),
+    )
+    return cast("list[T]", spec)
+
+
+def nested(struct_class: type[T], versions: str, *, tag: int, default: None) -> T | None:
+    """A tagged struct; None when it is absent."""
+    spec = _field("struct", versions, tag=tag, default=default, struct=struct_class)
+    return cast("T | None", spec)
+
+
+def _element(element: Callable[..., Any]) -> Field:
+    made = _field("struct", "0+", struct=element) if isinstance(element, type) else element()
+    return cast("Field", made.metadata["wire"])
+
+
+@dataclass_transform(
+    kw_only_default=True,
+    field_specifiers=(
+        boolean,
+        int8,
+        int16,
+        uint16,
+        int32,
+        uint32,
+        int64,
+        float64,
+        uuid,
+        string,
+        bytes_,
+        records,
+        array,
+        nested,
+    ),
+)
+def struct(cls: type[T]) -> type[T]:
+    """A part of messages; its fields follow the version of the message around it."""
+    return _define(cls, None, "0+", "0+")
+
+
+@dataclass_transform(
+    kw_only_default=True,
+    field_specifiers=(
+        boolean,
+        int8,
+        int16,
+        uint16,
+        int32,
+        uint32,
+        int64,
+        float64,
+        uuid,
+        string,
+        bytes_,
+        records,
+        array,
+        nested,
+    ),
+)
+def request(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
+    """What is sent to the API with this key."""
+    return lambda cls: _define(cls, key, versions, flexible)
+
+
+@dataclass_transform(
+    kw_only_default=True,
+    field_specifiers=(
+        boolean,
+        int8,
+        int16,
+        uint16,
+        int32,
+        uint32,
+        int64,
+        float64,
+        uuid,
+        string,
+        bytes_,
+        records,
+        array,
+        nested,
+    ),
+)
+def response(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
+    """What the API with this key answers."""
+    return lambda cls: _define(cls, key, versions, flexible)
+
+
+@dataclass_transform(
+    kw_only_default=True,
+    field_specifiers=(
+        boolean,
+        int8,
+        int16,
+        uint16,
+        int32,
+        uint32,
+        int64,
+        float64,
+        uuid,
+        string,
+        bytes_,
+        records,
+        array,
+        nested,
+    ),
+)
+def data(*, versions: str, flexible: str = "none") -> Callable[[type[T]], type[T]]:
+    """A message that travels or is stored inside of others, such as a consumer's subscription."""
+    return lambda cls: _define(cls, None, versions, flexible)
+
+
+def _define(cls: type[T], key: int | None, versions: str, flexible: str) -> type[T]:
+    made = dataclass(kw_only=True, slots=True)(cls)
+    fields = tuple(
+        dataclasses.replace(field.metadata["wire"], name=field.name) for field in dataclasses.fields(cast("Any", made))
+    )
+    definition = Definition(made.__name__, key, parse_versions(versions), parse_versions(flexible), fields)
+    type.__setattr__(made, "__definition__", definition)
+    return made

@@ -1,0 +1,56 @@
+"""Unsigned varints, the lengths and tags of flexible versions: 7 bits a byte, lowest first, the top bit says "more"."""
+
+from __future__ import annotations
+
+from kctl.errors import MalformedRequest
+
+VARINT_MAX = 0xFFFFFFFF
+
+
+def finish_uvarint(buffer: memoryview, position: int, first: int) -> tuple[int, int]:
+    """(value, next position) of a varint whose first byte is read already and had its top bit set.
+
+    Raises MalformedRequest for more than 5 bytes or 32 bits; IndexError at the end of the buffer.
+    """
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > VARINT_MAX:
+                break
+            return value, position
+    raise MalformedRequest("a varint has more than 32 bits")
+
+
+def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
+    """(value, next position)."""
+    first = buffer[position]
+    return (first, position + 1) if first < 0x80 else finish_uvarint(buffer, position + 1, first)
+
+
+def skip_tagged_fields(buffer: memoryview, position: int, count: int) -> int:
+    """The position after a section of tagged fields that nobody here knows; `count` is the byte before `position`."""
+    if count > 0x7F:
+        count, position = finish_uvarint(buffer, position, count)
+    for _ in range(count):
+        _, position = read_uvarint(buffer, position)
+        size, position = read_uvarint(buffer, position)
+        position += size
+    return position
+
+
+def uvarint(value: int) -> bytes:
+    """The bytes of a varint."""
+    if value < 0x80:
+        return SMALL_UVARINTS[value]
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+SMALL_UVARINTS = tuple(bytes((value,)) for value in range(0x80))
