@@ -1,0 +1,28 @@
+"""ControlledShutdown (key 7, versions 0-3): a broker asks the controller to move leadership away from it.
+
+The answer lists the partitions that it still leads.  The one request whose header in version 0 has no client id.
+
+2: broker epoch (KIP-380).  3: flexible.
+"""
+
+from __future__ import annotations
+
+from kctl.protocol.message import array, int16, int32, int64, request, response, string, struct
+
+
+@request(key=7, versions="0-3", flexible="3+")
+class ControlledShutdownRequest:
+    broker_id: int = int32()
+    broker_epoch: int = int64("2+", default=-1, ignorable=True)
+
+
+@struct
+class RemainingPartition:
+    topic_name: str = string()
+    partition_index: int = int32()
+
+
+@response(key=7, versions="0-3", flexible="3+")
+class ControlledShutdownResponse:
+    error_code: int = int16()
+    remaining_partitions: list[RemainingPartition] = array(RemainingPartition)

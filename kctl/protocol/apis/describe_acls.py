@@ -1,0 +1,43 @@
+"""DescribeAcls (key 29, versions 0-2): the access rules that match a filter.
+
+Null in the filter matches anything.  1: pattern types; 0 knows literal patterns only (KIP-290).  2: flexible.
+"""
+
+from __future__ import annotations
+
+from kctl.protocol.message import array, int8, int16, int32, request, response, string, struct
+
+
+@request(key=29, versions="0-2", flexible="2+")
+class DescribeAclsRequest:
+    resource_type_filter: int = int8()
+    resource_name_filter: str | None = string(nullable="0+")
+    pattern_type_filter: int = int8("1+", default=3)
+    principal_filter: str | None = string(nullable="0+")
+    host_filter: str | None = string(nullable="0+")
+    operation: int = int8()
+    permission_type: int = int8()
+
+
+@struct
+class AclDescription:
+    principal: str = string()
+    host: str = string()
+    operation: int = int8()
+    permission_type: int = int8()
+
+
+@struct
+class DescribeAclsResource:
+    resource_type: int = int8()
+    resource_name: str = string()
+    pattern_type: int = int8("1+", default=3)
+    acls: list[AclDescription] = array(AclDescription)
+
+
+@response(key=29, versions="0-2", flexible="2+")
+class DescribeAclsResponse:
+    throttle_time_ms: int = int32(default=0)
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    resources: list[DescribeAclsResource] = array(DescribeAclsResource)

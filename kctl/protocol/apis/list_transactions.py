@@ -1,0 +1,30 @@
+"""ListTransactions (key 66, version 0): the transactional ids that this broker coordinates (KIP-664).
+
+New in Kafka 3.0: used by our client, not advertised by our broker.  Empty filters match all.  Flexible from the
+start.
+"""
+
+from __future__ import annotations
+
+from kctl.protocol.message import array, int16, int32, int64, request, response, string, struct
+
+
+@request(key=66, versions="0", flexible="0+")
+class ListTransactionsRequest:
+    state_filters: list[str] = array(string)
+    producer_id_filters: list[int] = array(int64)
+
+
+@struct
+class TransactionState:
+    transactional_id: str = string()
+    producer_id: int = int64()
+    transaction_state: str = string()
+
+
+@response(key=66, versions="0", flexible="0+")
+class ListTransactionsResponse:
+    throttle_time_ms: int = int32(default=0)
+    error_code: int = int16()
+    unknown_state_filters: list[str] = array(string)
+    transaction_states: list[TransactionState] = array(TransactionState)
