@@ -57,7 +57,10 @@ class MetadataCache:
         self.brokers = {
             broker.id: LiveBroker(
                 broker.id,
-                tuple(Endpoint(e.listener, e.host, e.port, _PROTOCOLS.get(e.security_protocol, "PLAINTEXT")) for e in broker.endpoints),
+                tuple(
+                    Endpoint(e.listener, e.host, e.port, _PROTOCOLS.get(e.security_protocol, "PLAINTEXT"))
+                    for e in broker.endpoints
+                ),
                 broker.rack,
             )
             for broker in request.live_brokers

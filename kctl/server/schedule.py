@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable
 log = logging.getLogger(__name__)
 
 
-async def run_every(interval_ms: int, chore: Callable[[], Awaitable[None] | None], *, first_after_ms: int | None = None) -> None:
+async def run_every(
+    interval_ms: int, chore: Callable[[], Awaitable[None] | None], *, first_after_ms: int | None = None
+) -> None:
     """Runs `chore` until cancelled; a failure is logged and the next round comes all the same."""
     await asyncio.sleep((interval_ms if first_after_ms is None else first_after_ms) / 1000)
     while True:

@@ -162,7 +162,10 @@ class Fetch:
             partition = self._replicas.partitions.get(position.topic_partition)
             if partition is None or not partition.is_leader or partition.log.log_start_offset > position.fetch_offset:
                 return True
-            if self._upper_bound(partition) > position.fetch_offset or partition.log.log_end_offset < position.fetch_offset:
+            if (
+                self._upper_bound(partition) > position.fetch_offset
+                or partition.log.log_end_offset < position.fetch_offset
+            ):
                 return True
         return False
 
@@ -206,7 +209,9 @@ class Fetch:
         except ApiError as error:
             return _refusal(index, error.code)
 
-    def _read_led(self, partition: Partition, position: FetchPosition, max_bytes: int, *, is_first: bool) -> PartitionData:
+    def _read_led(
+        self, partition: Partition, position: FetchPosition, max_bytes: int, *, is_first: bool
+    ) -> PartitionData:
         log = partition.log
         offset = position.fetch_offset
         answer = PartitionData(
@@ -253,7 +258,9 @@ class Fetch:
 class DelayedFetch:
     """A fetch until there is enough to answer."""
 
-    def __init__(self, handler: FetchHandler, fetch: Fetch, session: FetchSession | None, *, wants_session: bool) -> None:
+    def __init__(
+        self, handler: FetchHandler, fetch: Fetch, session: FetchSession | None, *, wants_session: bool
+    ) -> None:
         self.future: asyncio.Future[FetchResponse] | None = None
         self._handler = handler
         self._fetch = fetch

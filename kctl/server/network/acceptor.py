@@ -27,7 +27,9 @@ class ListenError(KctlError):
 class Acceptor:
     """All listeners of a broker.  Owner: event loop."""
 
-    def __init__(self, *, handle: Handle, frame_bytes_max: int, connections_max_idle_ms: int, backlog: int = 50) -> None:
+    def __init__(
+        self, *, handle: Handle, frame_bytes_max: int, connections_max_idle_ms: int, backlog: int = 50
+    ) -> None:
         self._handle = handle
         self._frame_bytes_max = frame_bytes_max
         self._idle_s = connections_max_idle_ms / 1000

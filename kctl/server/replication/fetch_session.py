@@ -84,7 +84,9 @@ class FetchSession:
         for topic_partition in forgotten:
             self.positions.pop(topic_partition, None)
 
-    def changes(self, answers: Mapping[TopicPartition, PartitionAnswer], record_bytes: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    def changes(
+        self, answers: Mapping[TopicPartition, PartitionAnswer], record_bytes: Mapping[TopicPartition, int]
+    ) -> list[TopicPartition]:
         """Which answers tell the client something new; remembers them as told.
 
         Partitions that gave records go to the end of the order, so that the others get their turn first.
@@ -138,7 +140,9 @@ class FetchSessionCache:
         self._sessions[session_id] = self._sessions.pop(session_id)
         return session
 
-    def create(self, session_id: int, positions: Iterable[FetchPosition], *, is_follower: bool, now_ms: int) -> FetchSession | None:
+    def create(
+        self, session_id: int, positions: Iterable[FetchPosition], *, is_follower: bool, now_ms: int
+    ) -> FetchSession | None:
         """A new session, or None when there is no room for it."""
         if session_id in self._sessions or not self._make_room(now_ms, is_follower=is_follower):
             return None

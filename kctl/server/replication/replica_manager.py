@@ -215,4 +215,3 @@ def _partition_states(
             yield TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state
     for state in request.ungrouped_partition_states:
         yield TopicPartition(state.topic_name, state.partition_index), ZERO_UUID, state
-

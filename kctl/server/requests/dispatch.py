@@ -70,7 +70,9 @@ class Dispatcher:
             return self._later(api, context, result)
         return self._encode(api, context, result)
 
-    def _later(self, api: registry.Api, context: RequestContext, result: Awaitable[Response | None]) -> asyncio.Future[Reply]:
+    def _later(
+        self, api: registry.Api, context: RequestContext, result: Awaitable[Response | None]
+    ) -> asyncio.Future[Reply]:
         if isinstance(result, asyncio.Future) and result.done():
             # Decided at once: no task for it.
             reply: asyncio.Future[Reply] = self._loop.create_future()

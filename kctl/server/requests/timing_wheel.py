@@ -88,7 +88,9 @@ class TimingWheel(Generic[T]):
         deadline_ms = max(entry.deadline_ms, self._now_ms)
         while deadline_ms - self._now_ms >= width_ms * self._size:
             width_ms *= self._size
-        start_ms = deadline_ms // width_ms * width_ms if width_ms > self._tick_ms else -(-deadline_ms // width_ms) * width_ms
+        start_ms = (
+            deadline_ms // width_ms * width_ms if width_ms > self._tick_ms else -(-deadline_ms // width_ms) * width_ms
+        )
         key = (start_ms, width_ms)
         bucket = self._buckets.get(key)
         if bucket is None:

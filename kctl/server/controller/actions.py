@@ -1,0 +1,74 @@
+"""What the controller wants done.  The runner does it in this order, and feeds what comes back into `step`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from kctl.model import LeaderAndIsr, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStates:
+    """Create or, conditional on their version, set partition state nodes.  Comes back as StatesWritten."""
+
+    created: Mapping[TopicPartition, LeaderAndIsr]
+    changed: Mapping[TopicPartition, LeaderAndIsr]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionNews:
+    """One partition as brokers are told of it."""
+
+    topic_partition: TopicPartition
+    topic_id: UUID | None
+    state: LeaderAndIsr
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SendLeaderAndIsr:
+    """Tell a broker its roles.  Comes back as LeaderAndIsrAnswered."""
+
+    broker_id: int
+    partitions: tuple[PartitionNews, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendUpdateMetadata:
+    """Tell brokers who is alive and what became of some partitions."""
+
+    broker_ids: tuple[int, ...]
+    partitions: tuple[PartitionNews, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendStopReplica:
+    """Tell a broker to stop replicas; those that delete come back as StopReplicaAnswered."""
+
+    broker_id: int
+    partitions: Mapping[TopicPartition, int]
+    """Partition to the leader epoch that the request carries."""
+    is_deleting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicNodes:
+    """The topic's replicas are gone: delete its nodes and the wish to delete it."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropDeletion:
+    """The wish to delete a topic cannot be met: delete the wish."""
+
+    topic: str
+
+
+Action = WriteStates | SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica | DeleteTopicNodes | DropDeletion

@@ -1,0 +1,96 @@
+"""What the controller hears of.  Everything read from ZooKeeper comes as a value, already decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kctl.errors import ErrorCode
+from kctl.model import LeaderAndIsr, TopicPartition
+from kctl.server.controller.state import LiveBroker
+from kctl.zookeeper.znodes import TopicAssignment
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """This broker won the election; with it comes everything that ZooKeeper holds."""
+
+    epoch: int
+    epoch_version: int
+    brokers: Mapping[int, LiveBroker]
+    topics: Mapping[str, TopicAssignment]
+    leaders: Mapping[TopicPartition, LeaderAndIsr]
+    deletions: frozenset[str] = frozenset()
+    unclean_topics: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Resigned:
+    """Another broker is the controller, or the session is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersRead:
+    """/brokers/ids changed."""
+
+    brokers: Mapping[int, LiveBroker]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsRead:
+    """/brokers/topics or one of its nodes changed."""
+
+    topics: Mapping[str, TopicAssignment]
+    unclean_topics: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionsRead:
+    """/admin/delete_topics changed."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class StatesWritten:
+    """How the partition states of one WriteStates went."""
+
+    written: Mapping[TopicPartition, LeaderAndIsr]
+    conflicts: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
+    """Partitions whose state somebody else changed meanwhile, with what is there now."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrAnswered:
+    """A broker's answer to LeaderAndIsr."""
+
+    broker_id: int
+    errors: Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplicaAnswered:
+    """A broker's answer to a StopReplica that deletes."""
+
+    broker_id: int
+    errors: Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownAsked:
+    """A broker is about to stop and wants to lead nothing any more."""
+
+    broker_id: int
+
+
+Event = (
+    Elected
+    | Resigned
+    | BrokersRead
+    | TopicsRead
+    | DeletionsRead
+    | StatesWritten
+    | LeaderAndIsrAnswered
+    | StopReplicaAnswered
+    | ControlledShutdownAsked
+)

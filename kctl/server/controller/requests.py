@@ -1,0 +1,100 @@
+"""Requests of one pass, gathered per broker, so that a change of a thousand partitions is a handful of requests.
+
+Kafka's ControllerBrokerRequestBatch.  Every LeaderAndIsr implies that all live brokers hear of the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kctl.model import LEADER_DURING_DELETE, LeaderAndIsr, TopicPartition
+from kctl.server.controller.actions import (
+    Action,
+    PartitionNews,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+)
+from kctl.server.controller.state import ControllerState
+
+EPOCH_DURING_DELETE = -2
+"""Leader epoch of a StopReplica for a topic that is being deleted: accepted whatever epoch the broker knows."""
+
+
+class RequestBatch:
+    """Filled by `step`, emptied by `actions` in the order in which brokers must hear of things."""
+
+    def __init__(self, state: ControllerState) -> None:
+        self._state = state
+        self._leader_and_isr: dict[int, dict[TopicPartition, PartitionNews]] = {}
+        self._metadata: dict[TopicPartition, PartitionNews] = {}
+        self._full_metadata: set[int] = set()
+        self._stop: dict[tuple[int, bool], dict[TopicPartition, int]] = {}
+        self._tells_all = False
+
+    def leader_and_isr(self, broker_id: int, topic_partition: TopicPartition, *, is_new: bool = False) -> None:
+        """The broker's role in the partition, as the state has it now."""
+        self._leader_and_isr.setdefault(broker_id, {})[topic_partition] = self._news(topic_partition, is_new=is_new)
+        self.metadata(topic_partition)
+
+    def metadata(self, topic_partition: TopicPartition) -> None:
+        """All live brokers hear of the partition."""
+        self._metadata[topic_partition] = self._news(topic_partition)
+
+    def metadata_of_deleted(self, topic_partition: TopicPartition) -> None:
+        """All live brokers forget the partition."""
+        known = self._state.leaders.get(topic_partition) or LeaderAndIsr(LEADER_DURING_DELETE, 0, ())
+        gone = LeaderAndIsr(LEADER_DURING_DELETE, known.leader_epoch, known.isr, known.controller_epoch)
+        self._metadata[topic_partition] = self._news(topic_partition, state=gone)
+
+    def tell_brokers_only(self) -> None:
+        """All live brokers hear who is alive."""
+        self._tells_all = True
+
+    def tell_everything(self, broker_ids: Iterable[int]) -> None:
+        """These brokers hear of every partition that has a leader."""
+        self._full_metadata.update(broker_ids)
+
+    def stop_replica(self, broker_id: int, topic_partition: TopicPartition, *, is_deleting: bool) -> None:
+        """Dropped when the broker is not alive: it will hear when it comes back."""
+        if broker_id not in self._state.brokers:
+            return
+        is_topic_going = topic_partition.topic in self._state.deleting
+        known = self._state.leaders.get(topic_partition)
+        epoch = EPOCH_DURING_DELETE if is_topic_going or known is None else known.leader_epoch
+        self._stop.setdefault((broker_id, is_deleting), {})[topic_partition] = epoch
+
+    def actions(self) -> list[Action]:
+        """LeaderAndIsr, then UpdateMetadata, then StopReplica."""
+        live = tuple(sorted(self._state.brokers))
+        actions: list[Action] = [
+            SendLeaderAndIsr(broker_id, tuple(news.values()))
+            for broker_id, news in sorted(self._leader_and_isr.items())
+        ]
+        if (self._metadata or self._tells_all) and live:
+            actions.append(SendUpdateMetadata(live, tuple(self._metadata.values())))
+        if self._full_metadata:
+            everything = tuple(self._news(tp) for tp in self._state.all_partitions() if tp in self._state.leaders)
+            actions.append(SendUpdateMetadata(tuple(sorted(self._full_metadata)), everything))
+        actions += [
+            SendStopReplica(broker_id, partitions, is_deleting)
+            for (broker_id, is_deleting), partitions in sorted(self._stop.items())
+        ]
+        return actions
+
+    def _news(
+        self, topic_partition: TopicPartition, *, is_new: bool = False, state: LeaderAndIsr | None = None
+    ) -> PartitionNews:
+        topic, partition = topic_partition
+        assignment = self._state.topics[topic]
+        replicas = assignment.replicas[partition]
+        return PartitionNews(
+            topic_partition,
+            assignment.topic_id,
+            state or self._state.leaders[topic_partition],
+            replicas,
+            assignment.adding_replicas.get(partition, ()),
+            assignment.removing_replicas.get(partition, ()),
+            tuple(b for b in replicas if b not in self._state.brokers),
+            is_new,
+        )

@@ -1,0 +1,93 @@
+"""All that the active controller knows.  Kafka's ControllerContext.
+
+Only `step` changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kctl.model import LeaderAndIsr, TopicPartition
+from kctl.server.controller.partition_states import VALID_PREVIOUS as PREVIOUS_PARTITION_PHASES
+from kctl.server.controller.partition_states import PartitionPhase
+from kctl.server.controller.replica_states import VALID_PREVIOUS as PREVIOUS_REPLICA_PHASES
+from kctl.server.controller.replica_states import ReplicaPhase
+from kctl.zookeeper.znodes import BrokerRegistration, TopicAssignment
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBroker:
+    """A registered broker; the epoch is the transaction that registered it, so a restart shows as a new one."""
+
+    registration: BrokerRegistration
+    epoch: int
+
+
+Replica = tuple[TopicPartition, int]
+
+
+@dataclass(slots=True)
+class ControllerState:
+    """Empty while another broker is the controller."""
+
+    broker_id: int
+    allows_topic_deletion: bool = True
+    is_active: bool = False
+    epoch: int = 0
+    epoch_version: int = 0
+    """ZooKeeper version of /controller_epoch; every write of the controller checks it."""
+    brokers: dict[int, LiveBroker] = field(default_factory=dict)
+    shutting_down: set[int] = field(default_factory=set)
+    topics: dict[str, TopicAssignment] = field(default_factory=dict)
+    unclean_topics: set[str] = field(default_factory=set)
+    """Topics with unclean.leader.election.enable."""
+    leaders: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
+    partition_phases: dict[TopicPartition, PartitionPhase] = field(default_factory=dict)
+    replica_phases: dict[Replica, ReplicaPhase] = field(default_factory=dict)
+    deleting: set[str] = field(default_factory=set)
+    """Topics whose deletion is wanted or under way."""
+    deletions_started: set[str] = field(default_factory=set)
+
+    @property
+    def live_ids(self) -> set[int]:
+        """Brokers that may lead: alive and not about to stop."""
+        return self.brokers.keys() - self.shutting_down
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """The topic's partitions in order."""
+        assignment = self.topics.get(topic)
+        return [TopicPartition(topic, p) for p in sorted(assignment.replicas)] if assignment else []
+
+    def all_partitions(self) -> Iterable[TopicPartition]:
+        """Every partition, topics in order of name."""
+        for topic in sorted(self.topics):
+            yield from self.partitions_of(topic)
+
+    def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
+        """The assigned brokers, the preferred leader first."""
+        return self.topics[topic_partition.topic].replicas[topic_partition.partition]
+
+    def phase(self, topic_partition: TopicPartition) -> PartitionPhase:
+        return self.partition_phases.get(topic_partition, PartitionPhase.NON_EXISTENT)
+
+    def replica_phase(self, replica: Replica) -> ReplicaPhase:
+        return self.replica_phases.get(replica, ReplicaPhase.NON_EXISTENT)
+
+    def move(self, topic_partition: TopicPartition, phase: PartitionPhase) -> None:
+        """A transition of the partition; an invalid one is a bug of the controller."""
+        previous = self.phase(topic_partition)
+        assert previous in PREVIOUS_PARTITION_PHASES[phase], f"{topic_partition}: {previous} -> {phase}"
+        if phase is PartitionPhase.NON_EXISTENT:
+            self.partition_phases.pop(topic_partition, None)
+        else:
+            self.partition_phases[topic_partition] = phase
+
+    def move_replica(self, replica: Replica, phase: ReplicaPhase) -> None:
+        """A transition of the replica; an invalid one is a bug of the controller."""
+        previous = self.replica_phase(replica)
+        assert previous in PREVIOUS_REPLICA_PHASES[phase], f"{replica}: {previous} -> {phase}"
+        if phase is ReplicaPhase.NON_EXISTENT:
+            self.replica_phases.pop(replica, None)
+        else:
+            self.replica_phases[replica] = phase

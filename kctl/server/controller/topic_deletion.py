@@ -1,0 +1,93 @@
+"""How a topic goes: brokers forget it, replicas stop, replicas delete their logs, its nodes are deleted.
+
+A topic waits while one of its replicas is on a broker that is not alive, or while it is being reassigned; it is looked
+at again when a broker comes, when a deletion is wanted and when a replica answers.  Kafka's TopicDeletionManager.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
+from kctl.server.controller.actions import Action, DeleteTopicNodes
+from kctl.server.controller.partition_states import PartitionPhase
+from kctl.server.controller.replica_states import ReplicaPhase
+from kctl.server.controller.requests import RequestBatch
+from kctl.server.controller.state import ControllerState, Replica
+
+
+def resume_deletions(state: ControllerState) -> list[Action]:
+    """Starts the deletions that can start."""
+    batch = RequestBatch(state)
+    for topic in sorted(state.deleting):
+        replicas = _replicas(state, topic)
+        if not _may_start(state, topic, replicas):
+            continue
+        if topic not in state.deletions_started:
+            state.deletions_started.add(topic)
+            _take_offline(state, topic, batch)
+        for replica in replicas:
+            _start_replica(state, replica, batch)
+    return batch.actions()
+
+
+def deletion_answered(
+    state: ControllerState, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]
+) -> list[Action]:
+    """A broker deleted its replicas, or could not."""
+    topics: set[str] = set()
+    for topic_partition, code in errors.items():
+        replica = (topic_partition, broker_id)
+        if state.replica_phase(replica) is not ReplicaPhase.DELETION_STARTED:
+            continue
+        is_done = code is ErrorCode.NONE
+        state.move_replica(replica, ReplicaPhase.DELETION_SUCCESSFUL if is_done else ReplicaPhase.DELETION_INELIGIBLE)
+        topics.add(topic_partition.topic)
+    return [action for topic in sorted(topics) if _is_gone(state, topic) for action in _finish(state, topic)]
+
+
+def _replicas(state: ControllerState, topic: str) -> list[Replica]:
+    return [(tp, broker_id) for tp in state.partitions_of(topic) for broker_id in state.replicas(tp)]
+
+
+def _may_start(state: ControllerState, topic: str, replicas: list[Replica]) -> bool:
+    assignment = state.topics[topic]
+    is_moving = any(assignment.adding_replicas.values()) or any(assignment.removing_replicas.values())
+    return not is_moving and all(broker_id in state.brokers for _, broker_id in replicas)
+
+
+def _take_offline(state: ControllerState, topic: str, batch: RequestBatch) -> None:
+    for topic_partition in state.partitions_of(topic):
+        if state.phase(topic_partition) is not PartitionPhase.NON_EXISTENT:
+            state.move(topic_partition, PartitionPhase.OFFLINE)
+            state.move(topic_partition, PartitionPhase.NON_EXISTENT)
+        batch.metadata_of_deleted(topic_partition)
+
+
+def _start_replica(state: ControllerState, replica: Replica, batch: RequestBatch) -> None:
+    topic_partition, broker_id = replica
+    phase = state.replica_phase(replica)
+    if phase in {ReplicaPhase.DELETION_STARTED, ReplicaPhase.DELETION_SUCCESSFUL}:
+        return
+    state.move_replica(replica, ReplicaPhase.OFFLINE)
+    batch.stop_replica(broker_id, topic_partition, is_deleting=False)
+    state.move_replica(replica, ReplicaPhase.DELETION_STARTED)
+    batch.stop_replica(broker_id, topic_partition, is_deleting=True)
+
+
+def _is_gone(state: ControllerState, topic: str) -> bool:
+    return all(state.replica_phase(r) is ReplicaPhase.DELETION_SUCCESSFUL for r in _replicas(state, topic))
+
+
+def _finish(state: ControllerState, topic: str) -> list[Action]:
+    for replica in _replicas(state, topic):
+        state.move_replica(replica, ReplicaPhase.NON_EXISTENT)
+    for topic_partition in state.partitions_of(topic):
+        state.leaders.pop(topic_partition, None)
+    del state.topics[topic]
+    state.deleting.discard(topic)
+    state.deletions_started.discard(topic)
+    return [DeleteTopicNodes(topic)]

@@ -1,0 +1,392 @@
+"""A consumer group: its members, its generation, its leader, its offsets.  Here lies the data; the rules lie beside it.
+
+How to think about a group
+--------------------------
+A group is a sequence of generations.  A generation is a fixed set of members, one protocol that all of them can run, one
+leader, and one assignment that the leader computes.  Between two generations lies a rebalance:
+
+    Empty ----join----> PreparingRebalance <---join, leave, expiry, new metadata--- Stable
+      ^                  |             ^                                              ^
+      |   nobody left    |             |  join, leave, expiry,                        |
+      +------------------+             |  leader's sync not stored                    |
+                         |             |                                              |
+                         +--all joined--> CompletingRebalance ----leader's sync stored+
+
+    any state ----deleted, expired, or moved to another broker----> Dead
+
+PreparingRebalance collects a JoinGroup from everybody, each parked until the last one came or the largest rebalance
+timeout ran out; who did not come is out, except static members, which stay until their session ends.  The first
+generation of a group waits group.initial.rebalance.delay.ms for others instead, and longer while they keep coming.
+
+When all joined, the generation goes up by one, the protocol is voted for, joins are answered, and the group completes:
+members park a SyncGroup, the leader's sync carries the assignment, and only when that is in the log are the syncs
+answered and the group Stable.  So an assignment that a member has seen survives the coordinator.
+
+What is in the log: the whole group at each Stable, at each static replacement, and when it becomes Empty; each commit.
+What is not: members between join and sync.  After a change of coordinator they are told UNKNOWN_MEMBER_ID and start over.
+
+Who is alive: any request of a member moves its session deadline; a parked request counts as life, because its sender
+cannot send heartbeats meanwhile.  A member that never got an answer (is_new) may be a client that gave up, so it gets
+five minutes.  A pending member (KIP-394) is only an id we gave away; it keeps a running join open until its session ends.
+
+Static members (KIP-345) have an instance id that maps to one member id.  A new process with the same instance id takes
+the place, and the generation, of the old one, whose parked and later requests answer FENCED_INSTANCE_ID.
+
+Invariants (checked by the property tests): the leader is a member; the generation never goes down; every member supports
+the chosen protocol; every token is answered exactly once; a Stable group has one assignment per generation.
+
+Owner: event loop.  Pure: no IO, no clock, no chance; only `step` and the rules under it change a Group.
+Kafka: GroupMetadata.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
+from kctl.server.groups.config import GroupConfig
+from kctl.server.groups.events import Now, Protocols, Token
+from kctl.server.groups.members import Member
+from kctl.server.groups.offsets import CommittedOffsets, OffsetAndMetadata
+from kctl.server.groups.snapshot import (
+    GroupDescription,
+    GroupOverview,
+    GroupSnapshot,
+    MemberDescription,
+    MemberSnapshot,
+)
+from kctl.server.groups.states import PREVIOUS_STATES, GroupState
+from kctl.server.groups.subscriptions import subscribed_topics
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+@dataclass(slots=True)
+class InitialDelay:
+    """The wait before the first generation of a group: this long now, and at most so much more after it."""
+
+    delay_ms: int
+    remaining_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentAppend:
+    """A leader's assignment on its way to the log."""
+
+    generation: int
+    assignments: dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacementAppend:
+    """A static member's new id on its way to the log; what to go back to if the log refuses."""
+
+    token: Token
+    old_member_id: str
+    new_member_id: str
+    old_protocols: Protocols
+    leader_before: str
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyAppend:
+    """A group without members on its way to the log; nobody waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAppend:
+    """Commits on their way to the log.  Those in `refused` were too large and did not go."""
+
+    token: Token
+    offsets: dict[TopicPartition, OffsetAndMetadata]
+    refused: tuple[TopicPartition, ...]
+
+
+Append: TypeAlias = AssignmentAppend | ReplacementAppend | EmptyAppend | CommitAppend
+
+
+class Group:
+    """One group.  Attributes are for reading; changes go through the methods, and those through `step`."""
+
+    def __init__(self, group_id: str, config: GroupConfig) -> None:
+        self.group_id = group_id
+        self.config = config
+        self.state = GroupState.EMPTY
+        self.state_timestamp_ms = -1
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_members: set[str] = set()
+        self.pending_sync: set[str] = set()
+        self.subscribed_topics: frozenset[str] | None = None
+        """What the members of a consumer group read; None when unknown."""
+        self.initial_delay: InitialDelay | None = None
+        self.has_new_member = False
+        """Somebody came during the initial delay, which makes it longer."""
+        self.offsets = CommittedOffsets()
+        self.appends: dict[int, Append] = {}
+        self._append_count = 0
+        self._joining_count = 0
+        self._protocol_support: Counter[str] = Counter()
+
+    @property
+    def is_consumer_group(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def is_vacant(self) -> bool:
+        """Whether forgetting the group would lose nothing."""
+        return (
+            self.state is GroupState.EMPTY
+            and self.offsets.is_vacant
+            and not self.members
+            and not self.pending_members
+            and not self.appends
+        )
+
+    @property
+    def can_rebalance(self) -> bool:
+        return self.state in PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
+
+    @property
+    def have_all_joined(self) -> bool:
+        return self._joining_count == len(self.members) and not self.pending_members
+
+    @property
+    def joining_count(self) -> int:
+        """How many members have a parked join."""
+        return self._joining_count
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member allows itself."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def is_over_capacity(self) -> bool:
+        return len(self.members) > self.config.group_max_size
+
+    def is_fenced(self, member_id: str, group_instance_id: str | None) -> bool:
+        """Whether someone else holds the instance id now."""
+        if group_instance_id is None:
+            return False
+        holder = self.static_members.get(group_instance_id)
+        return holder is not None and holder != member_id
+
+    def identity_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """Whether a request may speak for this member: NONE, FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
+        if self.is_fenced(member_id, group_instance_id):
+            return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these protocols can take part."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        return self.protocol_type == protocol_type and any(
+            self._protocol_support[name] == len(self.members) for name, _ in protocols
+        )
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether members read the topic; assumed when their subscriptions are unreadable."""
+        return self.subscribed_topics is None or topic in self.subscribed_topics
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """A member comes in; the first one decides the protocol type and leads."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self._count_protocols(member, 1)
+        self._joining_count += member.is_joining
+        self.pending_members.discard(member.member_id)
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self.static_members
+            self.static_members[member.group_instance_id] = member.member_id
+
+    def remove(self, member_id: str) -> None:
+        """A member goes; whatever it had parked must have been answered."""
+        self.pending_members.discard(member_id)
+        self.pending_sync.discard(member_id)
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        assert not member.is_joining
+        assert member.sync_token is None
+        self._count_protocols(member, -1)
+        if member.group_instance_id is not None:
+            del self.static_members[member.group_instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+
+    def replace_static(self, old_member_id: str, new_member_id: str) -> Member:
+        """The instance's new process takes the place of the old one, which must have nothing parked."""
+        member = self.members.pop(old_member_id)
+        assert member.group_instance_id is not None
+        assert not member.is_joining
+        assert member.sync_token is None
+        member.member_id = new_member_id
+        member.timer_due_ms = None
+        self.members[new_member_id] = member
+        self.static_members[member.group_instance_id] = new_member_id
+        if old_member_id in self.pending_sync:
+            self.pending_sync.remove(old_member_id)
+            self.pending_sync.add(new_member_id)
+        if self.leader == old_member_id:
+            self.leader = new_member_id
+        return member
+
+    def set_protocols(self, member: Member, protocols: Protocols) -> None:
+        """The member can run these now."""
+        self._count_protocols(member, -1)
+        member.protocols = protocols
+        self._count_protocols(member, 1)
+
+    def park_join(self, member: Member, token: Token) -> None:
+        """The member's join waits for the rebalance."""
+        assert member.join_token is None
+        member.join_token = token
+        self._joining_count += 1
+
+    def take_join(self, member: Member) -> Token | None:
+        """The parked join, which the caller answers now; None when there is none."""
+        token = member.join_token
+        if token is not None:
+            member.join_token = None
+            self._joining_count -= 1
+        return token
+
+    def elect_joined_leader(self) -> bool:
+        """Makes sure that the leader is one who joined; False when nobody did."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].is_joining:
+            return True
+        joined = next((member.member_id for member in self.members.values() if member.is_joining), None)
+        if joined is None:
+            return False
+        self.leader = joined
+        return True
+
+    def elect_protocol(self) -> str:
+        """The protocol with the most votes; each member votes for the first of its own that all can run.
+
+        A tie goes to the protocol that was voted for first.
+        """
+        candidates = {name for name, count in self._protocol_support.items() if count == len(self.members)}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return votes.most_common(1)[0][0]
+
+    def begin_generation(self, now: Now) -> None:
+        """The next generation starts, with the members that are here."""
+        self.generation += 1
+        self.initial_delay = None
+        self.pending_sync = set(self.members)
+        self.protocol_name = self.elect_protocol() if self.members else None
+        self.subscribed_topics = self._read_subscriptions()
+        self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now)
+
+    def transition_to(self, state: GroupState, now: Now) -> None:
+        """The one door to another state."""
+        assert self.state in PREVIOUS_STATES[state], f"{self.state} -> {state}"
+        self.state = state
+        self.state_timestamp_ms = now.wall_ms
+
+    def remember_append(self, append: Append) -> int:
+        """Something is on its way to the log; the id comes back in AppendDone."""
+        self._append_count += 1
+        self.appends[self._append_count] = append
+        return self._append_count
+
+    def snapshot(self, assignments: Mapping[str, bytes]) -> GroupSnapshot:
+        """The record of this generation with these assignments; members without one get empty bytes."""
+        return GroupSnapshot(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol_name,
+            leader=self.leader,
+            state_timestamp_ms=self.state_timestamp_ms,
+            members=tuple(
+                MemberSnapshot(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout_ms=member.rebalance_timeout_ms,
+                    session_timeout_ms=member.session_timeout_ms,
+                    subscription=member.metadata(self.protocol_name or ""),
+                    assignment=assignments.get(member.member_id, b""),
+                )
+                for member in self.members.values()
+            ),
+        )
+
+    @classmethod
+    def restored(cls, group_id: str, config: GroupConfig, snapshot: GroupSnapshot) -> Group:
+        """The group as its last record tells: Stable with members, Empty without."""
+        group = cls(group_id, config)
+        for recorded in snapshot.members:
+            member = Member(
+                member_id=recorded.member_id,
+                group_instance_id=recorded.group_instance_id,
+                client_id=recorded.client_id,
+                client_host=recorded.client_host,
+                rebalance_timeout_ms=recorded.rebalance_timeout_ms,
+                session_timeout_ms=recorded.session_timeout_ms,
+                protocols=((snapshot.protocol or "", recorded.subscription),),
+                assignment=recorded.assignment,
+            )
+            group.add(member, snapshot.protocol_type)
+        group.state = GroupState.STABLE if snapshot.members else GroupState.EMPTY
+        group.state_timestamp_ms = snapshot.state_timestamp_ms
+        group.generation = snapshot.generation
+        group.protocol_type = snapshot.protocol_type or None
+        group.protocol_name = snapshot.protocol
+        group.leader = snapshot.leader if snapshot.leader in group.members else group.leader
+        group.subscribed_topics = group._read_subscriptions()  # noqa: SLF001  # of the same class
+        return group
+
+    def describe(self) -> GroupDescription:
+        """For DescribeGroups: metadata and assignments only while they are settled."""
+        is_stable = self.state is GroupState.STABLE
+        protocol = (self.protocol_name or "") if is_stable else ""
+        return GroupDescription(
+            state=self.state,
+            protocol_type=self.protocol_type or "",
+            protocol=protocol,
+            members=tuple(
+                MemberDescription(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    metadata=member.metadata(protocol) if is_stable else b"",
+                    assignment=member.assignment if is_stable else b"",
+                )
+                for member in self.members.values()
+            ),
+        )
+
+    def overview(self) -> GroupOverview:
+        """For ListGroups."""
+        return GroupOverview(self.group_id, self.protocol_type or "", self.state)
+
+    def _count_protocols(self, member: Member, by: int) -> None:
+        for name, _ in member.protocols:
+            self._protocol_support[name] += by
+
+    def _read_subscriptions(self) -> frozenset[str] | None:
+        if not self.is_consumer_group:
+            return None
+        protocol = self.protocol_name
+        if self.members and protocol is None:
+            return None
+        return subscribed_topics(member.metadata(protocol or "") for member in self.members.values())

@@ -1,0 +1,191 @@
+"""Committed offsets of one group: what is on record, what is on its way to the log, and what is old enough to go.
+
+A commit is staged while its records travel to the log, and becomes visible when they are there.  Two commits of the same
+partition may be on their way at once; the one whose records lie further in the log wins, whichever is confirmed first.
+A transactional commit is invisible until the transaction's marker; then it is judged by where its records lie as well.
+
+Expiry has two generations of rules.  A commit from OffsetCommit v2-v4 with its own retention time carries a time to expire
+at, and nothing else matters.  Every other commit lives for offsets.retention.minutes, counted from a moment that depends
+on the group (KIP-211): since the group became empty, or since the commit when the members read other topics now or the
+group never had members.
+
+Owner: event loop.  Pure: no IO, no clock.  Kafka: GroupMetadata and GroupMetadataManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from kctl.model import TopicPartition
+
+NO_LEADER_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """One commit as its client made it."""
+
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
+    expire_timestamp_ms: int | None = None
+    """Set only by clients that ask for a retention of their own (OffsetCommit v2-v4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedOffset:
+    """A commit that lies in the log, in the batch that starts at `log_offset`."""
+
+    value: OffsetAndMetadata
+    log_offset: int
+
+
+class CommittedOffsets:
+    """The offsets of one group."""
+
+    __slots__ = ("_committed", "_staged", "_transactions")
+
+    def __init__(self) -> None:
+        self._committed: dict[TopicPartition, AppendedOffset] = {}
+        self._staged: dict[TopicPartition, tuple[OffsetAndMetadata, ...]] = {}
+        self._transactions: dict[int, dict[TopicPartition, AppendedOffset | None]] = {}
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._committed)
+
+    def __len__(self) -> int:
+        return len(self._committed)
+
+    def get(self, tp: TopicPartition) -> OffsetAndMetadata | None:
+        """What a reader sees; None when nothing is committed."""
+        found = self._committed.get(tp)
+        return None if found is None else found.value
+
+    def all(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Everything visible."""
+        return {tp: appended.value for tp, appended in self._committed.items()}
+
+    @property
+    def is_vacant(self) -> bool:
+        """Whether nothing is committed and nothing is on its way."""
+        return not (self._committed or self._staged or self._transactions)
+
+    def is_unstable(self, tp: TopicPartition) -> bool:
+        """Whether a commit of this partition is undecided, so that KIP-447 readers have to wait."""
+        return tp in self._staged or any(tp in staged for staged in self._transactions.values())
+
+    def stage(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These commits are on their way to the log; each value is one object, known again by its identity."""
+        for tp, value in offsets.items():
+            self._staged[tp] = (*self._staged.get(tp, ()), value)
+
+    def confirm(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], log_offset: int) -> None:
+        """The commits lie in the log.  Those whose offsets were removed meanwhile stay removed."""
+        for tp, value in offsets.items():
+            if self._unstage(tp, value):
+                self._put_newer(tp, AppendedOffset(value, log_offset))
+
+    def reject(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """The log refused the commits; what was visible before stays."""
+        for tp, value in offsets.items():
+            self._unstage(tp, value)
+
+    def stage_transaction(self, producer_id: int, partitions: Iterable[TopicPartition]) -> None:
+        """Transactional commits of these partitions are on their way to the log."""
+        self._transactions.setdefault(producer_id, {}).update(dict.fromkeys(partitions))
+
+    def confirm_transaction(
+        self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata], log_offset: int
+    ) -> None:
+        """The transactional commits lie in the log and wait for the marker."""
+        staged = self._transactions.get(producer_id, {})
+        for tp, value in offsets.items():
+            if tp in staged and _is_newer(staged[tp], log_offset):
+                staged[tp] = AppendedOffset(value, log_offset)
+
+    def reject_transaction(self, producer_id: int, partitions: Iterable[TopicPartition]) -> None:
+        """The log refused the transactional commits."""
+        staged = self._transactions.get(producer_id, {})
+        for tp in partitions:
+            staged.pop(tp, None)
+        if not staged:
+            self._transactions.pop(producer_id, None)
+
+    def complete_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """The marker of the producer's transaction came: its commits become visible, or never were."""
+        for tp, appended in self._transactions.pop(producer_id, {}).items():
+            if committed and appended is not None:
+                self._put_newer(tp, appended)
+
+    @property
+    def open_transactions(self) -> list[int]:
+        """The producer ids with commits that wait for a marker."""
+        return list(self._transactions)
+
+    def load(self, tp: TopicPartition, appended: AppendedOffset) -> None:
+        """A visible commit that was read back from the log."""
+        self._committed[tp] = appended
+
+    def load_transaction(self, producer_id: int, tp: TopicPartition, appended: AppendedOffset) -> None:
+        """A commit without a marker that was read back from the log."""
+        self._transactions.setdefault(producer_id, {})[tp] = appended
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Forget these partitions, commits on their way included; answers those that were visible."""
+        removed = []
+        for tp in partitions:
+            self._staged.pop(tp, None)
+            for producer_id in self.open_transactions:
+                if tp in self._transactions[producer_id]:
+                    self.reject_transaction(producer_id, (tp,))
+            if self._committed.pop(tp, None) is not None:
+                removed.append(tp)
+        return removed
+
+    def expired(
+        self,
+        *,
+        now_ms: int,
+        retention_ms: int,
+        since_ms: Callable[[OffsetAndMetadata], int],
+        kept_topics: frozenset[str] = frozenset(),
+    ) -> list[TopicPartition]:
+        """The partitions whose commit is too old; `since_ms` says from when the retention counts.
+
+        Partitions of `kept_topics` and those with a commit on its way never expire.
+        """
+        return [
+            tp
+            for tp, appended in self._committed.items()
+            if tp.topic not in kept_topics
+            and not self.is_unstable(tp)
+            and _is_expired(appended.value, now_ms, retention_ms, since_ms)
+        ]
+
+    def _put_newer(self, tp: TopicPartition, appended: AppendedOffset) -> None:
+        if _is_newer(self._committed.get(tp), appended.log_offset):
+            self._committed[tp] = appended
+
+    def _unstage(self, tp: TopicPartition, value: OffsetAndMetadata) -> bool:
+        """Whether this very commit was still on its way; others of the same partition stay staged."""
+        staged = self._staged.get(tp, ())
+        others = tuple(other for other in staged if other is not value)
+        if others:
+            self._staged[tp] = others
+        else:
+            self._staged.pop(tp, None)
+        return len(others) < len(staged)
+
+
+def _is_newer(present: AppendedOffset | None, log_offset: int) -> bool:
+    return present is None or present.log_offset < log_offset
+
+
+def _is_expired(
+    value: OffsetAndMetadata, now_ms: int, retention_ms: int, since_ms: Callable[[OffsetAndMetadata], int]
+) -> bool:
+    if value.expire_timestamp_ms is not None:
+        return now_ms >= value.expire_timestamp_ms
+    return now_ms - since_ms(value) >= retention_ms
