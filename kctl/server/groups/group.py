@@ -2,8 +2,8 @@
 
 How to think about a group
 --------------------------
-A group is a sequence of generations.  A generation is a fixed set of members, one protocol that all of them can run, one
-leader, and one assignment that the leader computes.  Between two generations lies a rebalance:
+A group is a sequence of generations.  A generation is a fixed set of members, one protocol that all of them can run,
+one leader, and one assignment that the leader computes.  Between two generations lies a rebalance:
 
     Empty ----join----> PreparingRebalance <---join, leave, expiry, new metadata--- Stable
       ^                  |             ^                                              ^
@@ -23,17 +23,17 @@ members park a SyncGroup, the leader's sync carries the assignment, and only whe
 answered and the group Stable.  So an assignment that a member has seen survives the coordinator.
 
 What is in the log: the whole group at each Stable, at each static replacement, and when it becomes Empty; each commit.
-What is not: members between join and sync.  After a change of coordinator they are told UNKNOWN_MEMBER_ID and start over.
+What is not: members between join and sync.  After a change of coordinator they hear UNKNOWN_MEMBER_ID and start over.
 
 Who is alive: any request of a member moves its session deadline; a parked request counts as life, because its sender
 cannot send heartbeats meanwhile.  A member that never got an answer (is_new) may be a client that gave up, so it gets
-five minutes.  A pending member (KIP-394) is only an id we gave away; it keeps a running join open until its session ends.
+five minutes.  A pending member (KIP-394) is only an id we gave away; it keeps a join phase open until its session ends.
 
 Static members (KIP-345) have an instance id that maps to one member id.  A new process with the same instance id takes
 the place, and the generation, of the old one, whose parked and later requests answer FENCED_INSTANCE_ID.
 
-Invariants (checked by the property tests): the leader is a member; the generation never goes down; every member supports
-the chosen protocol; every token is answered exactly once; a Stable group has one assignment per generation.
+Invariants (checked by the property tests): the leader is a member; the generation never goes down; every member
+supports the chosen protocol; every token is answered exactly once; a generation has one assignment.
 
 Owner: event loop.  Pure: no IO, no clock, no chance; only `step` and the rules under it change a Group.
 Kafka: GroupMetadata.
@@ -351,7 +351,7 @@ class Group:
         group.protocol_type = snapshot.protocol_type or None
         group.protocol_name = snapshot.protocol
         group.leader = snapshot.leader if snapshot.leader in group.members else group.leader
-        group.subscribed_topics = group._read_subscriptions()  # noqa: SLF001  # of the same class
+        group.subscribed_topics = group._read_subscriptions()
         return group
 
     def describe(self) -> GroupDescription:
@@ -380,7 +380,7 @@ class Group:
         return GroupOverview(self.group_id, self.protocol_type or "", self.state)
 
     def _count_protocols(self, member: Member, by: int) -> None:
-        for name, _ in member.protocols:
+        for name in dict.fromkeys(name for name, _ in member.protocols):
             self._protocol_support[name] += by
 
     def _read_subscriptions(self) -> frozenset[str] | None:

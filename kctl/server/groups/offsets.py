@@ -1,20 +1,20 @@
 """Committed offsets of one group: what is on record, what is on its way to the log, and what is old enough to go.
 
-A commit is staged while its records travel to the log, and becomes visible when they are there.  Two commits of the same
-partition may be on their way at once; the one whose records lie further in the log wins, whichever is confirmed first.
-A transactional commit is invisible until the transaction's marker; then it is judged by where its records lie as well.
+A commit is staged while its records travel to the log, and becomes visible when they are there.  Two commits of the
+same partition may be on their way at once; the one whose records lie further in the log wins, whichever is confirmed
+first.  A transactional commit is invisible until the transaction's marker; then its place in the log counts as well.
 
-Expiry has two generations of rules.  A commit from OffsetCommit v2-v4 with its own retention time carries a time to expire
-at, and nothing else matters.  Every other commit lives for offsets.retention.minutes, counted from a moment that depends
-on the group (KIP-211): since the group became empty, or since the commit when the members read other topics now or the
-group never had members.
+Expiry has two generations of rules.  A commit from OffsetCommit v2-v4 with its own retention time carries a time to
+expire at, and nothing else matters.  Every other commit lives for offsets.retention.minutes, counted from a moment that
+depends on the group (KIP-211): since the group became empty, or since the commit when the members read other topics now
+or the group never had members.
 
 Owner: event loop.  Pure: no IO, no clock.  Kafka: GroupMetadata and GroupMetadataManager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kctl.model import TopicPartition
@@ -149,10 +149,10 @@ class CommittedOffsets:
         *,
         now_ms: int,
         retention_ms: int,
-        since_ms: Callable[[OffsetAndMetadata], int],
+        empty_since_ms: int | None = None,
         kept_topics: frozenset[str] = frozenset(),
     ) -> list[TopicPartition]:
-        """The partitions whose commit is too old; `since_ms` says from when the retention counts.
+        """The partitions whose commit is too old, counted from `empty_since_ms` if given, else from the commit.
 
         Partitions of `kept_topics` and those with a commit on its way never expire.
         """
@@ -161,7 +161,7 @@ class CommittedOffsets:
             for tp, appended in self._committed.items()
             if tp.topic not in kept_topics
             and not self.is_unstable(tp)
-            and _is_expired(appended.value, now_ms, retention_ms, since_ms)
+            and _is_expired(appended.value, now_ms, retention_ms, empty_since_ms)
         ]
 
     def _put_newer(self, tp: TopicPartition, appended: AppendedOffset) -> None:
@@ -183,9 +183,8 @@ def _is_newer(present: AppendedOffset | None, log_offset: int) -> bool:
     return present is None or present.log_offset < log_offset
 
 
-def _is_expired(
-    value: OffsetAndMetadata, now_ms: int, retention_ms: int, since_ms: Callable[[OffsetAndMetadata], int]
-) -> bool:
+def _is_expired(value: OffsetAndMetadata, now_ms: int, retention_ms: int, empty_since_ms: int | None) -> bool:
     if value.expire_timestamp_ms is not None:
         return now_ms >= value.expire_timestamp_ms
-    return now_ms - since_ms(value) >= retention_ms
+    since_ms = value.commit_timestamp_ms if empty_since_ms is None else empty_since_ms
+    return now_ms - since_ms >= retention_ms

@@ -1,0 +1,196 @@
+"""JoinGroup: who may come in, who has to wait for a rebalance, and who gets the current generation at once."""
+
+from __future__ import annotations
+
+from kctl.errors import ErrorCode
+from kctl.server.groups.actions import Action, Answer, JoinOutcome, PersistGroup, ScheduleTimer, SyncOutcome
+from kctl.server.groups.events import UNKNOWN_MEMBER, JoinRequest, Now
+from kctl.server.groups.group import Group, ReplacementAppend
+from kctl.server.groups.members import Member
+from kctl.server.groups.rebalance import (
+    answer_join,
+    answer_sync,
+    complete_join_if_ready,
+    generation_outcome,
+    start_rebalance,
+    start_rebalance_if_possible,
+)
+from kctl.server.groups.sessions import expect_heartbeat, forget_session, session_timer
+from kctl.server.groups.states import GroupState
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
+"""A client that gave up on its first join looks like one that waits, so it does not hold its place for ever."""
+
+
+def join(group: Group, event: JoinRequest, now: Now, out: list[Action]) -> None:
+    """Admits, updates or refuses.  Kafka: GroupCoordinator.handleJoinGroup."""
+    if not _has_room_for(group, event.member_id):
+        if event.member_id in group.members:
+            forget_session(group.members[event.member_id], out)
+        group.remove(event.member_id)
+        _refuse(event, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER, out)
+    elif group.state is GroupState.DEAD:
+        _refuse(event, ErrorCode.COORDINATOR_NOT_AVAILABLE, event.member_id, out)
+    elif not group.supports(event.protocol_type, event.protocols):
+        _refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, event.member_id, out)
+    elif event.member_id == UNKNOWN_MEMBER:
+        _join_without_id(group, event, now, out)
+    else:
+        _join_with_id(group, event, now, out)
+    complete_join_if_ready(group, now, out)
+
+
+def replacement_stored(group: Group, append: ReplacementAppend, error: ErrorCode, now: Now, out: list[Action]) -> None:
+    """A static member's new id is in the log, or was refused and is taken back.
+
+    The old leader's id is answered on purpose: a leader that finds itself named would assign, and a stable group does
+    not hand out what it assigned (KIP-345; skip_assignment exists from JoinGroup v9 only).
+    """
+    member = group.members.get(append.new_member_id)
+    if member is None or member.join_token is not append.token:
+        return
+    if error is ErrorCode.NONE:
+        outcome = JoinOutcome(
+            member_id=append.new_member_id,
+            generation=group.generation,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader=append.leader_before,
+        )
+        answer_join(group, member, outcome, out)
+        expect_heartbeat(member, member.session_timeout_ms, now, out)
+        return
+    outcome = JoinOutcome(
+        error=error,
+        member_id=UNKNOWN_MEMBER,
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=append.leader_before,
+    )
+    answer_join(group, member, outcome, out)
+    group.set_protocols(member, append.old_protocols)
+    forget_session(member, out)
+    group.replace_static(append.new_member_id, append.old_member_id)
+    expect_heartbeat(member, member.session_timeout_ms, now, out)
+
+
+def _has_room_for(group: Group, member_id: str) -> bool:
+    """group.max.size counts members of a settled group, and parked joins of one that is being settled (KIP-389)."""
+    member = group.members.get(member_id)
+    match group.state:
+        case GroupState.EMPTY | GroupState.DEAD:
+            return True
+        case GroupState.PREPARING_REBALANCE:
+            return (member is not None and member.is_joining) or group.joining_count < group.config.group_max_size
+        case _:
+            return member is not None or len(group.members) < group.config.group_max_size
+
+
+def _join_without_id(group: Group, event: JoinRequest, now: Now, out: list[Action]) -> None:
+    if event.group_instance_id is not None and event.group_instance_id in group.static_members:
+        _replace_static(group, event, event.group_instance_id, now, out)
+    elif event.requires_known_member_id:
+        group.pending_members.add(event.fresh_member_id)
+        out.append(ScheduleTimer(session_timer(event.fresh_member_id), event.session_timeout_ms))
+        _refuse(event, ErrorCode.MEMBER_ID_REQUIRED, event.fresh_member_id, out)
+    else:
+        _admit(group, event, event.fresh_member_id, now, out)
+
+
+def _join_with_id(group: Group, event: JoinRequest, now: Now, out: list[Action]) -> None:
+    if event.member_id in group.pending_members and event.group_instance_id is None:
+        _admit(group, event, event.member_id, now, out)
+        return
+    error = group.identity_error(event.member_id, event.group_instance_id)
+    if error is ErrorCode.NONE and _names_unknown_instance(group, event):
+        error = ErrorCode.UNKNOWN_MEMBER_ID
+    if error is not ErrorCode.NONE:
+        _refuse(event, error, event.member_id, out)
+        return
+    member = group.members[event.member_id]
+    if _may_keep_generation(group, member, event):
+        _supersede_join(group, member, out)
+        out.append(Answer(event.token, generation_outcome(group, member)))
+        expect_heartbeat(member, member.session_timeout_ms, now, out)
+        return
+    _update(group, member, event, out)
+    start_rebalance_if_possible(group, now, out)
+
+
+def _names_unknown_instance(group: Group, event: JoinRequest) -> bool:
+    return event.group_instance_id is not None and event.group_instance_id not in group.static_members
+
+
+def _may_keep_generation(group: Group, member: Member, event: JoinRequest) -> bool:
+    """Whether the member just asks again: its last answer was lost, and nothing else changed.
+
+    A leader of a stable group that joins wants to assign anew, for example because partitions were added.
+    """
+    if member.protocols != event.protocols:
+        return False
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        return True
+    return group.state is GroupState.STABLE and group.leader != member.member_id
+
+
+def _admit(group: Group, event: JoinRequest, member_id: str, now: Now, out: list[Action]) -> None:
+    member = Member(
+        member_id=member_id,
+        group_instance_id=event.group_instance_id,
+        client_id=event.client_id,
+        client_host=event.client_host,
+        rebalance_timeout_ms=event.rebalance_timeout_ms,
+        session_timeout_ms=event.session_timeout_ms,
+        protocols=event.protocols,
+        join_token=event.token,
+        is_new=True,
+    )
+    if group.state is GroupState.PREPARING_REBALANCE and group.generation == 0:
+        group.has_new_member = True
+    group.add(member, event.protocol_type)
+    expect_heartbeat(member, NEW_MEMBER_JOIN_TIMEOUT_MS, now, out)
+    start_rebalance_if_possible(group, now, out)
+
+
+def _update(group: Group, member: Member, event: JoinRequest, out: list[Action]) -> None:
+    """The member's join is parked, with what it can run now."""
+    _supersede_join(group, member, out)
+    group.set_protocols(member, event.protocols)
+    member.rebalance_timeout_ms = event.rebalance_timeout_ms
+    member.session_timeout_ms = event.session_timeout_ms
+    group.park_join(member, event.token)
+
+
+def _replace_static(group: Group, event: JoinRequest, instance_id: str, now: Now, out: list[Action]) -> None:
+    """A new process of a known instance: it takes the old one's place, and the old one is fenced at once.  KIP-345."""
+    leader_before = group.leader or ""
+    old_member_id = group.static_members[instance_id]
+    member = group.members[old_member_id]
+    fenced = ErrorCode.FENCED_INSTANCE_ID
+    answer_join(group, member, JoinOutcome(error=fenced, member_id=old_member_id), out)
+    answer_sync(member, SyncOutcome(fenced), out)
+    forget_session(member, out)
+    old_protocols = member.protocols
+    group.replace_static(old_member_id, event.fresh_member_id)
+    _update(group, member, event, out)
+    expect_heartbeat(member, member.session_timeout_ms, now, out)
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        # The leader may assign to the old id already.
+        start_rebalance(group, now, out)
+    elif group.state is GroupState.STABLE and group.elect_protocol() != group.protocol_name:
+        start_rebalance(group, now, out)
+    elif group.state is GroupState.STABLE:
+        append = ReplacementAppend(event.token, old_member_id, event.fresh_member_id, old_protocols, leader_before)
+        assignments = {other.member_id: other.assignment for other in group.members.values()}
+        out.append(PersistGroup(group.remember_append(append), group.snapshot(assignments)))
+
+
+def _supersede_join(group: Group, member: Member, out: list[Action]) -> None:
+    """A member that joins twice gave up on the first answer; it must come all the same, its connection waits for it."""
+    outcome = JoinOutcome(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+    answer_join(group, member, outcome, out)
+
+
+def _refuse(event: JoinRequest, error: ErrorCode, member_id: str, out: list[Action]) -> None:
+    out.append(Answer(event.token, JoinOutcome(error=error, member_id=member_id)))

@@ -1,0 +1,94 @@
+"""Who is alive: sessions, heartbeats, leaving."""
+
+from __future__ import annotations
+
+from kctl.errors import ErrorCode
+from kctl.server.groups.actions import Action, Answer, CancelTimer, LeaveOutcome
+from kctl.server.groups.events import UNKNOWN_MEMBER, Heartbeat, Leaver, LeaveRequest, Now
+from kctl.server.groups.group import Group
+from kctl.server.groups.members import Member
+from kctl.server.groups.rebalance import complete_join_if_ready, remove_member, start_rebalance_if_possible
+from kctl.server.groups.sessions import expect_heartbeat, session_timer
+from kctl.server.groups.states import GroupState
+
+
+def heartbeat(group: Group, event: Heartbeat, now: Now, out: list[Action]) -> None:
+    """Refreshes the session.  REBALANCE_IN_PROGRESS tells the member to join again."""
+    error = _heartbeat_error(group, event)
+    if error in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
+        member = group.members[event.member_id]
+        expect_heartbeat(member, member.session_timeout_ms, now, out)
+    out.append(Answer(event.token, error))
+
+
+def leave(group: Group, event: LeaveRequest, now: Now, out: list[Action]) -> None:
+    """Each leaver has its own error, in the order asked.  Kafka answers all after the last one is out."""
+    if group.state is GroupState.DEAD:
+        out.append(Answer(event.token, LeaveOutcome(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+        return
+    errors = tuple(_leave_one(group, leaver, now, out) for leaver in event.leavers)
+    out.append(Answer(event.token, LeaveOutcome(ErrorCode.NONE, errors)))
+
+
+def session_ended(group: Group, member_id: str, now: Now, out: list[Action]) -> None:
+    """The session timer fired: the member is out, unless it was heard of since or waits for us."""
+    if member_id in group.pending_members:
+        _remove_pending(group, member_id, now, out)
+        return
+    member = group.members.get(member_id)
+    if member is None:
+        return
+    member.timer_due_ms = None
+    if member.is_parked:
+        # Answering it starts the session anew.
+        return
+    if now.monotonic_ms < member.session_deadline_ms:
+        expect_heartbeat(member, member.session_deadline_ms - now.monotonic_ms, now, out)
+        return
+    _remove(group, member, now, out)
+
+
+def _heartbeat_error(group: Group, event: Heartbeat) -> ErrorCode:
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.identity_error(event.member_id, event.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if event.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    # Completing is fine: consumers start to send heartbeats when the join was answered.
+    return ErrorCode.NONE
+
+
+def _leave_one(group: Group, leaver: Leaver, now: Now, out: list[Action]) -> ErrorCode:
+    if leaver.member_id != UNKNOWN_MEMBER and group.is_fenced(leaver.member_id, leaver.group_instance_id):
+        return ErrorCode.FENCED_INSTANCE_ID
+    if leaver.member_id in group.pending_members:
+        out.append(CancelTimer(session_timer(leaver.member_id)))
+        _remove_pending(group, leaver.member_id, now, out)
+        return ErrorCode.NONE
+    member_id = leaver.member_id
+    if leaver.group_instance_id is not None:
+        member_id = group.static_members.get(leaver.group_instance_id, member_id)
+    member = group.members.get(member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    _remove(group, member, now, out)
+    return ErrorCode.NONE
+
+
+def _remove(group: Group, member: Member, now: Now, out: list[Action]) -> None:
+    remove_member(group, member, out)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        complete_join_if_ready(group, now, out)
+    else:
+        start_rebalance_if_possible(group, now, out)
+
+
+def _remove_pending(group: Group, member_id: str, now: Now, out: list[Action]) -> None:
+    """An id that nobody came back with; the rebalance may have waited for it only."""
+    group.pending_members.discard(member_id)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        complete_join_if_ready(group, now, out)

@@ -1,0 +1,162 @@
+"""From one generation to the next: gather joins, settle the generation, wait for syncs.
+
+Timers: JOIN runs while joins are gathered, SYNC from the answer to the joins until every member has synced.
+"""
+
+from __future__ import annotations
+
+from kctl.errors import ErrorCode
+from kctl.server.groups.actions import (
+    Action,
+    Answer,
+    CancelTimer,
+    JoinedMember,
+    JoinOutcome,
+    PersistGroup,
+    ScheduleTimer,
+    SyncOutcome,
+)
+from kctl.server.groups.events import JOIN_TIMER, SYNC_TIMER, UNKNOWN_MEMBER, Now
+from kctl.server.groups.group import EmptyAppend, Group, InitialDelay
+from kctl.server.groups.members import Member
+from kctl.server.groups.sessions import expect_heartbeat, forget_session
+from kctl.server.groups.states import GroupState
+
+
+def start_rebalance_if_possible(group: Group, now: Now, out: list[Action]) -> None:
+    """Starts a rebalance unless one is being prepared already, or the group is dead."""
+    if group.can_rebalance:
+        start_rebalance(group, now, out)
+
+
+def start_rebalance(group: Group, now: Now, out: list[Action]) -> None:
+    """Everybody has to join again.  A group that was empty waits a while for others to come (KIP-134)."""
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        clear_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now, out)
+    out.append(CancelTimer(SYNC_TIMER))
+    if group.state is GroupState.EMPTY:
+        delay_ms = group.config.group_initial_rebalance_delay_ms
+        group.initial_delay = InitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+        group.has_new_member = False
+        out.append(ScheduleTimer(JOIN_TIMER, delay_ms))
+    else:
+        out.append(ScheduleTimer(JOIN_TIMER, group.rebalance_timeout_ms))
+    group.transition_to(GroupState.PREPARING_REBALANCE, now)
+    complete_join_if_ready(group, now, out)
+
+
+def complete_join_if_ready(group: Group, now: Now, out: list[Action]) -> None:
+    """Completes the join phase when nobody is missing.  The initial delay is waited for in any case."""
+    if group.state is GroupState.PREPARING_REBALANCE and group.initial_delay is None and group.have_all_joined:
+        out.append(CancelTimer(JOIN_TIMER))
+        _complete_join(group, now, out)
+
+
+def join_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
+    """The JOIN timer fired: go on with those who came, unless the initial delay may be made longer."""
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return
+    initial = group.initial_delay
+    if initial is not None and group.has_new_member and initial.remaining_ms > 0:
+        group.has_new_member = False
+        next_ms = min(group.config.group_initial_rebalance_delay_ms, initial.remaining_ms)
+        group.initial_delay = InitialDelay(next_ms, max(initial.remaining_ms - initial.delay_ms, 0))
+        out.append(ScheduleTimer(JOIN_TIMER, next_ms))
+        return
+    group.initial_delay = None
+    _complete_join(group, now, out)
+
+
+def sync_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
+    """The SYNC timer fired: members that took no assignment are out, and the others share anew (KAFKA-12898)."""
+    if group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE} or not group.pending_sync:
+        return
+    for member_id in sorted(group.pending_sync):
+        remove_member(group, group.members[member_id], out)
+    start_rebalance(group, now, out)
+
+
+def remove_member(group: Group, member: Member, out: list[Action]) -> None:
+    """The member goes; what it had parked answers UNKNOWN_MEMBER_ID, so that a client still there joins anew."""
+    forget_session(member, out)
+    answer_join(group, member, JoinOutcome(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=UNKNOWN_MEMBER), out)
+    answer_sync(member, SyncOutcome(ErrorCode.UNKNOWN_MEMBER_ID), out)
+    group.remove(member.member_id)
+
+
+def answer_join(group: Group, member: Member, outcome: JoinOutcome, out: list[Action]) -> bool:
+    """Ends the member's parked join; False when there is none."""
+    token = group.take_join(member)
+    if token is not None:
+        out.append(Answer(token, outcome))
+    return token is not None
+
+
+def answer_sync(member: Member, outcome: SyncOutcome, out: list[Action]) -> bool:
+    """Ends the member's parked sync; False when there is none."""
+    token, member.sync_token = member.sync_token, None
+    if token is not None:
+        out.append(Answer(token, outcome))
+    return token is not None
+
+
+def generation_outcome(group: Group, member: Member) -> JoinOutcome:
+    """The answer to a join: the current generation, with the member list for the leader."""
+    members: tuple[JoinedMember, ...] = ()
+    if group.leader == member.member_id:
+        protocol = group.protocol_name or ""
+        members = tuple(
+            JoinedMember(other.member_id, other.group_instance_id, other.metadata(protocol))
+            for other in group.members.values()
+        )
+    return JoinOutcome(
+        member_id=member.member_id,
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader or "",
+        members=members,
+    )
+
+
+def assignment_outcome(group: Group, member: Member) -> SyncOutcome:
+    """The answer to a sync: what the leader assigned."""
+    return SyncOutcome(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
+
+
+def clear_assignments(group: Group, error: ErrorCode, now: Now, out: list[Action]) -> None:
+    """No assignment after all: parked syncs answer `error`."""
+    for member in group.members.values():
+        member.assignment = b""
+        _end_sync(member, SyncOutcome(error), now, out)
+
+
+def give_assignments(group: Group, assignments: dict[str, bytes], now: Now, out: list[Action]) -> None:
+    """Parked syncs get their part; members the leader left out get nothing to do."""
+    for member in group.members.values():
+        member.assignment = assignments.get(member.member_id, b"")
+        _end_sync(member, assignment_outcome(group, member), now, out)
+
+
+def _end_sync(member: Member, outcome: SyncOutcome, now: Now, out: list[Action]) -> None:
+    """A session timer that fired while the sync was parked was ignored, hence the new start."""
+    if answer_sync(member, outcome, out):
+        expect_heartbeat(member, member.session_timeout_ms, now, out)
+
+
+def _complete_join(group: Group, now: Now, out: list[Action]) -> None:
+    for member in [m for m in group.members.values() if not m.is_joining and not m.is_static]:
+        remove_member(group, member, out)
+    if group.members and not group.elect_joined_leader():
+        # Only static members are left and none came back; their sessions end, or they come.
+        out.append(ScheduleTimer(JOIN_TIMER, group.rebalance_timeout_ms))
+        return
+    group.begin_generation(now)
+    if not group.members:
+        out.append(PersistGroup(group.remember_append(EmptyAppend()), group.snapshot({})))
+        return
+    for member in group.members.values():
+        answer_join(group, member, generation_outcome(group, member), out)
+        expect_heartbeat(member, member.session_timeout_ms, now, out)
+        member.is_new = False
+    out.append(ScheduleTimer(SYNC_TIMER, group.rebalance_timeout_ms))

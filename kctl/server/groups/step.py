@@ -1,0 +1,136 @@
+"""One event in, the actions out: the only way in which a group changes.
+
+The caller performs the actions in order, and hands what comes of them back as further events.  Errors are outcomes; an
+exception from here is a mistake of ours.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from kctl.errors import ErrorCode
+from kctl.server.groups.actions import Action, Discard, JoinOutcome, SyncOutcome
+from kctl.server.groups.append_errors import commit_error, group_error
+from kctl.server.groups.committing import (
+    commit,
+    commit_stored,
+    delete_group,
+    delete_offsets,
+    expire_offsets,
+    forget_topics,
+)
+from kctl.server.groups.events import (
+    AppendDone,
+    CommitRequest,
+    DeleteGroup,
+    DeleteOffsets,
+    Event,
+    ExpireOffsets,
+    ForgetTopics,
+    GroupLoaded,
+    Heartbeat,
+    JoinRequest,
+    LeaveRequest,
+    Now,
+    SyncRequest,
+    TimerFired,
+    TimerKind,
+    TransactionCompleted,
+    Unload,
+)
+from kctl.server.groups.group import AssignmentAppend, CommitAppend, EmptyAppend, Group, ReplacementAppend
+from kctl.server.groups.joining import join, replacement_stored
+from kctl.server.groups.liveness import heartbeat, leave, session_ended
+from kctl.server.groups.rebalance import (
+    answer_join,
+    answer_sync,
+    join_time_is_up,
+    start_rebalance_if_possible,
+    sync_time_is_up,
+)
+from kctl.server.groups.sessions import expect_heartbeat
+from kctl.server.groups.states import GroupState
+from kctl.server.groups.syncing import assignment_stored, sync
+
+
+def step(group: Group, event: Event, now: Now) -> list[Action]:
+    """Lets `event` happen to `group`; performs nothing."""
+    out: list[Action] = []
+    match event:
+        case Heartbeat():
+            heartbeat(group, event, now, out)
+        case CommitRequest():
+            commit(group, event, now, out)
+        case AppendDone():
+            _append_done(group, event, now, out)
+        case TimerFired():
+            _timer_fired(group, event, now, out)
+        case JoinRequest():
+            join(group, event, now, out)
+        case SyncRequest():
+            sync(group, event, now, out)
+        case LeaveRequest():
+            leave(group, event, now, out)
+        case DeleteGroup():
+            delete_group(group, event, now, out)
+        case DeleteOffsets():
+            delete_offsets(group, event, now, out)
+        case ForgetTopics():
+            forget_topics(group, event, now, out)
+        case ExpireOffsets():
+            expire_offsets(group, now, out)
+        case TransactionCompleted():
+            group.offsets.complete_transaction(event.producer_id, committed=event.committed)
+        case GroupLoaded():
+            _loaded(group, now, out)
+        case Unload():
+            _unload(group, now, out)
+        case _:
+            assert_never(event)
+    return out
+
+
+def _append_done(group: Group, event: AppendDone, now: Now, out: list[Action]) -> None:
+    append = group.appends.pop(event.append_id)
+    match append:
+        case CommitAppend():
+            commit_stored(group, append, commit_error(event.error), event.base_offset, out)
+        case AssignmentAppend():
+            assignment_stored(group, append, group_error(event.error), now, out)
+        case ReplacementAppend():
+            replacement_stored(group, append, group_error(event.error), now, out)
+        case EmptyAppend():
+            # Not stored: the group is restored with members that are gone, and their sessions end again.
+            pass
+        case _:
+            assert_never(append)
+
+
+def _timer_fired(group: Group, event: TimerFired, now: Now, out: list[Action]) -> None:
+    match event.key.kind:
+        case TimerKind.SESSION:
+            session_ended(group, event.key.member_id, now, out)
+        case TimerKind.JOIN:
+            join_time_is_up(group, now, out)
+        case TimerKind.SYNC:
+            sync_time_is_up(group, now, out)
+        case _:
+            assert_never(event.key.kind)
+
+
+def _loaded(group: Group, now: Now, out: list[Action]) -> None:
+    """Members have their session timeout to find the new coordinator.  Too many of them: all have to ask again."""
+    if group.is_over_capacity:
+        start_rebalance_if_possible(group, now, out)
+    for member in group.members.values():
+        expect_heartbeat(member, member.session_timeout_ms, now, out)
+
+
+def _unload(group: Group, now: Now, out: list[Action]) -> None:
+    """Everything parked is sent to look for the new coordinator."""
+    group.transition_to(GroupState.DEAD, now)
+    moved = ErrorCode.NOT_COORDINATOR
+    for member in group.members.values():
+        answer_join(group, member, JoinOutcome(error=moved, member_id=member.member_id), out)
+        answer_sync(member, SyncOutcome(moved), out)
+    out.append(Discard())
