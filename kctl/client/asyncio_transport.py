@@ -1,0 +1,198 @@
+"""Connections on asyncio: many requests in flight, responses told apart by correlation id."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
+
+from kctl.client.framing import (
+    API_VERSIONS_MAX,
+    RESPONSE_SIZE_MAX,
+    SIZE,
+    api_versions_request,
+    broker_versions_of,
+    correlation_id_of,
+    request_frame,
+    response_of,
+)
+from kctl.client.transport import ConnectionLost
+from kctl.client.versions import BrokerVersions
+from kctl.errors import KctlError, MalformedRequest
+from kctl.protocol.message import definition_of
+
+T = TypeVar("T")
+
+
+class AsyncioTransport:
+    """The transport of a running event loop."""
+
+    async def connect(
+        self, host: str, port: int, *, client_id: str, connect_timeout_ms: int, timeout_ms: int
+    ) -> AsyncioConnection:
+        """Connect and learn the broker's versions.  Raises ConnectionLost."""
+        address = f"{host}:{port}"
+        try:
+            async with asyncio.timeout(connect_timeout_ms / 1000):
+                reader, writer = await asyncio.open_connection(host, port)
+        except TimeoutError:
+            raise ConnectionLost(f"{address}: no connection within {connect_timeout_ms} ms") from None
+        except OSError as error:
+            raise ConnectionLost(f"{address}: {reason_of(error)}") from None
+        connection = AsyncioConnection(address, reader, writer, client_id=client_id, timeout_ms=timeout_ms)
+        try:
+            await connection.negotiate(connect_timeout_ms)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
+        """Do all of it at once; raises the first error after all have ended."""
+        outcomes = await asyncio.gather(*work, return_exceptions=True)
+        results: list[T] = []
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+            results.append(outcome)
+        return results
+
+    async def sleep(self, duration_ms: int) -> None:
+        await asyncio.sleep(duration_ms / 1000)
+
+    def monotonic_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
+
+
+class AsyncioConnection:
+    """One connection.  Owner: event loop."""
+
+    def __init__(
+        self,
+        address: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        client_id: str,
+        timeout_ms: int,
+    ) -> None:
+        self.address = address
+        self.versions = BrokerVersions({})
+        self._reader = reader
+        self._writer = writer
+        self._client_id = client_id
+        self._timeout_ms = timeout_ms
+        self._next_correlation_id = 0
+        self._waiting: dict[int, asyncio.Future[memoryview]] = {}
+        self._lost: KctlError | None = None
+        self._receiving = asyncio.create_task(self._receive(), name=f"receive from {address}")
+
+    @property
+    def is_open(self) -> bool:
+        return self._lost is None
+
+    async def negotiate(self, timeout_ms: int) -> None:
+        """Ask for the broker's versions; a broker that is too old for our question says which one it understands."""
+        outcome: BrokerVersions | int = API_VERSIONS_MAX
+        while isinstance(outcome, int):
+            frame = await self._exchange(api_versions_request(), outcome, timeout_ms)
+            outcome = broker_versions_of(frame, outcome)
+        self.versions = outcome
+
+    async def send(
+        self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
+    ) -> T:
+        """Send a request and wait for its response; see Connection.send."""
+        if version is None:
+            version = self.versions.highest(type(request))
+        frame = await self._exchange(request, version, timeout_ms or self._timeout_ms)
+        return response_of(frame, response_class, version)
+
+    async def post(self, request: object, *, version: int | None = None) -> None:
+        """Send a request that has no response."""
+        if self._lost is not None:
+            raise self._lost
+        if version is None:
+            version = self.versions.highest(type(request))
+        self._write(request, version)
+        await self._drain()
+
+    async def close(self) -> None:
+        """Hang up; whoever still waits for a response gets ConnectionLost."""
+        self._lose(ConnectionLost(f"{self.address}: connection closed"))
+        self._receiving.cancel()
+        self._writer.close()
+        with contextlib.suppress(asyncio.CancelledError, OSError):
+            await self._receiving
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def _exchange(self, request: object, version: int, timeout_ms: int) -> memoryview:
+        if self._lost is not None:
+            raise self._lost
+        correlation_id = self._write(request, version)
+        arrival: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation_id] = arrival
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._drain()
+                return await arrival
+        except TimeoutError:
+            name = definition_of(type(request)).name.removesuffix("Request")
+            raise ConnectionLost(f"{self.address}: no answer to {name} within {timeout_ms} ms") from None
+        finally:
+            self._waiting.pop(correlation_id, None)
+
+    def _write(self, request: object, version: int) -> int:
+        correlation_id = self._next_correlation_id
+        chunks = request_frame(request, version, correlation_id=correlation_id, client_id=self._client_id)
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        self._writer.writelines(chunks)
+        return correlation_id
+
+    async def _drain(self) -> None:
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            lost = self._lose(ConnectionLost(f"{self.address}: {reason_of(error)}"))
+            raise lost from None
+
+    async def _receive(self) -> None:
+        """Hand frames to those who wait for them, until the connection ends."""
+        try:
+            while True:
+                (size,) = SIZE.unpack(await self._reader.readexactly(SIZE.size))
+                if not 0 <= size <= RESPONSE_SIZE_MAX:
+                    raise MalformedRequest(f"{self.address}: does not speak Kafka's protocol (frame of {size} bytes)")
+                frame = memoryview(await self._reader.readexactly(size))
+                arrival = self._waiting.get(correlation_id_of(frame))
+                if arrival is not None and not arrival.done():
+                    arrival.set_result(frame)
+        except asyncio.IncompleteReadError:
+            self._lose(ConnectionLost(f"{self.address}: the broker closed the connection"))
+        except OSError as error:
+            self._lose(ConnectionLost(f"{self.address}: {reason_of(error)}"))
+        except MalformedRequest as error:
+            self._lose(ConnectionLost(str(error)))
+        finally:
+            self._writer.close()
+
+    def _lose(self, error: KctlError) -> KctlError:
+        """Remember the first reason why the connection is of no more use and tell it to all who wait."""
+        if self._lost is None:
+            self._lost = error
+        for arrival in self._waiting.values():
+            if not arrival.done():
+                arrival.set_exception(self._lost)
+        return self._lost
+
+
+def reason_of(error: OSError) -> str:
+    """What the operating system said, in its own words without errno and address."""
+    text = error.strerror or str(error)
+    if error.errno is not None and text.startswith("Connect call failed"):
+        import os  # noqa: PLC0415 - asyncio puts the address there instead of the reason
+
+        text = os.strerror(error.errno)
+    return text[:1].lower() + text[1:]

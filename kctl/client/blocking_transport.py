@@ -1,0 +1,168 @@
+"""Connections on plain blocking sockets, for commands that ask one thing and for Spark's workers.
+
+Its coroutines never suspend, so `run_blocking` runs whole operations of the client without an event loop (importing
+asyncio takes longer than most commands).  Several things at once are done one after the other.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from kctl.client.framing import (
+    API_VERSIONS_MAX,
+    RESPONSE_SIZE_MAX,
+    SIZE,
+    api_versions_request,
+    broker_versions_of,
+    correlation_id_of,
+    request_frame,
+    response_of,
+)
+from kctl.client.transport import ConnectionLost
+from kctl.client.versions import BrokerVersions
+from kctl.protocol.message import definition_of
+
+T = TypeVar("T")
+
+
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that only awaits what a BlockingTransport offers."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    work.close()
+    raise AssertionError("a coroutine on the blocking transport waited for an event loop")
+
+
+class BlockingTransport:
+    """The transport of a thread that has nothing else to do."""
+
+    async def connect(
+        self, host: str, port: int, *, client_id: str, connect_timeout_ms: int, timeout_ms: int
+    ) -> BlockingConnection:
+        """Connect and learn the broker's versions.  Raises ConnectionLost."""
+        address = f"{host}:{port}"
+        try:
+            sock = socket.create_connection((host, port), connect_timeout_ms / 1000)
+        except TimeoutError:
+            raise ConnectionLost(f"{address}: no connection within {connect_timeout_ms} ms") from None
+        except OSError as error:
+            text = error.strerror or str(error)
+            raise ConnectionLost(f"{address}: {text[:1].lower()}{text[1:]}") from None
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = BlockingConnection(address, sock, client_id=client_id, timeout_ms=timeout_ms)
+        try:
+            connection.negotiate(connect_timeout_ms)
+        except BaseException:
+            sock.close()
+            raise
+        return connection
+
+    async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
+        """Do all of it in order; raises the first error after all have ended."""
+        results: list[T] = []
+        first_error: Exception | None = None
+        for one in work:
+            try:
+                results.append(await one)
+            except Exception as error:
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
+        return results
+
+    async def sleep(self, duration_ms: int) -> None:
+        time.sleep(duration_ms / 1000)  # noqa: ASYNC251 - blocking is what this transport is for
+
+    def monotonic_ms(self) -> int:
+        return int(time.monotonic() * 1000)
+
+
+class BlockingConnection:
+    """One connection with one request in flight.  Owner: one thread."""
+
+    def __init__(self, address: str, sock: socket.socket, *, client_id: str, timeout_ms: int) -> None:
+        self.address = address
+        self.versions = BrokerVersions({})
+        self.is_open = True
+        self._socket = sock
+        self._client_id = client_id
+        self._timeout_ms = timeout_ms
+        self._next_correlation_id = 0
+
+    def negotiate(self, timeout_ms: int) -> None:
+        """Ask for the broker's versions; a broker that is too old for our question says which one it understands."""
+        outcome: BrokerVersions | int = API_VERSIONS_MAX
+        while isinstance(outcome, int):
+            frame = self._exchange(api_versions_request(), outcome, timeout_ms)
+            outcome = broker_versions_of(frame, outcome)
+        self.versions = outcome
+
+    async def send(
+        self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
+    ) -> T:
+        """Send a request and wait for its response; see Connection.send."""
+        if version is None:
+            version = self.versions.highest(type(request))
+        frame = self._exchange(request, version, timeout_ms or self._timeout_ms)
+        return response_of(frame, response_class, version)
+
+    async def post(self, request: object, *, version: int | None = None) -> None:
+        """Send a request that has no response."""
+        if version is None:
+            version = self.versions.highest(type(request))
+        self._write(request, version)
+
+    async def close(self) -> None:
+        """Hang up."""
+        self.is_open = False
+        self._socket.close()
+
+    def _exchange(self, request: object, version: int, timeout_ms: int) -> memoryview:
+        if not self.is_open:
+            raise ConnectionLost(f"{self.address}: connection closed")
+        self._socket.settimeout(timeout_ms / 1000)
+        try:
+            correlation_id = self._write(request, version)
+            while True:
+                frame = self._read_frame()
+                if correlation_id_of(frame) == correlation_id:
+                    return frame
+        except TimeoutError:
+            name = definition_of(type(request)).name.removesuffix("Request")
+            raise self._lose(f"no answer to {name} within {timeout_ms} ms") from None
+        except OSError as error:
+            raise self._lose(error.strerror or str(error)) from None
+
+    def _write(self, request: object, version: int) -> int:
+        correlation_id = self._next_correlation_id
+        chunks = request_frame(request, version, correlation_id=correlation_id, client_id=self._client_id)
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        self._socket.sendall(b"".join(chunks))
+        return correlation_id
+
+    def _read_frame(self) -> memoryview:
+        (size,) = SIZE.unpack(self._read_exactly(SIZE.size))
+        if not 0 <= size <= RESPONSE_SIZE_MAX:
+            raise self._lose(f"does not speak Kafka's protocol (frame of {size} bytes)")
+        return self._read_exactly(size)
+
+    def _read_exactly(self, size: int) -> memoryview:
+        buffer = memoryview(bytearray(size))
+        position = 0
+        while position < size:
+            count = self._socket.recv_into(buffer[position:])
+            if not count:
+                raise self._lose("the broker closed the connection")
+            position += count
+        return buffer
+
+    def _lose(self, reason: str) -> ConnectionLost:
+        self.is_open = False
+        self._socket.close()
+        return ConnectionLost(f"{self.address}: {reason[:1].lower()}{reason[1:]}")

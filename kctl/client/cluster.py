@@ -1,0 +1,169 @@
+"""The client of a cluster: finds out who to ask and keeps the connections."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from enum import IntEnum
+from typing import Self, TypeVar
+
+from kctl.client.metadata import ClusterMetadata, metadata_of
+from kctl.client.retrying import CONTROLLER_MOVED, COORDINATOR_MOVED, Deadline, retry
+from kctl.client.settings import ClientSettings
+from kctl.client.transport import Connection, ConnectionLost, Transport
+from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
+from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+T = TypeVar("T")
+
+
+class CoordinatorType(IntEnum):
+    """What a coordinator coordinates."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class ClusterClient:
+    """Talks to all brokers of one cluster.  Use as an async context manager.  Owner: whoever opened it."""
+
+    def __init__(self, settings: ClientSettings, transport: Transport) -> None:
+        self.settings = settings
+        self.transport = transport
+        self._connections: dict[tuple[str, int], Connection] = {}
+        self._metadata: ClusterMetadata | None = None
+        self._coordinators: dict[tuple[CoordinatorType, str], tuple[str, int]] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        connections = list(self._connections.values())
+        self._connections.clear()
+        await self.transport.gather([connection.close() for connection in connections])
+
+    def deadline(self) -> Deadline:
+        """The time that one operation has from now on."""
+        return Deadline(self.transport, self.settings.timeout_ms)
+
+    async def metadata(self, topics: Collection[str] | None = None) -> ClusterMetadata:
+        """Ask any broker about `topics`, or about all; topics that do not exist come back with their error.
+
+        Topics are never created by asking.  Raises ClusterUnreachable.
+        """
+        return await retry(lambda: self._ask_metadata(topics), deadline=self.deadline())
+
+    async def any_broker(self) -> Connection:
+        """A connection to some broker: one that is open already, else the first bootstrap address that answers."""
+        for connection in self._connections.values():
+            if connection.is_open:
+                return connection
+        addresses = list(self.settings.bootstrap)
+        if self._metadata is not None:
+            addresses += [(broker.host, broker.port) for broker in self._metadata.brokers.values()]
+        problems = []
+        for host, port in dict.fromkeys(addresses):
+            try:
+                return await self._connect(host, port)
+            except ConnectionLost as problem:
+                problems.append(str(problem))
+        raise ClusterUnreachable(f"cannot reach {'; '.join(problems)}")
+
+    async def broker(self, node_id: int) -> Connection:
+        """A connection to one broker.  Raises ApiError(BROKER_NOT_AVAILABLE) when the cluster knows no such broker."""
+        if self._metadata is None or node_id not in self._metadata.brokers:
+            await self._ask_metadata([])
+        assert self._metadata is not None
+        broker = self._metadata.brokers.get(node_id)
+        if broker is None:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not alive")
+        return await self._connect(broker.host, broker.port)
+
+    async def on_any_broker(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do something that any broker can do, elsewhere if a connection is lost.  Raises ClusterUnreachable."""
+
+        async def attempt() -> T:
+            return await work(await self.any_broker())
+
+        return await retry(attempt, deadline=self.deadline())
+
+    async def on_controller(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do something that only the active controller does; `work` raises ApiError(NOT_CONTROLLER) when it is not.
+
+        Not tried again after a lost connection, because the controller may have done it.
+        """
+
+        async def attempt() -> T:
+            metadata = await self._ask_metadata([])
+            if metadata.controller_id not in metadata.brokers:
+                raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no active controller")
+            return await work(await self.broker(metadata.controller_id))
+
+        return await retry(attempt, deadline=self.deadline(), codes=CONTROLLER_MOVED, is_repeatable=False)
+
+    async def on_coordinator(
+        self, key: str, work: Callable[[Connection], Awaitable[T]], kind: CoordinatorType = CoordinatorType.GROUP
+    ) -> T:
+        """Do something on the coordinator of a group or transactional id; `work` raises ApiError when it has moved."""
+
+        async def attempt() -> T:
+            return await work(await self.coordinator(key, kind))
+
+        def forget() -> None:
+            self._coordinators.pop((kind, key), None)
+
+        return await retry(attempt, deadline=self.deadline(), codes=COORDINATOR_MOVED, forget=forget)
+
+    async def coordinator(self, key: str, kind: CoordinatorType = CoordinatorType.GROUP) -> Connection:
+        """A connection to the coordinator of `key`.  Raises ApiError, with a retriable code while there is none."""
+        from kctl.protocol.apis.find_coordinator import (  # noqa: PLC0415 - most commands ask no coordinator
+            FindCoordinatorRequest,
+            FindCoordinatorResponse,
+        )
+
+        address = self._coordinators.get((kind, key))
+        if address is None:
+            connection = await self.any_broker()
+            request = FindCoordinatorRequest(key=key, key_type=kind)
+            response = await connection.send(request, FindCoordinatorResponse)
+            code = ErrorCode.of(response.error_code)
+            if code is not ErrorCode.NONE:
+                raise ApiError(code, response.error_message)
+            address = self._coordinators[kind, key] = (response.host, response.port)
+        return await self._connect(*address)
+
+    async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
+        """Do several things at once where the transport can."""
+        return await self.transport.gather(work)
+
+    async def _ask_metadata(self, topics: Collection[str] | None) -> ClusterMetadata:
+        connection = await self.any_broker()
+        version = connection.versions.highest(MetadataRequest)
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(topics)]
+        if version == 0:
+            wanted = wanted or []  # version 0 has no null, and an empty list means all topics
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=version < 4)
+        self._metadata = metadata_of(await connection.send(request, MetadataResponse))
+        return self._metadata
+
+    async def _connect(self, host: str, port: int) -> Connection:
+        known = self._connections.get((host, port))
+        if known is not None and known.is_open:
+            return known
+        opened = await self.transport.connect(
+            host,
+            port,
+            client_id=self.settings.client_id,
+            connect_timeout_ms=self.settings.connect_timeout_ms,
+            timeout_ms=self.settings.timeout_ms,
+        )
+        # Two tasks may have connected at the same time; the first one's connection serves both.
+        known = self._connections.get((host, port))
+        if known is not None and known.is_open:
+            await opened.close()
+            return known
+        self._connections[host, port] = opened
+        return opened

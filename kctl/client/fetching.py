@@ -1,0 +1,134 @@
+"""Raw record batches from one broker (Fetch), and which of them a reader may see."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kctl.client.list_offsets import IsolationLevel
+from kctl.client.transport import Connection
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ResponsePartitionData,
+)
+from kctl.records.batch import BatchHeader, Record, iterate_batches, iterate_records
+from kctl.records.control import ControlType, control_type
+
+MAGIC_FETCH_MIN = 4
+"""Older versions answer in record formats that are not read here."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """How much to ask for and how long the broker may wait for it."""
+
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 50 << 20
+    partition_max_bytes: int = 4 << 20
+
+
+@dataclass(slots=True)
+class FetchedPartition:
+    """What one partition answered: whole batches, perhaps the first part of one more, from the one with the offset on."""
+
+    tp: TopicPartition
+    error: ErrorCode
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: memoryview
+    aborted: list[tuple[int, int]] = field(default_factory=list)
+    """(first offset, producer id) of transactions that were aborted; only with READ_COMMITTED."""
+
+
+async def fetch_batches(
+    connection: Connection,
+    positions: Mapping[TopicPartition, int],
+    *,
+    limits: FetchLimits,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> list[FetchedPartition]:
+    """What the partitions hold from their positions on, as the broker stores it.  Raises ApiError, ConnectionLost."""
+    version = connection.versions.highest(FetchRequest)
+    if version < MAGIC_FETCH_MIN:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION, f"{connection.address} is too old: it knows Fetch only up to {version}"
+        )
+    topics: dict[str, FetchTopic] = {}
+    for tp, offset in positions.items():
+        topic = topics.setdefault(tp.topic, FetchTopic(topic=tp.topic, partitions=[]))
+        topic.partitions.append(
+            FetchPartition(partition=tp.partition, fetch_offset=offset, partition_max_bytes=limits.partition_max_bytes)
+        )
+    request = FetchRequest(
+        max_wait_ms=limits.max_wait_ms,
+        min_bytes=limits.min_bytes,
+        max_bytes=limits.max_bytes,
+        isolation_level=isolation,
+        topics=list(topics.values()),
+    )
+    response = await connection.send(request, FetchResponse, version=version)
+    if response.error_code:
+        raise ApiError(ErrorCode.of(response.error_code))
+    return [
+        _fetched(TopicPartition(topic.topic, partition.partition_index), partition)
+        for topic in response.responses
+        for partition in topic.partitions
+    ]
+
+
+def visible_batches(fetched: FetchedPartition, isolation: IsolationLevel) -> Iterator[tuple[BatchHeader, bool]]:
+    """The batches, and whether a reader gets the records inside: not of control batches nor of aborted transactions.
+
+    A transaction of a producer is aborted from its first offset up to its ABORT marker.  KIP-98; Java's Fetcher.
+    """
+    pending = list(fetched.aborted)
+    heapq.heapify(pending)
+    aborting: set[int] = set()
+    for header in iterate_batches(fetched.records):
+        if isolation is IsolationLevel.READ_COMMITTED and header.has_producer_id:
+            while pending and pending[0][0] <= header.last_offset:
+                aborting.add(heapq.heappop(pending)[1])
+            if header.is_control:
+                if _is_abort(fetched.records, header):
+                    aborting.discard(header.producer_id)
+            elif header.is_transactional and header.producer_id in aborting:
+                yield header, False
+                continue
+        yield header, not header.is_control
+
+
+def records_from(fetched: FetchedPartition, position: int, isolation: IsolationLevel) -> Iterator[Record]:
+    """The records that a reader gets at or after `position`.  Raises CorruptBatch."""
+    for header, is_visible in visible_batches(fetched, isolation):
+        if is_visible and header.last_offset >= position:
+            for record in iterate_records(fetched.records, header):
+                if record.offset >= position:
+                    yield record
+
+
+def _is_abort(records: memoryview, header: BatchHeader) -> bool:
+    marker = next(iterate_records(records, header), None)
+    return marker is not None and control_type(marker) is ControlType.ABORT
+
+
+def _fetched(tp: TopicPartition, partition: ResponsePartitionData) -> FetchedPartition:
+    records = partition.records
+    return FetchedPartition(
+        tp=tp,
+        error=ErrorCode.of(partition.error_code),
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log_start_offset,
+        records=records
+        if isinstance(records, memoryview)
+        else memoryview(records if isinstance(records, bytes) else b""),
+        aborted=[(one.first_offset, one.producer_id) for one in partition.aborted_transactions or []],
+    )

@@ -1,0 +1,68 @@
+"""Asking partitions something through whoever leads them, wherever leadership moves meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import TypeVar
+
+from kctl.client.cluster import ClusterClient
+from kctl.client.retrying import LEADER_MOVED
+from kctl.client.transport import Connection, ConnectionLost
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
+
+T = TypeVar("T")
+
+Outcomes = dict[TopicPartition, T | ApiError]
+"""What each partition answered; one bad partition does not spoil the others."""
+
+Ask = Callable[[Connection, list[TopicPartition]], Awaitable[Outcomes[T]]]
+"""Asks one broker about partitions that it should lead."""
+
+
+async def ask_leaders(client: ClusterClient, partitions: Collection[TopicPartition], ask: Ask[T]) -> Outcomes[T]:
+    """What every partition answers, in the order of topic and partition.
+
+    Partitions whose leader is away or has moved are asked again until the client's time-out; then their last error is
+    the outcome.  Raises ClusterUnreachable when no broker at all answers.
+    """
+    outcomes: Outcomes[T] = {}
+    open_partitions = sorted(partitions)
+    deadline = client.deadline()
+    while True:
+        outcomes.update(await _ask_once(client, open_partitions, ask))
+        open_partitions = [tp for tp in open_partitions if _may_change(outcomes[tp])]
+        if not open_partitions or not await deadline.pause():
+            return {tp: outcomes[tp] for tp in sorted(outcomes)}
+
+
+async def _ask_once(client: ClusterClient, partitions: list[TopicPartition], ask: Ask[T]) -> Outcomes[T]:
+    metadata = await client.metadata({tp.topic for tp in partitions})
+    outcomes: Outcomes[T] = {}
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for tp in partitions:
+        leader, code = metadata.leader_of(tp)
+        if code is ErrorCode.NONE:
+            by_leader.setdefault(leader, []).append(tp)
+        else:
+            outcomes[tp] = ApiError(code, f"{tp.topic}: no such topic" if _is_unknown_topic(code) else None)
+
+    async def ask_one(leader: int, tps: list[TopicPartition]) -> Outcomes[T]:
+        try:
+            return await ask(await client.broker(leader), tps)
+        except ConnectionLost as lost:
+            return {tp: ApiError(ErrorCode.NETWORK_EXCEPTION, str(lost)) for tp in tps}
+        except ApiError as error:
+            return {tp: error for tp in tps}
+
+    for answered in await client.gather([ask_one(leader, tps) for leader, tps in sorted(by_leader.items())]):
+        outcomes.update(answered)
+    return outcomes
+
+
+def _may_change(outcome: T | ApiError) -> bool:
+    return isinstance(outcome, ApiError) and outcome.code in LEADER_MOVED
+
+
+def _is_unknown_topic(code: ErrorCode) -> bool:
+    return code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,98 @@
+"""What a cluster says about itself: brokers, controller, topics, leaders.  Pure values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from kctl.errors import ErrorCode
+from kctl.model import ZERO_UUID, TopicPartition
+from kctl.protocol.apis.metadata import MetadataResponse, MetadataResponseTopic
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A live broker and where clients reach it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Who holds and leads one partition; `leader` is -1 while nobody does."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic; with an error other than NONE the rest may be empty."""
+
+    name: str
+    topic_id: UUID
+    is_internal: bool
+    partitions: tuple[Partition, ...]
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """A snapshot; brokers and topics in a stable order."""
+
+    cluster_id: str | None
+    controller_id: int
+    brokers: dict[int, Broker]
+    topics: dict[str, Topic]
+
+    def leader_of(self, tp: TopicPartition) -> tuple[int, ErrorCode]:
+        """(node id, NONE), or (-1, why there is nobody to ask)."""
+        topic = self.topics.get(tp.topic)
+        if topic is None:
+            return -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic.error is not ErrorCode.NONE:
+            return -1, topic.error
+        partition = next((one for one in topic.partitions if one.partition == tp.partition), None)
+        if partition is None:
+            return -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if partition.leader not in self.brokers:
+            return -1, ErrorCode.LEADER_NOT_AVAILABLE
+        return partition.leader, ErrorCode.NONE
+
+
+def metadata_of(response: MetadataResponse) -> ClusterMetadata:
+    """The response as a snapshot."""
+    brokers = {
+        broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack)
+        for broker in sorted(response.brokers, key=lambda broker: broker.node_id)
+    }
+    topics = {topic.name: _topic(topic) for topic in sorted(response.topics, key=lambda topic: topic.name)}
+    return ClusterMetadata(response.cluster_id, response.controller_id, brokers, topics)
+
+
+def _topic(topic: MetadataResponseTopic) -> Topic:
+    partitions = tuple(
+        Partition(
+            partition=partition.partition_index,
+            leader=partition.leader_id,
+            leader_epoch=partition.leader_epoch,
+            replicas=tuple(partition.replica_nodes),
+            isr=tuple(partition.isr_nodes),
+            offline_replicas=tuple(partition.offline_replicas),
+            error=ErrorCode.of(partition.error_code),
+        )
+        for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+    )
+    return Topic(topic.name, topic.topic_id or ZERO_UUID, topic.is_internal, partitions, ErrorCode.of(topic.error_code))

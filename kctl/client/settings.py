@@ -1,0 +1,72 @@
+"""Which brokers to start from and how long to wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kctl.errors import ConfigError, UsageError
+
+DEFAULT_PORT = 9092
+CONNECT_TIMEOUT_MS_MAX = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """What a client needs to know before it has met a broker."""
+
+    bootstrap: tuple[tuple[str, int], ...]
+    client_id: str = "kctl"
+    timeout_ms: int = 30_000
+    """For one operation, with all its retries."""
+    connect_timeout_ms: int = CONNECT_TIMEOUT_MS_MAX
+
+
+def client_settings(
+    *,
+    bootstrap_servers: str | None,
+    properties: Mapping[str, str],
+    timeout_ms: int | None,
+    default_servers: str,
+    default_timeout_ms: int,
+) -> ClientSettings:
+    """Settings from what was said explicitly, else from Kafka's client properties, else the defaults.
+
+    Raises UsageError and ConfigError.  Properties for other parts of a client are ignored, as Kafka's tools do; a
+    security protocol that is not spoken is refused, because going on in plain text would be wrong.
+    """
+    protocol = properties.get("security.protocol", "PLAINTEXT")
+    if protocol.upper() != "PLAINTEXT":
+        raise ConfigError("security.protocol", protocol, "only PLAINTEXT is spoken so far")
+    servers = bootstrap_servers or properties.get("bootstrap.servers") or default_servers
+    timeout = timeout_ms or _milliseconds(properties, "default.api.timeout.ms") or default_timeout_ms
+    return ClientSettings(
+        bootstrap=parse_servers(servers),
+        client_id=properties.get("client.id", "kctl"),
+        timeout_ms=timeout,
+        connect_timeout_ms=min(timeout, CONNECT_TIMEOUT_MS_MAX),
+    )
+
+
+def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
+    """Read `host:port,[::1]:9092,host`; the port defaults to 9092.  Raises UsageError."""
+    servers = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, port = part.rpartition(":")
+        if not colon or port.endswith("]"):
+            host, port = part, str(DEFAULT_PORT)
+        if not port.isdecimal() or not 0 < int(port) < 1 << 16 or not host:
+            raise UsageError(f"'{part}' is no address; write HOST:PORT")
+        servers.append((host.removeprefix("[").removesuffix("]"), int(port)))
+    if not servers:
+        raise UsageError(f"'{text}' names no broker; write HOST:PORT[,...]")
+    return tuple(servers)
+
+
+def _milliseconds(properties: Mapping[str, str], name: str) -> int | None:
+    text = properties.get(name)
+    if text is None:
+        return None
+    if not text.isdecimal():
+        raise ConfigError(name, text, "not a number of milliseconds")
+    return int(text)
