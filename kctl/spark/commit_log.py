@@ -1,0 +1,253 @@
+"""The plans and commits of an export folder: what makes an export incremental and exactly once.
+
+Batch n is a file in `plans`, written before the first task starts, and a file in `commits`, written when all its data
+files are on disk.  Both appear in one step (see exec.files), once.  So a folder is in one of two states:
+
+    settled   the last commit is n, there is no plan n + 1: the next run plans batch n + 1
+    pending   there is a plan n + 1 without its commit: somebody was interrupted.  The next run carries out that
+              plan, never a new cut, and finds the files that were finished already
+
+A commit carries where all partitions of the folder stand, so reading the last one is enough.  The lock keeps exporters
+from doing the same work twice; correctness does not hang on it (network file systems may ignore it): of two that write
+the same plan or commit one wins, and the other gets LostRace and has damaged nothing, because files of one plan have
+equal content.
+
+Owner: the process that runs the export.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, BinaryIO
+from uuid import UUID
+
+from kctl.errors import KctlError
+from kctl.model import TopicPartition
+from kctl.spark import layout
+from kctl.spark.exec.files import Files, put_if_absent
+from kctl.spark.exec.outcome import FileOutcome
+from kctl.spark.plan import (
+    Compression,
+    FileOptions,
+    FileRange,
+    Isolation,
+    PartitionRange,
+    Plan,
+    PlannedTopic,
+    Position,
+    Positions,
+    TopicPosition,
+    advance,
+)
+
+FORMAT_VERSION = 1
+
+
+class LostRace(KctlError):  # noqa: N818 - an outcome, not a defect
+    """Another exporter wrote the same plan or commit first; nothing is damaged, the run can be repeated."""
+
+
+class BrokenExportFolder(KctlError):  # noqa: N818 - named like CorruptLog
+    """The folder's log cannot be what an exporter left behind."""
+
+
+class CommitLog:
+    """The log of one folder.  Methods that write expect the lock to be held."""
+
+    def __init__(self, folder: Path, files: Files, *, writer: str) -> None:
+        """`writer` distinguishes this process's temporary files from those of others."""
+        self._folder = folder
+        self._files = files
+        self._writer = writer
+
+    def create(self) -> None:
+        """Make the folder and the log's directories."""
+        self._files.make_directory(self._folder / layout.PLANS)
+        self._files.make_directory(self._folder / layout.COMMITS)
+
+    def lock(self) -> AbstractContextManager[BinaryIO]:
+        """Held while the returned context lasts; raises Locked when another exporter has it."""
+        return self._files.lock(self._folder / layout.LOCK)
+
+    def positions(self) -> Positions:
+        """How far the folder has exported; of a folder that is new or does not exist: nowhere."""
+        last = max(self._batches(layout.COMMITS), default=None)
+        if last is None:
+            return Positions()
+        return _positions_from_json(self._read(layout.COMMITS, last), last)
+
+    def pending(self, positions: Positions) -> Plan | None:
+        """The plan that was begun and not committed.  Raises BrokenExportFolder when plans and commits do not match."""
+        last = max(self._batches(layout.PLANS), default=-1)
+        if last > positions.last_batch + 1:
+            name = self._folder / layout.COMMITS / layout.batch_name(positions.last_batch + 1)
+            raise BrokenExportFolder(
+                f"{name} is missing: plans up to batch {last} exist; restore it or use a new folder"
+            )
+        return plan_from_json(self._read(layout.PLANS, last)) if last == positions.last_batch + 1 else None
+
+    def write_plan(self, plan: Plan) -> None:
+        """Record what is going to be done.  Raises LostRace when another exporter has planned this batch."""
+        self._put(layout.PLANS, plan.batch, plan_to_json(plan))
+
+    def write_commit(
+        self, plan: Plan, outcomes: Mapping[str, FileOutcome], positions: Positions, *, now_ms: int
+    ) -> Positions:
+        """Make the batch valid.  `outcomes` has one entry per planned path; `positions` is from before the batch.
+
+        Raises LostRace when it is committed already.
+        """
+        after = advance(positions, plan)
+        self._put(layout.COMMITS, plan.batch, _commit_to_json(plan, outcomes, after, now_ms))
+        if layout.SUCCESS not in self._files.names(self._folder):
+            put_if_absent(self._files, self._folder / layout.SUCCESS, b"", temporary=self._temporary(layout.SUCCESS))
+        return after
+
+    def remove_unfinished(self, topics: Sequence[str]) -> None:
+        """Remove what interrupted tasks and exporters left under temporary names."""
+        directories = [layout.PLANS, layout.COMMITS, *map(layout.topic_directory, topics)]
+        for directory in (self._folder / name for name in directories):
+            for name in self._files.names(directory):
+                if layout.is_temporary(name):
+                    self._files.remove(directory / name)
+
+    def _batches(self, kind: str) -> list[int]:
+        numbers = map(layout.batch_number, self._files.names(self._folder / kind))
+        return [number for number in numbers if number is not None]
+
+    def _read(self, kind: str, batch: int) -> dict[str, Any]:
+        path = self._folder / kind / layout.batch_name(batch)
+        try:
+            document = json.loads(self._files.read(path))
+            version = document["version"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise BrokenExportFolder(f"{path} is not a log entry: {error}") from error
+        if version != FORMAT_VERSION:
+            raise BrokenExportFolder(f"{path} has version {version}; this kctl reads version {FORMAT_VERSION}")
+        return dict(document)
+
+    def _put(self, kind: str, batch: int, document: dict[str, Any]) -> None:
+        path = self._folder / kind / layout.batch_name(batch)
+        data = json.dumps(document, indent=1).encode() + b"\n"
+        if not put_if_absent(self._files, path, data, temporary=self._temporary(path.name)):
+            raise LostRace(f"{path} was written by another export at the same time")
+
+    def _temporary(self, name: str) -> str:
+        return f".{name}.{self._writer}{layout.TEMPORARY_SUFFIX}"
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    """A plan as it is written to `plans` and shown by --dry-run."""
+    return {
+        "version": FORMAT_VERSION,
+        "batch": plan.batch,
+        "created_ms": plan.created_ms,
+        "cluster_id": plan.cluster_id,
+        "include_headers": plan.options.include_headers,
+        "compression": plan.options.compression,
+        "isolation": plan.options.isolation,
+        "topics": {
+            topic: {"topic_id": str(planned.topic_id), "incarnation": planned.incarnation}
+            for topic, planned in plan.topics.items()
+        },
+        "ranges": [
+            {
+                "topic": range_.tp.topic,
+                "partition": range_.tp.partition,
+                "start": range_.start,
+                "end": range_.end,
+                "incarnation": range_.incarnation,
+                "lost": range_.lost,
+                "files": [{"start": file.start, "end": file.end, "path": file.path} for file in range_.files],
+            }
+            for range_ in plan.ranges
+        ],
+    }
+
+
+def plan_from_json(document: Mapping[str, Any]) -> Plan:
+    """The plan that plan_to_json made the document from."""
+    return Plan(
+        batch=document["batch"],
+        created_ms=document["created_ms"],
+        cluster_id=document["cluster_id"],
+        options=FileOptions(
+            include_headers=document["include_headers"],
+            compression=Compression(document["compression"]),
+            isolation=Isolation(document["isolation"]),
+        ),
+        topics={
+            topic: PlannedTopic(UUID(planned["topic_id"]), planned["incarnation"])
+            for topic, planned in document["topics"].items()
+        },
+        ranges=tuple(_range_from_json(range_) for range_ in document["ranges"]),
+    )
+
+
+def _range_from_json(document: Mapping[str, Any]) -> PartitionRange:
+    return PartitionRange(
+        TopicPartition(document["topic"], document["partition"]),
+        document["start"],
+        document["end"],
+        document["incarnation"],
+        tuple(FileRange(file["start"], file["end"], file["path"]) for file in document["files"]),
+        document["lost"],
+    )
+
+
+def _commit_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome], after: Positions, now_ms: int) -> dict[str, Any]:
+    return {
+        "version": FORMAT_VERSION,
+        "batch": plan.batch,
+        "committed_ms": now_ms,
+        "files": [
+            _file_to_json(range_, file, outcomes[file.path])
+            for range_ in plan.ranges
+            for file in range_.files
+            if outcomes[file.path].path
+        ],
+        "lost": {str(range_.tp): lost for range_ in plan.ranges if (lost := lost_in(range_, outcomes))},
+        "include_headers": after.include_headers,
+        "positions": {
+            topic: {
+                "topic_id": str(position.topic_id),
+                "cluster_id": position.cluster_id,
+                "incarnation": position.incarnation,
+                "partitions": {str(p): list(at) for p, at in sorted(position.partitions.items())},
+            }
+            for topic, position in after.topics.items()
+        },
+    }
+
+
+def lost_in(range_: PartitionRange, outcomes: Mapping[str, FileOutcome]) -> int:
+    """Offsets of a range that were gone, at planning or when its tasks came to read them."""
+    return range_.lost + sum(outcomes[file.path].lost for file in range_.files)
+
+
+def _file_to_json(range_: PartitionRange, file: FileRange, outcome: FileOutcome) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "topic": range_.tp.topic,
+        "partition": range_.tp.partition,
+        "start": file.start,
+        "end": file.end,
+        "records": outcome.records,
+        "bytes": outcome.bytes_out,
+    }
+
+
+def _positions_from_json(document: Mapping[str, Any], batch: int) -> Positions:
+    topics = {
+        topic: TopicPosition(
+            UUID(position["topic_id"]),
+            position["cluster_id"],
+            position["incarnation"],
+            {int(p): Position(*at) for p, at in position["partitions"].items()},
+        )
+        for topic, position in document["positions"].items()
+    }
+    return Positions(last_batch=batch, topics=topics, include_headers=document["include_headers"])

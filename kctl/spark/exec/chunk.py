@@ -1,0 +1,75 @@
+"""Record batches gathered into chunks of a few megabytes, the unit that numpy works on.
+
+A numpy call costs the same for ten records as for a thousand, and a batch has seldom more than a few hundred; so many
+batches are decoded together.  Uncompressed batches stay where they are: the chunk is the received buffer, headers
+included, and only the positions skip them.  As soon as one batch is compressed the chunk is a new buffer of
+decompressed records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kctl.records.batch import CODEC_MASK, HEADER_SIZE, BatchHeader, CorruptBatch, crc_ok, records_region
+from kctl.spark.exec.outcome import CorruptRecords
+from kctl.spark.exec.varints import Bytes, Longs
+
+CHUNK_BYTES = 4 << 20
+"""Smaller costs more calls, larger falls out of the processor's cache: 4 to 8 MB measured best."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The records of some batches: batch i is buffer[starts[i]:ends[i]], in the order of offsets."""
+
+    buffer: Bytes
+    starts: Longs
+    ends: Longs
+    batches: Sequence[BatchHeader]
+
+
+def chunks(data: memoryview, batches: Sequence[BatchHeader], *, size: int = CHUNK_BYTES) -> Iterator[Chunk]:
+    """The given batches of `data` in chunks of at least `size` bytes, the last one smaller.
+
+    Checks the checksum of every batch.  Raises CorruptRecords.
+    """
+    group: list[BatchHeader] = []
+    regions: list[memoryview | bytes] = []
+    gathered = 0
+    for batch in batches:
+        if batch.record_count == 0 and batch.size == HEADER_SIZE:
+            continue  # compaction keeps it for the producer's sequence number
+        regions.append(_region(data, batch))
+        group.append(batch)
+        gathered += len(regions[-1])
+        if gathered >= size:
+            yield _chunk(data, group, regions)
+            group, regions, gathered = [], [], 0
+    if group:
+        yield _chunk(data, group, regions)
+
+
+def _region(data: memoryview, batch: BatchHeader) -> memoryview | bytes:
+    if not crc_ok(data, batch):
+        raise CorruptRecords(f"the batch at offset {batch.base_offset} fails its checksum")
+    if batch.record_count < 1:
+        raise CorruptRecords(f"the batch at offset {batch.base_offset} claims {batch.record_count} records")
+    try:
+        region = records_region(data, batch)
+    except CorruptBatch as error:
+        raise CorruptRecords(f"the batch at offset {batch.base_offset}: {error}") from error
+    return bytes(region) if isinstance(region, bytearray) else region
+
+
+def _chunk(data: memoryview, group: list[BatchHeader], regions: list[memoryview | bytes]) -> Chunk:
+    if not any(batch.attributes & CODEC_MASK for batch in group):
+        origin = group[0].position
+        starts = np.array([batch.position + HEADER_SIZE - origin for batch in group], np.int64)
+        ends = np.array([batch.end - origin for batch in group], np.int64)
+        return Chunk(np.frombuffer(data[origin : group[-1].end], np.uint8), starts, ends, group)
+    ends = np.cumsum([len(region) for region in regions], dtype=np.int64)
+    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+    return Chunk(np.frombuffer(b"".join(regions), np.uint8), starts, ends, group)

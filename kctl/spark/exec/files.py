@@ -1,0 +1,134 @@
+"""Every operation on an export folder, as a port: the order of writing, syncing and naming is what recovery relies on.
+
+A file gets its name only when it is complete and on disk: it is written under a temporary name, synced, and then
+published with link(), which fails when the name exists.  Two that publish the same name therefore have one winner, and
+nobody ever sees half a file.  A name is durable once its directory is synced.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from kctl.errors import KctlError
+
+_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+
+
+class Locked(KctlError):  # noqa: N818 - an outcome, not a defect
+    """Another exporter is at work in the folder."""
+
+
+class Files(Protocol):
+    """What the plan log, the commit log and the data writer do with the file system.  Missing files raise OSError."""
+
+    def make_directory(self, path: Path) -> None:
+        """Create the directory and its parents, each durable; an existing one is fine."""
+        ...
+
+    def names(self, directory: Path) -> list[str]:
+        """What the directory holds, sorted; nothing when it does not exist."""
+        ...
+
+    def read(self, path: Path) -> bytes: ...
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Create a file that does not exist yet and sync it."""
+        ...
+
+    def sync(self, path: Path) -> None:
+        """Make the content of a file durable that something else has written."""
+        ...
+
+    def publish(self, temporary: Path, final: Path) -> bool:
+        """Give a complete file its name and make the name durable; False when the name was taken.
+
+        The temporary name is gone in either case.
+        """
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file; a missing one is fine."""
+        ...
+
+    def lock(self, path: Path) -> BinaryIO:
+        """Take the lock until the returned file is closed or the process ends.  Raises Locked."""
+        ...
+
+
+class DiskFiles:
+    """Files on a POSIX file system with hard links."""
+
+    def make_directory(self, path: Path) -> None:
+        if path.is_dir():
+            return
+        if path.parent != path:
+            self.make_directory(path.parent)
+        path.mkdir(exist_ok=True)
+        _sync(path.parent)
+
+    def names(self, directory: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(directory))
+        except FileNotFoundError:
+            return []
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def write(self, path: Path, data: bytes) -> None:
+        with path.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def sync(self, path: Path) -> None:
+        _sync(path)
+
+    def publish(self, temporary: Path, final: Path) -> bool:
+        try:
+            os.link(temporary, final)
+            is_first = True
+        except FileExistsError:
+            is_first = False
+        except OSError as error:
+            if error.errno not in _NO_HARD_LINKS:
+                raise
+            raise OSError(
+                error.errno, "the file system has no hard links; export to one that has", str(final)
+            ) from error
+        # Also when somebody else was first: the caller is about to rely on the name, and may be the one who survives.
+        _sync(final.parent)
+        temporary.unlink(missing_ok=True)
+        return is_first
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def lock(self, path: Path) -> BinaryIO:
+        file = path.open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise Locked(f"another export into {path.parent.parent} is running") from None
+        return file
+
+
+def put_if_absent(files: Files, path: Path, data: bytes, *, temporary: str) -> bool:
+    """Create `path` with `data` as one step; False when it exists.  `temporary` is a name nobody else uses."""
+    unfinished = path.with_name(temporary)
+    files.remove(unfinished)
+    files.write(unfinished, data)
+    return files.publish(unfinished, path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

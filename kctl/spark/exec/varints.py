@@ -1,0 +1,134 @@
+"""Zigzag varints read many at a time with numpy: the technique behind the vectorised decode.
+
+A record's fields are varints whose positions depend on each other, but the records do not: one numpy call reads the
+same field of a hundred thousand records.  Only the start of a record depends on the record before it, and there the
+batches of a chunk are independent: step k reads the length of record k in all batches at once.  With few batches left
+a plain loop over the bytes is faster than numpy calls on tiny arrays.
+
+Whatever the bytes are, reading stays inside the buffer: positions beyond it raise CorruptRecords.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kctl.spark.exec.outcome import CorruptRecords
+
+Bytes = NDArray[np.uint8]
+Longs = NDArray[np.int64]
+
+LANES_MIN = 24
+"""Fewer batches than this (on average over the steps) are walked one by one."""
+LANES_LEFT_MIN = 12
+"""In lock-step, fewer batches than this are finished one by one."""
+
+_SHIFT_MAX = 63
+"""A 64-bit varint has at most ten bytes; the tenth is shifted by this."""
+
+
+def read_varints(buffer: Bytes, positions: Longs) -> tuple[Longs, Longs]:
+    """The varints that start at `positions`, and the positions behind them.  Raises CorruptRecords."""
+    try:
+        head = buffer[positions]
+        values = (head & 0x7F).astype(np.int64)
+        ends = positions + 1
+        longer = np.flatnonzero(head > 0x7F)
+        shift = 7
+        while longer.size:
+            if shift > _SHIFT_MAX:
+                raise CorruptRecords("a varint is longer than ten bytes")
+            head = buffer[ends[longer]]
+            values[longer] |= (head & 0x7F).astype(np.int64) << shift
+            ends[longer] += 1
+            longer = longer[head > 0x7F]
+            shift += 7
+    except IndexError:
+        raise CorruptRecords("a record reaches beyond its batch") from None
+    # Zigzag: the lowest bit is the sign.  The shift has to be a logical one for values that use all 64 bits.
+    return ((values.view(np.uint64) >> np.uint64(1)).view(np.int64)) ^ -(values & 1), ends
+
+
+def record_bounds(buffer: Bytes, starts: Longs, ends: Longs, counts: Longs) -> tuple[Longs, Longs]:
+    """Start (behind the length) and end of every record, batch after batch.
+
+    Batch i holds counts[i] records in buffer[starts[i]:ends[i]].  Raises CorruptRecords unless the records fill that
+    region exactly.
+    """
+    total = int(counts.sum())
+    if total > int((ends - starts).sum()):
+        raise CorruptRecords("a batch claims more records than it has bytes")
+    bodies = np.empty(total, np.int64)
+    record_ends = np.empty(total, np.int64)
+    slots = np.cumsum(counts) - counts
+    if total and total / int(counts.max()) >= LANES_MIN:
+        _walk_in_lock_step(buffer, starts, counts, slots, bodies, record_ends)
+    else:
+        data = buffer.data
+        for start, count, slot in zip(starts.tolist(), counts.tolist(), slots.tolist(), strict=True):
+            _walk_one(data, start, count, slot, bodies, record_ends)
+    last = slots + counts - 1
+    if (record_ends < bodies).any() or (record_ends[last] != ends).any():
+        raise CorruptRecords("the records do not fill their batch exactly")
+    return bodies, record_ends
+
+
+def _walk_in_lock_step(
+    buffer: Bytes, starts: Longs, counts: Longs, slots: Longs, bodies: Longs, record_ends: Longs
+) -> None:
+    by_count = np.argsort(-counts, kind="stable")
+    sorted_counts = counts[by_count]
+    positions = starts[by_count]
+    targets = slots[by_count]
+    steps = int(sorted_counts[0])
+    active_at = len(counts) - np.searchsorted(sorted_counts[::-1], np.arange(steps), side="right")
+    for step, active in enumerate(active_at.tolist()):
+        if active < LANES_LEFT_MIN:
+            data = buffer.data
+            for lane in range(active):
+                rest = int(sorted_counts[lane]) - step
+                _walk_one(data, int(positions[lane]), rest, int(targets[lane]), bodies, record_ends)
+            return
+        lengths, body = read_varints(buffer, positions[:active])
+        if (lengths < 0).any() or (lengths > len(buffer)).any():
+            raise CorruptRecords("a record has an impossible length")
+        end = body + lengths
+        target = targets[:active]
+        bodies[target] = body
+        record_ends[target] = end
+        targets[:active] += 1
+        positions[:active] = end
+
+
+def _walk_one(data: memoryview, start: int, count: int, slot: int, bodies: Longs, record_ends: Longs) -> None:
+    """The same for one batch, byte by byte; one- and two-byte lengths are unrolled because nearly all are."""
+    found_bodies: list[int] = []
+    found_ends: list[int] = []
+    add_body = found_bodies.append
+    add_end = found_ends.append
+    position = start
+    try:
+        for _ in range(count):
+            value = data[position]
+            position += 1
+            if value > 0x7F:
+                more = data[position]
+                position += 1
+                value = value & 0x7F | (more & 0x7F) << 7
+                shift = 14
+                while more > 0x7F:
+                    if shift > _SHIFT_MAX:
+                        raise CorruptRecords("a varint is longer than ten bytes")
+                    more = data[position]
+                    position += 1
+                    value |= (more & 0x7F) << shift
+                    shift += 7
+            if value & 1 or value >> 1 > len(data):
+                raise CorruptRecords("a record has an impossible length")
+            add_body(position)
+            position += value >> 1
+            add_end(position)
+    except IndexError:
+        raise CorruptRecords("a record reaches beyond its batch") from None
+    bodies[slot : slot + count] = found_bodies
+    record_ends[slot : slot + count] = found_ends

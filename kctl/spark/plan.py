@@ -1,0 +1,345 @@
+"""Which offsets an export reads and into which files they go.  Pure.
+
+A run compares what the folder holds (Positions, from its last commit) with what the cluster holds (ClusterView) and
+cuts the difference into files (Plan).  Per partition:
+
+- a partition without a position starts at --from (default: earliest); one with a position goes on there, whatever
+  --from is;
+- the end is --until, never beyond the last stable offset (read_committed) or the high watermark (read_uncommitted);
+- when the log starts behind the position or ends before it, or the topic was deleted and created again, records are
+  gone or offsets no longer mean the same records: DataLoss, or with --on-data-loss=warn a warning and a new beginning.
+
+A topic is the same as before when both topic ids are known and equal; brokers older than 2.8 have no ids, and there
+the cluster id decides.  A new beginning gets a new incarnation, which is part of the file names: offsets that are used
+a second time must not meet the files of the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from typing import NamedTuple
+from uuid import UUID
+
+from kctl.errors import UsageError
+from kctl.model import ZERO_UUID, TopicPartition
+from kctl.spark.exec.outcome import DataLoss
+from kctl.spark.layout import data_path
+
+FILE_BYTES_MIN = 16 << 20
+"""Files are not cut smaller than this only to keep every core busy."""
+
+
+class Isolation(StrEnum):
+    """Which records count; the names are those of the consumer property isolation.level."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+class OnDataLoss(StrEnum):
+    """What to do when offsets that are due no longer exist."""
+
+    FAIL = "fail"
+    WARN = "warn"
+
+
+class Compression(StrEnum):
+    """Codec of the Parquet pages."""
+
+    ZSTD = "zstd"
+    SNAPPY = "snappy"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """What shapes the files; part of the plan, so that a repeated attempt writes the same."""
+
+    include_headers: bool = False
+    compression: Compression = Compression.ZSTD
+    isolation: Isolation = Isolation.READ_COMMITTED
+
+
+class Position(NamedTuple):
+    """How far one partition is exported: the next offset, and how often the partition has begun anew."""
+
+    offset: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPosition:
+    """How far a folder has exported one topic."""
+
+    topic_id: UUID
+    cluster_id: str
+    incarnation: int
+    """The highest incarnation that any of its partitions ever had."""
+    partitions: Mapping[int, Position]
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """How far a folder has exported, as its last commit says."""
+
+    last_batch: int = -1
+    topics: Mapping[str, TopicPosition] = field(default_factory=dict)
+    include_headers: bool | None = None
+    """Whether the folder's files have the headers column; None while there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """One partition as the cluster shows it at planning."""
+
+    log_start: int
+    end: int
+    """The last stable offset or the high watermark, by isolation."""
+    high_watermark: int
+    start: int
+    """What --from means here."""
+    until: int
+    """What --until means here."""
+    size_bytes: int = 0
+    """Size of the whole log on its leader; 0 when unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic as the cluster shows it at planning; only the partitions that were asked for."""
+
+    topic_id: UUID
+    partitions: Mapping[int, PartitionView]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What the cluster shows at planning."""
+
+    cluster_id: str
+    topics: Mapping[str, TopicView]
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """One file to write: offsets [start, end)."""
+
+    start: int
+    end: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRange:
+    """The share of one partition in a batch: offsets [start, end), cut into files without gap or overlap.
+
+    No files and start == end: the batch only records where the partition starts (--from latest).
+    """
+
+    tp: TopicPartition
+    start: int
+    end: int
+    incarnation: int
+    files: tuple[FileRange, ...]
+    lost: int = 0
+    """Offsets before `start` that were due but are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTopic:
+    """Identity of a topic at planning."""
+
+    topic_id: UUID
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One batch: everything its tasks need to know, and nothing that could differ between two attempts."""
+
+    batch: int
+    created_ms: int
+    cluster_id: str
+    options: FileOptions
+    topics: Mapping[str, PlannedTopic]
+    ranges: tuple[PartitionRange, ...]
+
+    @property
+    def offset_count(self) -> int:
+        """How many offsets the batch covers; records may be fewer (markers, aborted, compacted)."""
+        return sum(range_.end - range_.start for range_ in self.ranges)
+
+    @property
+    def file_count(self) -> int:
+        """How many files it writes at most: one whose offsets hold no record is left out."""
+        return sum(len(range_.files) for range_ in self.ranges)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRule:
+    """How ranges are cut into files."""
+
+    target_file_bytes: int
+    parallelism: int
+    """Tasks that can run at once; ranges are cut further to have that many, down to FILE_BYTES_MIN."""
+
+
+def make_plan(
+    positions: Positions,
+    view: ClusterView,
+    *,
+    options: FileOptions,
+    split: SplitRule,
+    on_data_loss: OnDataLoss,
+    now_ms: int,
+) -> tuple[Plan | None, list[str]]:
+    """The next batch, or None when there is nothing new; and what was lost.
+
+    Raises DataLoss under OnDataLoss.FAIL, UsageError when the options contradict what the folder holds.
+    """
+    _check_columns(positions, options)
+    losses: list[str] = []
+    topics: dict[str, PlannedTopic] = {}
+    spans: list[_Span] = []
+    for topic, topic_view in sorted(view.topics.items()):
+        before = positions.topics.get(topic)
+        beginning = _begin(topic, topic_view, before, view.cluster_id, losses)
+        topic_spans = _topic_spans(topic, topic_view, before, beginning, losses)
+        if topic_spans:
+            topics[topic] = PlannedTopic(topic_view.topic_id, beginning.incarnation)
+            spans.extend(topic_spans)
+    if losses and on_data_loss is OnDataLoss.FAIL:
+        raise DataLoss("; ".join(losses))
+    if not spans:
+        return None, losses
+    file_bytes = _file_bytes(spans, split)
+    plan = Plan(
+        batch=positions.last_batch + 1,
+        created_ms=now_ms,
+        cluster_id=view.cluster_id,
+        options=options,
+        topics=topics,
+        ranges=tuple(_cut(span, file_bytes) for span in spans),
+    )
+    return plan, losses
+
+
+def is_same_topic(topic_id: UUID, cluster_id: str, *, then_topic_id: UUID, then_cluster_id: str) -> bool:
+    """Whether a name still means the topic it meant: by topic id, or by cluster where a broker gives no ids."""
+    if ZERO_UUID in {topic_id, then_topic_id}:
+        return cluster_id == then_cluster_id
+    return topic_id == then_topic_id
+
+
+def advance(positions: Positions, plan: Plan) -> Positions:
+    """Where the folder stands once `plan` is committed."""
+    topics = dict(positions.topics)
+    for topic, planned in plan.topics.items():
+        partitions = _kept(topics.get(topic), planned.topic_id, plan.cluster_id)
+        for range_ in plan.ranges:
+            if range_.tp.topic == topic:
+                partitions[range_.tp.partition] = Position(range_.end, range_.incarnation)
+        topics[topic] = TopicPosition(planned.topic_id, plan.cluster_id, planned.incarnation, partitions)
+    return Positions(last_batch=plan.batch, topics=topics, include_headers=plan.options.include_headers)
+
+
+class _Beginning(NamedTuple):
+    """Where the partitions of one topic go on: those without a position start with `incarnation`."""
+
+    incarnation: int
+    positions: dict[int, Position]
+    """Known partitions; a new beginning replaces the position by the new one."""
+    is_anew: bool
+    """Whether partitions without a position start at the start of the log whatever --from says."""
+
+
+class _Span(NamedTuple):
+    """One PartitionRange before it is cut into files."""
+
+    tp: TopicPartition
+    start: int
+    end: int
+    incarnation: int
+    lost: int
+    size_bytes: float
+    """Estimated size on the broker."""
+
+
+def _check_columns(positions: Positions, options: FileOptions) -> None:
+    if positions.include_headers is None or positions.include_headers == options.include_headers:
+        return
+    has, remedy = ("with", "add") if positions.include_headers else ("without", "leave out")
+    raise UsageError(f"the folder was exported {has} headers: {remedy} --include-headers, or export to another folder")
+
+
+def _kept(before: TopicPosition | None, topic_id: UUID, cluster_id: str) -> dict[int, Position]:
+    if before is None:
+        return {}
+    same = is_same_topic(topic_id, cluster_id, then_topic_id=before.topic_id, then_cluster_id=before.cluster_id)
+    return dict(before.partitions) if same else {}
+
+
+def _begin(topic: str, view: TopicView, before: TopicPosition | None, cluster_id: str, losses: list[str]) -> _Beginning:
+    """Compare the topic with what was exported of it; every difference that costs records is added to `losses`."""
+    if before is None:
+        return _Beginning(0, {}, is_anew=False)
+    positions = _kept(before, view.topic_id, cluster_id)
+    if before.partitions and not positions:
+        losses.append(f"topic {topic} was deleted and created again since the last export")
+        return _Beginning(before.incarnation + 1, {}, is_anew=True)
+    incarnation = before.incarnation
+    for partition, position in positions.items():
+        there = view.partitions.get(partition)
+        # The high watermark, not the end: the last stable offset may lie below what a read_uncommitted run exported.
+        if there is None or position.offset <= there.high_watermark:
+            continue
+        losses.append(
+            f"{TopicPartition(topic, partition)} was exported up to offset {position.offset} but ends at "
+            f"{there.high_watermark}: it was truncated, or the topic was deleted and created again"
+        )
+        incarnation = before.incarnation + 1
+        if ZERO_UUID in {view.topic_id, before.topic_id}:
+            return _Beginning(incarnation, {}, is_anew=True)
+        positions[partition] = Position(there.high_watermark, incarnation)
+    return _Beginning(incarnation, positions, is_anew=False)
+
+
+def _topic_spans(
+    topic: str, view: TopicView, before: TopicPosition | None, beginning: _Beginning, losses: list[str]
+) -> list[_Span]:
+    spans = []
+    for partition, there in sorted(view.partitions.items()):
+        tp = TopicPartition(topic, partition)
+        fallback = there.log_start if beginning.is_anew else there.start
+        known = beginning.positions.get(partition)
+        due, incarnation = known or Position(fallback, beginning.incarnation)
+        start = max(due, there.log_start)
+        if start > due:
+            losses.append(f"{tp}: offsets {due} to {start - 1} are gone, the log starts at {start}")
+        end = max(min(there.end, there.until), start)
+        if before and before.partitions.get(partition) == Position(end, incarnation):
+            continue
+        share = (end - start) / max(there.high_watermark - there.log_start, 1)
+        spans.append(_Span(tp, start, end, incarnation, start - due, there.size_bytes * share))
+    return spans
+
+
+def _file_bytes(spans: Sequence[_Span], split: SplitRule) -> float:
+    total = sum(span.size_bytes for span in spans)
+    return min(split.target_file_bytes, max(total / max(split.parallelism, 1), FILE_BYTES_MIN))
+
+
+def _cut(span: _Span, file_bytes: float) -> PartitionRange:
+    """Equal shares of the offsets.  Cuts fall inside batches; the reader of each side drops the other's records."""
+    width = span.end - span.start
+    count = min(max(round(span.size_bytes / file_bytes), 1), width)
+    borders = [span.start + width * index // count for index in range(count + 1)] if count else []
+    topic, partition = span.tp
+    files = tuple(
+        FileRange(start, end, data_path(topic, incarnation=span.incarnation, partition=partition, start=start, end=end))
+        for start, end in pairwise(borders)
+    )
+    return PartitionRange(span.tp, span.start, span.end, span.incarnation, files, span.lost)

@@ -1,0 +1,157 @@
+"""The vectorised decode gives what the record reader gives, whatever the batches look like."""
+
+from __future__ import annotations
+
+import struct
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.records.batch import CorruptBatch, Record, TimestampType, iterate_batches, iterate_records, parse_header, seal
+from kctl.records.build import build_batch, rebuild_batch
+from kctl.records.compression import Codec
+
+pytest.importorskip("pyarrow")
+
+from kctl.spark.exec.chunk import chunks
+from kctl.spark.exec.decode import TIMESTAMP_MS_MAX, decode
+from kctl.spark.exec.outcome import CorruptRecords
+
+TIMESTAMPS = st.one_of(st.integers(1_600_000_000_000, 1_600_000_100_000), st.just(-1), st.integers(-(2**62), 2**62))
+BYTES = st.one_of(st.none(), st.binary(max_size=20), st.binary(min_size=60, max_size=300))
+HEADERS = st.lists(st.tuples(st.text(max_size=5), BYTES), max_size=3).map(tuple)
+
+
+@st.composite
+def batch_lists(draw: st.DrawFn) -> list[bytes]:
+    """Batches as a log holds them: ascending offsets, gaps between and (after compaction) inside them."""
+    batches = []
+    next_offset = draw(st.integers(0, 2**40))
+    for _ in range(draw(st.integers(0, 6))):
+        base_offset = next_offset + draw(st.sampled_from([0, 0, 1, 1000]))
+        records = draw(
+            st.lists(st.builds(Record, st.just(0), TIMESTAMPS, BYTES, BYTES, HEADERS), min_size=1, max_size=8)
+        )
+        records *= draw(st.sampled_from([1, 1, 1, 30]))
+        timestamp_type = draw(st.sampled_from(TimestampType))
+        batch = build_batch(
+            records, base_offset=base_offset, codec=draw(st.sampled_from(Codec)), timestamp_type=timestamp_type
+        )
+        next_offset = base_offset + len(records)
+        if draw(st.booleans()):
+            kept = draw(st.sets(st.integers(0, len(records) - 1)))
+            batch = _compacted(batch, kept)
+        batches.append(batch)
+    return batches
+
+
+@given(batch_lists(), st.sampled_from([1, 100, 5_000, 4 << 20]), st.booleans())
+def test_decodes_to_what_the_record_reader_reads(batches: list[bytes], chunk_bytes: int, include_headers: bool) -> None:
+    data = memoryview(b"".join(batches))
+    expected = [
+        _row(record, header.timestamp_type, include_headers)
+        for header in iterate_batches(data)
+        for record in iterate_records(data, header)
+    ]
+    assert _decoded(data, 0, 2**62, chunk_bytes, include_headers) == expected
+
+
+@given(batch_lists(), st.integers(-5, 260), st.integers(0, 260))
+def test_only_offsets_of_the_range_are_decoded(batches: list[bytes], lead: int, width: int) -> None:
+    data = memoryview(b"".join(batches))
+    start = (parse_header(data).base_offset if batches else 0) + lead
+    whole = _decoded(data, -1, 2**62, 4 << 20, include_headers=False)
+    part = _decoded(data, start, start + width, 4 << 20, include_headers=False)
+    assert part == [row for row in whole if start <= row["offset"] < start + width]
+
+
+@given(batch_lists().filter(bool), st.data())
+def test_damaged_records_are_refused_or_read_as_the_record_reader_reads_them(
+    batches: list[bytes], data: st.DataObject
+) -> None:
+    """The checksum is made right again, as a broken producer would do: the decoder itself must hold."""
+    damaged = bytearray(batches[0])
+    header = parse_header(damaged)
+    for _ in range(data.draw(st.integers(1, 4))):
+        position = data.draw(st.integers(57, len(damaged) - 1))
+        damaged[position] = data.draw(st.one_of(st.sampled_from([0x00, 0x01, 0x7F, 0x80, 0xFF]), st.integers(0, 255)))
+    seal(damaged, header)
+    (count,) = struct.unpack_from(">i", damaged, 57)
+    if count > 1000:
+        damaged[57:61] = struct.pack(">i", 1000)
+        seal(damaged, header)
+    buffer = memoryview(bytes(damaged))
+    try:
+        rows = _decoded(buffer, -(2**63), 2**63 - 1, 4 << 20, include_headers=True)
+    except CorruptRecords:
+        return
+    try:
+        expected = [_row(record, header.timestamp_type, include_headers=True) for record in iterate_records(buffer)]
+    except CorruptBatch as error:
+        assert "can't decode" in error.reason  # a header key: replaced here
+    else:
+        assert rows == expected
+
+
+def _compacted(batch: bytes, kept: set[int]) -> bytes:
+    header = parse_header(batch)
+    return rebuild_batch(header, [r for i, r in enumerate(iterate_records(batch)) if i in kept])
+
+
+def _decoded(
+    data: memoryview, start: int, end: int, chunk_bytes: int, include_headers: bool
+) -> list[dict[str, object]]:
+    rows = []
+    for chunk in chunks(data, list(iterate_batches(data)), size=chunk_bytes):
+        batch = decode(chunk, topic="orders", partition=3, start=start, end=end, include_headers=include_headers)
+        batch.validate(full=True)
+        timestamps = batch.column("timestamp").view("int64").to_pylist()
+        without_time = batch.drop_columns(["timestamp"]).to_pylist()
+        rows += [row | {"timestamp": us} for row, us in zip(without_time, timestamps, strict=True)]
+    return rows
+
+
+def _row(record: Record, timestamp_type: TimestampType, include_headers: bool) -> dict[str, object]:
+    row = {
+        "key": record.key,
+        "value": record.value,
+        "topic": "orders",
+        "partition": 3,
+        "offset": record.offset,
+        "timestamp": min(max(_as_int64(record.timestamp), -TIMESTAMP_MS_MAX), TIMESTAMP_MS_MAX) * 1000,
+        "timestampType": int(timestamp_type),
+    }
+    if include_headers:
+        row["headers"] = [{"key": key, "value": value} for key, value in record.headers] or None
+    return row
+
+
+def _as_int64(value: int) -> int:
+    """Sums of 64 bits wrap in numpy as they do in Java."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def test_a_missing_timestamp_stays_a_millisecond_before_1970() -> None:
+    data = memoryview(build_batch([Record(0, -1, b"k", b"v")]))
+    (chunk,) = chunks(data, list(iterate_batches(data)))
+    batch = decode(chunk, topic="t", partition=0, start=0, end=1)
+    assert batch.column("timestamp").to_pylist() == [datetime(1969, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)]
+
+
+def test_a_header_key_that_is_not_utf_8_gets_replacement_characters() -> None:
+    batch = build_batch([Record(0, 0, None, None, (("abc", b"x"),))])
+    damaged = bytearray(batch.replace(b"abc", b"a\xffc"))
+    seal(damaged, parse_header(damaged))
+    data = memoryview(damaged)
+    (chunk,) = chunks(data, list(iterate_batches(data)))
+    decoded = decode(chunk, topic="t", partition=0, start=0, end=1, include_headers=True)
+    assert decoded.column("headers").to_pylist() == [[{"key": "a�c", "value": b"x"}]]
+
+
+def test_a_checksum_that_does_not_match_is_corrupt() -> None:
+    data = bytearray(build_batch([Record(0, 0, b"k", b"v")]))
+    data[-2] ^= 1
+    with pytest.raises(CorruptRecords, match="checksum"):
+        list(chunks(memoryview(data), list(iterate_batches(data))))
