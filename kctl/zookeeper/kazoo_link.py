@@ -19,6 +19,7 @@ Owner: event loop.  What runs on kazoo's thread says so.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import struct
 from collections import deque
@@ -76,7 +77,7 @@ _NOT_TO_BLAME = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency
 
 
 class KazooLink:
-    """Lives as long as its session; paths are full, with the chroot.
+    """Lives as long as its session; callers and errors speak of paths below the chroot.
 
     Requests wait while the connection is down, and reads that were under way then are sent again.
     """
@@ -84,6 +85,7 @@ class KazooLink:
     def __init__(
         self,
         hosts: str,
+        chroot: str,
         session_timeout_ms: int,
         on_watch: Callable[[KazooLink, WatchEvent], None],
         on_state: Callable[[KazooLink, SessionState], None],
@@ -91,6 +93,7 @@ class KazooLink:
         self.loop = asyncio.get_running_loop()
         self.connected: asyncio.Future[None] = self.loop.create_future()
         self.session_id = 0
+        self._chroot = chroot
         self._on_watch = on_watch
         self._on_state = on_state
         self._ended: asyncio.Future[None] = self.loop.create_future()
@@ -124,38 +127,73 @@ class KazooLink:
         await asyncio.wait([self._ended], timeout=CLOSE_TIMEOUT_S)
 
     async def get(self, path: str, *, watch: bool) -> tuple[bytes, ZnodeStat]:
-        watcher = Watch(Watch.DATA, path) if watch else None
-        data, stat = await self._read(path, wire.GetData(path, watcher), watcher)
+        watcher = Watch(Watch.DATA, self._full(path)) if watch else None
+        data, stat = await self._read(path, wire.GetData(self._full(path), watcher), watcher)
         return data or b"", ZnodeStat._make(stat)
 
     async def children(self, path: str, *, watch: bool) -> list[str]:
-        watcher = Watch(Watch.CHILD, path) if watch else None
-        return sorted(await self._read(path, wire.GetChildren(path, watcher), watcher))
+        watcher = Watch(Watch.CHILD, self._full(path)) if watch else None
+        return sorted(await self._read(path, wire.GetChildren(self._full(path), watcher), watcher))
 
     async def exists(self, path: str, *, watch: bool) -> ZnodeStat | None:
-        watcher = Watch(Watch.DATA, path) if watch else None
-        stat = await self._read(path, wire.Exists(path, watcher), watcher)
+        watcher = Watch(Watch.DATA, self._full(path)) if watch else None
+        stat = await self._read(path, wire.Exists(self._full(path), watcher), watcher)
         return None if stat is None else ZnodeStat._make(stat)
 
     async def sync(self, path: str) -> None:
-        await self._read(path, wire.Sync(path), None)
+        await self._read(path, wire.Sync(self._full(path)), None)
 
     async def create(self, operation: Create) -> str:
-        return str(await self._write(operation.path, _request_of(operation)))
+        return self._short(await self._write(operation.path, self._request_of(operation)))
 
     async def set(self, operation: SetData) -> ZnodeStat:
-        return ZnodeStat._make(await self._write(operation.path, _request_of(operation)))
+        return ZnodeStat._make(await self._write(operation.path, self._request_of(operation)))
 
     async def delete(self, operation: Delete) -> None:
-        await self._write(operation.path, _request_of(operation))
+        await self._write(operation.path, self._request_of(operation))
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        request = wire.Transaction([_request_of(each) for each in operations])
+        request = wire.Transaction([self._request_of(each) for each in operations])
         results = await self._write(operations[0].path if operations else "/", request)
         for operation, result in zip(operations, results, strict=True):
             if isinstance(result, Exception) and not isinstance(result, _NOT_TO_BLAME):
                 raise _error_of(result, operation.path)
-        return [ZnodeStat._make(each) if isinstance(each, tuple) else each for each in results]
+        return [self._result_of(each) for each in results]
+
+    async def make_chroot(self) -> None:
+        """Create the node that the chroot names and all above it, where they are missing."""
+        end = self._chroot.find("/", 1)
+        while self._chroot:
+            path = self._chroot if end < 0 else self._chroot[:end]
+            with contextlib.suppress(errors.NodeExistsError):
+                await self._write(path, wire.Create(path, b"", OPEN_ACL_UNSAFE, 0))
+            if end < 0:
+                return
+            end = self._chroot.find("/", end + 1)
+
+    def _request_of(self, operation: Operation) -> Any:
+        full = self._full(operation.path)
+        match operation:
+            case Create():
+                flags = (1 if operation.ephemeral else 0) | (2 if operation.sequence else 0)
+                return wire.Create(full, operation.data, OPEN_ACL_UNSAFE, flags)
+            case SetData():
+                return wire.SetData(full, operation.data, operation.version)
+            case Delete():
+                return wire.Delete(full, operation.version)
+            case Check():
+                return wire.CheckVersion(full, operation.version)
+
+    def _result_of(self, result: Any) -> OperationResult:
+        if isinstance(result, str):
+            return self._short(result)
+        return True if result is True else ZnodeStat._make(result)
+
+    def _full(self, path: str) -> str:
+        return self._chroot if path == "/" and self._chroot else self._chroot + path
+
+    def _short(self, path: str) -> str:
+        return path.removeprefix(self._chroot) or "/"
 
     async def _read(self, path: str, request: object, watch: Watch | None) -> Any:
         return await self._call(_Call(self, path, request, watch, may_be_repeated=True))
@@ -189,9 +227,9 @@ class KazooLink:
             call.future.set_exception(_error_of(error, call.path))
         self._pump()
 
-    def watch_fired(self, event: WatchEvent) -> None:
+    def watch_fired(self, kind: WatchEventType, path: str) -> None:
         if not self._is_over:
-            self._on_watch(self, event)
+            self._on_watch(self, WatchEvent(kind, self._short(path)))
 
     def thread_ended(self) -> None:
         if not self._is_over:  # kazoo gave up, which it should not
@@ -290,7 +328,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
             self.lost_watches.append(callback.func)
         elif event is not self._last_event:
             self._last_event = event
-            self._link.hop(self._link.watch_fired, WatchEvent(_EVENT_TYPES[event.type], event.path))
+            self._link.hop(self._link.watch_fired, _EVENT_TYPES[event.type], event.path)
 
 
 class Watch:
@@ -374,19 +412,6 @@ def _batches(watches: list[Watch]) -> list[list[Watch]]:
         batches[-1].append(watch)
         room -= size
     return batches
-
-
-def _request_of(operation: Operation) -> Any:
-    match operation:
-        case Create():
-            flags = (1 if operation.ephemeral else 0) | (2 if operation.sequence else 0)
-            return wire.Create(operation.path, operation.data, OPEN_ACL_UNSAFE, flags)
-        case SetData():
-            return wire.SetData(operation.path, operation.data, operation.version)
-        case Delete():
-            return wire.Delete(operation.path, operation.version)
-        case Check():
-            return wire.CheckVersion(operation.path, operation.version)
 
 
 def _session_lost(path: str) -> errors.SessionLostError:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from kctl.errors import NodeExistsError, NoNodeError, NotEmptyError, SessionLostError, ZooKeeperError
 from kctl.zookeeper.kazoo_link import KazooLink
@@ -68,13 +67,15 @@ class ZooKeeperSession:
 
     async def start(self, timeout_ms: int) -> None:
         assert self._link is None, "a session starts once; see reconnect"
-        self._link = KazooLink(self._hosts, self._session_timeout_ms, self._watch_fired, self._link_changed)
+        self._link = KazooLink(
+            self._hosts, self._chroot, self._session_timeout_ms, self._watch_fired, self._link_changed
+        )
         self._link.start()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._link.connected
-                if self._chroot and self._create_chroot:
-                    await self._make_path("/")
+                if self._create_chroot:
+                    await self._link.make_chroot()
         except TimeoutError:
             await self.close()
             raise ZooKeeperError(
@@ -96,16 +97,16 @@ class ZooKeeperSession:
             await link.close()
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, ZnodeStat]:
-        return await self._open_link(path).get(self._full(path), watch=watch)
+        return await self._open_link(path).get(path, watch=watch)
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
-        return await self._open_link(path).children(self._full(path), watch=watch)
+        return await self._open_link(path).children(path, watch=watch)
 
     async def exists(self, path: str, *, watch: bool = False) -> ZnodeStat | None:
-        return await self._open_link(path).exists(self._full(path), watch=watch)
+        return await self._open_link(path).exists(path, watch=watch)
 
     async def sync(self, path: str) -> None:
-        await self._open_link(path).sync(self._full(path))
+        await self._open_link(path).sync(path)
 
     async def create(
         self,
@@ -116,7 +117,7 @@ class ZooKeeperSession:
         sequence: bool = False,
         make_parents: bool = False,
     ) -> str:
-        operation = Create(self._full(path), data, ephemeral, sequence)
+        operation = Create(path, data, ephemeral, sequence)
         try:
             created = await self._open_link(path).create(operation)
         except NoNodeError:
@@ -124,34 +125,29 @@ class ZooKeeperSession:
                 raise
             await self._make_path(parent(path))
             created = await self._open_link(path).create(operation)
-        return self._short(created)
+        return created
 
     async def set(self, path: str, data: bytes | None, *, version: int = ANY_VERSION) -> ZnodeStat:
-        return await self._open_link(path).set(SetData(self._full(path), data, version))
+        return await self._open_link(path).set(SetData(path, data, version))
 
     async def delete(self, path: str, *, version: int = ANY_VERSION, recursive: bool = False) -> None:
         if recursive:
             await self._delete_tree(path)
         else:
-            await self._open_link(path).delete(Delete(self._full(path), version))
+            await self._open_link(path).delete(Delete(path, version))
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        full = [replace(each, path=self._full(each.path)) for each in operations]
-        results = await self._open_link("").multi(full)
-        return [self._short(each) if isinstance(each, str) else each for each in results]
+        return await self._open_link("").multi(operations)
 
     async def _make_path(self, path: str) -> None:
-        """Create a node and all above it, the chroot's too, where they are missing."""
-        full = self._full(path)
-        above: list[str] = []
-        while full != "/":
-            above.append(full)
-            full = parent(full)
-        for each in reversed(above):
-            try:
-                await self._open_link(path).create(Create(each))
-            except NodeExistsError:
-                continue
+        """Create a node and all above it, where they are missing."""
+        try:
+            await self._open_link(path).create(Create(path))
+        except NodeExistsError:
+            return
+        except NoNodeError:
+            await self._make_path(parent(path))
+            await self._make_path(path)
 
     async def _delete_tree(self, path: str) -> None:
         try:
@@ -168,15 +164,9 @@ class ZooKeeperSession:
             raise SessionLostError("the ZooKeeper session is closed", path)
         return self._link
 
-    def _full(self, path: str) -> str:
-        return self._chroot if path == "/" and self._chroot else self._chroot + path
-
-    def _short(self, path: str) -> str:
-        return path.removeprefix(self._chroot) or "/"
-
     def _watch_fired(self, link: KazooLink, event: WatchEvent) -> None:
         if link is self._link:
-            self._on_watch(WatchEvent(event.type, self._short(event.path)))
+            self._on_watch(event)
 
     def _link_changed(self, link: KazooLink, state: SessionState) -> None:
         if link is self._link and state is not self._state:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import shutil
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -69,6 +70,8 @@ def _config(data_dir: Path, connect: str, settings: Mapping[str, str]) -> str:
 
 
 def _is_serving(connect: str) -> bool:
-    with contextlib.suppress(OSError):
-        return probe.accepts(connect)
+    """It takes connections before it takes requests; its four-letter words tell the difference."""
+    with contextlib.suppress(OSError), socket.create_connection(probe.address(connect), timeout=1) as connection:
+        connection.sendall(b"srvr")
+        return b"Mode: standalone" in b"".join(iter(lambda: connection.recv(4096), b""))
     return False
