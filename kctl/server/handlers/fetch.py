@@ -184,7 +184,7 @@ class Fetch:
             if size:
                 record_bytes[position.topic_partition] = size
                 total += size
-            has_error = has_error or answer.error_code != ErrorCode.NONE or answer.diverging_epoch.epoch >= 0
+            has_error = has_error or answer.error_code != ErrorCode.NONE or answer.diverging_epoch is not None
         self._last = _Reading(answers, record_bytes, total, has_error)
         return self._last
 
@@ -238,7 +238,7 @@ class Fetch:
             return answer
         if self._version < FIRST_VERSION_OF_BATCHES:
             raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
-        answer.records = records  # type: ignore[assignment]  # a file slice, sent without being read
+        answer.records = records
         if self._is_committed_only:
             answer.aborted_transactions = [
                 AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)

@@ -49,7 +49,7 @@ class ProduceHandler:
             for data in topic.partition_data:
                 try:
                     partition = self._partition(topic.name, data.index, request.acks, context)
-                    if data.records is None or not len(data.records):
+                    if not isinstance(data.records, memoryview) or not data.records:
                         raise ApiError(ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
                     result = self._replicas.append(
                         partition, data.records, required_acks=request.acks, request_version=context.api_version
@@ -67,13 +67,21 @@ class ProduceHandler:
                 answers.append(answer)
                 moved.append(partition.topic_partition)
                 if request.acks == ALL_IN_SYNC:
-                    appended.append(_Waiting(partition, result.last_offset + 1, answer))
+                    appended.append(
+                        _Waiting(
+                            partition,
+                            result.last_offset + 1,
+                            answer,
+                            min_insync_replicas=self._replicas.min_insync_replicas(topic.name),
+                        )
+                    )
             topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
         for topic_partition in moved:
             self._replicas.partition_moved(topic_partition)
         response = ProduceResponse(responses=topics)
         if request.acks == 0:
-            return _silence(response)
+            _raise_failures(response)
+            return None
         if not appended:
             return response
         return self._wait(response, appended, request.timeout_ms)
@@ -99,9 +107,17 @@ class ProduceHandler:
 class _Waiting:
     """A partition whose records are not committed yet."""
 
-    __slots__ = ("answer", "partition", "required_offset")
+    __slots__ = ("_min_insync_replicas", "answer", "partition", "required_offset")
 
-    def __init__(self, partition: Partition, required_offset: int, answer: PartitionProduceResponse) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        required_offset: int,
+        answer: PartitionProduceResponse,
+        *,
+        min_insync_replicas: int,
+    ) -> None:
+        self._min_insync_replicas = min_insync_replicas
         self.partition = partition
         self.required_offset = required_offset
         self.answer = answer
@@ -114,7 +130,7 @@ class _Waiting:
             return True
         if partition.high_watermark < self.required_offset:
             return False
-        if len(partition.isr) < partition.log.config.min_insync_replicas:
+        if len(partition.isr) < self._min_insync_replicas:
             self.fail(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         return True
 
@@ -163,7 +179,7 @@ def _refusal(index: int, error: ApiError) -> PartitionProduceResponse:
     )
 
 
-def _silence(response: ProduceResponse) -> None:
+def _raise_failures(response: ProduceResponse) -> None:
     failures = [
         f"{topic.name}-{answer.index}: {ErrorCode.of(answer.error_code).name}"
         for topic in response.responses

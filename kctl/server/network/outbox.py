@@ -24,6 +24,8 @@ class FileSlice(Protocol):
 
     def fileno(self) -> int: ...
 
+    def __len__(self) -> int: ...
+
 
 Chunk = bytes | bytearray | memoryview | FileSlice
 

@@ -44,6 +44,7 @@ class ReplicaManager:
         clock: Clock,
         produce_purgatory: Purgatory[TopicPartition],
         fetch_purgatory: Purgatory[TopicPartition],
+        min_insync_replicas: Callable[[str], int],
         on_leader: RoleChange,
         on_follower: RoleChange,
     ) -> None:
@@ -55,6 +56,7 @@ class ReplicaManager:
         self._clock = clock
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
+        self.min_insync_replicas = min_insync_replicas
         self._on_leader = on_leader
         self._on_follower = on_follower
 
@@ -81,7 +83,7 @@ class ReplicaManager:
     ) -> AppendResult:
         """Appends as leader and moves the high watermark.  Raises ApiError."""
         partition.check_leader()
-        if required_acks == -1 and len(partition.isr) < partition.log.config.min_insync_replicas:
+        if required_acks == -1 and len(partition.isr) < self.min_insync_replicas(partition.topic_partition.topic):
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
             result = partition.log.append_as_leader(

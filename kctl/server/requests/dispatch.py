@@ -14,7 +14,7 @@ from typing import Any
 from kctl.errors import ErrorCode, MalformedRequest
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
-from kctl.protocol.headers import decode_request_header
+from kctl.protocol.headers import decode_request_header, response_header_version
 from kctl.server.network.outbox import Chunk
 from kctl.server.requests.context import Peer, RequestContext
 
@@ -45,7 +45,7 @@ class Dispatcher:
     def api_versions(self) -> list[ApiVersion]:
         """What is served, by ascending key."""
         return [
-            ApiVersion(api_key=key, min_version=api.min_version, max_version=api.max_version)
+            ApiVersion(api_key=key, min_version=api.versions[0], max_version=api.version_max)
             for key, (api, _) in sorted(self._handlers.items())
         ]
 
@@ -57,11 +57,11 @@ class Dispatcher:
             raise MalformedRequest(f"API key {header.api_key} is not served")
         api, handler = entry
         version = header.api_version
-        if not api.min_version <= version <= api.max_version:
+        if not 0 <= version <= api.version_max:
             if api.key == API_VERSIONS_KEY:
                 return self._refuse_api_versions(api, header.correlation_id)
             raise MalformedRequest(f"{api.name} version {version} is not served")
-        request, _ = codec.decode(api.request, frame, version, offset)
+        request: Any = codec.decode(api.request, frame, version, offset)[0]
         context = RequestContext(version, header.correlation_id, header.client_id or "", peer)
         result = handler(request, context)
         if result is None:
@@ -90,7 +90,9 @@ class Dispatcher:
         if response is None:
             return None
         body: list[Chunk] = codec.encode(response, context.api_version)
-        return _framed(body, context.correlation_id, is_flexible=api.response_header_version(context.api_version) == 1)
+        return _framed(
+            body, context.correlation_id, is_flexible=response_header_version(api.key, context.api_version) == 1
+        )
 
     def _refuse_api_versions(self, api: registry.Api, correlation_id: int) -> Reply:
         """The version 0 layout, with all ranges, so that the client can ask again in a version that we have.  KIP-511."""
@@ -99,7 +101,7 @@ class Dispatcher:
 
 
 def _framed(body: list[Chunk], correlation_id: int, *, is_flexible: bool) -> list[Chunk]:
-    size = sum(len(chunk) for chunk in body)  # type: ignore[arg-type]  # slices have a length too
+    size = sum(len(chunk) for chunk in body)
     if is_flexible:
         prefix = _RESPONSE_PREFIX_FLEXIBLE.pack(size + 5, correlation_id, 0)
     else:

@@ -1,0 +1,96 @@
+"""Topics that nobody created but somebody asks for: auto-created ones and the coordinators' internal ones.
+
+The caller is told to come again (LEADER_NOT_AVAILABLE or COORDINATOR_NOT_AVAILABLE); meanwhile the topic is written
+once, however many ask.  Kafka's AutoTopicCreationManager.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from kctl import placement
+from kctl.config.dynamic import ConfigView
+from kctl.environment import Random
+from kctl.errors import ApiError, ErrorCode, ZooKeeperError
+from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, topic_name_problem
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.topic_writer import TopicWriter
+
+log = logging.getLogger(__name__)
+
+
+class AutoTopics:
+    """`request` starts the creation of one topic."""
+
+    def __init__(self, writer: TopicWriter, metadata: MetadataCache, configs: ConfigView, random: Random) -> None:
+        self._writer = writer
+        self._metadata = metadata
+        self._configs = configs
+        self._random = random
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+
+    def request(self, name: str) -> ErrorCode:
+        """Starts creating the topic; answers LEADER_NOT_AVAILABLE, or why it cannot be created."""
+        if topic_name_problem(name) is not None:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if name in self._under_way:
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        partition_count, replication_factor, overrides = self._shape(name)
+        live = self._metadata.brokers
+        if len(live) < replication_factor:
+            log.warning(
+                "topic %s cannot be created: %s brokers are alive, its replication factor is %s",
+                name,
+                len(live),
+                replication_factor,
+            )
+            return ErrorCode.INVALID_REPLICATION_FACTOR
+        brokers = {broker_id: broker.rack for broker_id, broker in live.items()}
+        assignment = placement.assign_replicas(brokers, partition_count, replication_factor, self._random)
+        task = asyncio.get_running_loop().create_task(
+            self._create(name, assignment, overrides), name=f"create-topic-{name}"
+        )
+        self._under_way[name] = task
+        task.add_done_callback(lambda _: self._under_way.pop(name, None))
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+    def _shape(self, name: str) -> tuple[int, int, Mapping[str, str]]:
+        """Partitions, replication factor and overrides of a topic of this name."""
+        config = self._configs.current
+        if name == GROUP_METADATA_TOPIC:
+            return (
+                config.offsets_topic_num_partitions,
+                config.offsets_topic_replication_factor,
+                {
+                    "cleanup.policy": "compact",
+                    "segment.bytes": str(config.offsets_topic_segment_bytes),
+                    "compression.type": "producer",
+                },
+            )
+        if name == TRANSACTION_STATE_TOPIC:
+            return (
+                config.transaction_state_log_num_partitions,
+                config.transaction_state_log_replication_factor,
+                {
+                    "cleanup.policy": "compact",
+                    "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                    "compression.type": "uncompressed",
+                    "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                    "unclean.leader.election.enable": "false",
+                },
+            )
+        return config.num_partitions, config.default_replication_factor, {}
+
+    async def _create(self, name: str, assignment: Mapping[int, tuple[int, ...]], overrides: Mapping[str, str]) -> None:
+        try:
+            await self._writer.create(name, assignment, overrides)
+            log.info("created topic=%s partitions=%s because it was asked for", name, len(assignment))
+        except ApiError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                log.warning("topic %s could not be created: %s", name, error)
+        except ZooKeeperError as error:
+            log.warning("topic %s could not be created: %s", name, error)

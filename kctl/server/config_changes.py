@@ -1,0 +1,128 @@
+"""Configuration that lives in ZooKeeper: read at start, and again whenever a change is announced.
+
+/config/changes gets a numbered node for each change, which names the entity; its configuration is then read afresh, so
+that missing or repeating an announcement does no harm.  Announcements older than 15 minutes are cleared away.
+Kafka's DynamicConfigManager.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from kctl.config.dynamic import ConfigView
+from kctl.environment import Clock
+from kctl.errors import NoNodeError, ZooKeeperError
+from kctl.zookeeper import paths, znodes
+from kctl.zookeeper.operations import WatchEvent, ZooKeeper
+
+log = logging.getLogger(__name__)
+
+_KEEP_MS = 15 * 60_000
+_TOPICS = "topics/"
+_BROKERS = "brokers/"
+
+
+class ConfigChanges:
+    """Keeps a ConfigView as ZooKeeper has it.  `topic_changed` hears of each topic after the view has it."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        zookeeper: ZooKeeper,
+        view: ConfigView,
+        clock: Clock,
+        topic_changed: Callable[[str], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._zookeeper = zookeeper
+        self._view = view
+        self._clock = clock
+        self._topic_changed = topic_changed
+        self._last_seen = -1
+        self._reading: asyncio.Task[None] | None = None
+        self._is_stale = False
+
+    async def load(self) -> None:
+        """Reads everything, and watches for changes from then on."""
+        announced = await self._zookeeper.children(paths.CONFIG_CHANGES, watch=True)
+        self._last_seen = max((paths.sequence_number(name) for name in announced), default=-1)
+        for entity in ("brokers/<default>", f"brokers/{self._broker_id}"):
+            await self._apply(entity)
+        topics = await self._zookeeper.children(paths.CONFIG + "/topics")
+        await asyncio.gather(*(self._apply(_TOPICS + topic) for topic in topics))
+
+    def on_watch(self, event: WatchEvent) -> None:
+        """A watch of the session fired; those of others are ignored."""
+        if event.path == paths.CONFIG_CHANGES:
+            self._is_stale = True
+            if self._reading is None:
+                self._reading = asyncio.get_running_loop().create_task(self._read(), name="config-changes")
+
+    async def close(self) -> None:
+        """Reads nothing any more."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read(self) -> None:
+        try:
+            while self._is_stale:
+                self._is_stale = False
+                names = await self._zookeeper.children(paths.CONFIG_CHANGES, watch=True)
+                fresh = [name for name in names if paths.sequence_number(name) > self._last_seen]
+                for name in sorted(fresh, key=paths.sequence_number):
+                    await self._take(name)
+                    self._last_seen = paths.sequence_number(name)
+                await self._clear_old(names)
+        except ZooKeeperError as error:
+            # With the next session everything is read again.
+            log.warning("configuration changes could not be read: %s", error)
+        finally:
+            self._reading = None
+
+    async def _take(self, name: str) -> None:
+        path = f"{paths.CONFIG_CHANGES}/{name}"
+        try:
+            data, _ = await self._zookeeper.get(path)
+            await self._apply(znodes.decode_config_change(path, data))
+        except NoNodeError:
+            return
+        except ValueError as error:
+            log.error("ignoring a configuration change that cannot be read: %s", error)
+
+    async def _apply(self, entity: str) -> None:
+        path = paths.config_entity(entity)
+        try:
+            data, _ = await self._zookeeper.get(path)
+            overrides = znodes.decode_config(path, data)
+        except NoNodeError:
+            overrides = {}
+        except ValueError as error:
+            log.error("ignoring a configuration that cannot be read: %s", error)
+            return
+        if entity.startswith(_TOPICS):
+            topic = entity.removeprefix(_TOPICS)
+            for problem in self._view.set_topic(topic, overrides):
+                log.warning("topic %s: %s", topic, problem)
+            self._topic_changed(topic)
+        elif entity == "brokers/<default>":
+            for each in self._view.set_dynamic_default(overrides):
+                log.warning("configuration of all brokers: %s", each)
+        elif entity == f"{_BROKERS}{self._broker_id}":
+            for each in self._view.set_dynamic_broker(overrides):
+                log.warning("configuration of this broker: %s", each)
+
+    async def _clear_old(self, names: list[str]) -> None:
+        oldest_ms = self._clock.now_ms() - _KEEP_MS
+        for name in names:
+            path = f"{paths.CONFIG_CHANGES}/{name}"
+            stat = await self._zookeeper.exists(path)
+            if stat is not None and stat.ctime_ms < oldest_ms:
+                try:
+                    await self._zookeeper.delete(path)
+                except NoNodeError:
+                    continue

@@ -1,0 +1,121 @@
+"""Metadata (key 3, versions 0-11): brokers, topics, leaders; the map by which clients find their way.
+
+Only endpoints of the listener that the request came in on are told.  All topics: an empty list in version 0, null since
+version 1.  A topic that does not exist is created when the request and auto.create.topics.enable allow it; the answer is
+then LEADER_NOT_AVAILABLE and the client asks again.
+
+Version notes: 0 names replicas that are alive only, with REPLICA_NOT_AVAILABLE; 1 racks, controller, internal flag; 2
+cluster id; 4 the client may forbid creation; 5 offline replicas; 7 leader epochs; 8 authorized operations; 10 topic ids,
+in answers only: asking by id needs version 12.
+"""
+
+from __future__ import annotations
+
+from kctl.config.dynamic import ConfigView
+from kctl.errors import ErrorCode
+from kctl.model import INTERNAL_TOPICS, ZERO_UUID, topic_name_problem
+from kctl.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kctl.server.auto_topics import AutoTopics
+from kctl.server.metadata_cache import MetadataCache, PartitionInfo
+from kctl.server.requests.context import RequestContext
+
+FIRST_VERSION_WITH_CONTROL_OF_CREATION = 4
+FIRST_VERSION_WITH_LISTENER_ERRORS = 6
+NO_LEADER = -1
+ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+"""Read, write, create, delete, alter, describe, describe and alter configs: without an authorizer all are allowed."""
+ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+
+
+class MetadataHandler:
+    """Owner: event loop."""
+
+    def __init__(self, cluster_id: str, metadata: MetadataCache, auto_topics: AutoTopics, configs: ConfigView) -> None:
+        self._cluster_id = cluster_id
+        self._metadata = metadata
+        self._auto_topics = auto_topics
+        self._configs = configs
+
+    def handle(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+        version = context.api_version
+        asked = request.topics
+        if asked is None or (version == 0 and not asked):
+            asked = [MetadataRequestTopic(name=name) for name in sorted(self._metadata.topics)]
+        may_create = request.allow_auto_topic_creation or version < FIRST_VERSION_WITH_CONTROL_OF_CREATION
+        topics = []
+        for topic in {each.name: each for each in asked}.values():
+            if topic.name is None or topic.topic_id != ZERO_UUID:
+                topics.append(_failed(topic.name or "", ErrorCode.INVALID_REQUEST))
+            else:
+                topics.append(self._topic(topic.name, context, may_create=may_create))
+        if request.include_topic_authorized_operations:
+            for each in topics:
+                if each.error_code == ErrorCode.NONE:
+                    each.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+        response = MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+                for broker_id, broker in sorted(self._metadata.brokers.items())
+                if (endpoint := broker.endpoint(context.listener)) is not None
+            ],
+            cluster_id=self._cluster_id,
+            controller_id=self._metadata.controller_id,
+            topics=topics,
+        )
+        if request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+        return response
+
+    def _topic(self, name: str, context: RequestContext, *, may_create: bool) -> MetadataResponseTopic:
+        partitions = self._metadata.partitions(name)
+        if partitions is None:
+            if topic_name_problem(name) is not None:
+                return _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+            is_internal = name in INTERNAL_TOPICS
+            if is_internal or (may_create and self._configs.current.auto_create_topics_enable):
+                return _failed(name, self._auto_topics.request(name))
+            return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return MetadataResponseTopic(
+            error_code=ErrorCode.NONE,
+            name=name,
+            topic_id=self._metadata.topic_id(name),
+            is_internal=name in INTERNAL_TOPICS,
+            partitions=[self._partition(index, info, context) for index, info in sorted(partitions.items())],
+        )
+
+    def _partition(self, index: int, info: PartitionInfo, context: RequestContext) -> MetadataResponsePartition:
+        version = context.api_version
+        alive = {b for b, broker in self._metadata.brokers.items() if broker.endpoint(context.listener) is not None}
+        replicas, isr = list(info.replicas), list(info.isr)
+        leader = info.leader
+        error = ErrorCode.NONE
+        if leader not in alive:
+            is_listener_missing = leader in self._metadata.brokers and version >= FIRST_VERSION_WITH_LISTENER_ERRORS
+            error = ErrorCode.LISTENER_NOT_FOUND if is_listener_missing else ErrorCode.LEADER_NOT_AVAILABLE
+            leader = NO_LEADER
+        if version == 0:
+            # Clients of this version take a broker that is not listed for a broken answer.
+            live_replicas, live_isr = [b for b in replicas if b in alive], [b for b in isr if b in alive]
+            if error is ErrorCode.NONE and (len(live_replicas) < len(replicas) or len(live_isr) < len(isr)):
+                error = ErrorCode.REPLICA_NOT_AVAILABLE
+            replicas, isr = live_replicas, live_isr
+        return MetadataResponsePartition(
+            error_code=error,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=info.leader_epoch,
+            replica_nodes=replicas,
+            isr_nodes=isr,
+            offline_replicas=list(info.offline_replicas),
+        )
+
+
+def _failed(name: str, error: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS, partitions=[])

@@ -1,0 +1,94 @@
+"""A broker's presence in ZooKeeper: the nodes every broker finds or makes, the cluster's id, its own registration.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from uuid import UUID
+
+from kctl.environment import Random
+from kctl.errors import KctlError, NodeExistsError, NoNodeError
+from kctl.zookeeper import paths, znodes
+from kctl.zookeeper.operations import Create, Delete, Operation, SetData, ZnodeStat, ZooKeeper
+from kctl.zookeeper.znodes import BrokerRegistration
+
+log = logging.getLogger(__name__)
+
+
+class BrokerIdInUse(KctlError):
+    """Another live broker has this id."""
+
+
+async def ensure_paths(zookeeper: ZooKeeper) -> None:
+    """Creates what every broker expects to exist."""
+    for path in paths.PERSISTENT_AT_START:
+        if await zookeeper.exists(path) is None:
+            try:
+                await zookeeper.create(path, None, make_parents=True)
+            except NodeExistsError:
+                continue
+
+
+async def cluster_id(zookeeper: ZooKeeper, random: Random) -> str:
+    """The cluster's id; the first broker makes it: 22 characters of URL-safe base64."""
+    while True:
+        try:
+            data, _ = await zookeeper.get(paths.CLUSTER_ID)
+            return znodes.decode_cluster_id(paths.CLUSTER_ID, data)
+        except NoNodeError:
+            raw = UUID(int=random.getrandbits(128), version=4).bytes
+            fresh = base64.urlsafe_b64encode(raw).decode().rstrip("=")
+            try:
+                await zookeeper.create(paths.CLUSTER_ID, znodes.encode_cluster_id(fresh), make_parents=True)
+            except NodeExistsError:
+                continue
+
+
+async def register(zookeeper: ZooKeeper, broker_id: int, registration: BrokerRegistration) -> int:
+    """Registers the broker for as long as the session lives; answers its epoch.
+
+    A registration that a killed process of this same broker left behind is replaced: this process holds the broker's
+    port and data folder, so that one cannot be alive.  Raises BrokerIdInUse for anybody else's.
+    """
+    path = paths.broker(broker_id)
+    data = znodes.encode_broker(registration)
+    while True:
+        try:
+            # Two steps in one transaction, because only the second one's answer tells the first one's zxid.
+            _, stat = await zookeeper.multi([Create(path, None, ephemeral=True), SetData(path, data, 0)])
+        except NodeExistsError:
+            await _clear_leftover(zookeeper, broker_id, registration)
+            continue
+        assert isinstance(stat, ZnodeStat)
+        log.info("registered broker=%s epoch=%s", broker_id, stat.czxid)
+        return stat.czxid
+
+
+async def _clear_leftover(zookeeper: ZooKeeper, broker_id: int, mine: BrokerRegistration) -> None:
+    path = paths.broker(broker_id)
+    try:
+        data, stat = await zookeeper.get(path)
+    except NoNodeError:
+        return
+    other = znodes.decode_broker(path, data)
+    if set(other.endpoints).isdisjoint(mine.endpoints) and stat.ephemeral_owner != zookeeper.session_id:
+        where = ", ".join(f"{e.host}:{e.port}" for e in other.endpoints)
+        raise BrokerIdInUse(
+            f"broker.id={broker_id} is registered by another broker at {where}: "
+            "choose another broker.id, or wait for that broker's session to end"
+        )
+    operations: list[Operation] = [Delete(path, stat.version)]
+    try:
+        _, controller_stat = await zookeeper.get(paths.CONTROLLER)
+        if controller_stat.ephemeral_owner == stat.ephemeral_owner:
+            operations.append(Delete(paths.CONTROLLER, controller_stat.version))
+    except NoNodeError:
+        pass
+    log.info("replacing the registration that a dead process of broker=%s left behind", broker_id)
+    try:
+        await zookeeper.multi(operations)
+    except NoNodeError:
+        return

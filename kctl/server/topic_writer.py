@@ -1,0 +1,109 @@
+"""Topics as they come into being in ZooKeeper: the configuration first, then the assignment that the controller watches.
+
+Kafka's AdminZkClient.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from kctl.environment import Random
+from kctl.errors import ApiError, BadVersionError, ErrorCode, NodeExistsError, NoNodeError
+from kctl.model import ZERO_UUID
+from kctl.zookeeper import paths, znodes
+from kctl.zookeeper.operations import ZooKeeper
+
+Assignment = Mapping[int, tuple[int, ...]]
+"""Partition to the brokers that replicate it, the preferred leader first."""
+
+_METADATA_TOPIC_ID = UUID(int=1)
+
+
+class TopicWriter:
+    """Writes what has been decided and checked."""
+
+    def __init__(self, zookeeper: ZooKeeper, random: Random) -> None:
+        self._zookeeper = zookeeper
+        self._random = random
+
+    async def create(self, name: str, assignment: Assignment, overrides: Mapping[str, str]) -> UUID:
+        """The id of the new topic.  Raises ApiError(TOPIC_ALREADY_EXISTS)."""
+        if await self._zookeeper.exists(paths.topic(name)) is not None:
+            raise _exists(name)
+        await self._put(paths.topic_config(name), znodes.encode_config(overrides))
+        topic_id = self._new_id()
+        znode = znodes.TopicAssignment(assignment, topic_id)
+        try:
+            await self._zookeeper.create(paths.topic(name), znodes.encode_topic(znode))
+        except NodeExistsError as error:
+            raise _exists(name) from error
+        return topic_id
+
+    async def assignment(self, name: str) -> znodes.TopicAssignment:
+        """What is written now.  Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION)."""
+        try:
+            data, _ = await self._zookeeper.get(paths.topic(name))
+        except NoNodeError as error:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
+        return znodes.decode_topic(paths.topic(name), data)
+
+    async def add_partitions(self, name: str, added: Assignment) -> None:
+        """Appends partitions.  Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION, or INVALID_REQUEST when it changed meanwhile)."""
+        path = paths.topic(name)
+        try:
+            data, stat = await self._zookeeper.get(path)
+            known = znodes.decode_topic(path, data)
+            grown = znodes.TopicAssignment(
+                {**known.replicas, **added}, known.topic_id, known.adding_replicas, known.removing_replicas
+            )
+            await self._zookeeper.set(path, znodes.encode_topic(grown), version=stat.version)
+        except NoNodeError as error:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
+        except BadVersionError as error:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"topic {name} was changed by somebody else; try again"
+            ) from error
+
+    async def request_deletion(self, name: str) -> None:
+        """Asks the controller to delete the topic; asking twice is the same as once."""
+        try:
+            await self._zookeeper.create(paths.delete_topic(name), None)
+        except NodeExistsError:
+            return
+
+    async def change_config(self, entity_path: str, overrides: Mapping[str, str]) -> None:
+        """Replaces the overrides of `topics/NAME`, `brokers/N`, ... and tells all brokers."""
+        await self._put(paths.config_entity(entity_path), znodes.encode_config(overrides))
+        await self._zookeeper.create(
+            paths.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(entity_path), sequence=True
+        )
+
+    async def config(self, entity_path: str) -> dict[str, str]:
+        """The overrides of an entity; none when it has no node."""
+        path = paths.config_entity(entity_path)
+        try:
+            data, _ = await self._zookeeper.get(path)
+        except NoNodeError:
+            return {}
+        return znodes.decode_config(path, data)
+
+    async def _put(self, path: str, data: bytes) -> None:
+        try:
+            await self._zookeeper.set(path, data)
+        except NoNodeError:
+            await self._zookeeper.create(path, data, make_parents=True)
+
+    def _new_id(self) -> UUID:
+        """Random, but never one whose text begins with a dash, which shells would take for an option."""
+        while True:
+            candidate = UUID(int=self._random.getrandbits(128), version=4)
+            is_reserved = candidate in {ZERO_UUID, _METADATA_TOPIC_ID}
+            if not is_reserved and not znodes.encode_uuid(candidate).startswith("-"):
+                return candidate
+
+
+def _exists(name: str) -> ApiError:
+    return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
