@@ -105,10 +105,18 @@ class CoordinationProperties:
         "zookeeper.ssl.keystore.location", STRING, default=None, inert=True, doc="File with the key shown to ZooKeeper."
     )
     zookeeper_ssl_keystore_password: str | None = prop(
-        "zookeeper.ssl.keystore.password", PASSWORD, default=None, inert=True, doc="Password of that key file."
+        "zookeeper.ssl.keystore.password",
+        PASSWORD,
+        default=None,
+        inert=True,
+        doc="Password of the file with the key shown to ZooKeeper.",
     )
     zookeeper_ssl_keystore_type: str | None = prop(
-        "zookeeper.ssl.keystore.type", STRING, default=None, inert=True, doc="Format of that key file."
+        "zookeeper.ssl.keystore.type",
+        STRING,
+        default=None,
+        inert=True,
+        doc="Format of the file with the key shown to ZooKeeper.",
     )
     zookeeper_ssl_truststore_location: str | None = prop(
         "zookeeper.ssl.truststore.location",
@@ -122,10 +130,14 @@ class CoordinationProperties:
         PASSWORD,
         default=None,
         inert=True,
-        doc="Password of that certificate file.",
+        doc="Password of the file that ZooKeeper's certificate is held against.",
     )
     zookeeper_ssl_truststore_type: str | None = prop(
-        "zookeeper.ssl.truststore.type", STRING, default=None, inert=True, doc="Format of that certificate file."
+        "zookeeper.ssl.truststore.type",
+        STRING,
+        default=None,
+        inert=True,
+        doc="Format of the file that ZooKeeper's certificate is held against.",
     )
     zookeeper_ssl_protocol: str = prop(
         "zookeeper.ssl.protocol", STRING, default="TLSv1.2", inert=True, doc="TLS version to negotiate with ZooKeeper."

@@ -35,8 +35,8 @@ class LogProperties:
         STRING,
         default=None,
         importance=Importance.HIGH,
-        falls_back_to=("log.dir",),
-        doc="Directories of the logs, separated by commas; a new partition goes where there are fewest.",
+        doc="Directories of the logs, separated by commas; a new partition goes where there are fewest. "
+        "log.dir when not set.",
     )
     num_partitions: int = prop(
         "num.partitions",

@@ -162,7 +162,7 @@ class NetworkProperties:
         default=100,
         importance=Importance.LOW,
         inert=True,
-        doc="Time before a connection whose authentication failed is closed, against guessing.",
+        doc="Time before a connection that failed to authenticate is closed, against guessing.",
     )
     request_timeout_ms: int = prop(
         "request.timeout.ms",
@@ -184,7 +184,7 @@ class NetworkProperties:
         LONG,
         at_least(1),
         default=30000,
-        doc="Upper bound of that time, which doubles from try to try.",
+        doc="Upper bound of the time to establish a connection, which doubles from try to try.",
     )
 
     num_network_threads: int = prop(
@@ -231,7 +231,7 @@ class NetworkProperties:
         LONG,
         default=-1,
         inert=True,
-        doc="Bytes of such waiting requests; -1 sets no bound.",
+        doc="Bytes of the requests that may wait to be handled; -1 sets no bound.",
     )
     create_topic_policy_class_name: str | None = prop(
         "create.topic.policy.class.name",

@@ -31,7 +31,7 @@ class QuotaProperties:
         default=1,
         importance=Importance.LOW,
         inert=True,
-        doc="Length of one such sample.",
+        doc="Length of a sample for client quotas.",
     )
     quota_producer_default: int = prop(
         "quota.producer.default",
@@ -67,7 +67,7 @@ class QuotaProperties:
         default=1,
         importance=Importance.LOW,
         inert=True,
-        doc="Length of one such sample.",
+        doc="Length of a sample for replication throttles.",
     )
     alter_log_dirs_replication_quota_window_num: int = prop(
         "alter.log.dirs.replication.quota.window.num",
@@ -85,7 +85,7 @@ class QuotaProperties:
         default=1,
         importance=Importance.LOW,
         inert=True,
-        doc="Length of one such sample.",
+        doc="Length of a sample for moves between log directories.",
     )
     controller_quota_window_num: int = prop(
         "controller.quota.window.num",
@@ -103,7 +103,7 @@ class QuotaProperties:
         default=1,
         importance=Importance.LOW,
         inert=True,
-        doc="Length of one such sample.",
+        doc="Length of a sample for quotas on changes of topics.",
     )
     client_quota_callback_class: str | None = prop(
         "client.quota.callback.class",
@@ -129,7 +129,7 @@ class QuotaProperties:
         default=30000,
         importance=Importance.LOW,
         inert=True,
-        doc="Length of one such sample.",
+        doc="Length of a sample for rates.",
     )
     metrics_recording_level: str = prop(
         "metrics.recording.level",

@@ -77,7 +77,7 @@ class ReplicationProperties:
         at_least(0),
         default=1,
         importance=Importance.HIGH,
-        doc="Bytes for which a leader answers a follower before that time is over.",
+        doc="Bytes for which a leader answers a follower before replica.fetch.wait.max.ms is over.",
     )
     replica_fetch_backoff_ms: int = prop(
         "replica.fetch.backoff.ms", INT, at_least(0), default=1000, doc="Pause after a partition's fetch failed."
@@ -137,7 +137,7 @@ class ReplicationProperties:
         at_least(0),
         default=10,
         importance=Importance.HIGH,
-        doc="Percentage of a broker's partitions led elsewhere above which it does.",
+        doc="Percentage of a broker's partitions led elsewhere above which leadership is given back.",
     )
     leader_imbalance_check_interval_seconds: int = prop(
         "leader.imbalance.check.interval.seconds",
@@ -145,7 +145,7 @@ class ReplicationProperties:
         at_least(1),
         default=300,
         importance=Importance.HIGH,
-        doc="Seconds between two such checks.",
+        doc="Seconds between two checks for leadership to give back.",
     )
     controller_socket_timeout_ms: int = prop(
         "controller.socket.timeout.ms",
@@ -165,10 +165,14 @@ class ReplicationProperties:
         INT,
         at_least(0),
         default=3,
-        doc="Tries of that before the broker stops anyway.",
+        doc="Tries to have leaderships moved elsewhere before the broker stops anyway.",
     )
     controlled_shutdown_retry_backoff_ms: int = prop(
-        "controlled.shutdown.retry.backoff.ms", LONG, at_least(0), default=5000, doc="Pause between two such tries."
+        "controlled.shutdown.retry.backoff.ms",
+        LONG,
+        at_least(0),
+        default=5000,
+        doc="Pause between two tries to have leaderships moved elsewhere.",
     )
 
     max_incremental_fetch_session_cache_slots: int = prop(
@@ -197,12 +201,12 @@ class ReplicationProperties:
         INT,
         default=1000,
         inert=True,
-        doc="The same for produce requests.",
+        doc="Finished produce requests that may pile up in the purgatory before they are swept out.",
     )
     delete_records_purgatory_purge_interval_requests: int = prop(
         "delete.records.purgatory.purge.interval.requests",
         INT,
         default=1,
         inert=True,
-        doc="The same for requests that delete records.",
+        doc="Finished requests to delete records that may pile up in the purgatory before they are swept out.",
     )

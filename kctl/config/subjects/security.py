@@ -100,7 +100,7 @@ class AuthorizationProperties:
         PASSWORD,
         default=None,
         inert=True,
-        doc="The secret before, while it is being changed.",
+        doc="The former password.encoder.secret, while it is being changed.",
     )
     password_encoder_keyfactory_algorithm: str | None = prop(
         "password.encoder.keyfactory.algorithm",
@@ -108,7 +108,7 @@ class AuthorizationProperties:
         default=None,
         importance=Importance.LOW,
         inert=True,
-        doc="How a key is derived from that secret.",
+        doc="How a key is derived from password.encoder.secret.",
     )
     password_encoder_cipher_algorithm: str = prop(
         "password.encoder.cipher.algorithm",
@@ -116,7 +116,7 @@ class AuthorizationProperties:
         default="AES/CBC/PKCS5Padding",
         importance=Importance.LOW,
         inert=True,
-        doc="Cipher that such passwords are encrypted with.",
+        doc="Cipher that passwords among dynamic configurations are encrypted with.",
     )
     password_encoder_key_length: int = prop(
         "password.encoder.key.length",
@@ -125,7 +125,7 @@ class AuthorizationProperties:
         default=128,
         importance=Importance.LOW,
         inert=True,
-        doc="Length of the derived key, in bits.",
+        doc="Length of the key derived from password.encoder.secret, in bits.",
     )
     password_encoder_iterations: int = prop(
         "password.encoder.iterations",
@@ -134,7 +134,7 @@ class AuthorizationProperties:
         default=4096,
         importance=Importance.LOW,
         inert=True,
-        doc="Rounds of the key's derivation.",
+        doc="Rounds of deriving a key from password.encoder.secret.",
     )
 
 
@@ -188,7 +188,7 @@ class TlsProperties:
         default=None,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Password of that file.",
+        doc="Password of the broker's key file.",
     )
     ssl_key_password: str | None = prop(
         "ssl.key.password",
@@ -196,7 +196,7 @@ class TlsProperties:
         default=None,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Password of the key in it.",
+        doc="Password of the key in the broker's key file.",
     )
     ssl_keystore_key: str | None = prop(
         "ssl.keystore.key",
@@ -204,7 +204,7 @@ class TlsProperties:
         default=None,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="The key itself, as PEM text.",
+        doc="The broker's key itself, as PEM text.",
     )
     ssl_keystore_certificate_chain: str | None = prop(
         "ssl.keystore.certificate.chain",
@@ -236,7 +236,7 @@ class TlsProperties:
         default=None,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Password of that file.",
+        doc="Password of the file of trusted certificates.",
     )
     ssl_truststore_certificates: str | None = prop(
         "ssl.truststore.certificates",
@@ -378,7 +378,7 @@ class SaslProperties:
         default=0.05,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Random part of that time.",
+        doc="Random part of the time at which a Kerberos ticket is renewed.",
     )
     sasl_kerberos_min_time_before_relogin: int = prop(
         "sasl.kerberos.min.time.before.relogin",
@@ -386,7 +386,7 @@ class SaslProperties:
         default=60000,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Shortest time between two renewals, in milliseconds.",
+        doc="Shortest time between two renewals of a Kerberos ticket, in milliseconds.",
     )
     sasl_kerberos_principal_to_local_rules: tuple[str, ...] = prop(
         "sasl.kerberos.principal.to.local.rules",
@@ -412,7 +412,7 @@ class SaslProperties:
         default=0.05,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Random part of that time.",
+        doc="Random part of the time at which an OAuth token is renewed.",
     )
     sasl_login_refresh_min_period_seconds: int = prop(
         "sasl.login.refresh.min.period.seconds",
@@ -420,7 +420,7 @@ class SaslProperties:
         default=60,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Shortest time between two renewals of a token.",
+        doc="Shortest time between two renewals of an OAuth token.",
     )
     sasl_login_refresh_buffer_seconds: int = prop(
         "sasl.login.refresh.buffer.seconds",
@@ -428,7 +428,7 @@ class SaslProperties:
         default=300,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Time before a token's end by which it is renewed.",
+        doc="Time before an OAuth token's end by which it is renewed.",
     )
     security_providers: str | None = prop(
         "security.providers",

@@ -1,0 +1,87 @@
+"""Changes at run time."""
+
+from __future__ import annotations
+
+import pytest
+
+from kctl.config.dynamic import ConfigView, validate_dynamic_overrides
+from kctl.errors import ApiError, ErrorCode
+
+
+def test_precedence_is_broker_then_default_then_file() -> None:
+    view = ConfigView({"message.max.bytes": "1"})
+    assert view.current.message_max_bytes == 1
+    view.set_dynamic_default({"message.max.bytes": "2", "log.retention.ms": "9"})
+    assert view.current.message_max_bytes == 2
+    view.set_dynamic_broker({"message.max.bytes": "3"})
+    assert view.current.message_max_bytes == 3
+    assert view.current.retention_ms == 9
+    view.set_dynamic_broker({})
+    view.set_dynamic_default({})
+    assert view.current.message_max_bytes == 1
+
+
+def test_a_change_makes_a_new_snapshot_and_leaves_the_old_one_alone() -> None:
+    view = ConfigView({})
+    before = view.current
+    view.set_dynamic_default({"num.io.threads": "9"})
+    assert before.num_io_threads == 8
+    assert view.current is not before
+
+
+def test_topics_follow_the_brokers_defaults_until_they_have_their_own() -> None:
+    view = ConfigView({})
+    view.set_topic("mine", {"retention.ms": "1"})
+    assert view.topic("other").retention_ms == 604_800_000
+    view.set_dynamic_default({"log.retention.ms": "2"})
+    assert view.topic("other").retention_ms == 2
+    assert view.topic("mine").retention_ms == 1
+    view.forget_topic("mine")
+    assert view.topic("mine").retention_ms == 2
+
+
+def test_subscribers_hear_of_every_change() -> None:
+    view = ConfigView({})
+    heard: list[int] = []
+    view.subscribe(lambda: heard.append(view.current.num_io_threads))
+    view.set_dynamic_default({"num.io.threads": "9"})
+    view.set_topic("t", {})
+    assert heard == [9, 9]
+
+
+def test_what_cannot_be_used_is_left_out_and_told() -> None:
+    view = ConfigView({})
+    problems = view.set_dynamic_broker({"broker.id": "5", "message.max.bytes": "x", "log.retention.ms": "7"})
+    assert [problem.name for problem in problems] == ["broker.id", "message.max.bytes"]
+    assert view.current.retention_ms == 7
+    assert view.current.broker_id == -1
+
+
+def test_a_contradiction_keeps_the_old_snapshot() -> None:
+    view = ConfigView({})
+    before = view.current
+    assert view.set_dynamic_broker({"log.cleaner.threads": "1000"})
+    assert view.current is before
+    assert view.dynamic_broker == {}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "per_broker"),
+    [
+        ({"broker.id": "1"}, True),
+        ({"zookeeper.connect": "x"}, True),
+        ({"listeners": "PLAINTEXT://:1"}, False),
+        ({"message.max.bytes": "x"}, True),
+        ({"log.cleaner.threads": "1000"}, False),
+    ],
+)
+def test_a_client_is_told_what_it_cannot_change(overrides: dict[str, str], per_broker: bool) -> None:
+    with pytest.raises(ApiError) as caught:
+        validate_dynamic_overrides(ConfigView({}), overrides, per_broker=per_broker)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_names_of_plug_ins_and_replication_throttles_pass() -> None:
+    overrides = {"plugin.x": "1", "leader.replication.throttled.rate": "1000"}
+    validate_dynamic_overrides(ConfigView({}), overrides, per_broker=True)
+    assert ConfigView({}).set_dynamic_broker(overrides) == []

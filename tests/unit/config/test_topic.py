@@ -1,0 +1,64 @@
+"""A topic's configuration: what may be asked for, and what is in force."""
+
+from __future__ import annotations
+
+import pytest
+
+from kctl.config.broker import BrokerConfig
+from kctl.config.loading import load_broker_config
+from kctl.config.topic import TopicConfig, topic_config, topic_config_ignoring_errors, validate_topic_overrides
+from kctl.errors import ApiError, ErrorCode
+
+
+def test_an_untouched_topic_of_an_untouched_broker_has_kafkas_defaults() -> None:
+    assert topic_config(BrokerConfig()) == TopicConfig()
+
+
+def test_the_brokers_value_is_the_topics_default() -> None:
+    broker, _ = load_broker_config({"log.retention.hours": "1", "log.segment.bytes": "1000", "message.max.bytes": "7"})
+    config = topic_config(broker)
+    assert (config.retention_ms, config.segment_bytes, config.max_message_bytes) == (3_600_000, 1000, 7)
+
+
+def test_an_override_wins() -> None:
+    config = topic_config(BrokerConfig(), {"retention.ms": "5", "cleanup.policy": "compact,delete"})
+    assert config.retention_ms == 5
+    assert config.compacts
+    assert config.deletes
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        ({"no.such": "1"}, "Unknown topic config name: no.such"),
+        ({"log.segment.bytes": "100"}, "Unknown topic config name: log.segment.bytes"),
+        ({"retention.ms": None}, "No value given for topic configs: retention.ms"),
+        ({"retention.ms": "-2"}, "Invalid value -2 for retention.ms: it must be at least -1"),
+        ({"segment.bytes": "13"}, "at least 14"),
+        ({"cleanup.policy": "shred"}, "a non-empty list of compact, delete"),
+        ({"cleanup.policy": ""}, "a non-empty list of compact, delete"),
+        ({"compression.type": "rar"}, "one of uncompressed"),
+        ({"min.cleanable.dirty.ratio": "1.1"}, "between 0 and 1"),
+        ({"message.format.version": "x"}, "a Kafka version"),
+        ({"leader.replication.throttled.replicas": "1-2"}, "partition:broker"),
+        ({"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}, "is greater than max.compaction.lag.ms"),
+    ],
+)
+def test_what_cannot_be_is_an_invalid_config(overrides: dict[str, str | None], told: str) -> None:
+    with pytest.raises(ApiError, match=told) as caught:
+        validate_topic_overrides(overrides)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("text", ["*", "", "0:1", "0:1,1:2"])
+def test_throttled_replicas(text: str) -> None:
+    validate_topic_overrides({"leader.replication.throttled.replicas": text})
+
+
+def test_stored_overrides_that_make_no_sense_do_not_keep_the_others_out() -> None:
+    config, ignored = topic_config_ignoring_errors(
+        BrokerConfig(), {"retention.ms": "5", "segment.bytes": "x", "remote.storage.enable": "true"}
+    )
+    assert config.retention_ms == 5
+    assert config.segment_bytes == 1 << 30
+    assert len(ignored) == 2
