@@ -1,0 +1,16 @@
+"""What the compilers wrote, for people: the source of a message's codec."""
+
+from __future__ import annotations
+
+from kctl.protocol.decoding import write_decoder
+from kctl.protocol.encoding import write_encoder
+from kctl.protocol.message import definition_of
+
+
+def codec_source(cls: type, version: int) -> str:
+    """The decoder and the encoder of one version; ValueError when there is no such version."""
+    definition = definition_of(cls)
+    if version not in definition.versions:
+        raise ValueError(f"{definition.name} has no version {version}")
+    sources = (write_decoder(cls, version).text(), write_encoder(cls, version).text())
+    return f"# {definition.name} v{version}\n\n" + "\n\n".join(sources)

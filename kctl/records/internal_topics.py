@@ -1,0 +1,187 @@
+"""Keys and values of the records in __consumer_offsets and __transaction_state.
+
+Both topics are compacted: the newest value of a key counts, and a record without a value deletes (a tombstone).  The
+version in front of a key tells its kind.  Kinds that we do not know are skipped by readers, so that a newer
+broker's records do no harm (KIP-915).  Values are written in the newest version that Kafka 2.8 writes; an offset with
+an expiry of its own needs version 1, the only one with room for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kctl.errors import MalformedRequest
+from kctl.protocol.message import array, bytes_, data, definition_of, int8, int16, int32, int64, string, struct
+from kctl.protocol.versioned import decode_body, encode_versioned, version_of
+
+OFFSET_COMMIT_VALUE_VERSION = 3
+OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY = 1
+GROUP_METADATA_VALUE_VERSION = 3
+TRANSACTION_LOG_VERSION = 0
+NO_TIMESTAMP = -1
+
+T = TypeVar("T")
+
+
+@data(versions="0-1")
+class OffsetCommitKey:
+    """Key of a committed offset."""
+
+    group: str = string()
+    topic: str = string()
+    partition: int = int32()
+
+
+@data(versions="2")
+class GroupMetadataKey:
+    """Key of a group's members."""
+
+    group: str = string()
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownKey:
+    """A key of a kind that is newer than we are; its record is to be skipped."""
+
+    version: int
+
+
+@data(versions="0-3")
+class OffsetCommitValue:
+    """How far a group has read a partition.  Timestamps are in ms since the epoch."""
+
+    offset: int = int64()
+    leader_epoch: int = int32("3+", default=-1, ignorable=True)
+    metadata: str = string()
+    commit_timestamp: int = int64()
+    expire_timestamp: int = int64("1", default=NO_TIMESTAMP, ignorable=True)
+
+
+@struct
+class MemberMetadata:
+    """One member; timeouts are in ms, `client_host` is a Java address with a slash in front."""
+
+    member_id: str = string()
+    group_instance_id: str | None = string("3+", nullable="3+", default=None, ignorable=True)
+    client_id: str = string()
+    client_host: str = string()
+    rebalance_timeout: int = int32("1+", default=-1, ignorable=True)
+    """-1 in version 0, where the session timeout serves."""
+    session_timeout: int = int32()
+    subscription: bytes = bytes_()
+    assignment: bytes = bytes_()
+
+
+@data(versions="0-3")
+class GroupMetadataValue:
+    """A group as of its last completed rebalance; without members it is empty."""
+
+    protocol_type: str = string()
+    generation: int = int32()
+    protocol: str | None = string(nullable="0+")
+    leader: str | None = string(nullable="0+")
+    current_state_timestamp: int = int64("2+", default=NO_TIMESTAMP, ignorable=True)
+    members: list[MemberMetadata] = array(MemberMetadata)
+
+
+@data(versions="0")
+class TransactionLogKey:
+    """Key of a transactional id's state."""
+
+    transactional_id: str = string()
+
+
+@struct
+class PartitionsSchema:
+    """Partitions of one topic in a transaction."""
+
+    topic: str = string()
+    partition_ids: list[int] = array(int32)
+
+
+@data(versions="0")
+class TransactionLogValue:
+    """State of one transactional id; `transaction_status` is the number of the state in Kafka's TransactionState."""
+
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    transaction_timeout_ms: int = int32()
+    transaction_status: int = int8()
+    transaction_partitions: list[PartitionsSchema] | None = array(PartitionsSchema, nullable="0+")
+    """None while there is no transaction."""
+    transaction_last_update_timestamp_ms: int = int64()
+    transaction_start_timestamp_ms: int = int64()
+
+
+def decode_offsets_key(key: memoryview | bytes) -> OffsetCommitKey | GroupMetadataKey | UnknownKey:
+    """The key of a record in __consumer_offsets.  MalformedRequest when the bytes are cut short or not UTF-8."""
+    version = version_of(key)
+    if version in definition_of(OffsetCommitKey).versions:
+        return decode_body(OffsetCommitKey, key, version)
+    if version in definition_of(GroupMetadataKey).versions:
+        return decode_body(GroupMetadataKey, key, version)
+    return UnknownKey(version)
+
+
+def decode_offset_commit_value(value: memoryview | bytes) -> OffsetCommitValue:
+    """The value under an OffsetCommitKey.  MalformedRequest also for versions that we do not know."""
+    return _decode_value(OffsetCommitValue, value)
+
+
+def decode_group_metadata_value(value: memoryview | bytes) -> GroupMetadataValue:
+    """The value under a GroupMetadataKey.  MalformedRequest also for versions that we do not know."""
+    return _decode_value(GroupMetadataValue, value)
+
+
+def encode_offset_commit_key(group: str, topic: str, partition: int) -> bytes:
+    """Version 1: 0 is the same, of times when offsets were also kept in ZooKeeper."""
+    return encode_versioned(OffsetCommitKey(group=group, topic=topic, partition=partition), 1)
+
+
+def encode_group_metadata_key(group: str) -> bytes:
+    """Version 2, the only one."""
+    return encode_versioned(GroupMetadataKey(group=group), 2)
+
+
+def encode_offset_commit_value(value: OffsetCommitValue) -> bytes:
+    """With an expiry the leader epoch is lost, as in Kafka."""
+    has_expiry = value.expire_timestamp != NO_TIMESTAMP
+    return encode_versioned(
+        value, OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY if has_expiry else OFFSET_COMMIT_VALUE_VERSION
+    )
+
+
+def encode_group_metadata_value(value: GroupMetadataValue) -> bytes:
+    """Version 3."""
+    return encode_versioned(value, GROUP_METADATA_VALUE_VERSION)
+
+
+def decode_transaction_key(key: memoryview | bytes) -> TransactionLogKey | UnknownKey:
+    """The key of a record in __transaction_state.  MalformedRequest when the bytes are cut short or not UTF-8."""
+    version = version_of(key)
+    if version in definition_of(TransactionLogKey).versions:
+        return decode_body(TransactionLogKey, key, version)
+    return UnknownKey(version)
+
+
+def decode_transaction_value(value: memoryview | bytes) -> TransactionLogValue:
+    """The value under a TransactionLogKey.  MalformedRequest also for versions that we do not know."""
+    return _decode_value(TransactionLogValue, value)
+
+
+def encode_transaction_key(transactional_id: str) -> bytes:
+    """Version 0, the only one."""
+    return encode_versioned(TransactionLogKey(transactional_id=transactional_id), TRANSACTION_LOG_VERSION)
+
+
+def encode_transaction_value(value: TransactionLogValue) -> bytes:
+    """Version 0: version 1 needs a feature that clusters with ZooKeeper never have."""
+    return encode_versioned(value, TRANSACTION_LOG_VERSION)
+
+
+def _decode_value(cls: type[T], value: memoryview | bytes) -> T:
+    version = version_of(value)
+    if version not in definition_of(cls).versions:
+        raise MalformedRequest(f"{cls.__name__} has version {version}")
+    return decode_body(cls, value, version)

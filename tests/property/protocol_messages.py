@@ -1,0 +1,77 @@
+"""Arbitrary messages, drawn from their definitions."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from hypothesis import strategies as st
+
+from kctl.protocol import consumer_protocol
+from kctl.protocol.message import Field, definition_of
+from kctl.protocol.registry import APIS
+from kctl.records import internal_topics
+
+CLASSES: list[type] = [
+    *(cls for api in APIS.values() for cls in (api.request, api.response)),
+    consumer_protocol.ConsumerProtocolSubscription,
+    consumer_protocol.ConsumerProtocolAssignment,
+    internal_topics.OffsetCommitKey,
+    internal_topics.OffsetCommitValue,
+    internal_topics.GroupMetadataKey,
+    internal_topics.GroupMetadataValue,
+    internal_topics.TransactionLogKey,
+    internal_topics.TransactionLogValue,
+]
+"""Every message."""
+
+MESSAGES = [(cls, version) for cls in CLASSES for version in definition_of(cls).versions]
+"""Every version of every message."""
+
+IDS = [f"{cls.__name__}-{version}" for cls, version in MESSAGES]
+
+
+@st.composite
+def versions_and_messages(draw: st.DrawFn, cls: type) -> tuple[int, Any]:
+    """A version, and a message that it can carry."""
+    version = draw(st.sampled_from(definition_of(cls).versions))
+    return version, draw(messages(cls, version))
+
+
+_INTEGERS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q"}
+
+
+def _integers(code: str) -> st.SearchStrategy[int]:
+    bits = struct.calcsize(">" + code) * 8
+    if code.isupper():
+        return st.integers(0, (1 << bits) - 1)
+    return st.integers(-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+_SCALARS: dict[str, st.SearchStrategy[Any]] = {
+    **{kind: _integers(code) for kind, code in _INTEGERS.items()},
+    "boolean": st.booleans(),
+    "float64": st.floats(allow_nan=False),
+    "uuid": st.uuids(),
+    "string": st.text(max_size=8) | st.sampled_from(["x" * 126, "x" * 127, "ü" * 200]),
+    "bytes": st.binary(max_size=8) | st.just(b"y" * 300),
+    "records": st.binary(max_size=8) | st.just(b"z" * 300),
+}
+
+
+def messages(cls: type, version: int) -> st.SearchStrategy[Any]:
+    """Instances of `cls` that this version can carry."""
+    values = {field.name: _values(field, version) for field in definition_of(cls).fields if version in field.versions}
+    return st.builds(cls, **values)
+
+
+def _values(field: Field, version: int) -> st.SearchStrategy[Any]:
+    if field.struct is not None:
+        strategy = messages(field.struct, version)
+    elif field.element is not None:
+        strategy = st.lists(_values(field.element, version), max_size=3)
+    else:
+        strategy = _SCALARS[field.kind]
+    if version in field.nullable or (field.struct is not None and field.tag is not None):
+        return st.none() | strategy
+    return strategy

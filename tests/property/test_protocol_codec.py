@@ -1,0 +1,80 @@
+"""Compiled codecs against themselves and against the interpreting walker, for every message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kctl.errors import MalformedRequest
+from kctl.protocol.codec import decode, encode_bytes
+from kctl.protocol.message import definition_of
+from kctl.protocol.walk import decode_walk, encode_walk
+from tests.property.protocol_messages import CLASSES, IDS, MESSAGES, messages, versions_and_messages
+
+few = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+more = settings(few, max_examples=25)
+every_version = pytest.mark.parametrize(("cls", "version"), MESSAGES, ids=IDS)
+every_class = pytest.mark.parametrize("cls", CLASSES)
+
+
+def meaning(codec: Callable[..., tuple[object, int]], cls: type, blob: bytes, version: int) -> tuple[bytes, int] | None:
+    """What the bytes mean, None when they are refused; as canonical bytes, since a NaN equals nothing."""
+    try:
+        message, offset = codec(cls, blob, version)
+    except MalformedRequest:
+        return None
+    return encode_bytes(message, version), offset
+
+
+@every_version
+@few
+@given(data=st.data())
+def test_walker_and_compiler_agree_and_give_back_what_was_encoded(cls: type, version: int, data: st.DataObject) -> None:
+    message = data.draw(messages(cls, version))
+    blob = encode_bytes(message, version)
+    assert encode_walk(message, version) == blob
+    assert decode(cls, blob, version) == (message, len(blob))
+    assert decode_walk(cls, blob, version) == (message, len(blob))
+
+
+@every_class
+@more
+@given(data=st.data())
+def test_message_is_found_at_an_offset_and_what_follows_is_left_alone(cls: type, data: st.DataObject) -> None:
+    version, message = data.draw(versions_and_messages(cls))
+    blob = encode_bytes(message, version)
+    assert decode(cls, b"\xffab" + blob + b"\xff" * 9, version, 3) == (message, 3 + len(blob))
+
+
+@every_class
+@more
+@given(data=st.data())
+def test_every_truncation_is_refused(cls: type, data: st.DataObject) -> None:
+    version, message = data.draw(versions_and_messages(cls))
+    blob = encode_bytes(message, version)
+    for size in range(max(0, len(blob) - 40), len(blob)):
+        with pytest.raises(MalformedRequest):
+            decode(cls, blob[:size], version)
+
+
+@every_class
+@more
+@given(data=st.data())
+def test_damaged_bytes_are_refused_or_mean_the_same_to_both(cls: type, data: st.DataObject) -> None:
+    version, message = data.draw(versions_and_messages(cls))
+    blob = bytearray(encode_bytes(message, version))
+    for _ in range(data.draw(st.integers(1, 3)) if blob else 0):
+        position = data.draw(st.integers(0, len(blob) - 1))
+        blob[position] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))
+    assert meaning(decode, cls, bytes(blob), version) == meaning(decode_walk, cls, bytes(blob), version)
+
+
+@every_class
+@more
+@given(data=st.data(), blob=st.binary(max_size=60))
+def test_random_bytes_are_refused_or_mean_the_same_to_both(cls: type, data: st.DataObject, blob: bytes) -> None:
+    version = data.draw(st.sampled_from(definition_of(cls).versions))
+    assert meaning(decode, cls, blob, version) == meaning(decode_walk, cls, blob, version)
