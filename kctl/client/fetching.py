@@ -15,7 +15,7 @@ from kctl.protocol.apis.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    ResponsePartitionData,
+    PartitionData,
 )
 from kctl.records.batch import BatchHeader, Record, iterate_batches, iterate_records
 from kctl.records.control import ControlType, control_type
@@ -36,7 +36,7 @@ class FetchLimits:
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """What one partition answered: whole batches, perhaps the first part of one more, from the one with the offset on."""
+    """What one partition answered: whole batches from the one with the offset on, perhaps a cut-off one at the end."""
 
     tp: TopicPartition
     error: ErrorCode
@@ -119,7 +119,7 @@ def _is_abort(records: memoryview, header: BatchHeader) -> bool:
     return marker is not None and control_type(marker) is ControlType.ABORT
 
 
-def _fetched(tp: TopicPartition, partition: ResponsePartitionData) -> FetchedPartition:
+def _fetched(tp: TopicPartition, partition: PartitionData) -> FetchedPartition:
     records = partition.records
     return FetchedPartition(
         tp=tp,

@@ -14,6 +14,7 @@ from kctl.client.versions import BrokerVersions
 from kctl.errors import ApiError, ErrorCode, MalformedRequest
 from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kctl.protocol.codec import Chunk, decode, encode
+from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from kctl.protocol.message import definition_of
 
 T = TypeVar("T")
@@ -25,37 +26,30 @@ RESPONSE_SIZE_MAX = 1 << 30
 API_VERSIONS_KEY = 18
 API_VERSIONS_MAX = 3
 
-_HEADER = struct.Struct(">hhi")
-_CORRELATION_ID = struct.Struct(">i")
-_LENGTH = struct.Struct(">h")
+_ERROR_CODE = struct.Struct(">h")
+_ERROR_CODE_POSITION = 4
 
 
 def request_frame(request: object, version: int, *, correlation_id: int, client_id: str) -> list[Chunk]:
     """The chunks of one request, size first."""
-    definition = definition_of(type(request))
-    assert definition.key is not None
-    name = client_id.encode()
-    header = _HEADER.pack(definition.key, version, correlation_id) + _LENGTH.pack(len(name)) + name
-    if definition.is_flexible(version):
-        header += b"\x00"  # no tagged fields
+    key = definition_of(type(request)).key
+    assert key is not None
+    header = encode_request_header(RequestHeader(key, version, correlation_id, client_id))
     body = encode(request, version)
     return [SIZE.pack(len(header) + sum(map(len, body))) + header, *body]
 
 
 def correlation_id_of(frame: memoryview) -> int:
     """Which request a response frame (without its size) answers.  Raises MalformedRequest."""
-    if len(frame) < _CORRELATION_ID.size:
-        raise MalformedRequest(f"response of {len(frame)} bytes has no header")
-    (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
-    return int(correlation_id)
+    correlation_id, _ = decode_response_header(frame, API_VERSIONS_KEY, 0)
+    return correlation_id
 
 
 def response_of(frame: memoryview, response_class: type[T], version: int) -> T:
     """The message in a response frame (without its size).  Raises MalformedRequest."""
-    definition = definition_of(response_class)
-    position = _CORRELATION_ID.size
-    if definition.is_flexible(version) and definition.key != API_VERSIONS_KEY:
-        position = _skip_tagged_fields(frame, position)
+    key = definition_of(response_class).key
+    assert key is not None
+    _, position = decode_response_header(frame, key, version)
     message, _ = decode(response_class, frame, version, position)
     return message
 
@@ -67,7 +61,9 @@ def api_versions_request() -> ApiVersionsRequest:
 
 def broker_versions_of(frame: memoryview, version: int) -> BrokerVersions | int:
     """What the broker told, or the version of ApiVersions to ask in instead.  Raises ApiError, MalformedRequest."""
-    (error_code,) = _LENGTH.unpack_from(frame, _CORRELATION_ID.size) if len(frame) >= 6 else (0,)
+    if len(frame) < _ERROR_CODE_POSITION + _ERROR_CODE.size:
+        raise MalformedRequest(f"response of {len(frame)} bytes")
+    (error_code,) = _ERROR_CODE.unpack_from(frame, _ERROR_CODE_POSITION)
     is_too_new = error_code == ErrorCode.UNSUPPORTED_VERSION and version > 0
     response = response_of(frame, ApiVersionsResponse, 0 if is_too_new else version)
     ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
@@ -76,27 +72,3 @@ def broker_versions_of(frame: memoryview, version: int) -> BrokerVersions | int:
     if response.error_code:
         raise ApiError(ErrorCode.of(response.error_code))
     return BrokerVersions(ranges)
-
-
-def _skip_tagged_fields(frame: memoryview, position: int) -> int:
-    """The position after the tagged fields of a response header; no broker is known to send any."""
-    try:
-        count, position = _unsigned_varint(frame, position)
-        for _ in range(count):
-            _, position = _unsigned_varint(frame, position)
-            size, position = _unsigned_varint(frame, position)
-            position += size
-    except IndexError:
-        raise MalformedRequest("response header is cut off") from None
-    return position
-
-
-def _unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = frame[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7

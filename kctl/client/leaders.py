@@ -53,7 +53,7 @@ async def _ask_once(client: ClusterClient, partitions: list[TopicPartition], ask
         except ConnectionLost as lost:
             return {tp: ApiError(ErrorCode.NETWORK_EXCEPTION, str(lost)) for tp in tps}
         except ApiError as error:
-            return {tp: error for tp in tps}
+            return dict.fromkeys(tps, error)
 
     for answered in await client.gather([ask_one(leader, tps) for leader, tps in sorted(by_leader.items())]):
         outcomes.update(answered)

@@ -13,9 +13,8 @@ Pure: callers pass now_ms.
 from __future__ import annotations
 
 import re
-from enum import Enum
-from typing import NamedTuple
 
+from kctl.admin.offset_spec import END, START, Anchor, OffsetSpec
 from kctl.errors import UsageError
 
 _EPOCH_MS_MIN = 100_000_000_000
@@ -25,26 +24,6 @@ _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _ISO_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?\Z")
 _SIZE = re.compile(r"(\d+)([kmg]?)b?\Z", re.IGNORECASE)
-
-
-class Anchor(Enum):
-    """From where an offset is counted."""
-
-    START = "start"
-    END = "end"
-    ZERO = "zero"
-    TIME = "time"
-
-
-class OffsetSpec(NamedTuple):
-    """A place in a partition as the user said it: `value` is a count from the anchor, or a timestamp in ms."""
-
-    anchor: Anchor
-    value: int = 0
-
-
-START = OffsetSpec(Anchor.START)
-END = OffsetSpec(Anchor.END)
 
 
 def parse_offset(text: str, *, now_ms: int) -> OffsetSpec:
@@ -66,7 +45,7 @@ def parse_offset(text: str, *, now_ms: int) -> OffsetSpec:
 
 
 def parse_range(text: str, *, now_ms: int) -> tuple[OffsetSpec, OffsetSpec | None]:
-    """Read `A:B`, where either side may be missing, or a single offset; None means without an end.  Raises UsageError."""
+    """Read `A:B`, where a side may be missing, or a single offset; None means without an end.  Raises UsageError."""
     lower, upper = _split_range(text)
     return (
         parse_offset(lower, now_ms=now_ms) if lower else START,

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kctl.admin.offset_spec import END, START, Anchor, OffsetSpec
 from kctl.commands.values import (
-    END,
-    START,
-    Anchor,
-    OffsetSpec,
     format_time,
     parse_duration_ms,
     parse_offset,
@@ -90,9 +87,17 @@ def test_time_without_zone_is_utc(text: str, expected_ms: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected_ms"),
-    [("500ms", 500), ("10s", 10_000), ("1h30m", 5_400_000), ("2d", 172_800_000), ("PT1H30M", 5_400_000), ("P1D", 86_400_000),
-     ("1.5", 1500), ("0.5s", 500)],
-)  # fmt: skip
+    [
+        ("500ms", 500),
+        ("10s", 10_000),
+        ("1h30m", 5_400_000),
+        ("2d", 172_800_000),
+        ("PT1H30M", 5_400_000),
+        ("P1D", 86_400_000),
+        ("1.5", 1500),
+        ("0.5s", 500),
+    ],
+)
 def test_duration_is_read(text: str, expected_ms: int) -> None:
     assert parse_duration_ms(text) == expected_ms
 

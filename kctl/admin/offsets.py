@@ -1,0 +1,71 @@
+"""Offsets of partitions: where they start and end, and what lies where in time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kctl.admin.offset_spec import Anchor, OffsetSpec
+from kctl.client.cluster import ClusterClient
+from kctl.client.leaders import Outcomes
+from kctl.client.list_offsets import EARLIEST, LATEST, NO_OFFSET, IsolationLevel, OffsetAt, list_offsets
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """What a partition holds: records from `start` up to, but not including, `end`."""
+
+    start: int
+    end: int
+
+
+async def partitions_of(client: ClusterClient, topics: Collection[str]) -> list[TopicPartition]:
+    """All partitions of the topics.  Raises ApiError for a topic that cannot be read."""
+    metadata = await client.metadata(topics)
+    for topic in metadata.topics.values():
+        if topic.error not in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE}:
+            unknown = topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            what = f"topic '{topic.name}' does not exist" if unknown else f"{topic.name}: {topic.error.description}"
+            raise ApiError(topic.error, what)
+    return [TopicPartition(name, one.partition) for name, topic in metadata.topics.items() for one in topic.partitions]
+
+
+async def offset_ranges(
+    client: ClusterClient,
+    partitions: Collection[TopicPartition],
+    *,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> dict[TopicPartition, OffsetRange]:
+    """What the partitions hold; `end` is what a reader with that isolation reaches.  Raises ApiError."""
+    starts = await list_offsets(client, dict.fromkeys(partitions, EARLIEST), isolation=isolation)
+    ends = await list_offsets(client, dict.fromkeys(partitions, LATEST), isolation=isolation)
+    return {tp: OffsetRange(_found(tp, starts).offset, _found(tp, ends).offset) for tp in sorted(partitions)}
+
+
+async def resolve(
+    client: ClusterClient, ranges: Mapping[TopicPartition, OffsetRange], spec: OffsetSpec
+) -> dict[TopicPartition, int]:
+    """The offset that `spec` means in each partition; it may lie outside of what the partition holds.
+
+    A time after the last record means the end.  Raises ApiError.
+    """
+    match spec.anchor:
+        case Anchor.ZERO:
+            return dict.fromkeys(ranges, spec.value)
+        case Anchor.START:
+            return {tp: held.start + spec.value for tp, held in ranges.items()}
+        case Anchor.END:
+            return {tp: held.end + spec.value for tp, held in ranges.items()}
+        case Anchor.TIME:
+            found = await list_offsets(client, dict.fromkeys(ranges, spec.value))
+            offsets = {tp: _found(tp, found).offset for tp in ranges}
+            return {tp: ranges[tp].end if offset == NO_OFFSET else offset for tp, offset in offsets.items()}
+
+
+def _found(tp: TopicPartition, outcomes: Outcomes[OffsetAt]) -> OffsetAt:
+    outcome = outcomes[tp]
+    if isinstance(outcome, ApiError):
+        raise ApiError(outcome.code, f"{tp}: {outcome}")
+    return outcome

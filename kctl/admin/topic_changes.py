@@ -1,0 +1,141 @@
+"""Topics: create, delete, add partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from kctl.admin.outcome import Outcome, outcome_of, raise_if
+from kctl.client.cluster import ClusterClient
+from kctl.client.transport import Connection
+from kctl.errors import ErrorCode
+from kctl.model import ZERO_UUID
+from kctl.protocol.apis.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from kctl.protocol.apis.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kctl.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+
+BROKER_DEFAULT = -1
+DEFAULTS_VERSION = 4
+"""From this version of CreateTopics on the broker fills in its defaults (KIP-464); before, one and one is asked for."""
+
+DELETE_BY_ID_VERSION = 6
+"""From this version on DeleteTopics takes a name or an id for each topic (KIP-516)."""
+
+Assignment = Sequence[Sequence[int]]
+"""For each new partition the broker ids of its replicas, the preferred leader first."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be created: a number of partitions and replicas, or an assignment."""
+
+    name: str
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    assignment: Assignment = ()
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """What became of a NewTopic; numbers are -1 where the broker does not tell them."""
+
+    outcome: Outcome
+    topic_id: UUID = ZERO_UUID
+    partitions: int = -1
+    replication_factor: int = -1
+
+
+async def create_topics(
+    client: ClusterClient, topics: Sequence[NewTopic], *, validate_only: bool = False
+) -> list[CreatedTopic]:
+    """Create topics, or only check whether they could be created."""
+
+    async def ask(connection: Connection) -> list[CreatedTopic]:
+        version = connection.versions.highest(CreateTopicsRequest)
+        request = CreateTopicsRequest(
+            topics=[_creatable(topic, version) for topic in topics],
+            timeout_ms=client.settings.timeout_ms,
+            validate_only=validate_only,
+        )
+        response = await connection.send(request, CreateTopicsResponse, version=version)
+        for topic in response.topics:
+            raise_if(topic.error_code, ErrorCode.NOT_CONTROLLER)
+        return [
+            CreatedTopic(
+                outcome_of(topic.name, topic.error_code, topic.error_message),
+                topic.topic_id,
+                topic.num_partitions,
+                topic.replication_factor,
+            )
+            for topic in sorted(response.topics, key=lambda topic: topic.name)
+        ]
+
+    return await client.on_controller(ask)
+
+
+async def delete_topics(client: ClusterClient, names: Collection[str]) -> list[Outcome]:
+    """Delete topics with all their records."""
+
+    async def ask(connection: Connection) -> list[Outcome]:
+        version = connection.versions.highest(DeleteTopicsRequest)
+        wanted = sorted(names)
+        by_name = version < DELETE_BY_ID_VERSION
+        request = DeleteTopicsRequest(
+            topics=[] if by_name else [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in wanted],
+            topic_names=wanted if by_name else [],
+            timeout_ms=client.settings.timeout_ms,
+        )
+        response = await connection.send(request, DeleteTopicsResponse, version=version)
+        for topic in response.responses:
+            raise_if(topic.error_code, ErrorCode.NOT_CONTROLLER)
+        outcomes = [outcome_of(topic.name or "", topic.error_code, topic.error_message) for topic in response.responses]
+        return sorted(outcomes, key=lambda outcome: outcome.name)
+
+    return await client.on_controller(ask)
+
+
+async def create_partitions(
+    client: ClusterClient, name: str, count: int, *, assignment: Assignment = (), validate_only: bool = False
+) -> Outcome:
+    """Give a topic `count` partitions in all; `assignment` places the new ones."""
+    assignments = [CreatePartitionsAssignment(broker_ids=list(replicas)) for replicas in assignment] or None
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=name, count=count, assignments=assignments)],
+        timeout_ms=client.settings.timeout_ms,
+        validate_only=validate_only,
+    )
+
+    async def ask(connection: Connection) -> Outcome:
+        response = await connection.send(request, CreatePartitionsResponse)
+        result = response.results[0]
+        raise_if(result.error_code, ErrorCode.NOT_CONTROLLER)
+        return outcome_of(result.name, result.error_code, result.error_message)
+
+    return await client.on_controller(ask)
+
+
+def _creatable(topic: NewTopic, version: int) -> CreatableTopic:
+    default = BROKER_DEFAULT if version >= DEFAULTS_VERSION or topic.assignment else 1
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=default if topic.partitions == BROKER_DEFAULT else topic.partitions,
+        replication_factor=default if topic.replication_factor == BROKER_DEFAULT else topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
+            for index, replicas in enumerate(topic.assignment)
+        ],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in sorted(topic.configs.items())],
+    )
