@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from kctl.errors import KctlError
 
@@ -15,14 +16,23 @@ class DataLoss(KctlError):  # noqa: N818 - an outcome, not a defect
     """Offsets that a run had to export are gone; exit code 3."""
 
 
-@dataclass(frozen=True, slots=True)
+class Failure(StrEnum):
+    """Why a task has no result."""
+
+    DATA_LOSS = "data loss"
+    UNREACHABLE = "unreachable"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileOutcome:
     """What a task reports about its file.
 
-    Failures that a retry cannot heal are values, so that Spark does not try them again.
+    Failures are values, because Spark would try again what raises: a lost broker was waited for already, and the rest
+    does not heal.  What Spark does try again is a worker process that died.
     """
 
-    path: str
+    path: str = ""
     """Relative to the target folder; empty when the range held no records and there is no file."""
     records: int = 0
     bytes_in: int = 0
@@ -31,8 +41,7 @@ class FileOutcome:
     """Size of the Parquet file."""
     lost: int = 0
     """Offsets at the start of the range that the broker no longer has."""
-    reused: bool = False
+    is_reused: bool = False
     """Whether an earlier, interrupted attempt had finished the file."""
-    failure: str = ""
-    data_loss: str = ""
-    """Why the range cannot be read any more; under --on-data-loss=fail the batch is not committed."""
+    failure: Failure | None = None
+    message: str = ""

@@ -1,0 +1,137 @@
+"""Asks the cluster for what planning needs: identity of the topics, offsets and sizes of their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from kctl.client.cluster import ClusterClient
+from kctl.client.leaders import Outcomes, ask_leaders
+from kctl.client.list_offsets import EARLIEST, LATEST, NO_OFFSET, IsolationLevel, list_offsets
+from kctl.client.metadata import ClusterMetadata
+from kctl.client.transport import Connection
+from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.model import TopicPartition
+from kctl.protocol.apis.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from kctl.spark.bounds import Bound, Extent, From, resolve, resolve_until
+from kctl.spark.plan import ClusterView, Isolation, PartitionView, TopicView
+
+ISOLATION_LEVELS = {
+    Isolation.READ_COMMITTED: IsolationLevel.READ_COMMITTED,
+    Isolation.READ_UNCOMMITTED: IsolationLevel.READ_UNCOMMITTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for on the command line."""
+
+    topics: Sequence[str]
+    start: Bound
+    until: Bound
+    isolation: Isolation
+    partitions: Sequence[int] | None = None
+    """Only these of every topic; None means all."""
+
+
+async def view_cluster(client: ClusterClient, wanted: Wanted) -> ClusterView:
+    """What the cluster holds of the wanted topics.
+
+    Raises ApiError for topics that do not exist or partitions without a leader, UsageError for partitions or offsets
+    that do not exist, ClusterUnreachable.
+    """
+    metadata = await client.metadata(wanted.topics)
+    tps = _partitions(metadata, wanted)
+    level = ISOLATION_LEVELS[wanted.isolation]
+    starts = await _offsets(client, tps, EARLIEST)
+    high_watermarks = await _offsets(client, tps, LATEST)
+    ends = await _offsets(client, tps, LATEST, level) if level is IsolationLevel.READ_COMMITTED else high_watermarks
+    at_times = await _offsets_at_times(client, tps, {wanted.start, wanted.until}, high_watermarks)
+    sizes = await _sizes(client, tps)
+    topics: dict[str, dict[int, PartitionView]] = {topic: {} for topic in wanted.topics}
+    for tp in tps:
+        extent = Extent(starts[tp], high_watermarks[tp], at_times[tp])
+        topics[tp.topic][tp.partition] = PartitionView(
+            log_start=starts[tp],
+            end=ends[tp],
+            high_watermark=high_watermarks[tp],
+            start=resolve(wanted.start, tp, extent),
+            until=resolve_until(wanted.until, tp, extent),
+            size_bytes=sizes.get(tp, 0),
+        )
+    views = {topic: TopicView(metadata.topics[topic].topic_id, views) for topic, views in topics.items()}
+    return ClusterView(metadata.cluster_id or "", views)
+
+
+def _partitions(metadata: ClusterMetadata, wanted: Wanted) -> list[TopicPartition]:
+    tps = []
+    for name in wanted.topics:
+        topic = metadata.topics.get(name)
+        code = topic.error if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None or code is not ErrorCode.NONE:
+            is_unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise ApiError(code, f"topic {name} does not exist" if is_unknown else f"topic {name}: {code.description}")
+        existing = {partition.partition for partition in topic.partitions}
+        missing = sorted(set(wanted.partitions or ()) - existing)
+        if missing:
+            raise UsageError(f"topic {name} has no partition {', '.join(map(str, missing))}")
+        tps += [TopicPartition(name, partition) for partition in sorted(wanted.partitions or existing)]
+    return tps
+
+
+async def _offsets(
+    client: ClusterClient,
+    tps: Collection[TopicPartition],
+    timestamp: int,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> Mapping[TopicPartition, int]:
+    outcomes = await list_offsets(client, dict.fromkeys(tps, timestamp), isolation=isolation)
+    offsets = {}
+    for tp, outcome in outcomes.items():
+        if isinstance(outcome, ApiError):
+            raise ApiError(outcome.code, f"{tp}: {outcome}")
+        offsets[tp] = outcome.offset
+    return offsets
+
+
+async def _offsets_at_times(
+    client: ClusterClient,
+    tps: Collection[TopicPartition],
+    bounds: Collection[Bound],
+    ends: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, dict[int, int]]:
+    found: dict[TopicPartition, dict[int, int]] = {tp: {} for tp in tps}
+    for timestamp_ms in sorted({bound.value for bound in bounds if bound.anchor is From.TIME}):
+        offsets = await _offsets(client, tps, timestamp_ms)
+        for tp, offset in offsets.items():
+            found[tp][timestamp_ms] = ends[tp] if offset == NO_OFFSET else offset
+    return found
+
+
+async def _sizes(client: ClusterClient, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Bytes of the logs on their leaders, as far as the brokers tell; they only guide how ranges are cut."""
+
+    async def ask(connection: Connection, asked: list[TopicPartition]) -> Outcomes[int]:
+        return await _ask_sizes(connection, asked)
+
+    outcomes = await ask_leaders(client, tps, ask)
+    return {tp: size for tp, size in outcomes.items() if isinstance(size, int)}
+
+
+async def _ask_sizes(connection: Connection, tps: list[TopicPartition]) -> Outcomes[int]:
+    topics: dict[str, list[int]] = {}
+    for tp in tps:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    wanted = [DescribableLogDirTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()]
+    response = await connection.send(DescribeLogDirsRequest(topics=wanted), DescribeLogDirsResponse)
+    sizes: Outcomes[int] = dict.fromkeys(tps, 0)
+    for directory in response.results:
+        for topic in directory.topics:
+            for partition in topic.partitions:
+                if not partition.is_future_key:
+                    sizes[TopicPartition(topic.name, partition.partition_index)] = partition.partition_size
+    return sizes

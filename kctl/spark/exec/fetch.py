@@ -1,0 +1,174 @@
+"""The batches of an offset range, straight from the partition's leader and as the broker stores them.
+
+The next request is under way while the caller decodes the last answer: a single background thread owns the
+connections. Control batches and, with read_committed, aborted transactions are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+from uuid import UUID
+
+from kctl.client.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.cluster import ClusterClient
+from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches, visible_batches
+from kctl.client.list_offsets import EARLIEST, IsolationLevel, list_offsets
+from kctl.client.retrying import LEADER_MOVED, retry
+from kctl.client.settings import ClientSettings
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import ZERO_UUID, TopicPartition
+from kctl.records.batch import BatchHeader, CorruptBatch
+from kctl.spark.exec.outcome import CorruptRecords, DataLoss
+
+FETCH_LIMITS = FetchLimits(max_wait_ms=500, max_bytes=16 << 20, partition_max_bytes=8 << 20)
+LOOK_AGAIN = LEADER_MOVED | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+"""A broker that does not know the topic may only be behind; the next look at the metadata tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The offsets [start, end) of a partition.  All of them were readable when the range was planned."""
+
+    tp: TopicPartition
+    topic_id: UUID
+    """Zero when the brokers of that time gave no ids."""
+    start: int
+    end: int
+    isolation: IsolationLevel
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """One answer: `batches` are positions in `data`, only those that hold records of the range for a reader."""
+
+    data: memoryview
+    batches: list[BatchHeader]
+    size: int
+    """Bytes of whole batches in the answer."""
+
+
+class RangeReader:
+    """Reads one range, once.  Use as a context manager; iterate over `answers`.  Owner: one task."""
+
+    def __init__(self, settings: ClientSettings, range_: OffsetRange, *, may_skip: bool) -> None:
+        """`may_skip`: go on where the log starts when offsets are gone, and count them in `lost`; else DataLoss."""
+        self.lost = 0
+        self._client = ClusterClient(settings, BlockingTransport())
+        self._range = range_
+        self._may_skip = may_skip
+        self._leader: int | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"fetch-{range_.tp}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.submit(lambda: run_blocking(self._client.close())).result()
+        self._thread.shutdown()
+
+    def answers(self) -> Iterator[Fetched]:
+        """All answers in the order of offsets.
+
+        Raises DataLoss, CorruptRecords, ApiError for what the leader refuses, and ClusterUnreachable.
+        """
+        position = self._range.start
+        pending = self._thread.submit(run_blocking, self._fetch(position))
+        while True:
+            partition, position = pending.result()
+            fetched, position = self._select(partition, position)
+            if position >= self._range.end:
+                yield fetched
+                return
+            pending = self._thread.submit(run_blocking, self._fetch(position))
+            yield fetched
+
+    def _select(self, partition: FetchedPartition, position: int) -> tuple[Fetched, int]:
+        """The wanted batches, and the offset after the last batch."""
+        before = position
+        wanted = []
+        size = 0
+        try:
+            for batch, is_visible in visible_batches(partition, self._range.isolation):
+                if batch.base_offset >= self._range.end:
+                    position = self._range.end
+                    break
+                if is_visible and batch.last_offset >= self._range.start:
+                    wanted.append(batch)
+                position = batch.next_offset
+                size += batch.size
+        except CorruptBatch as error:
+            raise CorruptRecords(f"{self._range.tp} near offset {position}: {error}") from error
+        if position == before < self._range.end:
+            raise CorruptRecords(f"{self._range.tp}: the answer for offset {position} holds no whole batch")
+        return Fetched(partition.records, wanted, size), position
+
+    async def _fetch(self, position: int) -> tuple[FetchedPartition, int]:
+        """What the leader has from `position` on, at least one batch; and the position, which losses may have moved."""
+        deadline = self._client.deadline()
+        while True:
+            partition = await retry(
+                partial(self._ask_leader, position),
+                deadline=self._client.deadline(),
+                codes=LOOK_AGAIN,
+                forget=self._forget_leader,
+            )
+            if partition.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                position = await self._after_loss(position)
+                if position == self._range.end:
+                    return partition, position
+            elif len(partition.records):
+                return partition, position
+            elif not await deadline.pause():
+                raise ApiError(
+                    ErrorCode.OFFSET_NOT_AVAILABLE,
+                    f"{self._range.tp} gives no records at offset {position}, although it had some up to "
+                    f"{self._range.end} at planning; its high watermark is {partition.high_watermark}",
+                )
+
+    async def _ask_leader(self, position: int) -> FetchedPartition:
+        tp = self._range.tp
+        if self._leader is None:
+            self._leader = await self._find_leader()
+        connection = await self._client.broker(self._leader)
+        (partition,) = await fetch_batches(
+            connection, {tp: position}, limits=FETCH_LIMITS, isolation=self._range.isolation
+        )
+        if partition.error not in {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}:
+            raise ApiError(partition.error, f"{tp}: {partition.error.description}")
+        return partition
+
+    async def _find_leader(self) -> int:
+        """Node id of the leader; also checks that the topic is still the one that was planned."""
+        tp = self._range.tp
+        metadata = await self._client.metadata([tp.topic])
+        leader, code = metadata.leader_of(tp)
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise DataLoss(f"{tp} does not exist any more")
+        if code is not ErrorCode.NONE:
+            raise ApiError(code, f"{tp}: {code.description}")
+        topic_id = metadata.topics[tp.topic].topic_id
+        if topic_id != self._range.topic_id and ZERO_UUID not in {topic_id, self._range.topic_id}:
+            raise DataLoss(f"topic {tp.topic} was deleted and created again since the export was planned")
+        return leader
+
+    def _forget_leader(self) -> None:
+        self._leader = None
+
+    async def _after_loss(self, position: int) -> int:
+        """Where to go on after OFFSET_OUT_OF_RANGE: at the log's start, but not beyond the range."""
+        tp = self._range.tp
+        outcome = (await list_offsets(self._client, {tp: EARLIEST}))[tp]
+        if isinstance(outcome, ApiError):
+            raise outcome
+        if outcome.offset <= position:
+            raise DataLoss(f"{tp} was truncated: offset {position}, which it had at planning, is beyond its end")
+        text = f"{tp}: offsets {position} to {min(outcome.offset, self._range.end) - 1} are gone"
+        if not self._may_skip:
+            raise DataLoss(f"{text}, the log starts at {outcome.offset} now")
+        resumed = min(outcome.offset, self._range.end)
+        self.lost += resumed - position
+        return resumed
