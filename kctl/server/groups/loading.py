@@ -1,0 +1,138 @@
+"""Groups out of the log: replays a partition of `__consumer_offsets` from its start to its end.
+
+The last record of a key counts.  Commits inside of a transaction count from its commit marker on, and never after an
+abort; those without a marker are restored as pending.  A record that cannot be read is skipped and reported, kinds of
+keys that we do not know are skipped silently (KIP-915).
+
+Pure: bytes in, groups out.  Kafka: GroupMetadataManager.doLoadGroupsAndOffsets.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from kctl.errors import MalformedRequest
+from kctl.model import TopicPartition
+from kctl.records.batch import BatchHeader, CorruptBatch, Record, iterate_batches, iterate_records
+from kctl.records.control import ControlType, control_type
+from kctl.records.internal_topics import (
+    GroupMetadataKey,
+    OffsetCommitKey,
+    decode_group_metadata_value,
+    decode_offset_commit_value,
+    decode_offsets_key,
+)
+from kctl.server.groups.config import GroupConfig
+from kctl.server.groups.group import Group
+from kctl.server.groups.offsets import AppendedOffset
+from kctl.server.groups.records import committed_offset, group_snapshot
+from kctl.server.groups.snapshot import GroupSnapshot
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class GroupPartition(NamedTuple):
+    """One partition as one group has committed it."""
+
+    group_id: str
+    topic_partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRecord:
+    """A record, or the rest of a batch, that could not be read."""
+
+    offset: int
+    key: bytes | None
+    reason: str
+
+
+class PartitionReplay:
+    """Feed it the partition's batches in order, then take the groups."""
+
+    def __init__(self) -> None:
+        self.skipped: list[SkippedRecord] = []
+        self._groups: dict[str, GroupSnapshot] = {}
+        self._offsets: defaultdict[str, dict[TopicPartition, AppendedOffset]] = defaultdict(dict)
+        self._transactions: defaultdict[int, dict[GroupPartition, AppendedOffset]] = defaultdict(dict)
+
+    def batches(self, chunk: Buffer) -> Iterator[int]:
+        """Takes in the batches of the chunk one at a time; yields how many records each had."""
+        try:
+            for header in iterate_batches(chunk):
+                self._batch(chunk, header)
+                yield header.record_count
+        except CorruptBatch as error:
+            self.skipped.append(SkippedRecord(-1, None, error.reason))
+
+    def groups(self, config: GroupConfig) -> Iterator[Group]:
+        """Every group that has members, a generation or commits."""
+        pending = self._pending_by_group()
+        group_ids = dict.fromkeys((*self._groups, *self._offsets, *pending))
+        for group_id in group_ids:
+            snapshot = self._groups.get(group_id)
+            group = Group(group_id, config) if snapshot is None else Group.restored(group_id, config, snapshot)
+            for tp, appended in self._offsets.get(group_id, {}).items():
+                group.offsets.load(tp, appended)
+            for producer_id, tp, appended in pending.get(group_id, ()):
+                group.offsets.load_transaction(producer_id, tp, appended)
+            if snapshot is not None or not group.is_vacant:
+                yield group
+
+    def _batch(self, chunk: Buffer, header: BatchHeader) -> None:
+        try:
+            if header.is_control:
+                for record in iterate_records(chunk, header):
+                    self._marker(header.producer_id, record)
+                return
+            producer_id = header.producer_id if header.is_transactional else None
+            for record in iterate_records(chunk, header):
+                self._record(record, header.base_offset, producer_id)
+        except CorruptBatch as error:
+            self.skipped.append(SkippedRecord(header.base_offset, None, error.reason))
+
+    def _record(self, record: Record, log_offset: int, producer_id: int | None) -> None:
+        try:
+            key = decode_offsets_key(record.key or b"")
+            if isinstance(key, OffsetCommitKey):
+                self._offset(key, record.value, log_offset, producer_id)
+            elif isinstance(key, GroupMetadataKey):
+                self._group(key.group, record.value)
+        except MalformedRequest as error:
+            self.skipped.append(SkippedRecord(record.offset, record.key, str(error)))
+
+    def _offset(self, key: OffsetCommitKey, value: bytes | None, log_offset: int, producer_id: int | None) -> None:
+        tp = TopicPartition(key.topic, key.partition)
+        if value is None:
+            self._offsets[key.group].pop(tp, None)
+            return
+        appended = AppendedOffset(committed_offset(decode_offset_commit_value(value)), log_offset)
+        if producer_id is None:
+            self._offsets[key.group][tp] = appended
+        else:
+            self._transactions[producer_id][GroupPartition(key.group, tp)] = appended
+
+    def _group(self, group_id: str, value: bytes | None) -> None:
+        if value is None:
+            self._groups.pop(group_id, None)
+        else:
+            self._groups[group_id] = group_snapshot(decode_group_metadata_value(value))
+
+    def _marker(self, producer_id: int, record: Record) -> None:
+        kind = control_type(record)
+        if kind is ControlType.UNKNOWN:
+            return
+        for (group_id, tp), appended in self._transactions.pop(producer_id, {}).items():
+            present = self._offsets[group_id].get(tp)
+            if kind is ControlType.COMMIT and (present is None or present.log_offset < appended.log_offset):
+                self._offsets[group_id][tp] = appended
+
+    def _pending_by_group(self) -> dict[str, list[tuple[int, TopicPartition, AppendedOffset]]]:
+        pending: dict[str, list[tuple[int, TopicPartition, AppendedOffset]]] = {}
+        for producer_id, offsets in self._transactions.items():
+            for (group_id, tp), appended in offsets.items():
+                pending.setdefault(group_id, []).append((producer_id, tp, appended))
+        return pending

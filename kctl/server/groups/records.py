@@ -1,0 +1,124 @@
+"""Between a group and its records in `__consumer_offsets`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kctl.model import TopicPartition
+from kctl.records.batch import Record
+from kctl.records.internal_topics import (
+    NO_TIMESTAMP,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitValue,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+)
+from kctl.server.groups.offsets import OffsetAndMetadata
+from kctl.server.groups.snapshot import GroupSnapshot, MemberSnapshot
+
+_POSITION_IN_BATCH = 0
+"""build_batch numbers the records itself."""
+
+
+def offset_records(
+    group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], timestamp_ms: int
+) -> list[Record]:
+    """One record per committed partition."""
+    return [
+        Record(
+            _POSITION_IN_BATCH,
+            timestamp_ms,
+            encode_offset_commit_key(group_id, tp.topic, tp.partition),
+            encode_offset_commit_value(_commit_value(value)),
+        )
+        for tp, value in offsets.items()
+    ]
+
+
+def group_record(group_id: str, snapshot: GroupSnapshot, timestamp_ms: int) -> Record:
+    """The record of a generation."""
+    value = GroupMetadataValue(
+        protocol_type=snapshot.protocol_type,
+        generation=snapshot.generation,
+        protocol=snapshot.protocol,
+        leader=snapshot.leader,
+        current_state_timestamp=snapshot.state_timestamp_ms,
+        members=[_member_metadata(member) for member in snapshot.members],
+    )
+    key = encode_group_metadata_key(group_id)
+    return Record(_POSITION_IN_BATCH, timestamp_ms, key, encode_group_metadata_value(value))
+
+
+def tombstones(
+    group_id: str, partitions: Sequence[TopicPartition], *, is_group_gone: bool, timestamp_ms: int
+) -> list[Record]:
+    """The records that delete committed offsets, and the group itself."""
+    keys = [encode_offset_commit_key(group_id, tp.topic, tp.partition) for tp in partitions]
+    if is_group_gone:
+        keys.append(encode_group_metadata_key(group_id))
+    return [Record(_POSITION_IN_BATCH, timestamp_ms, key, None) for key in keys]
+
+
+def committed_offset(value: OffsetCommitValue) -> OffsetAndMetadata:
+    """What a record says was committed."""
+    expire_ms = value.expire_timestamp
+    return OffsetAndMetadata(
+        offset=value.offset,
+        leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        commit_timestamp_ms=value.commit_timestamp,
+        expire_timestamp_ms=None if expire_ms == NO_TIMESTAMP else expire_ms,
+    )
+
+
+def group_snapshot(value: GroupMetadataValue) -> GroupSnapshot:
+    """What a record says of a generation."""
+    return GroupSnapshot(
+        protocol_type=value.protocol_type,
+        generation=value.generation,
+        protocol=value.protocol,
+        leader=value.leader,
+        state_timestamp_ms=value.current_state_timestamp,
+        members=tuple(_member_snapshot(member) for member in value.members),
+    )
+
+
+def _commit_value(value: OffsetAndMetadata) -> OffsetCommitValue:
+    expire_ms = value.expire_timestamp_ms
+    return OffsetCommitValue(
+        offset=value.offset,
+        leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        commit_timestamp=value.commit_timestamp_ms,
+        expire_timestamp=NO_TIMESTAMP if expire_ms is None else expire_ms,
+    )
+
+
+def _member_metadata(member: MemberSnapshot) -> MemberMetadata:
+    return MemberMetadata(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout=member.rebalance_timeout_ms,
+        session_timeout=member.session_timeout_ms,
+        subscription=member.subscription,
+        assignment=member.assignment,
+    )
+
+
+def _member_snapshot(member: MemberMetadata) -> MemberSnapshot:
+    has_rebalance_timeout = member.rebalance_timeout >= 0
+    return MemberSnapshot(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout if has_rebalance_timeout else member.session_timeout,
+        session_timeout_ms=member.session_timeout,
+        subscription=member.subscription,
+        assignment=member.assignment,
+    )
