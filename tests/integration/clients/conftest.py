@@ -1,0 +1,44 @@
+"""One broker for all client tests, on the embedded ZooKeeper and again on Apache ZooKeeper; a fresh topic per test.
+
+With KCTL_TEST_BOOTSTRAP=HOST:PORT the tests judge that broker instead: against Apache Kafka they judge themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.clients.confluent import Confluent
+from tests.peers import apache_zookeeper
+from tests.peers.kctl_broker import kctl_broker
+
+GIVEN = os.environ.get("KCTL_TEST_BOOTSTRAP")
+PARTITIONS = 3
+RUN = os.getpid()  # in topic names: a broker that was given may remember an earlier run
+
+
+@pytest.fixture(scope="session", params=[GIVEN] if GIVEN else ["embedded-zookeeper", "apache-zookeeper"])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if GIVEN:
+        yield GIVEN
+        return
+    folder = tmp_path_factory.mktemp(request.param)
+    with contextlib.ExitStack() as stack:
+        connect = None
+        if request.param == "apache-zookeeper":
+            if reason := apache_zookeeper.why_not():
+                pytest.skip(reason)
+            connect = stack.enter_context(apache_zookeeper.apache_zookeeper(folder / "zookeeper"))
+        yield stack.enter_context(kctl_broker(folder / "data", zookeeper=connect)).bootstrap
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest, bootstrap: str) -> str:
+    """A new topic of three partitions, made by confluent-kafka and named after the test."""
+    name = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name).strip("-") + f"-{RUN}"
+    Confluent(bootstrap).create_topic(name, PARTITIONS)
+    return name

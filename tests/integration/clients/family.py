@@ -1,0 +1,56 @@
+"""What every client family can do here, so that one test says it for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+TIMEOUT_S = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record as a consumer got it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a group of two read, and how many partitions each member had in the end."""
+
+    entries: list[Entry]
+    partitions_of_members: list[int]
+
+
+class Family(Protocol):
+    """A client library at one broker.  Whatever does not work out raises."""
+
+    codecs: tuple[str, ...]
+
+    def __init__(self, bootstrap: str) -> None: ...
+
+    def produce(self, topic: str, records: list[tuple[bytes, bytes]], codec: str = "none") -> None:
+        """Sends (key, value) pairs with acks=all and returns when all are acknowledged."""
+
+    def consume(self, topic: str, count: int, group: str | None = None) -> list[Entry]:
+        """Reads `count` records, from the beginning or from where `group` committed, and commits for `group`."""
+
+
+class Administrator(Family, Protocol):
+    """A family that can also make and delete topics."""
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Returns when the topic has its leaders."""
+
+    def delete_topic(self, topic: str) -> None: ...
+
+
+class GroupMember(Family, Protocol):
+    """A family whose consumers share partitions by subscription."""
+
+    def share(self, topic: str, group: str, records: list[tuple[bytes, bytes]], partitions: int) -> Shared:
+        """Two members join; when they have all partitions between them, `records` are sent, read, and committed."""

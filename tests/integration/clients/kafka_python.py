@@ -1,0 +1,99 @@
+"""kafka-python: all of the protocol in Python, its consumers on threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+
+from tests.integration.clients.family import TIMEOUT_S, Entry, Shared
+
+POLL_MS = 100
+
+
+class KafkaPython:
+    codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1}})
+        admin.close()
+
+    def delete_topic(self, topic: str) -> None:
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        admin.delete_topics([topic])
+        admin.close()
+
+    def produce(self, topic: str, records: list[tuple[bytes, bytes]], codec: str = "none") -> None:
+        producer = KafkaProducer(
+            bootstrap_servers=self.bootstrap,
+            acks="all",
+            linger_ms=5,
+            compression_type=None if codec == "none" else codec,
+        )
+        futures = [producer.send(topic, value, key, headers=[("codec", codec.encode())]) for key, value in records]
+        producer.flush(TIMEOUT_S)
+        for future in futures:
+            future.get(TIMEOUT_S)
+        producer.close()
+
+    def consume(self, topic: str, count: int, group: str | None = None) -> list[Entry]:
+        consumer = self._consumer(topic, group)
+        entries: list[Entry] = []
+        deadline = time.monotonic() + TIMEOUT_S
+        while len(entries) < count and time.monotonic() < deadline:
+            entries += _poll(consumer)
+        if group is not None:
+            consumer.commit()
+        consumer.close()
+        return entries
+
+    def share(self, topic: str, group: str, records: list[tuple[bytes, bytes]], partitions: int) -> Shared:
+        together = threading.Barrier(3, timeout=TIMEOUT_S)  # the members and the one who sends keep in step
+        entries: list[Entry] = []
+        owned = [0, 0]
+
+        def member(index: int) -> None:
+            consumer = self._consumer(topic, group)
+            deadline = time.monotonic() + TIMEOUT_S
+            while not (all(owned) and sum(owned) == partitions) and time.monotonic() < deadline:
+                entries.extend(_poll(consumer))
+                owned[index] = len(consumer.assignment())
+            together.wait()
+            while len(entries) < len(records) and time.monotonic() < deadline:
+                entries.extend(_poll(consumer))
+            consumer.commit()
+            together.wait()
+            consumer.close()
+
+        with ThreadPoolExecutor(2) as pool:
+            members = [pool.submit(member, index) for index in range(2)]
+            together.wait()
+            self.produce(topic, records)
+            together.wait()
+            for ended in members:
+                ended.result()
+        return Shared(entries, owned)
+
+    def _consumer(self, topic: str, group: str | None) -> KafkaConsumer:
+        consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=self.bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            heartbeat_interval_ms=500,
+        )
+        # A leader that has not heard of the topic yet assigns nothing, and may not notice later.
+        assert consumer.partitions_for_topic(topic)
+        return consumer
+
+
+def _poll(consumer: KafkaConsumer) -> list[Entry]:
+    by_partition = consumer.poll(timeout_ms=POLL_MS)
+    return [Entry(r.partition, r.offset, r.key, r.value) for records in by_partition.values() for r in records]

@@ -1,0 +1,44 @@
+"""kcat: librdkafka from the shell; no topics to administer, and consumers without a group."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+from tests.integration.clients.family import TIMEOUT_S, Entry
+
+
+def why_not() -> str | None:
+    """Why kcat cannot run on this machine; None when it can."""
+    return None if shutil.which("kcat") else "kcat is not on the PATH: install Debian's package kcat"
+
+
+class Kcat:
+    codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def produce(self, topic: str, records: list[tuple[bytes, bytes]], codec: str = "none") -> None:
+        lines = "".join(f"{key.decode()}\t{value.decode()}\n" for key, value in records)
+        self._run("-P", "-t", topic, "-K", "\t", "-z", codec, "-H", f"codec={codec}", "-X", "acks=all", stdin=lines)
+
+    def consume(self, topic: str, count: int, group: str | None = None) -> list[Entry]:
+        assert group is None, "kcat is asked to read without a group here"
+        output = self._run("-C", "-t", topic, "-o", "beginning", "-c", str(count), "-q", "-f", "%p\t%o\t%k\t%s\n")
+        rows = [line.split("\t") for line in output.splitlines()]
+        return [
+            Entry(int(partition), int(offset), key.encode(), value.encode()) for partition, offset, key, value in rows
+        ]
+
+    def _run(self, *arguments: str, stdin: str = "") -> str:
+        finished = subprocess.run(
+            ["kcat", "-b", self.bootstrap, "-X", "broker.address.family=v4", *arguments],
+            check=False,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        assert finished.returncode == 0, finished.stderr
+        return finished.stdout
