@@ -50,7 +50,11 @@ class AutoTopics:
             )
             return ErrorCode.INVALID_REPLICATION_FACTOR
         brokers = {broker_id: broker.rack for broker_id, broker in live.items()}
-        assignment = placement.assign_replicas(brokers, partition_count, replication_factor, self._random)
+        try:
+            assignment = placement.assign_replicas(brokers, partition_count, replication_factor, self._random)
+        except ApiError as error:
+            log.warning("topic %s cannot be created: %s", name, error)
+            return error.code
         task = asyncio.get_running_loop().create_task(
             self._create(name, assignment, overrides), name=f"create-topic-{name}"
         )

@@ -1,4 +1,4 @@
-"""Where requests wait until something happens or their time is up.  Kafka's DelayedOperationPurgatory without its locks.
+"""Where requests wait until something happens or their time is up.  Kafka's DelayedOperationPurgatory.
 
 An operation watches keys (partitions, groups).  Whoever changes what a key stands for calls `check(key)`; each watcher
 looks whether it can complete now.  An operation completes once: by `try_complete` or by its timeout.
@@ -27,12 +27,13 @@ class DelayedOperation(Protocol):
 
 
 class _Waiting(Generic[K]):
-    __slots__ = ("done", "keys", "operation", "timeout")
+    __slots__ = ("done", "is_trying", "keys", "operation", "timeout")
 
     def __init__(self, operation: DelayedOperation, keys: tuple[K, ...]) -> None:
         self.operation = operation
         self.keys = keys
         self.done = False
+        self.is_trying = False
         self.timeout: TimerTask | None = None
 
 
@@ -68,13 +69,21 @@ class Purgatory(Generic[K]):
         if not watchers:
             return
         for waiting in list(watchers):
-            if not waiting.done and waiting.operation.try_complete():
+            if not waiting.done and not waiting.is_trying and self._tries(waiting):
                 self._remove(waiting)
 
     def expire_all(self) -> None:
         """Completes everything with what there is; for shutdown."""
         for waiting in {w: None for watchers in self._watchers.values() for w in watchers}:
             self._expire(waiting)
+
+    def _tries(self, waiting: _Waiting[K]) -> bool:
+        """An operation may wake others of its key while it completes, but not itself."""
+        waiting.is_trying = True
+        try:
+            return waiting.operation.try_complete()
+        finally:
+            waiting.is_trying = False
 
     def _expire(self, waiting: _Waiting[K]) -> None:
         if not waiting.done:

@@ -1,0 +1,202 @@
+"""`kctl broker`: start, stop and check the broker of a data folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from kctl.commands.declaration import Group, Option
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.errors import KctlError, UsageError
+
+if TYPE_CHECKING:
+    from kctl.server.data_folder import DataFolder
+
+app = Group("broker", "Start, stop and check a broker.")
+
+DEFAULT_PORT = 9092
+STOP_WAIT_S = 60.0
+_POLL_S = 0.05
+
+DataDir = Annotated[
+    str | None,
+    Option(
+        "--data-dir",
+        metavar="DIR",
+        help="Folder of the broker.  Default: kctl/broker under XDG_DATA_HOME, which is ~/.local/share.",
+        complete="directory",
+    ),
+]
+
+
+@app.command(
+    "start",
+    examples=(
+        "kctl broker start",
+        "kctl broker start --data-dir /srv/kafka --port 9092 -o num.partitions=3",
+        "kctl broker start --config server.properties --zookeeper zk1:2181,zk2:2181/kafka",
+    ),
+)
+def start(
+    run: Invocation,
+    *,
+    config: Annotated[
+        str | None, Option("--config", metavar="FILE", help="Kafka's server.properties.", complete="file")
+    ] = None,
+    override: Annotated[
+        list[str] | None,
+        Option("-o", "--override", metavar="NAME=VALUE", help="A property that wins over the file; may repeat."),
+    ] = None,
+    data_dir: DataDir = None,
+    port: Annotated[
+        int | None, Option("--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.  Default: 9092.")
+    ] = None,
+    zookeeper: Annotated[
+        str | None,
+        Option(
+            "--zookeeper",
+            metavar="HOST:PORT[,...][/CHROOT]",
+            help="ZooKeeper to join.  Default: zookeeper.connect, else an embedded service.",
+        ),
+    ] = None,
+    embedded_zookeeper_port: Annotated[
+        int | None,
+        Option("--embedded-zookeeper-port", metavar="N", help="Port of the embedded service.  Default: a free one."),
+    ] = None,
+    detach: Annotated[bool, Option("--detach", help="Go to the background once the broker serves.")] = False,
+) -> ExitStatus:
+    """Run a broker until it is stopped.
+
+    Property names are Kafka's.  Without ZooKeeper it embeds a durable coordination service and is broker 0.  Ctrl-C
+    and SIGTERM stop it cleanly.  Nothing listens beyond 127.0.0.1 unless `listeners` says so.
+    """
+    from kctl.server import process  # noqa: PLC0415 - other verbs do without the server
+    from kctl.server.data_folder import DataFolder  # noqa: PLC0415
+
+    folder = DataFolder(_data_dir(data_dir))
+    wanted = process.Wanted(
+        folder=folder,
+        file_properties=_file_properties(config),
+        overrides=_overrides(override or [], port=port, zookeeper=zookeeper),
+        embedded_zookeeper_port=embedded_zookeeper_port,
+    )
+    if detach:
+        running = process.start_detached(wanted)
+        _tell(run, running.address, folder)
+        return ExitStatus.DONE
+    process.run(
+        wanted,
+        on_serving=lambda running: _tell(run, running.address, folder),
+        on_warning=run.console.warn,
+        log_stream=sys.stderr if not run.console.quiet else None,
+    )
+    return ExitStatus.DONE
+
+
+@app.command("stop", examples=("kctl broker stop", "kctl broker stop --data-dir /srv/kafka"))
+def stop(run: Invocation, *, data_dir: DataDir = None) -> ExitStatus:
+    """Stop the broker of a data folder cleanly and wait for its end.
+
+    Exit status 3 when no broker runs there.
+    """
+    from kctl.server.data_folder import DataFolder  # noqa: PLC0415
+
+    folder = DataFolder(_data_dir(data_dir))
+    running = folder.running()
+    if running is None:
+        run.console.note(f"no broker runs from {folder.path}")
+        return ExitStatus.UNMET
+    os.kill(running.pid, signal.SIGTERM)
+    if not _wait_unlocked(folder):
+        raise KctlError(
+            f"the broker at {running.address} (process {running.pid}) has not stopped in {STOP_WAIT_S:.0f} s"
+        )
+    run.console.note(f"stopped the broker at {running.address}")
+    return ExitStatus.DONE
+
+
+@app.command("status", examples=("kctl broker status", "kctl broker status --format json"))
+def status(run: Invocation, *, data_dir: DataDir = None) -> ExitStatus:
+    """Say whether the broker of a data folder runs.
+
+    Exit status 0 when it serves, 3 when it does not.
+    """
+    from kctl.console import Column  # noqa: PLC0415
+    from kctl.server.data_folder import DataFolder  # noqa: PLC0415
+
+    folder = DataFolder(_data_dir(data_dir))
+    running = folder.running()
+    row = {
+        "state": "serving" if running else "starting" if folder.is_locked() else "stopped",
+        "address": running.address if running else None,
+        "broker_id": running.broker_id if running else None,
+        "pid": running.pid if running else None,
+        "zookeeper": running.zookeeper if running else None,
+        "data_dir": str(folder.path),
+    }
+    run.console.show([Column(name, numeric=name in {"broker_id", "pid"}) for name in row], [row])
+    return ExitStatus.DONE if running else ExitStatus.UNMET
+
+
+def _tell(run: Invocation, address: str, folder: DataFolder) -> None:
+    where = "" if address == f"127.0.0.1:{DEFAULT_PORT}" else f" --bootstrap-server {address}"
+    run.console.note(
+        f"Broker serving on {address}, data in {folder.path}\n"
+        "Try:\n"
+        f"  kctl topics create hello --partitions 3{where}\n"
+        f"  echo 'first record' | kctl produce hello{where}\n"
+        f"  kctl consume hello{where}"
+    )
+
+
+def _data_dir(given: str | None) -> Path:
+    if given:
+        return Path(given).expanduser().absolute()
+    home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(home).expanduser() / "kctl" / "broker"
+
+
+def _file_properties(path: str | None) -> dict[str, str]:
+    from kctl.config.properties import decode_properties, parse_properties  # noqa: PLC0415
+
+    if path is None:
+        return {}
+    try:
+        return parse_properties(decode_properties(Path(path).read_bytes()))
+    except OSError as error:
+        raise UsageError(f"--config {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"--config {path}: {error}") from None
+
+
+def _overrides(given: list[str], *, port: int | None, zookeeper: str | None) -> dict[str, str]:
+    overrides: dict[str, str] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"-o {each}: properties are given as name=value")
+        overrides[name.strip()] = value
+    for option, name, value in (
+        ("--port", "listeners", f"PLAINTEXT://127.0.0.1:{port}" if port is not None else None),
+        ("--zookeeper", "zookeeper.connect", zookeeper),
+    ):
+        if value is not None:
+            if name in overrides:
+                raise UsageError(f"{option} and -o {name}= contradict each other: give one of them")
+            overrides[name] = value
+    return overrides
+
+
+def _wait_unlocked(folder: DataFolder) -> bool:
+    import time  # noqa: PLC0415
+
+    deadline = time.monotonic() + STOP_WAIT_S
+    while time.monotonic() < deadline:
+        if not folder.is_locked():
+            return True
+        time.sleep(_POLL_S)
+    return False

@@ -1,0 +1,129 @@
+"""The folder of one broker: a lock that says whether it runs, a note that says where, its logs, its coordination data.
+
+broker.lock     locked for as long as the process lives; the lock goes with the process, however it ends
+broker.json     {"pid", "host", "port", "broker_id", "zookeeper", "started_ms"}, valid while the lock is held
+broker.out      what a detached broker printed
+logs/           the log directory, unless log.dirs says otherwise
+zookeeper/      the embedded coordination service, when it is used
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kctl.errors import KctlError
+
+
+class DataFolderError(KctlError):
+    """The folder cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBroker:
+    """What broker.json says."""
+
+    pid: int
+    host: str
+    port: int
+    broker_id: int
+    zookeeper: str
+    started_ms: int
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class DataFolder:
+    """Paths of a broker's folder; `acquire` makes this process its only user."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock_fd: int | None = None
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def zookeeper(self) -> Path:
+        return self.path / "zookeeper"
+
+    @property
+    def output(self) -> Path:
+        return self.path / "broker.out"
+
+    def acquire(self) -> None:
+        """Creates and locks the folder.  Raises DataFolderError."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            fd = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise DataFolderError(
+                f"data folder {self.path} cannot be written: {error.strerror}: choose another with --data-dir"
+            ) from None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise DataFolderError(
+                f"data folder {self.path} is in use by {self._owner()}: stop that broker with "
+                f"'kctl broker stop --data-dir {self.path}', or choose another folder with --data-dir"
+            ) from None
+        self._lock_fd = fd
+
+    def announce(self, running: RunningBroker) -> None:
+        """Says where this process serves; for `stop`, `status` and people."""
+        temporary = self._state_path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(asdict(running)) + "\n", encoding="utf-8")
+        temporary.replace(self._state_path)
+
+    def release(self) -> None:
+        """Takes the note away and unlocks."""
+        if self._lock_fd is not None:
+            self._state_path.unlink(missing_ok=True)
+            os.close(self._lock_fd)
+            self._lock_fd = None
+
+    def is_locked(self) -> bool:
+        """Whether a broker uses the folder, be it starting, serving or stopping."""
+        try:
+            fd = os.open(self._lock_path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise DataFolderError(f"data folder {self.path} cannot be read: {error.strerror}") from None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+    def running(self) -> RunningBroker | None:
+        """The broker that serves from this folder, or None."""
+        if not self.is_locked():
+            return None
+        try:
+            state: dict[str, Any] = json.loads(self._state_path.read_text(encoding="utf-8"))
+            return RunningBroker(**state)
+        except (OSError, ValueError, TypeError):
+            return None
+
+    @property
+    def _lock_path(self) -> Path:
+        return self.path / "broker.lock"
+
+    @property
+    def _state_path(self) -> Path:
+        return self.path / "broker.json"
+
+    def _owner(self) -> str:
+        running = self.running()
+        return f"the broker at {running.address} (process {running.pid})" if running else "another process"

@@ -1,0 +1,146 @@
+"""A broker as a process: its configuration, its log lines, its signals, its life in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+from kctl.config.broker import SINGLE_BROKER_PROPERTIES
+from kctl.config.loading import load_broker_config
+from kctl.errors import KctlError
+from kctl.server.broker import Broker
+from kctl.server.data_folder import DataFolder, RunningBroker
+
+log = logging.getLogger(__name__)
+
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+_DETACHED = "KCTL_BROKER_DETACHED"
+_GC_THRESHOLDS = (50_000, 20, 100)
+"""A full collection over all that a busy broker holds takes tens of milliseconds; it comes rarely."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What somebody asked to be started."""
+
+    folder: DataFolder
+    file_properties: Mapping[str, str]
+    overrides: Mapping[str, str]
+    embedded_zookeeper_port: int | None = None
+
+    def properties(self) -> dict[str, str]:
+        """All properties: the file's, the overrides, and what a broker for one machine needs where they are silent."""
+        given = {**self.file_properties, **self.overrides}
+        base: dict[str, str] = {}
+        if not given.get("zookeeper.connect", "").strip():
+            base.update(SINGLE_BROKER_PROPERTIES)
+        if not {"listeners", "port", "host.name"} & given.keys():
+            base["listeners"] = "PLAINTEXT://127.0.0.1:9092"
+        if not {"log.dirs", "log.dir"} & given.keys():
+            base["log.dirs"] = str(self.folder.logs)
+        return {**base, **given}
+
+
+def run(
+    wanted: Wanted,
+    *,
+    on_serving: Callable[[RunningBroker], None],
+    on_warning: Callable[[str], None],
+    log_stream: TextIO | None,
+) -> None:
+    """Runs a broker until SIGINT or SIGTERM.  Raises KctlError when it cannot start; nothing is left behind then."""
+    properties = wanted.properties()
+    _, warnings = load_broker_config(properties)
+    for warning in warnings:
+        on_warning(warning)
+    _set_up_logging(log_stream)
+    asyncio.run(_serve(Broker(wanted.folder, properties, wanted.embedded_zookeeper_port), on_serving))
+
+
+async def _serve(broker: Broker, on_serving: Callable[[RunningBroker], None]) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        starting = loop.create_task(broker.start(), name="broker-start")
+        stopping = loop.create_task(stop.wait(), name="broker-stop")
+        await asyncio.wait({starting, stopping, broker.failed}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            running = starting.result()
+            # What start-up made lives as long as the process: no collection needs to look at it again.
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(*_GC_THRESHOLDS)
+            on_serving(running)
+            _go_to_background(broker.folder)
+            await asyncio.wait({stopping, broker.failed}, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+        stopping.cancel()
+    finally:
+        await broker.stop()
+    if broker.failed.done():
+        broker.failed.result()
+
+
+def start_detached(wanted: Wanted) -> RunningBroker:
+    """Starts a broker in a process of its own and waits until it serves.  Raises KctlError with its last words."""
+    command = [sys.executable, "-m", "kctl", "broker", "start", "--data-dir", str(wanted.folder.path)]
+    for name, value in {**wanted.file_properties, **wanted.overrides}.items():
+        command += ["-o", f"{name}={value}"]
+    if wanted.embedded_zookeeper_port is not None:
+        command += ["--embedded-zookeeper-port", str(wanted.embedded_zookeeper_port)]
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, _DETACHED: "1"},
+        text=True,
+    )
+    assert child.stderr is not None
+    # The child closes this pipe when it serves, or ends.
+    said = child.stderr.read()
+    running = wanted.folder.running()
+    if running is None or running.pid != child.pid:
+        status = child.wait()
+        lines = [line for line in said.splitlines() if line.startswith("kctl: ") or line.startswith("error")]
+        raise KctlError("\n".join(lines or said.splitlines()[-1:]) or f"the broker ended with status {status}")
+    child.returncode = 0  # It lives on by itself; nothing here waits for it.
+    return running
+
+
+def _go_to_background(folder: DataFolder) -> None:
+    """In a detached process: everything printed from now on goes to a file."""
+    if os.environ.pop(_DETACHED, None) is None:
+        return
+    sys.stderr.flush()
+    fd = os.open(folder.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    os.close(fd)
+
+
+def _set_up_logging(stream: TextIO | None) -> None:
+    root = logging.getLogger()
+    root.handlers.clear()
+    if stream is None:
+        root.addHandler(logging.NullHandler())
+        return
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter(_LOG_FORMAT))
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("kctl").setLevel(logging.INFO)
+    logging.getLogger("kctl.state_change").setLevel(logging.WARNING)

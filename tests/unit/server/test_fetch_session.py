@@ -1,0 +1,120 @@
+"""Fetch sessions: whatever the history, an incremental reader knows what a full reader would (KIP-227)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
+from kctl.server.replication.fetch_session import EVICTION_MS, FetchPosition, FetchSessionCache
+
+
+@dataclass
+class Answer:
+    error_code: int = 0
+    high_watermark: int = 0
+    log_start_offset: int = 0
+    preferred_read_replica: int = -1
+    records: bytes = b""
+
+
+def tp(number: int) -> TopicPartition:
+    return TopicPartition("t", number)
+
+
+def position(number: int, offset: int = 0) -> FetchPosition:
+    return FetchPosition(tp(number), offset, 1 << 20)
+
+
+ROUNDS = st.lists(
+    st.dictionaries(
+        st.integers(0, 4),
+        st.builds(
+            Answer,
+            error_code=st.sampled_from([0, 0, 0, 6]),
+            high_watermark=st.integers(0, 3),
+            log_start_offset=st.integers(0, 2),
+            records=st.sampled_from([b"", b"", b"x"]),
+        ),
+        min_size=5,
+        max_size=5,
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(ROUNDS)
+def test_incremental_tells_the_same_as_full(rounds: list[dict[int, Answer]]) -> None:
+    cache = FetchSessionCache(10)
+    session = cache.create(7, [position(n) for n in range(5)], is_follower=False, now_ms=0)
+    assert session is not None
+    known: dict[TopicPartition, tuple[int, int, int]] = {}
+    for answers in rounds:
+        by_partition = {p: answers[p.partition] for p in session.positions}
+        told = session.changes(by_partition, {p: len(a.records) for p, a in by_partition.items()})
+        for p in told:
+            a = by_partition[p]
+            known[p] = (a.error_code, a.high_watermark, a.log_start_offset)
+        for p, a in by_partition.items():
+            if a.records or a.error_code:
+                assert p in told
+            if p in known and known[p][0] == 0:
+                assert known[p] == (a.error_code, a.high_watermark, a.log_start_offset)
+    assert known.keys() == {tp(n) for n in range(5)}
+
+
+def test_the_least_recently_served_partition_comes_first() -> None:
+    session = FetchSessionCache(1).create(1, [position(n) for n in range(3)], is_follower=False, now_ms=0)
+    assert session is not None
+    session.changes({tp(0): Answer(records=b"x"), tp(1): Answer(), tp(2): Answer()}, {tp(0): 1})
+    assert list(session.positions) == [tp(1), tp(2), tp(0)]
+
+
+def test_an_unexpected_epoch_changes_nothing() -> None:
+    cache = FetchSessionCache(1)
+    cache.create(1, [position(0)], is_follower=False, now_ms=0)
+    with pytest.raises(ApiError) as refused:
+        cache.resume(1, 2, 0)
+    assert refused.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert cache.resume(1, 1, 0).epoch == 2
+
+
+def test_epochs_wrap_to_one() -> None:
+    cache = FetchSessionCache(1)
+    session = cache.create(1, [position(0)], is_follower=False, now_ms=0)
+    assert session is not None
+    session.epoch = (1 << 31) - 1
+    assert cache.resume(1, (1 << 31) - 1, 0).epoch == 1
+
+
+def test_an_unknown_session_is_told_so() -> None:
+    with pytest.raises(ApiError) as refused:
+        FetchSessionCache(1).resume(5, 1, 0)
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_full_cache_gives_no_session_until_one_is_stale() -> None:
+    cache = FetchSessionCache(1)
+    assert cache.create(1, [position(0)], is_follower=False, now_ms=0)
+    assert cache.create(2, [position(0)], is_follower=False, now_ms=EVICTION_MS) is None
+    assert cache.create(3, [position(0)], is_follower=False, now_ms=EVICTION_MS + 1)
+    assert len(cache) == 1
+
+
+def test_a_follower_takes_the_place_of_a_consumer() -> None:
+    cache = FetchSessionCache(1)
+    cache.create(1, [position(0)], is_follower=False, now_ms=0)
+    assert cache.create(2, [position(0)], is_follower=True, now_ms=0)
+    assert cache.create(3, [position(0)], is_follower=False, now_ms=0) is None
+
+
+def test_forgotten_partitions_leave_and_changed_ones_move() -> None:
+    session = FetchSessionCache(1).create(1, [position(0), position(1)], is_follower=False, now_ms=0)
+    assert session is not None
+    session.update([position(1, offset=9), position(2, offset=4)], [tp(0)])
+    assert {p: s.fetch_offset for p, s in session.positions.items()} == {tp(1): 9, tp(2): 4}

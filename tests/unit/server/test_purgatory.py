@@ -1,0 +1,120 @@
+"""Operations in the purgatory complete once: by a check of one of their keys, or by their timeout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kctl.server.requests.purgatory import Purgatory
+from kctl.server.requests.timing_wheel import Entry, TimingWheel
+
+
+class WheelOnly:
+    """A timer whose time the test moves."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.wheel: TimingWheel[Callable[[], None]] = TimingWheel(0)
+
+    def schedule(self, delay_ms: int, callback: Callable[[], None]) -> Task:
+        return Task(self.wheel, self.wheel.add(callback, self.now_ms + delay_ms))
+
+    def advance(self, by_ms: int) -> None:
+        self.now_ms += by_ms
+        for callback in self.wheel.advance(self.now_ms):
+            callback()
+
+
+class Task:
+    def __init__(self, wheel: TimingWheel[Callable[[], None]], entry: Entry[Callable[[], None]]) -> None:
+        self._wheel, self._entry = wheel, entry
+
+    def cancel(self) -> None:
+        self._wheel.cancel(self._entry)
+
+
+class Need:
+    """Complete once `have` reaches `want`."""
+
+    def __init__(self, want: int) -> None:
+        self.want = want
+        self.have = 0
+        self.outcome: list[str] = []
+
+    def try_complete(self) -> bool:
+        if self.have < self.want:
+            return False
+        self.outcome.append("completed")
+        return True
+
+    def on_timeout(self) -> None:
+        self.outcome.append("timed out")
+
+
+def test_what_can_complete_does_not_wait() -> None:
+    purgatory: Purgatory[str] = Purgatory(WheelOnly())
+    need = Need(0)
+    purgatory.complete_or_watch(need, ["a"], 100)
+    assert need.outcome == ["completed"]
+    assert not purgatory.watches("a")
+    assert len(purgatory) == 0
+
+
+def test_a_check_of_any_key_completes_and_forgets_all_keys() -> None:
+    timer = WheelOnly()
+    purgatory: Purgatory[str] = Purgatory(timer)
+    need = Need(1)
+    purgatory.complete_or_watch(need, ["a", "b"], 100)
+    purgatory.check("a")
+    assert need.outcome == []
+    need.have = 1
+    purgatory.check("b")
+    purgatory.check("a")
+    timer.advance(200)
+    assert need.outcome == ["completed"]
+    assert not purgatory.watches("a")
+    assert len(timer.wheel) == 0
+
+
+def test_the_timeout_completes_once() -> None:
+    timer = WheelOnly()
+    purgatory: Purgatory[str] = Purgatory(timer)
+    need = Need(1)
+    purgatory.complete_or_watch(need, ["a"], 100)
+    timer.advance(99)
+    assert need.outcome == []
+    timer.advance(1)
+    need.have = 1
+    purgatory.check("a")
+    assert need.outcome == ["timed out"]
+
+
+def test_a_watcher_that_wakes_another_of_the_same_key_does_not_complete_it_twice() -> None:
+    timer = WheelOnly()
+    purgatory: Purgatory[str] = Purgatory(timer)
+    second = Need(1)
+
+    class First(Need):
+        def try_complete(self) -> bool:
+            if self.have < self.want:
+                return False
+            second.have = 1
+            purgatory.check("a")
+            return super().try_complete()
+
+    first = First(1)
+    purgatory.complete_or_watch(first, ["a"], 100)
+    purgatory.complete_or_watch(second, ["a"], 100)
+    first.have = 1
+    purgatory.check("a")
+    assert second.outcome == ["completed"]
+    assert first.outcome == ["completed"]
+
+
+def test_shutdown_answers_everything() -> None:
+    purgatory: Purgatory[str] = Purgatory(WheelOnly())
+    needs = [Need(1) for _ in range(3)]
+    for need in needs:
+        purgatory.complete_or_watch(need, ["a", "b"], 100)
+    purgatory.expire_all()
+    assert [need.outcome for need in needs] == [["timed out"]] * 3
+    assert len(purgatory) == 0

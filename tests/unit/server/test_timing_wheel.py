@@ -1,0 +1,61 @@
+"""The timing wheel against a sorted list: same expiries, never early, never lost."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.server.requests.timing_wheel import Entry, TimingWheel
+
+Step = tuple[str, int]
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(-5, 300_000)),
+        st.tuples(st.just("cancel"), st.integers(0, 50)),
+        st.tuples(st.just("advance"), st.integers(0, 20_000)),
+    ),
+    max_size=60,
+)
+
+
+@given(start_ms=st.integers(0, 1 << 40), steps=STEPS)
+def test_expires_exactly_what_is_due(start_ms: int, steps: list[Step]) -> None:
+    wheel: TimingWheel[int] = TimingWheel(start_ms)
+    waiting: dict[int, Entry[int]] = {}
+    now_ms, number = start_ms, 0
+    for kind, value in steps:
+        if kind == "add":
+            waiting[number] = wheel.add(number, now_ms + value)
+            number += 1
+        elif kind == "cancel" and value in waiting:
+            wheel.cancel(waiting.pop(value))
+        elif kind == "advance":
+            now_ms += value
+            due = {item for item, entry in waiting.items() if entry.deadline_ms <= now_ms}
+            assert set(wheel.advance(now_ms)) == due
+            for item in due:
+                del waiting[item]
+        assert len(wheel) == len(waiting)
+
+
+@given(st.lists(st.integers(0, 10_000_000), min_size=1, max_size=40))
+def test_waking_only_when_told_to_misses_nothing_and_is_never_late(delays_ms: list[int]) -> None:
+    """A timer that sleeps until next_due_ms expires each entry at its own millisecond."""
+    wheel: TimingWheel[int] = TimingWheel(0)
+    for delay_ms in delays_ms:
+        wheel.add(delay_ms, delay_ms)
+    expired: list[int] = []
+    while (due_ms := wheel.next_due_ms()) is not None:
+        for deadline_ms in wheel.advance(due_ms):
+            assert deadline_ms == due_ms
+            expired.append(deadline_ms)
+    assert expired == sorted(delays_ms)
+
+
+def test_cancelling_late_or_twice_does_nothing() -> None:
+    wheel: TimingWheel[str] = TimingWheel(0)
+    entry = wheel.add("once", 10)
+    assert wheel.advance(10) == ["once"]
+    wheel.cancel(entry)
+    wheel.cancel(entry)
+    assert len(wheel) == 0
