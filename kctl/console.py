@@ -253,10 +253,22 @@ class _TableStream(RowStream):
     def finish(self) -> None:
         if self._widths is not None:
             return
+        self._drop_empty_error_columns()
         if self.console.stdout.isatty() and self._held:
             _rich_table(self.console, self.columns, self._held)
         else:
             self._release()
+
+    def _drop_empty_error_columns(self) -> None:
+        """People need no columns for errors that did not happen; programs read plain, where columns always stay."""
+        names = {column.name for column in ERROR_COLUMNS}
+        shown = [
+            index
+            for index, column in enumerate(self.columns)
+            if column.name not in names or any(cells[index] != "-" for cells in self._held)
+        ]
+        self.columns = [self.columns[index] for index in shown]
+        self._held = [[cells[index] for index in shown] for cells in self._held]
 
     def _release(self) -> None:
         titles = [column.title for column in self.columns]

@@ -83,7 +83,7 @@ async def alter_topic_configs(
     )
 
     async def ask(connection: Connection) -> Outcome | None:
-        if 44 not in connection.versions:
+        if not connection.versions.knows(incremental_alter_configs.IncrementalAlterConfigsRequest):
             return None
         response = await connection.send(request, incremental_alter_configs.IncrementalAlterConfigsResponse)
         result = response.responses[0]

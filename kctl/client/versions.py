@@ -16,8 +16,9 @@ class BrokerVersions:
     def __init__(self, ranges: Mapping[int, tuple[int, int]]) -> None:
         self._ranges = dict(ranges)
 
-    def __contains__(self, key: int) -> bool:
-        return key in self._ranges
+    def knows(self, request_class: type) -> bool:
+        """Whether the broker has this API at all, in whichever version."""
+        return definition_of(request_class).key in self._ranges
 
     def highest(self, request_class: type) -> int:
         """The newest version both sides know.  Raises ApiError(UNSUPPORTED_VERSION)."""

@@ -32,29 +32,43 @@ class Invocation:
     def client_settings(self) -> ClientSettings:
         """Which brokers to start from and how long to wait.  Raises UsageError and ConfigError."""
         from kctl.client.settings import client_settings  # noqa: PLC0415 - commands on files need no client
-        from kctl.commands.values import parse_duration_ms  # noqa: PLC0415
+        from kctl.commands.values import parse_duration_ms  # noqa: PLC0415 - same
 
         config_file = self._given.get("command_config") or os.environ.get("KCTL_COMMAND_CONFIG")
         servers = self._given.get("bootstrap_server") or os.environ.get("KCTL_BOOTSTRAP_SERVER")
         timeout = self._given.get("timeout")
         return client_settings(
             bootstrap_servers=servers,
-            properties=_read_text(config_file) if config_file else None,
+            properties=_read_properties(config_file) if config_file else {},
             timeout_ms=parse_duration_ms(timeout) if timeout else None,
             default_servers=DEFAULT_BOOTSTRAP_SERVER,
             default_timeout_ms=parse_duration_ms(DEFAULT_TIMEOUT),
         )
 
     def on_cluster(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
-        """Run `work` with a client that is closed afterwards."""
-        import asyncio  # noqa: PLC0415 - commands on files need no event loop
-
-        from kctl.client.cluster import ClusterClient  # noqa: PLC0415
+        """Run a few questions and answers, without an event loop; the client is closed afterwards."""
+        from kctl.client.blocking_transport import BlockingTransport, run_blocking  # noqa: PLC0415 - same
+        from kctl.client.cluster import ClusterClient  # noqa: PLC0415 - same
 
         settings = self.client_settings()
 
         async def main() -> T:
-            async with ClusterClient(settings) as client:
+            async with ClusterClient(settings, BlockingTransport()) as client:
+                return await work(client)
+
+        return run_blocking(main())
+
+    def on_cluster_concurrently(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
+        """Run something that keeps several connections busy, on an event loop; the client is closed afterwards."""
+        import asyncio  # noqa: PLC0415 - most commands need no event loop
+
+        from kctl.client.asyncio_transport import AsyncioTransport  # noqa: PLC0415 - same
+        from kctl.client.cluster import ClusterClient  # noqa: PLC0415 - same
+
+        settings = self.client_settings()
+
+        async def main() -> T:
+            async with ClusterClient(settings, AsyncioTransport()) as client:
                 return await work(client)
 
         return asyncio.run(main())
@@ -81,9 +95,13 @@ def split_given(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     return common, own
 
 
-def _read_text(path: str) -> str:
+def _read_properties(path: str) -> dict[str, str]:
+    from kctl.config.properties import decode_properties, parse_properties  # noqa: PLC0415 - rarely used
+
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        with open(path, "rb") as file:
+            return parse_properties(decode_properties(file.read()))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None

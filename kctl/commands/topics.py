@@ -1,0 +1,329 @@
+"""`kctl topics`: list, describe, create, alter and delete topics."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Annotated, Any
+
+from kctl.commands.declaration import Argument, Group, Option
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.console import ERROR_COLUMNS, Column, Format
+from kctl.errors import ErrorCode, UsageError
+
+if TYPE_CHECKING:
+    from kctl.admin.outcome import Outcome
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.metadata import Topic
+
+app = Group("topics", "List, describe, create, alter and delete topics.")
+
+TOPIC_COLUMNS = (
+    Column("topic"),
+    Column("partitions", numeric=True),
+    Column("replication_factor", numeric=True),
+    *ERROR_COLUMNS,
+)
+OVERVIEW_COLUMNS = (*TOPIC_COLUMNS[:3], Column("topic_id"), Column("configs"), *ERROR_COLUMNS)
+PARTITION_COLUMNS = (
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("leader", numeric=True),
+    Column("leader_epoch", numeric=True),
+    Column("replicas"),
+    Column("isr"),
+    Column("offline"),
+    *ERROR_COLUMNS,
+)
+CHANGE_COLUMNS = (*TOPIC_COLUMNS[:3], Column("status"), *ERROR_COLUMNS)
+
+YES = Option("--yes", "-y", help="Do it without asking.")
+DRY_RUN = Option("--dry-run", help="Show what would be done and do nothing.")
+
+
+@app.command("list", cluster=True, examples=("kctl topics list", "kctl topics list --internal --format jsonl"))
+def list_topics(
+    run: Invocation,
+    *,
+    internal: Annotated[bool, Option("--internal", help="Also topics that the brokers keep for themselves.")] = False,
+) -> ExitStatus:
+    """List topics."""
+    from kctl.admin.topics import list_topics as ask  # noqa: PLC0415 - help needs no client
+
+    topics = run.on_cluster(ask)
+    rows = [_topic_row(topic) for topic in topics if internal or not topic.is_internal]
+    run.console.show(TOPIC_COLUMNS, rows)
+    return run.status_of(rows)
+
+
+@app.command("describe", cluster=True, examples=("kctl topics describe orders", "kctl topics describe --format json"))
+def describe(
+    run: Invocation,
+    names: Annotated[
+        list[str] | None, Argument("Topics; all but internal ones when none is named.", metavar="TOPIC")
+    ] = None,
+) -> ExitStatus:
+    """Describe topics: their partitions, leaders, replicas and overridden properties.
+
+    One row per partition; under json and jsonl one object per topic.
+    """
+    from kctl.admin.topic_configs import topic_overrides  # noqa: PLC0415 - help needs no client
+    from kctl.admin.topics import describe_topics, list_topics  # noqa: PLC0415 - same
+
+    async def ask(client: ClusterClient) -> tuple[list[Topic], dict[str, Any]]:
+        if names:
+            topics = await describe_topics(client, names)
+        else:
+            topics = [topic for topic in await list_topics(client) if not topic.is_internal]
+        found = [topic.name for topic in topics if topic.error is ErrorCode.NONE]
+        return topics, await topic_overrides(client, found) if found else {}
+
+    topics, overrides = run.on_cluster(ask)
+    items = [_topic_item(topic, overrides.get(topic.name)) for topic in topics]
+    if run.console.format is Format.TABLE and items:
+        run.console.show(OVERVIEW_COLUMNS, [{**item, "partitions": item["partition_count"]} for item in items])
+        run.console.text("")
+    run.console.show(PARTITION_COLUMNS, items, rows=[row for item in items for row in _partition_rows(item)])
+    return run.status_of(items)
+
+
+@app.command(
+    "create",
+    cluster=True,
+    examples=(
+        "kctl topics create orders --partitions 6 --replication-factor 3 --config retention.ms=86400000",
+        "kctl topics create orders --replica-assignment 0:1,1:2,2:0",
+    ),
+)
+def create(
+    run: Invocation,
+    name: Annotated[str, Argument("Name of the topic.", metavar="TOPIC")],
+    *,
+    partitions: Annotated[
+        int | None,
+        Option("--partitions", metavar="N", help="Number of partitions.  Default: the broker's num.partitions."),
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        Option(
+            "--replication-factor",
+            metavar="N",
+            help="Number of replicas.  Default: the broker's default.replication.factor.",
+        ),
+    ] = None,
+    config: Annotated[list[str] | None, Option("--config", metavar="NAME=VALUE", help="Set a property.")] = None,
+    replica_assignment: Annotated[
+        str | None,
+        Option(
+            "--replica-assignment",
+            metavar="B:B,...",
+            help="Instead of the two numbers, the broker ids of each partition's replicas, preferred leader first.",
+        ),
+    ] = None,
+    if_not_exists: Annotated[bool, Option("--if-not-exists", help="No failure if it exists already.")] = False,
+    dry_run: Annotated[bool, DRY_RUN] = False,
+) -> ExitStatus:
+    """Create a topic."""
+    from kctl.admin.topic_changes import BROKER_DEFAULT, NewTopic, create_topics  # noqa: PLC0415 - help needs no client
+    from kctl.commands.values import parse_pairs  # noqa: PLC0415 - same
+
+    if replica_assignment and (partitions is not None or replication_factor is not None):
+        raise UsageError("--replica-assignment says all; leave out --partitions and --replication-factor")
+    topic = NewTopic(
+        name,
+        BROKER_DEFAULT if partitions is None else partitions,
+        BROKER_DEFAULT if replication_factor is None else replication_factor,
+        parse_assignment(replica_assignment) if replica_assignment else (),
+        parse_pairs(config, "--config"),
+    )
+    created = run.on_cluster(lambda client: create_topics(client, [topic], validate_only=dry_run))
+    rows = []
+    for one in created:
+        row = _change_row(one.outcome, "would be created" if dry_run else "created")
+        row["partitions"] = _known(one.partitions)
+        row["replication_factor"] = _known(one.replication_factor)
+        if if_not_exists and one.outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS:
+            row |= {"status": "exists", "error": None, "message": None}
+        rows.append(row)
+    run.console.show(CHANGE_COLUMNS, rows)
+    return run.status_of(rows)
+
+
+@app.command(
+    "alter",
+    cluster=True,
+    examples=(
+        "kctl topics alter orders --partitions 12",
+        "kctl topics alter orders --config retention.ms=3600000 --delete-config cleanup.policy",
+    ),
+)
+def alter(
+    run: Invocation,
+    name: Annotated[str, Argument("Name of the topic.", metavar="TOPIC")],
+    *,
+    partitions: Annotated[
+        int | None, Option("--partitions", metavar="N", help="Add partitions until there are N.")
+    ] = None,
+    replica_assignment: Annotated[
+        str | None,
+        Option("--replica-assignment", metavar="B:B,...", help="Broker ids of the replicas of each added partition."),
+    ] = None,
+    config: Annotated[list[str] | None, Option("--config", metavar="NAME=VALUE", help="Set a property.")] = None,
+    delete_config: Annotated[
+        list[str] | None, Option("--delete-config", metavar="NAME", help="Let a property follow the default again.")
+    ] = None,
+    dry_run: Annotated[bool, DRY_RUN] = False,
+) -> ExitStatus:
+    """Add partitions to a topic, change its properties, or both.
+
+    Keys go to other partitions than before once partitions are added.
+    """
+    from kctl.commands.values import parse_pairs  # noqa: PLC0415 - help needs no client
+
+    set_ = parse_pairs(config, "--config")
+    if partitions is None and not set_ and not delete_config:
+        raise UsageError("nothing to alter; give --partitions, --config or --delete-config")
+    if replica_assignment and partitions is None:
+        raise UsageError("--replica-assignment places added partitions; give --partitions as well")
+
+    async def ask(client: ClusterClient) -> list[dict[str, Any]]:
+        rows = []
+        if set_ or delete_config:
+            from kctl.admin.topic_configs import alter_topic_configs  # noqa: PLC0415 - help needs no client
+
+            outcome = await alter_topic_configs(
+                client, name, set_=set_, delete=delete_config or [], validate_only=dry_run
+            )
+            rows.append(_change_row(outcome, "properties would be altered" if dry_run else "properties altered"))
+        if partitions is not None:
+            from kctl.admin.topic_changes import create_partitions  # noqa: PLC0415 - help needs no client
+
+            assignment = parse_assignment(replica_assignment) if replica_assignment else ()
+            outcome = await create_partitions(client, name, partitions, assignment=assignment, validate_only=dry_run)
+            row = _change_row(outcome, "partitions would be added" if dry_run else "partitions added")
+            rows.append(row | {"partitions": partitions if outcome.is_done else None})
+        return rows
+
+    rows = run.on_cluster(ask)
+    run.console.show(CHANGE_COLUMNS, rows)
+    return run.status_of(rows)
+
+
+@app.command(
+    "delete", cluster=True, examples=("kctl topics delete orders --dry-run", "kctl topics delete orders payments --yes")
+)
+def delete(
+    run: Invocation,
+    names: Annotated[list[str], Argument("Topics to delete.", metavar="TOPIC")],
+    *,
+    if_exists: Annotated[bool, Option("--if-exists", help="No failure if it does not exist.")] = False,
+    yes: Annotated[bool, YES] = False,
+    dry_run: Annotated[bool, DRY_RUN] = False,
+) -> ExitStatus:
+    """Delete topics with all their records.
+
+    Names are taken literally.  Without --yes it asks on the terminal; without a terminal it refuses (exit status 5).
+    """
+    from kctl.admin.topic_changes import delete_topics  # noqa: PLC0415 - help needs no client
+    from kctl.admin.topics import describe_topics  # noqa: PLC0415 - same
+
+    def forgive(row: dict[str, Any]) -> dict[str, Any]:
+        if if_exists and row["error"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
+            return row | {"status": "does not exist", "error": None, "message": None}
+        return row
+
+    if dry_run:
+        topics = run.on_cluster(lambda client: describe_topics(client, names))
+        rows = [_topic_row(topic) for topic in topics]
+        rows = [forgive({**row, "status": None if row["error"] else "would be deleted"}) for row in rows]
+    else:
+        run.consent(f"Delete {', '.join(sorted(set(names)))} with all records?", yes=yes)
+        outcomes = run.on_cluster(lambda client: delete_topics(client, set(names)))
+        rows = [forgive(_change_row(outcome, "deleted")) for outcome in outcomes]
+    run.console.show(CHANGE_COLUMNS, rows)
+    return run.status_of(rows)
+
+
+def parse_assignment(text: str) -> list[list[int]]:
+    """Read `1:2,2:3`: the replicas of each partition.  Raises UsageError."""
+    try:
+        return [[int(replica) for replica in part.split(":")] for part in text.split(",")]
+    except ValueError:
+        raise UsageError(f"'{text}' is no replica assignment; write broker ids such as 1:2,2:3") from None
+
+
+def _topic_row(topic: Topic) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "partitions": len(topic.partitions) if topic.partitions else None,
+        "replication_factor": len(topic.partitions[0].replicas) if topic.partitions else None,
+        "internal": topic.is_internal,
+        **_error(topic.error),
+    }
+
+
+def _topic_item(topic: Topic, overrides: dict[str, str | None] | Outcome | None) -> dict[str, Any]:
+    """A topic as JSON tells it."""
+    row = _topic_row(topic)
+    configs = overrides if isinstance(overrides, dict) else None
+    if overrides is not None and configs is None:
+        row |= _outcome_error(overrides)  # type: ignore[arg-type]  # what is not a dict is an outcome
+    return {
+        "topic": topic.name,
+        "topic_id": _topic_id(topic),
+        "internal": topic.is_internal,
+        "partition_count": row["partitions"],
+        "replication_factor": row["replication_factor"],
+        "configs": configs,
+        "partitions": [
+            {
+                "partition": partition.partition,
+                "leader": _known(partition.leader),
+                "leader_epoch": _known(partition.leader_epoch),
+                "replicas": list(partition.replicas),
+                "isr": list(partition.isr),
+                "offline": list(partition.offline_replicas),
+                **_error(partition.error),
+            }
+            for partition in topic.partitions
+        ],
+        "error": row["error"],
+        "message": row["message"],
+    }
+
+
+def _partition_rows(item: dict[str, Any]) -> list[dict[str, Any]]:
+    if not item["partitions"]:
+        return [{"topic": item["topic"], "error": item["error"], "message": item["message"]}]
+    return [{"topic": item["topic"], **partition} for partition in item["partitions"]]
+
+
+def _change_row(outcome: Outcome, status: str) -> dict[str, Any]:
+    return {
+        "topic": outcome.name,
+        "partitions": None,
+        "replication_factor": None,
+        "status": status if outcome.is_done else None,
+        **_outcome_error(outcome),
+    }
+
+
+def _outcome_error(outcome: Outcome) -> dict[str, str | None]:
+    return {"error": None if outcome.is_done else outcome.error.name, "message": outcome.message or None}
+
+
+def _error(code: ErrorCode) -> dict[str, str | None]:
+    if code is ErrorCode.NONE:
+        return {"error": None, "message": None}
+    return {"error": code.name, "message": code.description}
+
+
+def _known(number: int) -> int | None:
+    return None if number < 0 else number
+
+
+def _topic_id(topic: Topic) -> str | None:
+    """As Kafka's tools write it: base64 without padding."""
+    if not topic.topic_id.int:
+        return None
+    return base64.urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=")
