@@ -8,10 +8,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.peers import probe
+import pytest
+
+from tests.peers import apache_zookeeper, probe
 from tests.peers.process import Process
 
 START_TIMEOUT_S = 60
+
+COORDINATIONS = ("embedded-zookeeper", "apache-zookeeper")
 
 TEST_PROPERTIES = {
     "offsets.topic.replication.factor": "1",
@@ -23,10 +27,11 @@ TEST_PROPERTIES = {
 class KctlBroker:
     """The handle: where it listens, who it is, and the ways to end it."""
 
-    def __init__(self, command: list[str], bootstrap: str, log: Path) -> None:
+    def __init__(self, command: list[str], bootstrap: str, data_dir: Path) -> None:
         self.command = command
         self.bootstrap = bootstrap
-        self.log = log
+        self.data_dir = data_dir
+        self.log = data_dir.with_name(f"{data_dir.name}.output")
         self.start()
 
     def start(self) -> None:
@@ -52,6 +57,11 @@ class KctlBroker:
     def kill9(self) -> None:
         """SIGKILL: no flush, no marker, no goodbye to ZooKeeper."""
         self._process.stop(signal.SIGKILL)
+
+    @property
+    def logs_dir(self) -> Path:
+        """Its log directory: one folder for each partition."""
+        return self.data_dir / "logs"
 
     @property
     def is_running(self) -> bool:
@@ -83,7 +93,7 @@ def kctl_broker(
     for name, value in {**TEST_PROPERTIES, **(properties or {})}.items():
         command += ["-o", f"{name}={value}"]
     data_dir.parent.mkdir(parents=True, exist_ok=True)
-    broker = KctlBroker(command, f"127.0.0.1:{port}", data_dir.with_name(f"{data_dir.name}.output"))
+    broker = KctlBroker(command, f"127.0.0.1:{port}", data_dir)
     try:
         yield broker
     except BaseException:
@@ -91,3 +101,17 @@ def kctl_broker(
         raise
     if broker.is_running:
         broker.stop()
+
+
+@contextlib.contextmanager
+def kctl_broker_on(
+    coordination: str, folder: Path, *, properties: Mapping[str, str] | None = None
+) -> Iterator[KctlBroker]:
+    """A serving broker in `folder`, coordinated by "embedded-zookeeper" or by "apache-zookeeper" started beside it."""
+    with contextlib.ExitStack() as stack:
+        connect = None
+        if coordination == "apache-zookeeper":
+            if reason := apache_zookeeper.why_not():
+                pytest.skip(reason)
+            connect = stack.enter_context(apache_zookeeper.apache_zookeeper(folder / "zookeeper"))
+        yield stack.enter_context(kctl_broker(folder / "data", properties=properties, zookeeper=connect))

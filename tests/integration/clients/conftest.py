@@ -5,7 +5,6 @@ With KCTL_TEST_BOOTSTRAP=HOST:PORT the tests judge that broker instead: against 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Iterator
@@ -13,27 +12,20 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.clients.confluent import Confluent
-from tests.peers import apache_zookeeper
-from tests.peers.kctl_broker import kctl_broker
+from tests.peers.kctl_broker import COORDINATIONS, kctl_broker_on
 
 GIVEN = os.environ.get("KCTL_TEST_BOOTSTRAP")
 PARTITIONS = 3
 RUN = os.getpid()  # in topic names: a broker that was given may remember an earlier run
 
 
-@pytest.fixture(scope="session", params=[GIVEN] if GIVEN else ["embedded-zookeeper", "apache-zookeeper"])
+@pytest.fixture(scope="session", params=[GIVEN] if GIVEN else COORDINATIONS)
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if GIVEN:
         yield GIVEN
-        return
-    folder = tmp_path_factory.mktemp(request.param)
-    with contextlib.ExitStack() as stack:
-        connect = None
-        if request.param == "apache-zookeeper":
-            if reason := apache_zookeeper.why_not():
-                pytest.skip(reason)
-            connect = stack.enter_context(apache_zookeeper.apache_zookeeper(folder / "zookeeper"))
-        yield stack.enter_context(kctl_broker(folder / "data", zookeeper=connect)).bootstrap
+    else:
+        with kctl_broker_on(request.param, tmp_path_factory.mktemp(request.param)) as broker:
+            yield broker.bootstrap
 
 
 @pytest.fixture

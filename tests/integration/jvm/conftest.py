@@ -1,0 +1,34 @@
+"""One broker for Apache Kafka's Java programs, on the embedded ZooKeeper and again on Apache ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.peers import apache_kafka
+from tests.peers.kctl_broker import COORDINATIONS, KctlBroker, kctl_broker_on
+
+# Small enough for a few hundred records to fill some segments and to leave some index entries.
+SMALL_SEGMENTS = {"log.segment.bytes": "16384", "log.index.interval.bytes": "1024"}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _jars() -> None:
+    if reason := apache_kafka.why_not():
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session", params=COORDINATIONS)
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KctlBroker]:
+    with kctl_broker_on(request.param, tmp_path_factory.mktemp(request.param), properties=SMALL_SEGMENTS) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def apache_kafka_logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """Apache Kafka's own broker with the same settings, for what the tools say about files that Kafka wrote."""
+    folder = tmp_path_factory.mktemp("apache-kafka")
+    with apache_kafka.apache_kafka(apache_kafka.OLDEST_JUDGE, folder, properties=SMALL_SEGMENTS) as bootstrap:
+        yield bootstrap, folder / "logs"
