@@ -1,0 +1,25 @@
+"""DeleteGroups (key 42, versions 0-2): deletes groups without members, with all their commits.
+
+A group with members answers NON_EMPTY_GROUP, one that does not exist GROUP_ID_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from kctl.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.requests.context import RequestContext
+
+
+class DeleteGroupsHandler:
+    """Owner: event loop."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def handle(self, request: DeleteGroupsRequest, _context: RequestContext) -> DeleteGroupsResponse:
+        return DeleteGroupsResponse(
+            results=[
+                DeletableGroupResult(group_id=group_id, error_code=self._coordinator.delete(group_id))
+                for group_id in dict.fromkeys(request.groups_names)
+            ]
+        )

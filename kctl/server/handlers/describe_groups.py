@@ -1,0 +1,63 @@
+"""DescribeGroups (key 15, versions 0-5): state, protocol and members of groups.
+
+A group that does not exist is described as "Dead", without an error.  Metadata and assignments are given while a
+group is stable, otherwise they are empty.
+
+Version notes: 3 may ask what the client is allowed to do; 4 instance ids of static members.
+"""
+
+from __future__ import annotations
+
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.requests.context import RequestContext
+
+READ, DELETE, DESCRIBE = 3, 6, 8
+EVERYTHING_ALLOWED = 1 << READ | 1 << DELETE | 1 << DESCRIBE
+"""The operations that exist on groups, as a bit field (KIP-430)."""
+NOT_ASKED = -(2**31)
+
+
+class DescribeGroupsHandler:
+    """Owner: event loop."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def handle(self, request: DescribeGroupsRequest, _context: RequestContext) -> DescribeGroupsResponse:
+        includes_operations = request.include_authorized_operations
+        return DescribeGroupsResponse(
+            groups=[self._describe(group_id, includes_operations=includes_operations) for group_id in request.groups]
+        )
+
+    def _describe(self, group_id: str, *, includes_operations: bool) -> DescribedGroup:
+        error, group = self._coordinator.describe(group_id)
+        if error is not ErrorCode.NONE:
+            return DescribedGroup(
+                error_code=error, group_id=group_id, group_state="", protocol_type="", protocol_data="", members=[]
+            )
+        return DescribedGroup(
+            error_code=error,
+            group_id=group_id,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type,
+            protocol_data=group.protocol,
+            members=[
+                DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata,
+                    member_assignment=member.assignment,
+                )
+                for member in group.members
+            ],
+            authorized_operations=EVERYTHING_ALLOWED if includes_operations else NOT_ASKED,
+        )

@@ -1,0 +1,47 @@
+"""FindCoordinator (key 10, versions 0-3): which broker coordinates a group or a transactional id.
+
+That is the leader of one partition of an internal topic, chosen by the key.  While the topic does not exist it is
+created and the answer is COORDINATOR_NOT_AVAILABLE, as it is while the partition has no leader; clients ask again.
+
+Version notes: 0 knows groups only; 1 has a key type (0 group, 1 transactional id, others INVALID_REQUEST) and an error
+message.
+"""
+
+from __future__ import annotations
+
+from kctl.errors import ErrorCode
+from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, partition_for_key
+from kctl.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kctl.server.groups.ports import CoordinatorNode, InternalTopics
+from kctl.server.requests.context import RequestContext
+
+TOPIC_OF_KEY_TYPE = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC}
+NO_NODE = CoordinatorNode(node_id=-1, host="", port=-1)
+
+
+class FindCoordinatorHandler:
+    """Owner: event loop."""
+
+    def __init__(self, topics: InternalTopics) -> None:
+        self._topics = topics
+
+    def handle(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+        topic = TOPIC_OF_KEY_TYPE.get(request.key_type)
+        if topic is None:
+            return _refusal(ErrorCode.INVALID_REQUEST)
+        count = self._topics.partition_count(topic)
+        if count is None:
+            self._topics.ensure_topic(topic)
+            return _refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        node = self._topics.leader_of(topic, partition_for_key(request.key, count), context.listener)
+        return _refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE) if node is None else _response(node, ErrorCode.NONE, None)
+
+
+def _refusal(error: ErrorCode) -> FindCoordinatorResponse:
+    return _response(NO_NODE, error, error.description)
+
+
+def _response(node: CoordinatorNode, error: ErrorCode, message: str | None) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        error_code=error, error_message=message, node_id=node.node_id, host=node.host, port=node.port
+    )

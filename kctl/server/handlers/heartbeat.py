@@ -1,0 +1,26 @@
+"""Heartbeat (key 12, versions 0-4): a member says that it lives, and hears whether it has to join again.
+
+Version notes: 3 static members (KIP-345).
+"""
+
+from __future__ import annotations
+
+from kctl.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.requests.context import RequestContext
+
+
+class HeartbeatHandler:
+    """Owner: event loop."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def handle(self, request: HeartbeatRequest, _context: RequestContext) -> HeartbeatResponse:
+        error = self._coordinator.heartbeat(
+            request.group_id,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            generation=request.generation_id,
+        )
+        return HeartbeatResponse(error_code=error)

@@ -1,0 +1,68 @@
+"""JoinGroup (key 11, versions 0-7): a member asks to be in the next generation of its group.
+
+The answer waits until the generation is settled.  Only the leader gets the list of members, to assign partitions from.
+
+Version notes: 0 has no rebalance timeout, the session timeout serves; 4 sends a new member back with an id first
+(MEMBER_ID_REQUIRED, KIP-394); 5 static members (KIP-345); 7 the answer names the protocol type, and the protocol is
+null instead of "" on errors (KIP-559).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from kctl.server.groups.actions import JoinOutcome
+from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.replies import then
+from kctl.server.requests.context import RequestContext
+
+FIRST_WITH_REBALANCE_TIMEOUT = 1
+FIRST_WITH_KNOWN_MEMBER_ID = 4
+FIRST_WITH_NULL_PROTOCOL = 7
+
+
+class JoinGroupHandler:
+    """Owner: event loop."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def handle(
+        self, request: JoinGroupRequest, context: RequestContext
+    ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+        version = context.api_version
+        has_rebalance_timeout = version >= FIRST_WITH_REBALANCE_TIMEOUT
+        outcome = self._coordinator.join(
+            request.group_id,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            requires_known_member_id=version >= FIRST_WITH_KNOWN_MEMBER_ID and request.group_instance_id is None,
+            client_id=context.client_id,
+            client_host=context.client_host,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms if has_rebalance_timeout else request.session_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        )
+        return then(outcome, lambda outcome: _response(outcome, version))
+
+
+def _response(outcome: JoinOutcome, version: int) -> JoinGroupResponse:
+    protocol_name = outcome.protocol_name
+    if protocol_name is None and version < FIRST_WITH_NULL_PROTOCOL:
+        protocol_name = ""
+    return JoinGroupResponse(
+        error_code=outcome.error,
+        generation_id=outcome.generation,
+        protocol_type=outcome.protocol_type,
+        protocol_name=protocol_name,
+        leader=outcome.leader,
+        member_id=outcome.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata
+            )
+            for member in outcome.members
+        ],
+    )

@@ -1,0 +1,29 @@
+"""ListGroups (key 16, versions 0-4): the groups that this broker coordinates.
+
+While a partition of the offsets topic loads, the list is incomplete and the error is COORDINATOR_LOAD_IN_PROGRESS.
+
+Version notes: 4 filters by state and answers states (KIP-518).
+"""
+
+from __future__ import annotations
+
+from kctl.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.requests.context import RequestContext
+
+
+class ListGroupsHandler:
+    """Owner: event loop."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def handle(self, request: ListGroupsRequest, _context: RequestContext) -> ListGroupsResponse:
+        error, overviews = self._coordinator.groups(request.states_filter)
+        return ListGroupsResponse(
+            error_code=error,
+            groups=[
+                ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state.value)
+                for group in overviews
+            ],
+        )

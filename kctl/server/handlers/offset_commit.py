@@ -1,0 +1,130 @@
+"""OffsetCommit (key 8, versions 0-8): a group, or a client that assigns partitions itself, says how far it has read.
+
+The answer waits until the commits are replicated.  A partition that does not exist, or whose metadata is too large,
+does not hold up the others.
+
+Version notes: 0 stores in ZooKeeper, as consumers of 0.8 did; 1 names member and generation and may carry a commit
+time; 2-4 may ask for a retention time, which then replaces offsets.retention.minutes; 6 leader epochs; 7 static
+members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator, Mapping
+
+from kctl.environment import Clock
+from kctl.errors import ErrorCode, ZooKeeperError
+from kctl.model import TopicPartition
+from kctl.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kctl.server.groups.committing import java_length
+from kctl.server.groups.config import GroupConfig
+from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.offsets import OffsetAndMetadata
+from kctl.server.groups.ports import ConsumerOffsetsInZooKeeper, TopicExistence
+from kctl.server.groups.replies import then
+from kctl.server.requests.context import RequestContext
+
+NOW = -1
+"""commit_timestamp of clients that do not give one."""
+DEFAULT_RETENTION = -1
+STORED_IN_ZOOKEEPER = 0
+
+
+class OffsetCommitHandler:
+    """Owner: event loop."""
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        topics: TopicExistence,
+        zookeeper: ConsumerOffsetsInZooKeeper,
+        *,
+        config: GroupConfig,
+        clock: Clock,
+    ) -> None:
+        self._coordinator = coordinator
+        self._topics = topics
+        self._zookeeper = zookeeper
+        self._config = config
+        self._clock = clock
+
+    def handle(
+        self, request: OffsetCommitRequest, context: RequestContext
+    ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+        existing = {tp: p for tp, p in _partitions(request) if self._topics.has_partition(tp.topic, tp.partition)}
+        if not existing:
+            return _response(request, {})
+        if context.api_version == STORED_IN_ZOOKEEPER:
+            return self._store_in_zookeeper(request, existing)
+        outcome = self._coordinator.commit(
+            request.group_id,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            generation=request.generation_id,
+            offsets=self._offsets(request, existing),
+        )
+        return then(outcome, lambda errors: _response(request, errors))
+
+    def _offsets(
+        self, request: OffsetCommitRequest, partitions: Mapping[TopicPartition, OffsetCommitRequestPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        now_ms = self._clock.now_ms()
+        has_retention = request.retention_time_ms != DEFAULT_RETENTION
+        expire_ms = now_ms + request.retention_time_ms if has_retention else None
+        return {
+            tp: OffsetAndMetadata(
+                offset=partition.committed_offset,
+                leader_epoch=partition.committed_leader_epoch,
+                metadata=partition.committed_metadata or "",
+                commit_timestamp_ms=now_ms if partition.commit_timestamp == NOW else partition.commit_timestamp,
+                expire_timestamp_ms=expire_ms,
+            )
+            for tp, partition in partitions.items()
+        }
+
+    async def _store_in_zookeeper(
+        self, request: OffsetCommitRequest, partitions: Mapping[TopicPartition, OffsetCommitRequestPartition]
+    ) -> OffsetCommitResponse:
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for tp, partition in partitions.items():
+            if java_length(partition.committed_metadata or "") > self._config.offset_metadata_max_bytes:
+                errors[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            try:
+                await self._zookeeper.set(request.group_id, tp.topic, tp.partition, partition.committed_offset)
+                errors[tp] = ErrorCode.NONE
+            except ZooKeeperError:
+                errors[tp] = ErrorCode.UNKNOWN_SERVER_ERROR
+        return _response(request, errors)
+
+
+def _partitions(request: OffsetCommitRequest) -> Iterator[tuple[TopicPartition, OffsetCommitRequestPartition]]:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield TopicPartition(topic.name, partition.partition_index), partition
+
+
+def _response(request: OffsetCommitRequest, errors: Mapping[TopicPartition, ErrorCode]) -> OffsetCommitResponse:
+    """In the order asked; partitions without an outcome do not exist."""
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=errors.get(TopicPartition(topic.name, partition.partition_index), unknown),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,41 @@
+"""OffsetDelete (key 47, version 0): deletes commits of a group.  KIP-496.
+
+Partitions of topics that the group's members read now answer GROUP_SUBSCRIBED_TO_TOPIC; a group of another protocol
+type than "consumer" must have no members, else NON_EMPTY_GROUP for all.  Unknown partitions answer
+UNKNOWN_TOPIC_OR_PARTITION.
+"""
+
+from __future__ import annotations
+
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.ports import TopicExistence
+from kctl.server.requests.context import RequestContext
+
+
+class OffsetDeleteHandler:
+    """Owner: event loop."""
+
+    def __init__(self, coordinator: GroupCoordinator, topics: TopicExistence) -> None:
+        self._coordinator = coordinator
+        self._topics = topics
+
+    def handle(self, request: OffsetDeleteRequest, _context: RequestContext) -> OffsetDeleteResponse:
+        asked = [TopicPartition(topic.name, p.partition_index) for topic in request.topics for p in topic.partitions]
+        existing = [tp for tp in asked if self._topics.has_partition(tp.topic, tp.partition)]
+        outcome = self._coordinator.delete_offsets(request.group_id, existing)
+        if outcome.error is not ErrorCode.NONE:
+            return OffsetDeleteResponse(error_code=outcome.error, topics=[])
+        topics: dict[str, OffsetDeleteResponseTopic] = {}
+        for tp in asked:
+            topic = topics.setdefault(tp.topic, OffsetDeleteResponseTopic(name=tp.topic, partitions=[]))
+            error = outcome.partitions.get(tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            topic.partitions.append(OffsetDeleteResponsePartition(partition_index=tp.partition, error_code=error))
+        return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=list(topics.values()))

@@ -1,0 +1,84 @@
+"""OffsetFetch (key 9, versions 0-7): how far a group has read.
+
+A partition without a commit answers offset -1 and no error; so does every partition of a group that does not exist.
+
+Version notes: 0 reads from ZooKeeper, and a missing commit is UNKNOWN_TOPIC_OR_PARTITION there; 2 may ask for all
+partitions, and group-level errors move from the partitions to the top; 5 leader epochs; 7 require_stable makes
+undecided commits answer UNSTABLE_OFFSET_COMMIT (KIP-447).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping
+
+from kctl.errors import ErrorCode, ZooKeeperError
+from kctl.model import TopicPartition
+from kctl.protocol.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from kctl.server.groups.coordinator import OFFSET_OF_NOTHING, GroupCoordinator
+from kctl.server.groups.offsets import OffsetAndMetadata
+from kctl.server.groups.ports import ConsumerOffsetsInZooKeeper, TopicExistence
+from kctl.server.requests.context import RequestContext
+
+STORED_IN_ZOOKEEPER = 0
+FIRST_WITH_TOP_LEVEL_ERROR = 2
+
+
+class OffsetFetchHandler:
+    """Owner: event loop."""
+
+    def __init__(
+        self, coordinator: GroupCoordinator, topics: TopicExistence, zookeeper: ConsumerOffsetsInZooKeeper
+    ) -> None:
+        self._coordinator = coordinator
+        self._topics = topics
+        self._zookeeper = zookeeper
+
+    def handle(
+        self, request: OffsetFetchRequest, context: RequestContext
+    ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+        asked = None
+        if request.topics is not None:
+            asked = [TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+        if context.api_version == STORED_IN_ZOOKEEPER:
+            return self._read_from_zookeeper(request.group_id, asked or [])
+        error, found = self._coordinator.committed(request.group_id, asked, require_stable=request.require_stable)
+        if error is not ErrorCode.NONE and context.api_version < FIRST_WITH_TOP_LEVEL_ERROR:
+            return _response(dict.fromkeys(asked or (), (error, OFFSET_OF_NOTHING)))
+        return _response(found, error)
+
+    async def _read_from_zookeeper(self, group_id: str, asked: Iterable[TopicPartition]) -> OffsetFetchResponse:
+        return _response({tp: await self._offset_in_zookeeper(group_id, tp) for tp in asked})
+
+    async def _offset_in_zookeeper(self, group_id: str, tp: TopicPartition) -> tuple[ErrorCode, OffsetAndMetadata]:
+        if not self._topics.has_partition(tp.topic, tp.partition):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OF_NOTHING
+        try:
+            offset = await self._zookeeper.get(group_id, tp.topic, tp.partition)
+        except ZooKeeperError:
+            return ErrorCode.UNKNOWN_SERVER_ERROR, OFFSET_OF_NOTHING
+        if offset is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OF_NOTHING
+        return ErrorCode.NONE, OffsetAndMetadata(offset=offset)
+
+
+def _response(
+    found: Mapping[TopicPartition, tuple[ErrorCode, OffsetAndMetadata]], error: ErrorCode = ErrorCode.NONE
+) -> OffsetFetchResponse:
+    topics: dict[str, OffsetFetchResponseTopic] = {}
+    for tp, (partition_error, committed) in found.items():
+        topic = topics.setdefault(tp.topic, OffsetFetchResponseTopic(name=tp.topic, partitions=[]))
+        topic.partitions.append(
+            OffsetFetchResponsePartition(
+                partition_index=tp.partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                metadata=committed.metadata,
+                error_code=partition_error,
+            )
+        )
+    return OffsetFetchResponse(topics=list(topics.values()), error_code=error)

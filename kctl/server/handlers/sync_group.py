@@ -1,0 +1,52 @@
+"""SyncGroup (key 14, versions 0-5): a member asks for its assignment; the leader brings everybody's.
+
+The answer waits until the leader's assignment is stored.
+
+Version notes: 3 static members (KIP-345); 5 names protocol type and protocol in both directions, and a request without
+them answers INCONSISTENT_GROUP_PROTOCOL (KIP-559).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
+from kctl.server.groups.actions import SyncOutcome
+from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.replies import then
+from kctl.server.requests.context import RequestContext
+
+FIRST_WITH_PROTOCOL = 5
+
+
+class SyncGroupHandler:
+    """Owner: event loop."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def handle(
+        self, request: SyncGroupRequest, context: RequestContext
+    ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+        if context.api_version >= FIRST_WITH_PROTOCOL and None in {request.protocol_type, request.protocol_name}:
+            return _response(SyncOutcome(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        outcome = self._coordinator.sync(
+            request.group_id,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            generation=request.generation_id,
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignments={assignment.member_id: assignment.assignment for assignment in request.assignments},
+        )
+        return then(outcome, _response)
+
+
+def _response(outcome: SyncOutcome) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=outcome.error,
+        protocol_type=outcome.protocol_type,
+        protocol_name=outcome.protocol_name,
+        assignment=outcome.assignment,
+    )
