@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from kctl.commands.declaration import Argument, Group, Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.rows import code_error, known, outcome_error
 from kctl.console import ERROR_COLUMNS, Column, Format
 from kctl.errors import ErrorCode, UsageError
 
@@ -140,8 +141,8 @@ def create(
     rows = []
     for one in created:
         row = _change_row(one.outcome, "would be created" if dry_run else "created")
-        row["partitions"] = _known(one.partitions)
-        row["replication_factor"] = _known(one.replication_factor)
+        row["partitions"] = known(one.partitions)
+        row["replication_factor"] = known(one.replication_factor)
         if if_not_exists and one.outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS:
             row |= {"status": "exists", "error": None, "message": None}
         rows.append(row)
@@ -258,7 +259,7 @@ def _topic_row(topic: Topic) -> dict[str, Any]:
         "partitions": len(topic.partitions) if topic.partitions else None,
         "replication_factor": len(topic.partitions[0].replicas) if topic.partitions else None,
         "internal": topic.is_internal,
-        **_error(topic.error),
+        **code_error(topic.error),
     }
 
 
@@ -267,7 +268,7 @@ def _topic_item(topic: Topic, overrides: dict[str, str | None] | Outcome | None)
     row = _topic_row(topic)
     configs = overrides if isinstance(overrides, dict) else None
     if overrides is not None and configs is None:
-        row |= _outcome_error(overrides)  # type: ignore[arg-type]  # what is not a dict is an outcome
+        row |= outcome_error(overrides)  # type: ignore[arg-type]  # what is not a dict is an outcome
     return {
         "topic": topic.name,
         "topic_id": _topic_id(topic),
@@ -278,12 +279,12 @@ def _topic_item(topic: Topic, overrides: dict[str, str | None] | Outcome | None)
         "partitions": [
             {
                 "partition": partition.partition,
-                "leader": _known(partition.leader),
-                "leader_epoch": _known(partition.leader_epoch),
+                "leader": known(partition.leader),
+                "leader_epoch": known(partition.leader_epoch),
                 "replicas": list(partition.replicas),
                 "isr": list(partition.isr),
                 "offline": list(partition.offline_replicas),
-                **_error(partition.error),
+                **code_error(partition.error),
             }
             for partition in topic.partitions
         ],
@@ -304,22 +305,8 @@ def _change_row(outcome: Outcome, status: str) -> dict[str, Any]:
         "partitions": None,
         "replication_factor": None,
         "status": status if outcome.is_done else None,
-        **_outcome_error(outcome),
+        **outcome_error(outcome),
     }
-
-
-def _outcome_error(outcome: Outcome) -> dict[str, str | None]:
-    return {"error": None if outcome.is_done else outcome.error.name, "message": outcome.message or None}
-
-
-def _error(code: ErrorCode) -> dict[str, str | None]:
-    if code is ErrorCode.NONE:
-        return {"error": None, "message": None}
-    return {"error": code.name, "message": code.description}
-
-
-def _known(number: int) -> int | None:
-    return None if number < 0 else number
 
 
 def _topic_id(topic: Topic) -> str | None:
