@@ -1,0 +1,192 @@
+"""Starts and stops Spark in this process.
+
+Only Spark's core is started, without its SQL part: tasks fetch and write by themselves, Spark distributes them.  That
+and the JVM flags below (the JVM compiles quickly and little, because it does next to nothing here) save most of a
+start. Everything listens on loopback when the master is this machine.  Messages of the JVM go to a log file, which is
+named when something fails and removed otherwise: on the terminal they would bury our own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kctl.errors import KctlError, UsageError
+from kctl.spark.package import build_package
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+LOOPBACK = "127.0.0.1"
+JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+LOCAL_ATTEMPTS = 4
+"""How often a local master tries a task whose worker process died; other masters have spark.task.maxFailures."""
+
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?\Z")
+_LOG_SETTINGS = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+class SparkMissing(KctlError):  # noqa: N818 - an outcome, not a defect
+    """PySpark, one of its companions or Java is not installed."""
+
+
+class SparkFailed(KctlError):  # noqa: N818 - an outcome, not a defect
+    """Spark did not start, or a job failed for reasons of Spark's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """How to start Spark."""
+
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Wins over what is set here."""
+
+    @property
+    def is_local(self) -> bool:
+        return _LOCAL.match(self.master) is not None
+
+    @property
+    def parallelism(self) -> int:
+        """Tasks that run at once on a local master; 1 where only the cluster knows."""
+        found = _LOCAL.match(self.master)
+        if not found or found[1] is None:
+            return 1
+        return os.cpu_count() or 1 if found[1] == "*" else max(int(found[1]), 1)
+
+
+def require_spark() -> None:
+    """Raises SparkMissing with the one line that helps, before anything is touched."""
+    missing = [name for name in ("pyspark", "pyarrow", "numpy") if find_spec(name) is None]
+    if missing:
+        raise SparkMissing(f"{', '.join(missing)} missing: pip install 'kctl[spark]'")
+    if _java() is None:
+        raise SparkMissing("Spark needs Java 17 or newer: install a JRE (openjdk-17-jre-headless) or set JAVA_HOME")
+
+
+def _java() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
+
+
+class RunningSpark:
+    """Spark as it was started, and its log."""
+
+    def __init__(self, context: SparkContext, log: Path) -> None:
+        self.context = context
+        self._log = log
+
+    @property
+    def app_id(self) -> str:
+        """Spark's name for this application."""
+        return str(self.context.applicationId)
+
+    def failure(self, error: Exception) -> SparkFailed:
+        """What to raise for a job that Spark gave up; the log is kept for the user."""
+        return SparkFailed(f"Spark gave up: {_first_line(error)}; its log: {_keep(self._log)}")
+
+
+@contextlib.contextmanager
+def running_spark(settings: SparkSettings, *, name: str) -> Iterator[RunningSpark]:
+    """Spark with kctl's code on its executors.  Raises SparkFailed, and UsageError for a master it does not take."""
+    with tempfile.TemporaryDirectory(prefix="kctl-spark-", ignore_cleanup_errors=True) as scratch:
+        log = Path(scratch, "spark.log")
+        log_settings = Path(scratch, "log4j2.properties")
+        log_settings.write_text(_LOG_SETTINGS)
+        context = _start(settings, name, log, log_settings)
+        try:
+            context.addPyFile(str(build_package(Path(scratch))))
+            yield RunningSpark(context, log)
+        finally:
+            context.stop()
+
+
+def _start(settings: SparkSettings, name: str, log: Path, log_settings: Path) -> SparkContext:
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - half a second that only exports pay
+
+    conf = SparkConf(loadDefaults=False)
+    for key, value in _configuration(settings, name, log_settings).items():
+        conf.set(key, value)
+    if settings.is_local:
+        os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        with _stderr_to(log):
+            return SparkContext(conf=conf)
+    except Exception as error:
+        output = log.read_text(errors="replace") if log.exists() else ""
+        if "UnsupportedClassVersionError" in output:
+            raise SparkMissing("this Java is too old for Spark: it needs Java 17 or newer (see JAVA_HOME)") from error
+        if "Could not parse Master URL" in str(error) or "Master must either be" in output:
+            raise UsageError(
+                f"'{settings.master}' is no Spark master; write local[*], local[N] or spark://HOST:PORT"
+            ) from error
+        raise SparkFailed(f"Spark did not start: {_first_line(error)}; its log: {_keep(log)}") from error
+
+
+def _configuration(settings: SparkSettings, name: str, log_settings: Path) -> dict[str, str]:
+    java_options = f"-Dlog4j2.configurationFile=file:{log_settings}"
+    master = settings.master
+    local: dict[str, str] = {}
+    if settings.is_local:
+        found = _LOCAL.match(master)
+        threads = found[1] if found and found[1] else "1"
+        master = f"local[{threads},{LOCAL_ATTEMPTS}]"
+        java_options += f" {JVM_FLAGS}"
+        local = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    return {
+        "spark.master": master,
+        "spark.app.name": name,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": java_options,
+        **local,
+        **settings.conf,
+    }
+
+
+@contextlib.contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """File descriptor 2 of processes that start meanwhile is `path`: the JVM and the Python workers it starts."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    try:
+        with path.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def _keep(log: Path) -> Path:
+    """Copy the log to where it outlives the scratch folder."""
+    descriptor, kept = tempfile.mkstemp(prefix="kctl-spark-", suffix=".log")
+    os.close(descriptor)
+    if log.exists():
+        shutil.copyfile(log, kept)
+    return Path(kept)
+
+
+def _first_line(error: Exception) -> str:
+    """What a Java or Python error says, without the stack traces of two languages."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("at ", "Traceback", "File ", "An error occurred while"))]
+    return (told or lines or [type(error).__name__])[0].removeprefix(": ")
