@@ -180,14 +180,15 @@ def _overrides(given: list[str], *, port: int | None, zookeeper: str | None) -> 
         if not equals or not name.strip():
             raise UsageError(f"-o {each}: properties are given as name=value")
         overrides[name.strip()] = value
-    for option, name, value in (
+    shorthands: tuple[tuple[str, str, str | None], ...] = (
         ("--port", "listeners", f"PLAINTEXT://127.0.0.1:{port}" if port is not None else None),
         ("--zookeeper", "zookeeper.connect", zookeeper),
-    ):
-        if value is not None:
+    )
+    for option, name, wanted in shorthands:
+        if wanted is not None:
             if name in overrides:
                 raise UsageError(f"{option} and -o {name}= contradict each other: give one of them")
-            overrides[name] = value
+            overrides[name] = wanted
     return overrides
 
 

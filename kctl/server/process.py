@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, TextIO
 
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.config.loading import load_broker_config
@@ -73,7 +73,8 @@ async def _serve(broker: Broker, on_serving: Callable[[RunningBroker], None]) ->
     try:
         starting = loop.create_task(broker.start(), name="broker-start")
         stopping = loop.create_task(stop.wait(), name="broker-stop")
-        await asyncio.wait({starting, stopping, broker.failed}, return_when=asyncio.FIRST_COMPLETED)
+        waits: set[asyncio.Future[Any]] = {starting, stopping, broker.failed}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             running = starting.result()
             # What start-up made lives as long as the process: no collection needs to look at it again.
@@ -82,7 +83,8 @@ async def _serve(broker: Broker, on_serving: Callable[[RunningBroker], None]) ->
             gc.set_threshold(*_GC_THRESHOLDS)
             on_serving(running)
             _go_to_background(broker.folder)
-            await asyncio.wait({stopping, broker.failed}, return_when=asyncio.FIRST_COMPLETED)
+            waits = {stopping, broker.failed}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         else:
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)

@@ -47,6 +47,12 @@ async def cluster_id(zookeeper: ZooKeeper, random: Random) -> str:
                 continue
 
 
+async def generate_broker_id(zookeeper: ZooKeeper, reserved_max: int) -> int:
+    """An id for a broker that was given none: above reserved.broker.max.id, counted by the version of a node."""
+    stat = await zookeeper.set(paths.BROKER_ID_SEQUENCE, None)
+    return reserved_max + stat.version
+
+
 async def register(zookeeper: ZooKeeper, broker_id: int, registration: BrokerRegistration) -> int:
     """Registers the broker for as long as the session lives; answers its epoch.
 

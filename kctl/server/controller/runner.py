@@ -117,6 +117,11 @@ class ControllerRunner:
         """The session is gone, and with it everything that this broker held as controller."""
         self._inbox.put_nowait(Resigned())
 
+    def run_for_election(self) -> None:
+        """There is a new session: nothing was watched in it yet."""
+        self._waiting.clear()
+        self.notify(paths.CONTROLLER)
+
     async def controlled_shutdown(self, broker_id: int) -> list[TopicPartition]:
         """Moves leadership away from the broker; answers the partitions that it still leads though others could."""
         done: asyncio.Future[list[TopicPartition]] = asyncio.get_running_loop().create_future()

@@ -65,7 +65,7 @@ class ListOffsetsHandler:
             answer.leader_epoch = partition.leader_epoch
         elif asked.timestamp == EARLIEST:
             answer.offset = partition.log.log_start_offset
-            answer.leader_epoch = partition.log.epoch_of(answer.offset, partition.leader_epoch)
+            answer.leader_epoch = partition.log.leader_epochs.epoch_for(answer.offset)
         elif asked.timestamp < 0:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         else:
@@ -88,9 +88,9 @@ def _segment_offsets(partition: Partition, asked: ListOffsetsPartition, upper_bo
         offsets = [log.log_start_offset]
     else:
         offsets = [
-            max(base, log.log_start_offset)
-            for base, changed_ms in reversed(log.segment_ages())
-            if asked.timestamp == LATEST or changed_ms <= asked.timestamp
+            max(segment.base_offset, log.log_start_offset)
+            for segment in reversed(log.segments)
+            if asked.timestamp == LATEST or segment.modified_ms <= asked.timestamp
         ]
         offsets = [offset for offset in offsets if offset < upper_bound]
         if asked.timestamp == LATEST:

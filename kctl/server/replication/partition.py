@@ -106,7 +106,7 @@ class Partition:
         self.followers = {}
         if self.is_leader:
             self.leader_epoch_start_offset = self.log.log_end_offset
-            self.log.assign_leader_epoch(self.leader_epoch, self.log.log_end_offset)
+            self.log.assign_epoch(self.leader_epoch, self.log.log_end_offset)
             self.followers = {
                 replica: FollowerState(last_caught_up_ms=now_ms if replica in self.isr else 0)
                 for replica in self.replicas

@@ -65,7 +65,7 @@ class ReplicaManager:
         key = TopicPartition(topic, index)
         partition = self.partitions.get(key)
         if partition is not None:
-            if partition.log.is_offline:
+            if not partition.log.log_directory.is_online:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
             return partition
         if self.metadata.has_partition(topic, index):
@@ -172,7 +172,7 @@ class ReplicaManager:
         if partition is None:
             partition = self._create(topic_partition, topic_id, is_new=state.is_new)
         elif topic_id not in {ZERO_UUID, partition.log.topic_id}:
-            if partition.log.topic_id != ZERO_UUID:
+            if partition.log.topic_id is not None:
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
             partition.log.assign_topic_id(topic_id)
         partition.apply(state, self._clock.now_ms())
@@ -192,7 +192,7 @@ class ReplicaManager:
         except LogDirFailure as failure:
             self.log_dir_failed(failure)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
-        if topic_id != ZERO_UUID and partition_log.topic_id not in {ZERO_UUID, topic_id}:
+        if topic_id != ZERO_UUID and partition_log.topic_id not in {None, topic_id}:
             raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
         checkpointed = self.logs.high_watermarks.get(topic_partition, 0)
         partition = Partition(topic_partition, self.broker_id, partition_log, high_watermark=checkpointed)

@@ -1,0 +1,92 @@
+"""Which handler serves which API; what stands here is what ApiVersions advertises."""
+
+from __future__ import annotations
+
+from kctl.config.dynamic import ConfigView
+from kctl.environment import Clock, Random, Timer
+from kctl.model import TopicPartition
+from kctl.server.auto_topics import AutoTopics
+from kctl.server.groups.config import GroupConfig
+from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.handlers.api_versions import ApiVersionsHandler
+from kctl.server.handlers.delete_groups import DeleteGroupsHandler
+from kctl.server.handlers.describe_groups import DescribeGroupsHandler
+from kctl.server.handlers.fetch import FetchHandler
+from kctl.server.handlers.find_coordinator import FindCoordinatorHandler
+from kctl.server.handlers.heartbeat import HeartbeatHandler
+from kctl.server.handlers.init_producer_id import InitProducerIdHandler
+from kctl.server.handlers.join_group import JoinGroupHandler
+from kctl.server.handlers.leave_group import LeaveGroupHandler
+from kctl.server.handlers.list_groups import ListGroupsHandler
+from kctl.server.handlers.list_offsets import ListOffsetsHandler
+from kctl.server.handlers.metadata import MetadataHandler
+from kctl.server.handlers.offset_commit import OffsetCommitHandler
+from kctl.server.handlers.offset_delete import OffsetDeleteHandler
+from kctl.server.handlers.offset_fetch import OffsetFetchHandler
+from kctl.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from kctl.server.handlers.produce import ProduceHandler
+from kctl.server.handlers.sync_group import SyncGroupHandler
+from kctl.server.internal_topics import InternalTopicsView, OffsetsInZooKeeper
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.producer_ids import ProducerIds
+from kctl.server.replication.fetch_session import FetchSessionCache
+from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.requests.dispatch import Dispatcher
+from kctl.server.requests.purgatory import Purgatory
+from kctl.server.topic_writer import TopicWriter
+from kctl.storage.log_manager import LogManager
+from kctl.zookeeper.operations import ZooKeeper
+
+
+def register_handlers(
+    dispatcher: Dispatcher,
+    *,
+    broker_id: int,
+    cluster_id: str,
+    configs: ConfigView,
+    metadata: MetadataCache,
+    replicas: ReplicaManager,
+    logs: LogManager,
+    groups: GroupCoordinator,
+    group_config: GroupConfig,
+    auto_topics: AutoTopics,
+    topics: TopicWriter,
+    producer_ids: ProducerIds,
+    zookeeper: ZooKeeper,
+    produce_purgatory: Purgatory[TopicPartition],
+    fetch_purgatory: Purgatory[TopicPartition],
+    timer: Timer,
+    clock: Clock,
+    random: Random,
+) -> None:
+    """Serves every API that this broker has."""
+    sessions = FetchSessionCache(configs.current.max_incremental_fetch_session_cache_slots)
+    fetch = FetchHandler(
+        replicas,
+        fetch_purgatory,
+        sessions,
+        clock=clock,
+        random=random,
+        fetch_max_bytes=configs.current.fetch_max_bytes,
+    )
+    serve = dispatcher.register
+    serve("produce", ProduceHandler(replicas, produce_purgatory).handle)
+    serve("fetch", fetch.handle)
+    serve("list_offsets", ListOffsetsHandler(replicas).handle)
+    serve("metadata", MetadataHandler(cluster_id, metadata, auto_topics, configs).handle)
+    serve("api_versions", ApiVersionsHandler(dispatcher.api_versions).handle)
+    serve("init_producer_id", InitProducerIdHandler(producer_ids).handle)
+    serve("offset_for_leader_epoch", OffsetForLeaderEpochHandler(replicas).handle)
+    old_offsets = OffsetsInZooKeeper(zookeeper)
+    commit = OffsetCommitHandler(groups, metadata, old_offsets, config=group_config, clock=clock)
+    serve("find_coordinator", FindCoordinatorHandler(InternalTopicsView(metadata, auto_topics)).handle)
+    serve("join_group", JoinGroupHandler(groups).handle)
+    serve("sync_group", SyncGroupHandler(groups).handle)
+    serve("heartbeat", HeartbeatHandler(groups).handle)
+    serve("leave_group", LeaveGroupHandler(groups).handle)
+    serve("offset_commit", commit.handle)
+    serve("offset_fetch", OffsetFetchHandler(groups, metadata, old_offsets).handle)
+    serve("offset_delete", OffsetDeleteHandler(groups, metadata).handle)
+    serve("describe_groups", DescribeGroupsHandler(groups).handle)
+    serve("list_groups", ListGroupsHandler(groups).handle)
+    serve("delete_groups", DeleteGroupsHandler(groups).handle)
