@@ -48,7 +48,9 @@ class BlockingTransport:
         """Connect and learn the broker's versions.  Raises ConnectionLost."""
         address = f"{host}:{port}"
         try:
-            sock = socket.create_connection((host, port), connect_timeout_ms / 1000)
+            # As bytes, because text makes the resolver import the codec for international domain names first.
+            name = host.encode() if host.isascii() else host
+            sock = socket.create_connection((name, port), connect_timeout_ms / 1000)
         except TimeoutError:
             raise ConnectionLost(f"{address}: no connection within {connect_timeout_ms} ms") from None
         except OSError as error:

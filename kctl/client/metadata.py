@@ -1,8 +1,11 @@
-"""What a cluster says about itself: brokers, controller, topics, leaders.  Pure values."""
+"""What a cluster says about itself: brokers, controller, topics, leaders.  Pure values.
+
+Tuples, because making a dataclass takes longer than asking a broker.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from kctl.errors import ErrorCode
@@ -10,8 +13,7 @@ from kctl.model import ZERO_UUID, TopicPartition
 from kctl.protocol.apis.metadata import MetadataResponse, MetadataResponseTopic
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
+class Broker(NamedTuple):
     """A live broker and where clients reach it."""
 
     node_id: int
@@ -24,8 +26,7 @@ class Broker:
         return f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(NamedTuple):
     """Who holds and leads one partition; `leader` is -1 while nobody does."""
 
     partition: int
@@ -37,8 +38,7 @@ class Partition:
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(NamedTuple):
     """One topic; with an error other than NONE the rest may be empty."""
 
     name: str
@@ -48,8 +48,7 @@ class Topic:
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterMetadata:
+class ClusterMetadata(NamedTuple):
     """A snapshot; brokers and topics in a stable order."""
 
     cluster_id: str | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kctl.errors import ConfigError, UsageError
 
@@ -11,8 +11,7 @@ DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_MS_MAX = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class ClientSettings:
+class ClientSettings(NamedTuple):
     """What a client needs to know before it has met a broker."""
 
     bootstrap: tuple[tuple[str, int], ...]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.commands.exit_status import ExitStatus, Refused
-from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT, GLOBAL_NAMES
+from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS, GLOBAL_NAMES
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ class Invocation:
     def client_settings(self) -> ClientSettings:
         """Which brokers to start from and how long to wait.  Raises UsageError and ConfigError."""
         from kctl.client.settings import client_settings  # noqa: PLC0415 - commands on files need no client
-        from kctl.commands.values import parse_duration_ms  # noqa: PLC0415 - same
 
         config_file = self._given.get("command_config") or os.environ.get("KCTL_COMMAND_CONFIG")
         servers = self._given.get("bootstrap_server") or os.environ.get("KCTL_BOOTSTRAP_SERVER")
@@ -40,9 +39,9 @@ class Invocation:
         return client_settings(
             bootstrap_servers=servers,
             properties=_read_properties(config_file) if config_file else {},
-            timeout_ms=parse_duration_ms(timeout) if timeout else None,
+            timeout_ms=_duration_ms(timeout) if timeout else None,
             default_servers=DEFAULT_BOOTSTRAP_SERVER,
-            default_timeout_ms=parse_duration_ms(DEFAULT_TIMEOUT),
+            default_timeout_ms=DEFAULT_TIMEOUT_MS,
         )
 
     def on_cluster(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
@@ -93,6 +92,12 @@ def split_given(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     common = {name: value for name, value in values.items() if name in GLOBAL_NAMES}
     own = {name: value for name, value in values.items() if name not in GLOBAL_NAMES}
     return common, own
+
+
+def _duration_ms(text: str) -> int:
+    from kctl.commands.values import parse_duration_ms  # noqa: PLC0415 - rarely used
+
+    return parse_duration_ms(text)
 
 
 def _read_properties(path: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from kctl.commands.declaration import Command, Option, Parameter
 
 FORMATS = ("table", "plain", "json", "jsonl")
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
-DEFAULT_TIMEOUT = "30s"
+DEFAULT_TIMEOUT_MS = 30_000
 
 
 def _option(name: str, type_: type, flag: str, help: str, metavar: str | None = None, **rest: object) -> Parameter:  # noqa: A002
