@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from kctl.model import LeaderAndIsr, TopicPartition
+from kctl.server.controller.events import BrokersRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,4 +72,11 @@ class DropDeletion:
     topic: str
 
 
-Action = WriteStates | SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica | DeleteTopicNodes | DropDeletion
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Feed this event once everything before it is done and known: the second half of a change."""
+
+    event: BrokersRead
+
+
+Action = WriteStates | SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica | DeleteTopicNodes | DropDeletion | Continue

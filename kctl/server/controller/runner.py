@@ -22,6 +22,7 @@ from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.server.controller import znode_reader
 from kctl.server.controller.actions import (
     Action,
+    Continue,
     DeleteTopicNodes,
     DropDeletion,
     SendLeaderAndIsr,
@@ -183,6 +184,8 @@ class ControllerRunner:
                 return await self._write_states(action)
             case SendLeaderAndIsr() | SendUpdateMetadata() | SendStopReplica():
                 self._channels.send(self.state, action)
+            case Continue():
+                return action.event
             case DeleteTopicNodes():
                 await self._delete_topic(action.topic)
             case DropDeletion():

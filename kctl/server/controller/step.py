@@ -17,7 +17,7 @@ from typing import assert_never
 
 from kctl.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from kctl.server.controller import elections
-from kctl.server.controller.actions import Action, DropDeletion, WriteStates
+from kctl.server.controller.actions import Action, Continue, DropDeletion, WriteStates
 from kctl.server.controller.events import (
     BrokersRead,
     ControlledShutdownAsked,
@@ -108,9 +108,9 @@ def _fail_over(state: ControllerState, event: Elected) -> list[Action]:
     for topic_partition in state.all_partitions():
         _start_partition(state, topic_partition, batch)
     actions += batch.actions()
+    deletions = _deletions_wanted(state, DeletionsRead(event.deletions))
     actions += _bring_online(state, list(state.all_partitions()))
-    actions += _deletions_wanted(state, DeletionsRead(event.deletions))
-    return actions
+    return actions + deletions
 
 
 def _start_partition(state: ControllerState, topic_partition: TopicPartition, batch: RequestBatch) -> None:
@@ -135,15 +135,18 @@ def _brokers_changed(state: ControllerState, event: BrokersRead) -> list[Action]
     for broker_id in gone:
         del state.brokers[broker_id]
         state.shutting_down.discard(broker_id)
-    actions = _brokers_gone(state, gone) if gone else []
+    if gone:
+        # What the dead leave behind is written before the newcomers are looked at.
+        actions = _brokers_gone(state, gone)
+        return [*actions, Continue(event)] if come or is_modified else actions
     state.brokers.update(event.brokers)
     if come:
-        actions += _brokers_come(state, come)
-    elif is_modified:
+        return _brokers_come(state, come)
+    if is_modified:
         batch = RequestBatch(state)
         batch.tell_brokers_only()
-        actions += batch.actions()
-    return actions
+        return batch.actions()
+    return []
 
 
 def _brokers_gone(state: ControllerState, gone: set[int]) -> list[Action]:

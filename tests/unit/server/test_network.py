@@ -1,0 +1,235 @@
+"""Frames, answers in order, file slices and bad peers, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.errors import MalformedRequest
+from kctl.model import Endpoint
+from kctl.server.network.acceptor import Acceptor, ListenError
+from kctl.server.network.connection import Reply
+from kctl.server.network.inbox import Inbox
+from kctl.server.network.outbox import Outbox
+from kctl.server.requests.context import Peer
+
+Handle = Callable[[memoryview, Peer], "Reply | asyncio.Future[Reply]"]
+LOOPBACK = Endpoint("PLAINTEXT", "127.0.0.1", 0)
+FRAME_MAX = 8 << 20
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+class Slice:
+    """A range of a file, as storage hands it out."""
+
+    def __init__(self, fd: int, position: int, size: int) -> None:
+        self._fd, self.position, self.size = fd, position, size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def fileno(self) -> int:
+        return self._fd
+
+
+async def listening(handle: Handle) -> tuple[Acceptor, int]:
+    acceptor = Acceptor(handle=handle, frame_bytes_max=FRAME_MAX, connections_max_idle_ms=600_000)
+    port = acceptor.bind(LOOPBACK).port
+    acceptor.start()
+    return acceptor, port
+
+
+@given(st.lists(st.binary(max_size=300), max_size=30), st.lists(st.integers(1, 400), min_size=1, max_size=50))
+def test_frames_come_out_whole_however_the_bytes_arrive(frames: list[bytes], cuts: list[int]) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        inbox = Inbox(1 << 20)
+        data = b"".join(framed(frame) for frame in frames)
+        seen, position, turn = [], 0, 0
+        while position < len(data):
+            step = cuts[turn % len(cuts)]
+            theirs.sendall(data[position : position + step])
+            position, turn = position + step, turn + 1
+            inbox.receive(ours)
+            while (frame := inbox.next_frame()) is not None:
+                seen.append(bytes(frame))
+        assert seen == frames
+
+
+def test_a_frame_larger_than_the_buffer_makes_room_for_itself() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        inbox = Inbox(16 << 20)
+        payload = os.urandom(5 << 20)
+        pending = framed(payload) + framed(b"next")
+        frames: list[bytes] = []
+        theirs.setblocking(False)
+        while len(frames) < 2:
+            if pending:
+                try:
+                    pending = pending[theirs.send(pending) :]
+                except BlockingIOError:
+                    pass
+            try:
+                inbox.receive(ours)
+            except BlockingIOError:
+                continue
+            while (frame := inbox.next_frame()) is not None:
+                frames.append(bytes(frame))
+        assert frames == [payload, b"next"]
+
+
+@pytest.mark.parametrize("size", [-1, -(1 << 31), (1 << 20) + 1])
+def test_an_impossible_length_is_refused(size: int) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        inbox = Inbox(1 << 20)
+        theirs.sendall(struct.pack(">i", size))
+        inbox.receive(ours)
+        with pytest.raises(MalformedRequest):
+            inbox.next_frame()
+
+
+@given(
+    st.lists(
+        st.one_of(st.binary(max_size=200_000), st.tuples(st.integers(0, 900_000), st.integers(0, 100_000))), max_size=12
+    )
+)
+def test_everything_put_is_sent_in_order_through_a_small_socket(chunks: list[bytes | tuple[int, int]]) -> None:
+    content = bytes(range(256)) * 4000
+    fd = os.memfd_create("content")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        os.write(fd, content)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        ours.setblocking(False)
+        outbox = Outbox(ours)
+        expected = b"".join(c if isinstance(c, bytes) else content[c[0] : c[0] + c[1]] for c in chunks)
+        outbox.put(c if isinstance(c, bytes) else Slice(fd, *c) for c in chunks)
+        received = b""
+        theirs.setblocking(False)
+        while not outbox.flush() or len(received) < len(expected):
+            try:
+                received += theirs.recv(1 << 20)
+            except BlockingIOError:
+                continue
+        assert received == expected
+    os.close(fd)
+
+
+def test_pipelined_requests_are_answered_in_order_although_one_waits() -> None:
+    async def main() -> bytes:
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[Reply] = loop.create_future()
+        handled: list[bytes] = []
+
+        def handle(frame: memoryview, _: Peer) -> Reply | asyncio.Future[Reply]:
+            handled.append(bytes(frame))
+            return waiting if frame == b"wait" else [bytes(frame) + b";"]
+
+        acceptor, port = await listening(handle)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(framed(b"one") + framed(b"wait") + framed(b"three"))
+        assert await reader.readexactly(4) == b"one;"
+        assert handled == [b"one", b"wait"]
+        waiting.set_result([b"two;"])
+        rest = await reader.readexactly(10)
+        writer.close()
+        acceptor.close()
+        return rest
+
+    assert asyncio.run(main()) == b"two;three;"
+
+
+def test_a_malformed_frame_closes_its_connection_and_no_other() -> None:
+    async def main() -> None:
+        def handle(frame: memoryview, _: Peer) -> Reply:
+            if frame == b"bad":
+                raise MalformedRequest("as asked")
+            return [b"ok"]
+
+        acceptor, port = await listening(handle)
+        bad_reader, bad_writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        bad_writer.write(framed(b"fine") + framed(b"bad") + framed(b"fine"))
+        assert await bad_reader.read() == b"ok"
+        writer.write(framed(b"fine"))
+        assert await reader.readexactly(2) == b"ok"
+        assert acceptor.malformed_count == 1
+        assert acceptor.connection_count == 1
+        bad_writer.close()
+        writer.close()
+        acceptor.close()
+
+    asyncio.run(main())
+
+
+def test_a_failure_in_a_handler_closes_one_connection(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        def handle(frame: memoryview, _: Peer) -> Reply:
+            if frame == b"fail":
+                raise RuntimeError("a bug")
+            return [b"ok"]
+
+        acceptor, port = await listening(handle)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(framed(b"fail"))
+        assert await reader.read() == b""
+        writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(framed(b"fine"))
+        assert await reader.readexactly(2) == b"ok"
+        writer.close()
+        acceptor.close()
+
+    asyncio.run(main())
+    assert "a bug" in caplog.text
+
+
+def test_a_reader_that_is_slow_gets_a_large_answer_whole(tmp_path: Path) -> None:
+    content = os.urandom(6 << 20)
+    path = tmp_path / "segment"
+    path.write_bytes(content)
+
+    async def main() -> bytes:
+        fd = os.open(path, os.O_RDONLY)
+
+        def handle(_: memoryview, __: Peer) -> Reply:
+            return [b"head", Slice(fd, 0, len(content)), b"tail"]
+
+        acceptor, port = await listening(handle)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 12)
+        writer.write(framed(b"give") + framed(b"give"))
+        answer = b""
+        while len(answer) < 2 * (len(content) + 8):
+            answer += await reader.read(1 << 16)
+        writer.close()
+        acceptor.close()
+        os.close(fd)
+        return answer
+
+    assert asyncio.run(main()) == (b"head" + content + b"tail") * 2
+
+
+def test_a_port_in_use_is_named_with_a_remedy() -> None:
+    async def main() -> None:
+        acceptor, port = await listening(lambda *_: None)
+        other = Acceptor(handle=lambda *_: None, frame_bytes_max=1, connections_max_idle_ms=0)
+        with pytest.raises(ListenError, match=rf"127.0.0.1:{port} is in use .* --port"):
+            other.bind(Endpoint("PLAINTEXT", "127.0.0.1", port))
+        acceptor.close()
+
+    asyncio.run(main())
