@@ -1,0 +1,195 @@
+"""Heartbeats, sessions, leaving, unloading."""
+
+from __future__ import annotations
+
+import pytest
+
+from kctl.errors import ErrorCode
+from kctl.server.groups.actions import LeaveOutcome, PersistGroup
+from kctl.server.groups.events import Leaver, TimerKey, TimerKind, Unload
+from kctl.server.groups.states import PREVIOUS_STATES, GroupState
+from tests.unit.groups.world import SESSION_MS, GroupWorld
+
+DELAY_MS = 3_000
+
+
+def test_heartbeat_of_a_stable_member_is_fine() -> None:
+    world = GroupWorld()
+    (a,) = world.stable_group("a")
+    assert world.heartbeat(a) is ErrorCode.NONE
+
+
+def test_heartbeat_while_completing_is_fine() -> None:
+    world = GroupWorld()
+    token = world.join(name="a")
+    world.advance(DELAY_MS)
+    assert world.heartbeat(world.answers[token].member_id) is ErrorCode.NONE
+
+
+def test_heartbeat_of_a_stranger_is_refused() -> None:
+    world = GroupWorld()
+    world.stable_group("a")
+    assert world.heartbeat("stranger") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_heartbeat_of_another_generation_is_refused_and_proves_nothing() -> None:
+    world = GroupWorld()
+    (a,) = world.stable_group("a")
+    world.advance(SESSION_MS - 1)
+    assert world.heartbeat(a, generation=7) is ErrorCode.ILLEGAL_GENERATION
+    world.advance(1)
+    assert world.group.state is GroupState.EMPTY
+
+
+def test_heartbeat_to_an_empty_group_is_refused() -> None:
+    assert GroupWorld().heartbeat("a", generation=0) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_silent_member_is_out_exactly_at_its_session_timeout() -> None:
+    world = GroupWorld()
+    a, b = world.stable_group("a", "b")
+    world.advance(SESSION_MS - 1)
+    assert world.heartbeat(b) is ErrorCode.NONE
+    world.advance(1)
+    assert list(world.group.members) == [b]
+    assert world.group.state is GroupState.PREPARING_REBALANCE
+    assert world.heartbeat(a) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_heartbeats_do_not_touch_the_timer() -> None:
+    world = GroupWorld()
+    (a,) = world.stable_group("a")
+    key = TimerKey(TimerKind.SESSION, a)
+    due_ms = world.timers[key]
+    world.advance(SESSION_MS // 2)
+    world.heartbeat(a)
+    assert world.timers[key] == due_ms
+    world.advance(SESSION_MS - 1)
+    assert world.heartbeat(a) is ErrorCode.NONE
+    world.advance(SESSION_MS)
+    assert world.group.state is GroupState.EMPTY
+
+
+def test_wall_clock_that_jumps_ends_no_session() -> None:
+    world = GroupWorld()
+    (a,) = world.stable_group("a")
+    world.advance(SESSION_MS // 2)
+    world.wall_jump_ms = 86_400_000
+    world.advance(SESSION_MS // 2 - 1)
+    assert world.heartbeat(a) is ErrorCode.NONE
+
+
+def test_last_member_that_leaves_empties_the_group_and_the_log_says_so() -> None:
+    world = GroupWorld()
+    (a,) = world.stable_group("a")
+    assert world.leave(a) == LeaveOutcome(ErrorCode.NONE, (ErrorCode.NONE,))
+    assert world.group.state is GroupState.EMPTY
+    assert world.group.generation == 2
+    persisted = world.log[-1]
+    assert isinstance(persisted, PersistGroup)
+    assert persisted.snapshot.members == ()
+    assert persisted.snapshot.protocol is None
+    assert persisted.snapshot.leader is None
+    assert persisted.snapshot.protocol_type == "consumer"
+
+
+def test_leaving_makes_the_others_rebalance() -> None:
+    world = GroupWorld()
+    leader, follower = world.stable_group("a", "b")
+    world.leave(leader)
+    assert world.heartbeat(follower) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.answers[world.join(follower)].leader == follower
+
+
+def test_leaving_completes_a_join_phase_that_waited_for_it_only() -> None:
+    world = GroupWorld()
+    leader, follower = world.stable_group("a", "b")
+    token = world.join(leader)
+    world.leave(follower)
+    assert world.answers[token].generation == 2
+
+
+def test_each_leaver_has_its_own_error() -> None:
+    world = GroupWorld()
+    (a,) = world.stable_group("a")
+    outcome = world.leave("stranger", a, Leaver("", "no-such-instance"))
+    assert outcome == LeaveOutcome(
+        ErrorCode.NONE, (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID)
+    )
+
+
+def test_pending_member_may_leave() -> None:
+    world = GroupWorld()
+    (a,) = world.stable_group("a")
+    world.join(name="b", needs_id=True)
+    token = world.join(a)
+    pending = next(iter(world.group.pending_members))
+    assert world.leave(pending).leavers == (ErrorCode.NONE,)
+    assert world.answers[token].generation == 2
+    assert TimerKey(TimerKind.SESSION, pending) not in world.timers
+
+
+def test_member_that_leaves_with_a_parked_join_still_gets_its_answer() -> None:
+    world = GroupWorld()
+    a, _ = world.stable_group("a", "b")
+    token = world.join(a)
+    world.leave(a)
+    assert world.answers[token].error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.answers[token].member_id == ""
+
+
+def test_member_that_leaves_with_a_parked_sync_still_gets_its_answer() -> None:
+    world = GroupWorld()
+    world.join(name="a")
+    world.join(name="b")
+    world.advance(DELAY_MS * 2)
+    token = world.sync("b-2")
+    world.leave("b-2")
+    assert world.answers[token].error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_leader_is_followed_by_the_longest_member() -> None:
+    world = GroupWorld()
+    a, b, _ = world.stable_group("a", "b", "c")
+    world.leave(a)
+    assert world.group.leader == b
+
+
+def test_unloaded_group_sends_parked_joins_to_the_new_coordinator() -> None:
+    world = GroupWorld()
+    a, _ = world.stable_group("a", "b")
+    token = world.join(a)
+    world.do(Unload())
+    assert world.answers[token].error is ErrorCode.NOT_COORDINATOR
+    assert world.is_discarded
+
+
+def test_unloaded_group_sends_parked_syncs_to_the_new_coordinator() -> None:
+    world = GroupWorld()
+    world.join(name="a")
+    world.join(name="b")
+    world.advance(DELAY_MS * 2)
+    world.holds_appends = True
+    tokens = [world.sync("b-2"), world.sync("a-1")]
+    world.do(Unload())
+    assert {world.answers[token].error for token in tokens} == {ErrorCode.NOT_COORDINATOR}
+    world.finish_append()
+    assert world.group.state is GroupState.DEAD
+
+
+def test_dead_group_answers_that_the_coordinator_is_not_available() -> None:
+    world = GroupWorld()
+    (a,) = world.stable_group("a")
+    world.do(Unload())
+    gone = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.heartbeat(a) is gone
+    assert world.leave(a).error is gone
+    assert world.answers[world.join(a)].error is gone
+    assert world.answers[world.sync(a)].error is gone
+
+
+@pytest.mark.parametrize("state", list(GroupState))
+def test_every_state_can_be_reached_and_only_death_is_final(state: GroupState) -> None:
+    onward = {after for after, before in PREVIOUS_STATES.items() if state in before}
+    assert PREVIOUS_STATES[state]
+    assert bool(onward) is (state is not GroupState.DEAD)

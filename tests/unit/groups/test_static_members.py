@@ -1,0 +1,149 @@
+"""KIP-345: members with a group.instance.id."""
+
+from __future__ import annotations
+
+from kctl.errors import ErrorCode
+from kctl.server.groups.actions import PersistGroup
+from kctl.server.groups.events import Leaver
+from kctl.server.groups.states import GroupState
+from tests.unit.groups.world import SESSION_MS, GroupWorld, protocols
+
+DELAY_MS = 3_000
+
+
+def stable(world: GroupWorld, *instances: str) -> list[str]:
+    tokens = [world.join(instance=instance) for instance in instances]
+    world.advance(DELAY_MS * 3)
+    member_ids = [world.answers[token].member_id for token in tokens]
+    for member_id in member_ids:
+        world.sync(member_id, assignments={each: each.encode() for each in member_ids})
+    return member_ids
+
+
+def test_restarted_member_takes_its_place_without_a_rebalance() -> None:
+    world = GroupWorld()
+    leader, follower = stable(world, "i1", "i2")
+    outcome = world.answers[world.join(instance="i2")]
+    assert (outcome.error, outcome.generation, outcome.leader) == (ErrorCode.NONE, 1, leader)
+    assert outcome.member_id not in {leader, follower}
+    assert world.group.state is GroupState.STABLE
+    assert world.answers[world.sync(outcome.member_id)].assignment == follower.encode()
+
+
+def test_restarted_leader_hears_its_old_id_as_leader_so_that_it_does_not_assign() -> None:
+    world = GroupWorld()
+    leader, _ = stable(world, "i1", "i2")
+    outcome = world.answers[world.join(instance="i1")]
+    assert outcome.leader == leader != outcome.member_id
+    assert outcome.members == ()
+    assert world.group.leader == outcome.member_id
+
+
+def test_replacement_is_in_the_log_before_it_is_answered() -> None:
+    world = GroupWorld()
+    stable(world, "i1")
+    world.holds_appends = True
+    token = world.join(instance="i1")
+    assert token not in world.answers
+    world.finish_append()
+    assert world.answers[token].error is ErrorCode.NONE
+    persisted = world.log[-1]
+    assert isinstance(persisted, PersistGroup)
+    assert [member.member_id for member in persisted.snapshot.members] == [world.answers[token].member_id]
+    assert persisted.snapshot.members[0].assignment == b"i1-1"
+
+
+def test_replacement_that_the_log_refuses_is_taken_back() -> None:
+    world = GroupWorld()
+    (old,) = stable(world, "i1")
+    world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    outcome = world.answers[world.join(instance="i1")]
+    assert outcome.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert outcome.member_id == ""
+    assert world.heartbeat(old, instance="i1") is ErrorCode.NONE
+    world.advance(SESSION_MS)
+    assert world.group.state is GroupState.EMPTY
+
+
+def test_replaced_process_is_fenced_everywhere() -> None:
+    world = GroupWorld()
+    (old,) = stable(world, "i1")
+    world.join(instance="i1")
+    fenced = ErrorCode.FENCED_INSTANCE_ID
+    assert world.heartbeat(old, instance="i1") is fenced
+    assert world.answers[world.sync(old, instance="i1")].error is fenced
+    assert world.answers[world.join(old, instance="i1")].error is fenced
+    assert world.leave(Leaver(old, "i1")).leavers == (fenced,)
+    tp_error = world.answers[world.commit({}, member_id=old, generation=1, instance="i1")]
+    assert tp_error == {}
+
+
+def test_parked_join_of_the_replaced_process_is_fenced() -> None:
+    world = GroupWorld()
+    first, second = stable(world, "i1", "i2")
+    world.join(name="c")
+    parked = world.join(first, instance="i1")
+    restarted = world.join(instance="i1")
+    assert world.answers[parked].error is ErrorCode.FENCED_INSTANCE_ID
+    world.join(second, instance="i2")
+    assert world.answers[restarted].generation == 2
+
+
+def test_replacement_while_completing_starts_over_because_the_leader_may_know_the_old_id() -> None:
+    world = GroupWorld()
+    a, b = world.join(instance="i1"), world.join(instance="i2")
+    world.advance(DELAY_MS * 2)
+    parked = world.sync(world.answers[b].member_id)
+    token = world.join(instance="i2")
+    assert world.answers[parked].error is ErrorCode.FENCED_INSTANCE_ID
+    assert world.group.state is GroupState.PREPARING_REBALANCE
+    again = world.join(world.answers[a].member_id, instance="i1")
+    assert world.answers[token].generation == world.answers[again].generation == 2
+
+
+def test_replacement_that_changes_the_vote_starts_a_rebalance() -> None:
+    world = GroupWorld()
+    both = protocols("range", "sticky")
+    token = world.join(instance="i1", supports=both)
+    world.advance(DELAY_MS)
+    world.sync(world.answers[token].member_id)
+    token = world.join(instance="i1", supports=protocols("sticky", "range"))
+    assert world.answers[token].generation == 2
+    assert world.answers[token].protocol_name == "sticky"
+
+
+def test_member_id_with_an_unknown_instance_is_refused() -> None:
+    world = GroupWorld()
+    (a,) = stable(world, "i1")
+    assert world.answers[world.join(a, instance="other")].error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_static_member_is_removed_by_its_instance_id_alone() -> None:
+    world = GroupWorld()
+    stable(world, "i1")
+    assert world.leave(Leaver("", "i1")).leavers == (ErrorCode.NONE,)
+    assert world.group.state is GroupState.EMPTY
+
+
+def test_session_of_the_old_id_ends_without_effect() -> None:
+    world = GroupWorld()
+    stable(world, "i1")
+    world.advance(SESSION_MS - 1)
+    new = world.answers[world.join(instance="i1")].member_id
+    world.advance(SESSION_MS - 1)
+    assert world.heartbeat(new, instance="i1") is ErrorCode.NONE
+    assert list(world.group.members) == [new]
+
+
+def test_replacement_answered_twice_is_answered_once() -> None:
+    """A second restart comes while the first one's id is still on its way to the log."""
+    world = GroupWorld()
+    stable(world, "i1")
+    world.holds_appends = True
+    first = world.join(instance="i1")
+    second = world.join(instance="i1")
+    assert world.answers[first].error is ErrorCode.FENCED_INSTANCE_ID
+    world.finish_append(ErrorCode.NOT_ENOUGH_REPLICAS)
+    world.finish_append()
+    assert world.answers[second].error is ErrorCode.NONE
+    assert list(world.group.members) == [world.answers[second].member_id]

@@ -1,0 +1,266 @@
+"""One group with everything around it that `step` asks for: timers in virtual time, a log, and the answers given.
+
+A real implementation of the runner's side, without a loop: unit tests, plays and property tests drive groups with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
+from kctl.server.groups.actions import (
+    Action,
+    Answer,
+    CancelTimer,
+    Discard,
+    Outcome,
+    PersistGroup,
+    PersistOffsets,
+    PersistTombstones,
+    ScheduleTimer,
+)
+from kctl.server.groups.config import GroupConfig
+from kctl.server.groups.events import (
+    AppendDone,
+    CommitRequest,
+    Event,
+    Heartbeat,
+    JoinRequest,
+    Leaver,
+    LeaveRequest,
+    Now,
+    SyncRequest,
+    TimerFired,
+    TimerKey,
+)
+from kctl.server.groups.group import Group
+from kctl.server.groups.offsets import OffsetAndMetadata
+from kctl.server.groups.step import step
+
+START_MS = 1_600_000_000_000
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+
+
+def subscription(*topics: str) -> bytes:
+    """The metadata of a consumer that reads these topics."""
+    return encode_subscription(ConsumerProtocolSubscription(topics=list(topics)))
+
+
+def protocols(*names: str, topics: tuple[str, ...] = ("t",)) -> tuple[tuple[str, bytes], ...]:
+    """What a consumer with these assignors can run."""
+    return tuple((name, subscription(*topics)) for name in names)
+
+
+@dataclass
+class Token:
+    """A parked call; compares by identity."""
+
+    name: str
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+Persist = PersistGroup | PersistOffsets | PersistTombstones
+
+
+class GroupWorld:
+    """Answers are kept by token; `log` has what was appended and not refused; time moves by `advance`."""
+
+    def __init__(self, group: Group | None = None, **config: int) -> None:
+        self.group = group if group is not None else Group("g", GroupConfig(**config))
+        self.answers: dict[Token, Outcome] = {}
+        self.given: list[tuple[Token, Outcome]] = []
+        self.asked: list[Token] = []
+        self.log: list[Persist] = []
+        self.held: list[PersistGroup | PersistOffsets] = []
+        self.holds_appends = False
+        self.append_error = ErrorCode.NONE
+        self.is_discarded = False
+        self.elapsed_ms = 0
+        self.wall_jump_ms = 0
+        self._timers: dict[TimerKey, int] = {}
+        self._ids = 0
+
+    # Time
+
+    @property
+    def now(self) -> Now:
+        return Now(self.elapsed_ms, START_MS + self.elapsed_ms + self.wall_jump_ms)
+
+    @property
+    def timers(self) -> dict[TimerKey, int]:
+        """When each running timer fires."""
+        return dict(self._timers)
+
+    def advance(self, milliseconds: int) -> None:
+        """Lets time pass, timers fire on the way."""
+        end_ms = self.elapsed_ms + milliseconds
+        while self._timers:
+            key, due_ms = min(self._timers.items(), key=lambda item: (item[1], item[0]))
+            if due_ms > end_ms:
+                break
+            del self._timers[key]
+            self.elapsed_ms = max(self.elapsed_ms, due_ms)
+            self.do(TimerFired(key))
+        self.elapsed_ms = end_ms
+
+    # Events
+
+    def do(self, event: Event) -> None:
+        """Lets the event happen and performs what comes of it."""
+        for action in step(self.group, event, self.now):
+            self._perform(action)
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        name: str = "",
+        instance: str | None = None,
+        needs_id: bool = False,
+        session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
+        protocol_type: str = "consumer",
+        supports: tuple[tuple[str, bytes], ...] | None = None,
+    ) -> Token:
+        name = name or instance or member_id or "m"
+        self._ids += 1
+        token = self._ask(name)
+        self.do(
+            JoinRequest(
+                token=token,
+                member_id=member_id,
+                fresh_member_id=f"{instance or name}-{self._ids}",
+                group_instance_id=instance,
+                requires_known_member_id=needs_id,
+                client_id=name,
+                client_host="/127.0.0.1",
+                session_timeout_ms=session_ms,
+                rebalance_timeout_ms=rebalance_ms,
+                protocol_type=protocol_type,
+                protocols=protocols("range") if supports is None else supports,
+            )
+        )
+        return token
+
+    def sync(
+        self,
+        member_id: str,
+        *,
+        generation: int | None = None,
+        assignments: Mapping[str, bytes] | None = None,
+        instance: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> Token:
+        token = self._ask(member_id)
+        self.do(
+            SyncRequest(
+                token=token,
+                member_id=member_id,
+                group_instance_id=instance,
+                generation=self.group.generation if generation is None else generation,
+                protocol_type=protocol_type,
+                protocol_name=protocol_name,
+                assignments=assignments or {},
+            )
+        )
+        return token
+
+    def heartbeat(self, member_id: str, *, generation: int | None = None, instance: str | None = None) -> Outcome:
+        token = self._ask(member_id)
+        self.do(Heartbeat(token, member_id, instance, self.group.generation if generation is None else generation))
+        return self.answers[token]
+
+    def leave(self, *leavers: Leaver | str) -> Outcome:
+        token = self._ask("leave")
+        named = tuple(Leaver(leaver) if isinstance(leaver, str) else leaver for leaver in leavers)
+        self.do(LeaveRequest(token, named))
+        return self.answers[token]
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        *,
+        member_id: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+    ) -> Token:
+        token = self._ask(member_id or "commit")
+        values = {
+            tp: OffsetAndMetadata(value, commit_timestamp_ms=self.now.wall_ms) if isinstance(value, int) else value
+            for tp, value in offsets.items()
+        }
+        self.do(
+            CommitRequest(
+                token=token,
+                member_id=member_id,
+                group_instance_id=instance,
+                generation=generation,
+                offsets=values,
+            )
+        )
+        return token
+
+    def ask(self, make_event: type, *arguments: object) -> Outcome:
+        """An event whose first field is a token and that is answered at once."""
+        token = self._ask(make_event.__name__)
+        self.do(make_event(token, *arguments))
+        return self.answers[token]
+
+    # The log
+
+    def finish_append(self, error: ErrorCode = ErrorCode.NONE, index: int = 0) -> None:
+        """One of the held appends ends."""
+        self._finish(self.held.pop(index), error)
+
+    def stable_group(self, *names: str, **join_options: object) -> list[str]:
+        """Brings the group to Stable with these members; answers their ids, the leader's first."""
+        tokens = [self.join(name=name, **join_options) for name in names]  # type: ignore[arg-type]
+        self.advance(self.group.config.group_initial_rebalance_delay_ms)
+        while any(token not in self.answers for token in tokens):
+            self.advance(self.group.config.group_initial_rebalance_delay_ms)
+        member_ids = [self.answers[token].member_id for token in tokens]  # type: ignore[union-attr]
+        for member_id in member_ids:
+            self.sync(member_id, assignments={each: each.encode() for each in member_ids})
+        return member_ids
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case Answer(token, outcome):
+                assert isinstance(token, Token)
+                assert token not in self.answers, f"{token.name} was answered twice"
+                self.answers[token] = outcome
+                self.given.append((token, outcome))
+            case ScheduleTimer(key, delay_ms):
+                assert delay_ms >= 0
+                self._timers[key] = self.elapsed_ms + delay_ms
+            case CancelTimer(key):
+                self._timers.pop(key, None)
+            case PersistTombstones():
+                self.log.append(action)
+            case PersistGroup() | PersistOffsets():
+                if self.holds_appends:
+                    self.held.append(action)
+                else:
+                    self._finish(action, self.append_error)
+            case Discard():
+                self.is_discarded = True
+                self._timers.clear()
+
+    def _finish(self, action: PersistGroup | PersistOffsets, error: ErrorCode) -> None:
+        base_offset = len(self.log) if error is ErrorCode.NONE else -1
+        if error is ErrorCode.NONE:
+            self.log.append(action)
+        self.do(AppendDone(action.append_id, error, base_offset))
+
+    def _ask(self, name: str) -> Token:
+        token = Token(name)
+        self.asked.append(token)
+        return token
