@@ -1,0 +1,124 @@
+"""Who may do what with a node: access control lists and the schemes world, auth, digest and ip.
+
+A connection has identities: ("ip", its address) from the start, ("digest", "user:hash") for every password it showed.
+`auth` exists only in requests and stands for the identities that the connection has proved.
+PrepRequestProcessor.fixupACL, ZooKeeperServer.checkACL.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kctl.zookeeper.embedded.codes import ADMIN, READ, Code, KeeperError
+
+
+class Id(NamedTuple):
+    """A scheme and who it means within it."""
+
+    scheme: str
+    id: str
+
+
+class Acl(NamedTuple):
+    """These permissions (bits) for this id."""
+
+    perms: int
+    id: Id
+
+
+Acls = tuple[Acl, ...]
+
+ALL_PERMISSIONS = 31
+ANYONE = Id("world", "anyone")
+OPEN_ACL_UNSAFE: Acls = (Acl(ALL_PERMISSIONS, ANYONE),)
+READ_ACL_UNSAFE: Acls = (Acl(READ, ANYONE),)
+
+
+def digest_identity(credentials: bytes) -> Id:
+    """`user:password` as the identity that ACLs name: user:base64(sha1(user:password))."""
+    user = credentials.partition(b":")[0].decode(errors="replace")
+    hashed = hashlib.sha1(credentials).digest()  # noqa: S324   the protocol's choice
+    return Id("digest", f"{user}:{base64.b64encode(hashed).decode()}")
+
+
+def resolved(acls: Iterable[Acl] | None, identities: Iterable[Id]) -> Acls:
+    """What is stored for the ACL of a request, without repetitions.  INVALID_ACL."""
+    result: dict[Acl, None] = {}
+    for acl in acls or ():
+        if acl.id.scheme == "auth":
+            proven = [each for each in identities if each.scheme != "ip"]
+            if not proven:
+                raise KeeperError(Code.INVALID_ACL)
+            result.update((Acl(acl.perms, each), None) for each in proven)
+        elif acl.id == ANYONE or _is_valid(acl.id):
+            result[acl] = None
+        else:
+            raise KeeperError(Code.INVALID_ACL)
+    if not result:
+        raise KeeperError(Code.INVALID_ACL)
+    stored = tuple(result)
+    return OPEN_ACL_UNSAFE if stored == OPEN_ACL_UNSAFE else stored
+
+
+def require(acls: Acls, permission: int, identities: Iterable[Id]) -> None:
+    """NO_AUTH unless one of the entries gives one of the permission's bits to one of the identities."""
+    if not allows(acls, permission, identities):
+        raise KeeperError(Code.NO_AUTH)
+
+
+def allows(acls: Acls, permission: int, identities: Iterable[Id]) -> bool:
+    for acl in acls:
+        if acl.perms & permission and (acl.id == ANYONE or any(_matches(each, acl.id) for each in identities)):
+            return True
+    return not acls
+
+
+def visible(acls: Acls, identities: Iterable[Id]) -> Acls:
+    """The list as getACL shows it: without ADMIN, hashes of passwords are hidden.  NO_AUTH without READ and ADMIN."""
+    require(acls, READ | ADMIN, identities)
+    if allows(acls, ADMIN, identities):
+        return acls
+    return tuple(_masked(each) for each in acls)
+
+
+def _masked(acl: Acl) -> Acl:
+    if acl.id.scheme != "digest":
+        return acl
+    return Acl(acl.perms, Id("digest", acl.id.id.partition(":")[0] + ":x"))
+
+
+def _is_valid(identity: Id) -> bool:
+    match identity.scheme:
+        case "digest":
+            _, colon, rest = identity.id.partition(":")
+            return bool(colon and rest and ":" not in rest)
+        case "ip":
+            return _network(identity.id) is not None
+    return False
+
+
+def _matches(identity: Id, wanted: Id) -> bool:
+    if identity.scheme != wanted.scheme:
+        return False
+    if identity.scheme != "ip":
+        return identity.id == wanted.id
+    address, network = _network(identity.id), _network(wanted.id)
+    return (
+        address is not None
+        and network is not None
+        and address[0] >> (32 - network[1]) == network[0] >> (32 - network[1])
+    )
+
+
+def _network(text: str) -> tuple[int, int] | None:
+    """`a.b.c.d[/bits]` as (address, bits)."""
+    address, slash, bits = text.partition("/")
+    parts = address.split(".")
+    if len(parts) != 4 or not all(part.isdecimal() and int(part) <= 255 for part in parts):
+        return None
+    if slash and not (bits.isdecimal() and int(bits) <= 32):
+        return None
+    return int.from_bytes(bytes(int(part) for part in parts)), int(bits) if slash else 32

@@ -1,0 +1,207 @@
+"""ZooKeeper's four-letter words, those that only look: `echo srvr | nc HOST PORT`.
+
+Pure: text from what the server knows at the moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kctl.zookeeper.embedded.keeper import Client, Keeper
+from kctl.zookeeper.embedded.tree import CONTAINER_OWNER
+
+VERSION = "3.8.0-kctl"
+"""The protocol's version first, because clients take it apart; then who really answers."""
+
+
+class Peer(Client, Protocol):
+    """A connection, as far as these words show it."""
+
+    peer: tuple[str, int]
+    received_count: int
+    sent_count: int
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Counts since the start; latencies in milliseconds."""
+
+    received: int = 0
+    sent: int = 0
+    latency_min_ms: float = 0.0
+    latency_max_ms: float = 0.0
+    latency_sum_ms: float = 0.0
+    latency_count: int = 0
+
+    def took(self, latency_ms: float) -> None:
+        self.latency_min_ms = min(self.latency_min_ms, latency_ms) if self.latency_count else latency_ms
+        self.latency_max_ms = max(self.latency_max_ms, latency_ms)
+        self.latency_sum_ms += latency_ms
+        self.latency_count += 1
+
+    @property
+    def latency_average_ms(self) -> float:
+        return self.latency_sum_ms / self.latency_count if self.latency_count else 0.0
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The server at one moment."""
+
+    keeper: Keeper
+    connections: Sequence[Peer]
+    outstanding: int
+    traffic: Traffic
+    settings: Mapping[str, object]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def answer(word: str, snapshot: Snapshot) -> str | None:
+    """None when this is no four-letter word of ZooKeeper's at all."""
+    if word in _ANSWERS:
+        return _ANSWERS[word](snapshot)
+    if word in _NOT_ALLOWED:
+        return f"{word} is not executed because it is not in the whitelist.\n"
+    return None
+
+
+def _ruok(_: Snapshot) -> str:
+    return "imok"
+
+
+def _isro(_: Snapshot) -> str:
+    return "rw"
+
+
+def _srvr(snapshot: Snapshot) -> str:
+    return f"{_version_line()}{_server_lines(snapshot)}"
+
+
+def _stat(snapshot: Snapshot) -> str:
+    clients = "".join(f" {_connection_text(each)}\n" for each in snapshot.connections)
+    return f"{_version_line()}Clients:\n{clients}\n{_server_lines(snapshot)}"
+
+
+def _cons(snapshot: Snapshot) -> str:
+    lines = []
+    for each in snapshot.connections:
+        session = snapshot.keeper.sessions.find(each.session_id)
+        more = f",sid=0x{session.id:x},to={session.timeout_ms}" if session else ""
+        lines.append(f" {_connection_text(each).removesuffix(')')}{more})\n")
+    return "".join(lines) + "\n"
+
+
+def _conf(snapshot: Snapshot) -> str:
+    return "".join(f"{name}={value}\n" for name, value in snapshot.settings.items())
+
+
+def _envi(snapshot: Snapshot) -> str:
+    lines = {"zookeeper.version": VERSION, **snapshot.environment}
+    return "Environment:\n" + "".join(f"{name}={value}\n" for name, value in lines.items())
+
+
+def _dirs(snapshot: Snapshot) -> str:
+    return f"datadir_size: {snapshot.keeper.tree.data_bytes}\nlogdir_size: 0\n"
+
+
+def _dump(snapshot: Snapshot) -> str:
+    sessions = sorted(snapshot.keeper.sessions, key=lambda each: each.deadline_ms)
+    owners = {
+        owner: sorted(paths)
+        for owner, paths in snapshot.keeper.tree.ephemerals.items()
+        if owner != CONTAINER_OWNER and paths
+    }
+    return (
+        "SessionTracker dump:\n"
+        f"Session Sets ({len(sessions)})/({len(sessions)}):\n"
+        + "".join(f"1 expire at {each.deadline_ms}:\n\t0x{each.id:x}\n" for each in sessions)
+        + "ephemeral nodes dump:\n"
+        + f"Sessions with Ephemerals ({len(owners)}):\n"
+        + "".join(f"0x{owner:x}:\n" + "".join(f"\t{path}\n" for path in paths) for owner, paths in owners.items())
+        + "Connections dump:\n"
+        + f"Connections Sets ({len(snapshot.connections)})/({len(snapshot.connections)}):\n"
+    )
+
+
+def _wchs(snapshot: Snapshot) -> str:
+    board = snapshot.keeper.watches
+    by_path = board.data.paths()
+    watchers = {id(watcher) for each in by_path.values() for watcher in each}
+    return f"{len(watchers)} connections watching {len(by_path)} paths\nTotal watches:{len(board.data)}\n"
+
+
+def _wchp(snapshot: Snapshot) -> str:
+    lines = []
+    for path, watchers in sorted(snapshot.keeper.watches.data.paths().items()):
+        sessions = "".join(f"\t0x{_session_of(each):x}\n" for each in watchers)
+        lines.append(f"{path}\n{sessions}")
+    return "".join(lines)
+
+
+def _mntr(snapshot: Snapshot) -> str:
+    keeper, traffic = snapshot.keeper, snapshot.traffic
+    ephemerals = sum(len(paths) for owner, paths in keeper.tree.ephemerals.items() if owner != CONTAINER_OWNER)
+    lines: dict[str, object] = {
+        "zk_version": VERSION,
+        "zk_server_state": "standalone",
+        "zk_avg_latency": f"{traffic.latency_average_ms:.4f}",
+        "zk_max_latency": round(traffic.latency_max_ms),
+        "zk_min_latency": round(traffic.latency_min_ms),
+        "zk_packets_received": traffic.received,
+        "zk_packets_sent": traffic.sent,
+        "zk_num_alive_connections": len(snapshot.connections),
+        "zk_outstanding_requests": snapshot.outstanding,
+        "zk_znode_count": len(keeper.tree),
+        "zk_watch_count": len(keeper.watches.data) + len(keeper.watches.children),
+        "zk_ephemerals_count": ephemerals,
+        "zk_global_sessions": len(keeper.sessions),
+        "zk_approximate_data_size": keeper.tree.data_bytes,
+    }
+    return "".join(f"{name}\t{value}\n" for name, value in lines.items())
+
+
+def _version_line() -> str:
+    return f"Zookeeper version: {VERSION}\n"
+
+
+def _server_lines(snapshot: Snapshot) -> str:
+    traffic = snapshot.traffic
+    latencies = f"{traffic.latency_min_ms:.0f}/{traffic.latency_average_ms:.4f}/{traffic.latency_max_ms:.0f}"
+    return (
+        f"Latency min/avg/max: {latencies}\n"
+        f"Received: {traffic.received}\n"
+        f"Sent: {traffic.sent}\n"
+        f"Connections: {len(snapshot.connections)}\n"
+        f"Outstanding: {snapshot.outstanding}\n"
+        f"Zxid: 0x{snapshot.keeper.zxid:x}\n"
+        "Mode: standalone\n"
+        f"Node count: {len(snapshot.keeper.tree)}\n"
+    )
+
+
+def _connection_text(connection: Peer) -> str:
+    host, port = connection.peer
+    return f"/{host}:{port}[1](queued=0,recved={connection.received_count},sent={connection.sent_count})"
+
+
+def _session_of(watcher: object) -> int:
+    return int(getattr(watcher, "session_id", 0))
+
+
+_ANSWERS: dict[str, Callable[[Snapshot], str]] = {
+    "ruok": _ruok,
+    "isro": _isro,
+    "srvr": _srvr,
+    "stat": _stat,
+    "cons": _cons,
+    "conf": _conf,
+    "envi": _envi,
+    "dirs": _dirs,
+    "dump": _dump,
+    "wchs": _wchs,
+    "wchp": _wchp,
+    "mntr": _mntr,
+}
+_NOT_ALLOWED = frozenset({"crst", "srst", "gtmk", "stmk", "wchc", "hash", "lead"})

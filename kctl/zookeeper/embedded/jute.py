@@ -1,0 +1,104 @@
+"""Jute, ZooKeeper's encoding: big-endian numbers; strings, buffers and vectors behind an int32 length (-1 is null)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from kctl.errors import MalformedRequest
+from kctl.zookeeper.operations import ZnodeStat
+
+T = TypeVar("T")
+
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_STAT = struct.Struct(">qqqqiiiqiiq")
+
+NULL = _INT32.pack(-1)
+int32 = _INT32.pack
+int64 = _INT64.pack
+
+
+class Reader:
+    """Takes values off the front of one frame; MalformedRequest when it ends too early or a length cannot be."""
+
+    __slots__ = ("_frame", "_position")
+
+    def __init__(self, frame: bytes, position: int = 0) -> None:
+        self._frame = frame
+        self._position = position
+
+    @property
+    def remaining(self) -> int:
+        return len(self._frame) - self._position
+
+    def int32(self) -> int:
+        value: int = _INT32.unpack(self._take(4))[0]
+        return value
+
+    def int64(self) -> int:
+        value: int = _INT64.unpack(self._take(8))[0]
+        return value
+
+    def boolean(self) -> bool:
+        return self._take(1) != b"\0"
+
+    def buffer(self) -> bytes | None:
+        length = self.int32()
+        return None if length == -1 else self._take(length)
+
+    def string(self) -> str | None:
+        data = self.buffer()
+        try:
+            return None if data is None else data.decode()
+        except UnicodeDecodeError:
+            raise MalformedRequest("a string is not UTF-8") from None
+
+    def path(self) -> str:
+        """A string that must not be null."""
+        path = self.string()
+        if path is None:
+            raise MalformedRequest("a path is null")
+        return path
+
+    def vector(self, item: Callable[[], T]) -> list[T] | None:
+        """Every item has at least four bytes, so a count beyond that is a lie and allocates nothing."""
+        count = self.int32()
+        if count == -1:
+            return None
+        if not 0 <= count <= self.remaining // 4:
+            raise MalformedRequest(f"a vector of {count} items in {self.remaining} bytes")
+        return [item() for _ in range(count)]
+
+    def paths(self) -> list[str]:
+        return self.vector(self.path) or []
+
+    def _take(self, size: int) -> bytes:
+        end = self._position + size
+        if size < 0 or end > len(self._frame):
+            raise MalformedRequest(f"{size} bytes wanted, {self.remaining} left")
+        taken = self._frame[self._position : end]
+        self._position = end
+        return taken
+
+
+def boolean(value: bool) -> bytes:
+    return b"\1" if value else b"\0"
+
+
+def buffer(data: bytes | None) -> bytes:
+    return NULL if data is None else int32(len(data)) + data
+
+
+def string(text: str | None) -> bytes:
+    return buffer(None if text is None else text.encode())
+
+
+def strings(texts: Iterable[str]) -> bytes:
+    encoded = [string(text) for text in texts]
+    return int32(len(encoded)) + b"".join(encoded)
+
+
+def stat(value: ZnodeStat) -> bytes:
+    return _STAT.pack(*value)

@@ -1,0 +1,331 @@
+"""The server as one state machine: tree, sessions and watches under a counter of transactions.
+
+Every write takes the next transaction id (zxid), even one that is refused; so do the beginning and the end of a
+session.  Reads see all writes before them.  Watchers are told while a write is carried out, so what they send lies
+before the answer to that write, and before the answer to any read that sees it: ZooKeeper's promise to clients.
+
+Nothing here waits, looks at a clock or is random: times and passwords are passed in.  What has to be on disk before
+anybody may hear of it is in `take_changes`.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kctl.zookeeper.embedded import acl as acls
+from kctl.zookeeper.embedded import codes, node_paths, requests, responses
+from kctl.zookeeper.embedded.acl import Id
+from kctl.zookeeper.embedded.codes import Code, CreateMode, EventType, KeeperError, OpCode
+from kctl.zookeeper.embedded.sessions import Session, Sessions
+from kctl.zookeeper.embedded.tree import CONTAINER_OWNER, Tree, Znode
+from kctl.zookeeper.embedded.watches import WatchBoard, Watches, WatchMode
+
+
+class Client(Protocol):
+    """Who asks: a connection of a session."""
+
+    session_id: int
+    identities: tuple[Id, ...]
+
+    def notify(self, event: EventType, path: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one commit writes; `nodes` maps a path to what was there before and is there now."""
+
+    zxid: int
+    nodes: dict[str, tuple[Znode | None, Znode | None]]
+    opened: list[Session]
+    closed: list[int]
+
+
+@dataclass(slots=True)
+class Remembered:
+    """What a store hands to a keeper that starts."""
+
+    zxid: int = 0
+    nodes: list[tuple[str, Znode]] = field(default_factory=list)
+    sessions: list[tuple[int, bytes, int]] = field(default_factory=list)
+
+
+class Keeper:
+    """Asked by one caller at a time; see the module for what it promises."""
+
+    def __init__(self, remembered: Remembered, *, now_ms: int, wall_ms: int) -> None:
+        self.tree = Tree(remembered.nodes)
+        self.sessions = Sessions(remembered.sessions, now_ms=now_ms, wall_ms=wall_ms)
+        self.watches = WatchBoard()
+        self.zxid = remembered.zxid
+        self._committed_zxid = remembered.zxid if remembered.nodes else -1
+        self._opened: list[Session] = []
+        self._closed: list[int] = []
+
+    def open_session(self, password: bytes, timeout_ms: int, *, now_ms: int) -> Session:
+        self.zxid += 1
+        session = self.sessions.open(password, timeout_ms, now_ms=now_ms)
+        self._opened.append(session)
+        return session
+
+    def resume_session(self, session_id: int, password: bytes, timeout_ms: int, *, now_ms: int) -> Session | None:
+        """None when it is over or the password is wrong; the client may ask for another time-out than before."""
+        session = self.sessions.find(session_id)
+        if session is None or session.password != password:
+            return None
+        session.timeout_ms = timeout_ms
+        self.sessions.touch(session_id, now_ms=now_ms)
+        return session
+
+    def close_session(self, session_id: int) -> None:
+        """Asked for or expired: its ephemeral nodes go with it, all in one transaction."""
+        self.zxid += 1
+        if not self.sessions.remove(session_id):
+            return
+        self._closed.append(session_id)
+        for path in sorted(self.tree.ephemerals.get(session_id, ())):
+            self._remove(path)
+
+    def remove_empty_containers(self) -> None:
+        """Containers whose last child is gone; ZooKeeper looks once a minute.  ContainerManager."""
+        for path in sorted(self.tree.ephemerals.get(CONTAINER_OWNER, ())):
+            if self.tree.node(path).creations and not self.tree.children(path):
+                self.zxid += 1
+                self._remove(path)
+
+    def forget_client(self, client: Client) -> None:
+        """Its connection is gone, and its watches with it."""
+        self.watches.remove_watcher(client)
+
+    def take_changes(self) -> Changes | None:
+        """Since it was last asked; None when nothing has to be written."""
+        if self.zxid == self._committed_zxid:
+            return None
+        self._committed_zxid = self.zxid
+        changes = Changes(self.zxid, self.tree.take_changes(), self._opened, self._closed)
+        self._opened, self._closed = [], []
+        return changes
+
+    def write(self, client: Client, request: requests.Write, *, wall_ms: int) -> responses.Response:
+        """KeeperError with the code of the refusal; a multi that fails is an answer, not an error."""
+        self.zxid += 1
+        self.tree.begin()
+        match request:
+            case requests.Multi():
+                return self._multi(client, request, wall_ms)
+            case requests.Reconfig():
+                raise KeeperError(Code.RECONFIG_DISABLED)
+            case _:
+                response, event = self._apply(client, request, wall_ms)
+        self._announce(event)
+        return response
+
+    def read(self, client: Client, request: requests.Read) -> responses.Response | None:
+        """KeeperError with the code of the refusal."""
+        match request:
+            case requests.GetData():
+                return self._get_data(client, request)
+            case requests.Exists():
+                return self._exists(client, request)
+            case requests.GetChildren():
+                return self._get_children(client, request)
+            case requests.GetAcl():
+                visible = acls.visible(self.tree.node(request.path).acl, client.identities)
+                return responses.AclList(visible, self.tree.stat(request.path))
+            case requests.MultiRead():
+                return responses.Results([self._read_part(client, each) for each in request.operations])
+            case requests.Sync():
+                return responses.Path(request.path)
+            case requests.GetEphemerals():
+                owned = self.tree.ephemerals.get(client.session_id, ())
+                return responses.Children(sorted(path for path in owned if path.startswith(request.prefix or "/")))
+            case requests.GetAllChildrenNumber():
+                self._require_read(client, request.path)
+                return responses.Number(self.tree.descendants(request.path))
+            case requests.SetWatches():
+                self._set_watches(client, request)
+            case requests.AddWatch():
+                mode = WatchMode.RECURSIVE if request.is_recursive else WatchMode.PERSISTENT
+                self.watches.data.add(request.path, client, mode)
+                self.watches.children.add(request.path, client, mode)
+                return responses.Number(0)
+            case requests.RemoveWatches():
+                self._remove_watches(client, request)
+            case requests.WhoAmI():
+                return responses.Identities(client.identities)
+            case requests.Ping():
+                pass
+        return None
+
+    def _apply(
+        self, client: Client, request: requests.WriteOperation, wall_ms: int
+    ) -> tuple[responses.Response, _Event]:
+        """Changes the tree and tells nobody yet."""
+        tree, identities = self.tree, client.identities
+        match request:
+            case requests.Create():
+                path = tree.create(
+                    request.path,
+                    request.data,
+                    request.acl,
+                    _create_mode(request.flags),
+                    session_id=client.session_id,
+                    identities=identities,
+                    zxid=self.zxid,
+                    now_ms=wall_ms,
+                )
+                stat = tree.stat(path) if request.wants_stat else None
+                return responses.Created(path, stat), (EventType.CREATED, path)
+            case requests.Delete():
+                tree.delete(request.path, request.version, identities=identities, zxid=self.zxid)
+                return responses.Done(OpCode.DELETE), (EventType.DELETED, request.path)
+            case requests.SetData():
+                tree.set_data(
+                    request.path,
+                    request.data,
+                    request.version,
+                    identities=identities,
+                    zxid=self.zxid,
+                    now_ms=wall_ms,
+                )
+                return responses.Changed(tree.stat(request.path)), (EventType.DATA_CHANGED, request.path)
+            case requests.SetAcl():
+                tree.set_acl(request.path, request.acl, request.version, identities=identities)
+                return responses.Changed(tree.stat(request.path)), None
+            case requests.Check():
+                tree.check(request.path, request.version, identities=identities)
+                return responses.Done(OpCode.CHECK), None
+
+    def _multi(self, client: Client, request: requests.Multi, wall_ms: int) -> responses.Results:
+        results: list[responses.Response] = []
+        events: list[_Event] = []
+        for operation in request.operations:
+            try:
+                response, event = self._apply(client, operation, wall_ms)
+            except KeeperError as refused:
+                self.tree.roll_back()
+                return responses.Results(_failed(refused.code, len(results), len(request.operations)))
+            results.append(response)
+            events.append(event)
+        for event in events:
+            self._announce(event)
+        return responses.Results(results)  # type: ignore[arg-type]  # _apply answers with nothing else
+
+    def _announce(self, event: _Event) -> None:
+        if event is None:
+            return
+        kind, path = event
+        match kind:
+            case EventType.CREATED:
+                self.watches.created(path, node_paths.parent(path))
+            case EventType.DELETED:
+                self.watches.deleted(path, node_paths.parent(path))
+            case _:
+                self.watches.data_changed(path)
+
+    def _remove(self, path: str) -> None:
+        self.tree.remove(path, zxid=self.zxid)
+        self._announce((EventType.DELETED, path))
+
+    def _get_data(self, client: Client, request: requests.GetData) -> responses.Data:
+        data = self._require_read(client, request.path).data
+        if request.watch:
+            self.watches.data.add(request.path, client)
+        return responses.Data(data, self.tree.stat(request.path))
+
+    def _exists(self, client: Client, request: requests.Exists) -> responses.Changed:
+        """The one read that leaves its watch even when it fails."""
+        node_paths.require_no_null_character(request.path)
+        if request.watch:
+            self.watches.data.add(request.path, client)
+        return responses.Changed(self.tree.stat(request.path))
+
+    def _get_children(self, client: Client, request: requests.GetChildren) -> responses.Children:
+        self._require_read(client, request.path)
+        if request.watch:
+            self.watches.children.add(request.path, client)
+        stat = self.tree.stat(request.path) if request.wants_stat else None
+        return responses.Children(list(self.tree.children(request.path)), stat)
+
+    def _read_part(
+        self, client: Client, request: requests.GetData | requests.GetChildren
+    ) -> responses.Data | responses.Children | responses.Failed:
+        try:
+            if isinstance(request, requests.GetData):
+                return self._get_data(client, request)
+            return self._get_children(client, request)
+        except KeeperError as refused:
+            return responses.Failed(refused.code)
+
+    def _require_read(self, client: Client, path: str) -> Znode:
+        node = self.tree.node(path)
+        acls.require(node.acl, codes.READ, client.identities)
+        return node
+
+    def _set_watches(self, client: Client, request: requests.SetWatches) -> None:
+        """DataTree.setWatches: whatever the client missed while it was away is told at once."""
+        data, children, since = self.watches.data, self.watches.children, request.relative_zxid
+        for path in request.data:
+            node = self.tree.find(path)
+            if node is None:
+                client.notify(EventType.DELETED, path)
+            elif node.mzxid > since:
+                client.notify(EventType.DATA_CHANGED, path)
+            else:
+                data.add(path, client)
+        for path in request.exist:
+            if self.tree.find(path) is not None:
+                client.notify(EventType.CREATED, path)
+            else:
+                data.add(path, client)
+        for path in request.children:
+            node = self.tree.find(path)
+            if node is None:
+                client.notify(EventType.DELETED, path)
+            elif node.pzxid > since:
+                client.notify(EventType.CHILDREN_CHANGED, path)
+            else:
+                children.add(path, client)
+        for mode, paths in ((WatchMode.PERSISTENT, request.persistent), (WatchMode.RECURSIVE, request.recursive)):
+            for path in paths:
+                data.add(path, client, mode)
+                children.add(path, client, mode)
+
+    def _remove_watches(self, client: Client, request: requests.RemoveWatches) -> None:
+        """NO_WATCHER when there was none of the sorts named."""
+        sorts: list[Watches] = []
+        if request.data:
+            sorts.append(self.watches.data)
+        if request.children:
+            sorts.append(self.watches.children)
+        if not any(watches.has(request.path, client) for watches in sorts):
+            raise KeeperError(Code.NO_WATCHER)
+        if not request.only_checks:
+            for watches in sorts:
+                watches.remove(request.path, client)
+
+
+def _create_mode(flags: int) -> CreateMode:
+    """Nodes with a time to live need extendedTypesEnabled, which is off in ZooKeeper, too, unless asked for."""
+    try:
+        mode = CreateMode(flags)
+    except ValueError:
+        raise KeeperError(Code.BAD_ARGUMENTS) from None
+    if mode in {CreateMode.PERSISTENT_WITH_TTL, CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL}:
+        raise KeeperError(Code.UNIMPLEMENTED)
+    return mode
+
+
+_Event = tuple[EventType, str] | None
+
+
+def _failed(code: Code, index: int, count: int) -> list[responses.OperationResponse]:
+    """The answers of a multi whose operation `index` was refused."""
+    behind = count - index - 1
+    return [
+        *(responses.Failed(Code.OK) for _ in range(index)),
+        responses.Failed(code),
+        *(responses.Failed(Code.RUNTIME_INCONSISTENCY) for _ in range(behind)),
+    ]

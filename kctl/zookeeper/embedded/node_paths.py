@@ -1,0 +1,38 @@
+"""Which paths can name a node.  org.apache.zookeeper.common.PathUtils.validatePath."""
+
+from __future__ import annotations
+
+import re
+
+from kctl.zookeeper.embedded.codes import Code, KeeperError
+
+ROOT = "/"
+ZOOKEEPER = "/zookeeper"
+QUOTA = "/zookeeper/quota"
+CONFIG = "/zookeeper/config"
+CANNOT_BE_DELETED = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
+
+# Beyond the Basic Multilingual Plane Java sees surrogates, which are in the forbidden range.
+_FORBIDDEN = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
+
+
+def require_valid(path: str) -> None:
+    """BAD_ARGUMENTS unless the path starts with a slash, ends without one and has no empty, `.` or `..` element."""
+    if path == ROOT:
+        return
+    elements = path.split("/")
+    if elements[0] or len(elements) < 2 or not {"", ".", ".."}.isdisjoint(elements[1:]) or _FORBIDDEN.search(path):
+        raise KeeperError(Code.BAD_ARGUMENTS)
+
+
+def require_no_null_character(path: str) -> None:
+    if "\0" in path:
+        raise KeeperError(Code.BAD_ARGUMENTS)
+
+
+def parent(path: str) -> str:
+    """The path above, of which nothing is checked but that there is a slash.  BAD_ARGUMENTS."""
+    above, slash, _ = path.rpartition("/")
+    if not slash or "\0" in path:
+        raise KeeperError(Code.BAD_ARGUMENTS)
+    return above or ROOT

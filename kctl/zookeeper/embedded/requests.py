@@ -1,0 +1,351 @@
+"""What clients ask, and how it is read from a frame.  zookeeper.jute, package proto."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kctl.errors import MalformedRequest
+from kctl.zookeeper.embedded.acl import Acl, Id
+from kctl.zookeeper.embedded.codes import OpCode
+from kctl.zookeeper.embedded.jute import Reader
+
+PASSWORD_LENGTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """The first frame of a connection; session_id 0 asks for a new session.  `knows_read_only`: since 3.4."""
+
+    last_zxid_seen: int
+    timeout_ms: int
+    session_id: int
+    password: bytes
+    knows_read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """create, create2, createContainer; only the first is answered without a stat."""
+
+    path: str
+    data: bytes | None
+    acl: tuple[Acl, ...] | None
+    flags: int
+    """A CreateMode; whether it is one is judged when it is carried out."""
+    wants_stat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    path: str
+    data: bytes | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetAcl:
+    path: str
+    acl: tuple[Acl, ...] | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Multi:
+    """All or nothing."""
+
+    operations: tuple[Create | Delete | SetData | Check, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reconfig:
+    """Changing the ensemble; there is nothing to change here."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetData:
+    path: str
+    watch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    path: str
+    watch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GetAcl:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetChildren:
+    path: str
+    watch: bool = False
+    wants_stat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MultiRead:
+    """Each for itself: some may fail."""
+
+    operations: tuple[GetData | GetChildren, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetEphemerals:
+    prefix: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GetAllChildrenNumber:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetWatches:
+    """A client that came back leaves its watches again; those of nodes that changed after the zxid fire at once."""
+
+    relative_zxid: int
+    data: list[str]
+    exist: list[str]
+    children: list[str]
+    persistent: list[str]
+    recursive: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class AddWatch:
+    path: str
+    is_recursive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveWatches:
+    """checkWatches, which only looks, and removeWatches."""
+
+    path: str
+    data: bool
+    children: bool
+    only_checks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WhoAmI:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """Comes with a correlation id of its own, outside the queue of requests."""
+
+    scheme: str
+    credentials: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSession:
+    pass
+
+
+WriteOperation = Create | Delete | SetData | SetAcl | Check
+Write = WriteOperation | Multi | Reconfig
+Read = (
+    GetData
+    | Exists
+    | GetAcl
+    | GetChildren
+    | MultiRead
+    | Sync
+    | GetEphemerals
+    | GetAllChildrenNumber
+    | SetWatches
+    | AddWatch
+    | RemoveWatches
+    | WhoAmI
+    | Ping
+)
+Request = Write | Read | Auth | CloseSession
+
+
+def decode_connect(frame: bytes) -> Connect:
+    """MalformedRequest."""
+    reader = Reader(frame)
+    reader.int32()  # protocol version, always 0
+    connect = Connect(
+        last_zxid_seen=reader.int64(),
+        timeout_ms=reader.int32(),
+        session_id=reader.int64(),
+        password=reader.buffer() or b"",
+        knows_read_only=reader.remaining > 0,
+    )
+    if connect.knows_read_only:
+        reader.boolean()
+    return connect
+
+
+def decode(op_code: int, reader: Reader) -> Request | None:
+    """The body after the request header; None for an operation that we do not know.  MalformedRequest."""
+    decoder = _DECODERS.get(op_code)
+    return decoder(reader) if decoder else None
+
+
+def _create(reader: Reader) -> Create:
+    return Create(reader.path(), reader.buffer(), _acl(reader), reader.int32())
+
+
+def _create_with_stat(reader: Reader) -> Create:
+    return Create(reader.path(), reader.buffer(), _acl(reader), reader.int32(), wants_stat=True)
+
+
+def _create_ttl(reader: Reader) -> Create:
+    create = _create_with_stat(reader)
+    reader.int64()  # the time to live; such nodes are refused by their flags
+    return create
+
+
+def _acl(reader: Reader) -> tuple[Acl, ...] | None:
+    entries = reader.vector(
+        lambda: Acl(reader.int32(), Id(reader.string() or "", reader.string() or "")),
+    )
+    return None if entries is None else tuple(entries)
+
+
+def _delete(reader: Reader) -> Delete:
+    return Delete(reader.path(), reader.int32())
+
+
+def _set_data(reader: Reader) -> SetData:
+    return SetData(reader.path(), reader.buffer(), reader.int32())
+
+
+def _set_acl(reader: Reader) -> SetAcl:
+    return SetAcl(reader.path(), _acl(reader), reader.int32())
+
+
+def _check(reader: Reader) -> Check:
+    return Check(reader.path(), reader.int32())
+
+
+def _multi(reader: Reader) -> Multi:
+    operations = []
+    while (op_code := _next_operation(reader)) is not None:
+        operation = _MULTI_DECODERS[op_code](reader) if op_code in _MULTI_DECODERS else None
+        if operation is None:
+            raise MalformedRequest(f"operation {op_code} cannot be part of a multi")
+        operations.append(operation)
+    return Multi(tuple(operations))
+
+
+def _multi_read(reader: Reader) -> MultiRead:
+    operations: list[GetData | GetChildren] = []
+    while (op_code := _next_operation(reader)) is not None:
+        match op_code:
+            case OpCode.GET_DATA:
+                operations.append(GetData(reader.path(), reader.boolean()))
+            case OpCode.GET_CHILDREN:
+                operations.append(GetChildren(reader.path(), reader.boolean()))
+            case _:
+                raise MalformedRequest(f"operation {op_code} cannot be part of a multiRead")
+    return MultiRead(tuple(operations))
+
+
+def _next_operation(reader: Reader) -> int | None:
+    """The type in a MultiHeader, None when it says that this was all."""
+    op_code, is_done, _ = reader.int32(), reader.boolean(), reader.int32()
+    return None if is_done else op_code
+
+
+def _set_watches(reader: Reader) -> SetWatches:
+    return SetWatches(reader.int64(), reader.paths(), reader.paths(), reader.paths(), [], [])
+
+
+def _set_watches2(reader: Reader) -> SetWatches:
+    return SetWatches(reader.int64(), reader.paths(), reader.paths(), reader.paths(), reader.paths(), reader.paths())
+
+
+def _add_watch(reader: Reader) -> AddWatch:
+    path, mode = reader.path(), reader.int32()
+    if mode not in {0, 1}:
+        raise MalformedRequest(f"unknown watch mode {mode}")
+    return AddWatch(path, is_recursive=mode == 1)
+
+
+def _remove_watches(reader: Reader) -> RemoveWatches:
+    return _watches_request(reader, only_checks=False)
+
+
+def _check_watches(reader: Reader) -> RemoveWatches:
+    return _watches_request(reader, only_checks=True)
+
+
+def _watches_request(reader: Reader, *, only_checks: bool) -> RemoveWatches:
+    """Types: 1 children, 2 data, 3 any.  Watcher.WatcherType."""
+    path, kind = reader.path(), reader.int32()
+    if kind not in {1, 2, 3}:
+        raise MalformedRequest(f"unknown watcher type {kind}")
+    return RemoveWatches(path, data=kind in {2, 3}, children=kind in {1, 3}, only_checks=only_checks)
+
+
+def _auth(reader: Reader) -> Auth:
+    reader.int32()  # type, not used
+    return Auth(reader.string() or "", reader.buffer() or b"")
+
+
+_MULTI_DECODERS: dict[int, Callable[[Reader], Create | Delete | SetData | Check]] = {
+    OpCode.CREATE: _create,
+    OpCode.CREATE2: _create_with_stat,
+    OpCode.CREATE_CONTAINER: _create_with_stat,
+    OpCode.CREATE_TTL: _create_ttl,
+    OpCode.DELETE: _delete,
+    OpCode.SET_DATA: _set_data,
+    OpCode.CHECK: _check,
+}
+
+_DECODERS: dict[int, Callable[[Reader], Request]] = {
+    **_MULTI_DECODERS,
+    OpCode.EXISTS: lambda reader: Exists(reader.path(), reader.boolean()),
+    OpCode.GET_DATA: lambda reader: GetData(reader.path(), reader.boolean()),
+    OpCode.GET_ACL: lambda reader: GetAcl(reader.path()),
+    OpCode.SET_ACL: _set_acl,
+    OpCode.GET_CHILDREN: lambda reader: GetChildren(reader.path(), reader.boolean()),
+    OpCode.SYNC: lambda reader: Sync(reader.path()),
+    OpCode.PING: lambda _: Ping(),
+    OpCode.GET_CHILDREN2: lambda reader: GetChildren(reader.path(), reader.boolean(), wants_stat=True),
+    OpCode.MULTI: _multi,
+    OpCode.RECONFIG: lambda _: Reconfig(),
+    OpCode.CHECK_WATCHES: _check_watches,
+    OpCode.REMOVE_WATCHES: _remove_watches,
+    OpCode.MULTI_READ: _multi_read,
+    OpCode.AUTH: _auth,
+    OpCode.SET_WATCHES: _set_watches,
+    OpCode.GET_EPHEMERALS: lambda reader: GetEphemerals(reader.string()),
+    OpCode.GET_ALL_CHILDREN_NUMBER: lambda reader: GetAllChildrenNumber(reader.path()),
+    OpCode.SET_WATCHES2: _set_watches2,
+    OpCode.ADD_WATCH: _add_watch,
+    OpCode.WHO_AM_I: lambda _: WhoAmI(),
+    OpCode.CLOSE_SESSION: lambda _: CloseSession(),
+}

@@ -1,0 +1,360 @@
+"""The server: sessions on connections, requests to the keeper, answers when they are on disk.
+
+Answers and watch events of a batch leave together, after its commit; those to reads too, because they may have seen
+what the batch changed.  If a commit fails, memory is ahead of the disk: all connections are cut without an answer and
+the tree is read again from the disk, so that nobody has seen what is not there.  Clients resume their sessions by
+themselves.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import functools
+import logging
+import platform
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from kctl.errors import MalformedRequest, ZooKeeperError
+from kctl.zookeeper.embedded import four_letter_words, requests, responses
+from kctl.zookeeper.embedded.acl import digest_identity
+from kctl.zookeeper.embedded.batches import Batches
+from kctl.zookeeper.embedded.codes import Code, KeeperError
+from kctl.zookeeper.embedded.connection import Connection
+from kctl.zookeeper.embedded.jute import Reader
+from kctl.zookeeper.embedded.keeper import Changes, Keeper
+from kctl.zookeeper.embedded.store import Store
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+DEFAULT_PORT = 2181
+TICK_TIME_MS = 2000
+OUTSTANDING_MAX = 1000
+"""Requests that wait before clients are no longer listened to.  zookeeper.globalOutstandingLimit."""
+CONNECTIONS_MAX = 1000
+EXPIRY_INTERVAL_MIN_S = 0.1
+CONTAINER_CHECK_INTERVAL_S = 60.0
+
+
+class EmbeddedZooKeeper:
+    """One server on one folder, from `start` to `stop`; a stopped one is not started again.
+
+    Session time-outs are between two and twenty ticks.  `on_failure` is told when the server cannot go on, because the
+    disk neither takes changes nor gives back what it has.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        tick_time_ms: int = TICK_TIME_MS,
+        on_failure: Callable[[ZooKeeperError], None] = lambda _: None,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._data_dir = data_dir
+        self._tick_time_ms = tick_time_ms
+        self._on_failure = on_failure
+        self._traffic = four_letter_words.Traffic()
+        self._connections: dict[Connection, None] = {}
+        self._by_session: dict[int, Connection] = {}
+        self._with_output: dict[Connection, None] = {}
+        self._told_to_wait: list[Connection] = []
+        self._is_closed_to_clients = False
+        self._recovery: asyncio.Task[None] | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self._container_check: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._writer: ThreadPoolExecutor
+        self._listener: asyncio.Server
+        self._store: Store
+        self._keeper: Keeper
+        self._batches: Batches[Changes]
+
+    @property
+    def connect(self) -> str:
+        """What a client puts into zookeeper.connect."""
+        return f"{self.host}:{self.port}"
+
+    async def start(self) -> None:
+        """Serving when it returns.  ZooKeeperError: the folder or the port cannot be used, and why."""
+        self._loop = asyncio.get_running_loop()
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="zookeeper-writer")
+        try:
+            self._store = await self._in_writer(Store, self._data_dir)
+        except BaseException:
+            self._writer.shutdown(wait=False)
+            raise
+        try:
+            await self._load()
+            self._listener = await self._loop.create_server(lambda: Connection(self), self.host, self.port)
+        except OSError as error:
+            await self._close_store()
+            raise _port_unusable(self.host, self.port, error) from error
+        except BaseException:
+            await self._close_store()
+            raise
+        self.port = self._listener.sockets[0].getsockname()[1]
+        self._await_expiry()
+        self._check_containers()
+        log.info("ZooKeeper serving at %s data=%s znodes=%d", self.connect, self._data_dir, len(self._keeper.tree))
+
+    async def stop(self) -> None:
+        """What was carried out is answered; sessions stay in the store and can be resumed after the next start."""
+        self._is_closed_to_clients = True
+        self._listener.close()
+        for timer in (self._expiry, self._container_check):
+            if timer is not None:
+                timer.cancel()
+        if self._recovery is not None:
+            await asyncio.wait([self._recovery])
+        await self._batches.stop()
+        for connection in list(self._connections):
+            connection.end()
+            connection.flush()
+        await self._close_store()
+        log.info("ZooKeeper stopped at %s", self.connect)
+
+    def connection_made(self, connection: Connection) -> bool:
+        if self._is_closed_to_clients or len(self._connections) >= CONNECTIONS_MAX:
+            return False
+        self._connections[connection] = None
+        return True
+
+    def connection_lost(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+        self._with_output.pop(connection, None)
+        self._keeper.forget_client(connection)
+        if self._by_session.get(connection.session_id) is connection:
+            del self._by_session[connection.session_id]
+
+    def has_output(self, connection: Connection) -> None:
+        self._with_output[connection] = None
+
+    def frame_received(self, connection: Connection, frame: bytes) -> None:
+        """The first frame of a connection asks for a session; every later one keeps it alive."""
+        if self._is_closed_to_clients:
+            return
+        self._traffic.received += 1
+        is_first = connection.received_count == 1
+        if not is_first:
+            self._keeper.sessions.touch(connection.session_id, now_ms=self._now_ms())
+        self._batches.add(functools.partial(self._connected if is_first else self._asked, connection, frame))
+        if len(self._batches) > OUTSTANDING_MAX:
+            connection.wait("outstanding requests")
+            self._told_to_wait.append(connection)
+
+    def answer_word(self, word: str) -> str | None:
+        settings = {
+            "clientPort": self.port,
+            "dataDir": self._data_dir,
+            "tickTime": self._tick_time_ms,
+            "maxClientCnxns": CONNECTIONS_MAX,
+            "minSessionTimeout": 2 * self._tick_time_ms,
+            "maxSessionTimeout": 20 * self._tick_time_ms,
+            "serverId": 0,
+        }
+        environment = {
+            "host.name": socket.gethostname(),
+            "python.version": platform.python_version(),
+            "os.name": platform.system(),
+            "os.version": platform.release(),
+        }
+        snapshot = four_letter_words.Snapshot(
+            self._keeper, list(self._connections), len(self._batches), self._traffic, settings, environment
+        )
+        return four_letter_words.answer(word, snapshot)
+
+    def _connected(self, connection: Connection, frame: bytes) -> None:
+        """A connect request.  A client that has seen newer transactions than we have belongs to another ensemble."""
+        if not connection.is_open:
+            return
+        try:
+            request = requests.decode_connect(frame)
+        except MalformedRequest as problem:
+            connection.abort(f"not a connect request: {problem}")
+            return
+        if request.last_zxid_seen > self._keeper.zxid:
+            connection.abort(f"it has seen zxid 0x{request.last_zxid_seen:x}, the last here is 0x{self._keeper.zxid:x}")
+            return
+        timeout_ms = min(max(request.timeout_ms, 2 * self._tick_time_ms), 20 * self._tick_time_ms)
+        if request.session_id == 0:
+            password = secrets.token_bytes(requests.PASSWORD_LENGTH)
+            session = self._keeper.open_session(password, timeout_ms, now_ms=self._now_ms())
+        else:
+            found = self._keeper.resume_session(request.session_id, request.password, timeout_ms, now_ms=self._now_ms())
+            if found is None:
+                nothing = bytes(requests.PASSWORD_LENGTH)
+                connection.send(responses.connected(0, 0, nothing, knows_read_only=request.knows_read_only))
+                connection.end()
+                return
+            session = found
+            self._leave_former_connection(session.id, connection)
+        connection.begin_session(session.id)
+        self._by_session[session.id] = connection
+        self._await_expiry()
+        connection.send(
+            responses.connected(timeout_ms, session.id, session.password, knows_read_only=request.knows_read_only)
+        )
+
+    def _leave_former_connection(self, session_id: int, connection: Connection) -> None:
+        former = self._by_session.get(session_id)
+        if former is not None and former is not connection:
+            self._keeper.forget_client(former)
+            former.end()
+
+    def _asked(self, connection: Connection, frame: bytes) -> None:
+        """A request.  One without a header ends the connection; one whose body makes no sense is told so."""
+        if not connection.is_open or connection.session_id == 0:
+            return
+        reader = Reader(frame)
+        try:
+            xid, op_code = reader.int32(), reader.int32()
+        except MalformedRequest as problem:
+            connection.abort(f"not a request: {problem}")
+            return
+        try:
+            request = requests.decode(op_code, reader)
+            if request is None:
+                log.info("ZooKeeper request of an unknown type %d from %s:%d", op_code, *connection.peer)
+                connection.send(responses.frame(xid, self._keeper.zxid, Code.UNIMPLEMENTED))
+                connection.end()
+                return
+            self._answer(connection, xid, request)
+        except MalformedRequest as problem:
+            log.info("ZooKeeper request of type %d from %s:%d is malformed: %s", op_code, *connection.peer, problem)
+            connection.send(responses.frame(xid, self._keeper.zxid, Code.MARSHALLING_ERROR))
+        except KeeperError as refused:
+            connection.send(responses.frame(xid, self._keeper.zxid, refused.code))
+
+    def _answer(self, connection: Connection, xid: int, request: requests.Request) -> None:
+        response: responses.Response | None = None
+        match request:
+            case requests.Auth():
+                self._authenticate(connection, xid, request)
+                return
+            case requests.CloseSession():
+                self._keeper.close_session(connection.session_id)
+            case (
+                requests.Create()
+                | requests.Delete()
+                | requests.SetData()
+                | requests.SetAcl()
+                | requests.Check()
+                | requests.Multi()
+                | requests.Reconfig()
+            ):
+                response = self._keeper.write(connection, request, wall_ms=_wall_ms())
+            case _:
+                response = self._keeper.read(connection, request)
+        connection.send(responses.frame(xid, self._keeper.zxid, Code.OK, response))
+        if isinstance(request, requests.CloseSession):
+            connection.end()
+
+    def _authenticate(self, connection: Connection, xid: int, request: requests.Auth) -> None:
+        """digest proves an identity, ip is known anyway; whoever tries another scheme is shown out."""
+        match request.scheme:
+            case "digest":
+                identity = digest_identity(request.credentials)
+                if identity not in connection.identities:
+                    connection.identities += (identity,)
+            case "ip":
+                pass
+            case _:
+                connection.send(responses.frame(xid, 0, Code.AUTH_FAILED))
+                connection.end()
+                return
+        connection.send(responses.frame(xid, 0, Code.OK))
+
+    def _await_expiry(self) -> None:
+        """One timer for all sessions, set for the first that could be overdue."""
+        deadline_ms = self._keeper.sessions.next_deadline_ms()
+        if self._expiry is None and deadline_ms is not None:
+            delay_s = max(deadline_ms / 1000 - self._loop.time(), EXPIRY_INTERVAL_MIN_S)
+            self._expiry = self._loop.call_later(delay_s, lambda: self._batches.add(self._expire_sessions))
+
+    def _expire_sessions(self) -> None:
+        """Work like any other, behind what has arrived: a loop that was held up ends no session that it has heard."""
+        self._expiry = None
+        for session_id in self._keeper.sessions.overdue(self._now_ms()):
+            log.warning("ZooKeeper session 0x%x expired", session_id)
+            self._keeper.close_session(session_id)
+            connection = self._by_session.pop(session_id, None)
+            if connection is not None:
+                connection.end()
+        self._await_expiry()
+
+    def _check_containers(self) -> None:
+        self._container_check = self._loop.call_later(CONTAINER_CHECK_INTERVAL_S, self._check_containers)
+        self._batches.add(self._keeper.remove_empty_containers)
+
+    def _batch_done(self, arrived: list[float]) -> None:
+        now = self._loop.time()
+        for each in arrived:
+            self._traffic.took((now - each) * 1000)
+        with_output, self._with_output = self._with_output, {}
+        for connection in with_output:
+            connection.flush()
+        self._traffic.sent += len(arrived)
+        told_to_wait, self._told_to_wait = self._told_to_wait, []
+        for connection in told_to_wait:
+            connection.go_on("outstanding requests")
+
+    def _commit_failed(self, error: BaseException) -> None:
+        log.error("ZooKeeper cannot write to %s: %s; reading back what is there", self._data_dir, error)
+        self._is_closed_to_clients = True
+        for connection in list(self._connections):
+            connection.abort("a commit failed")
+        self._recovery = self._loop.create_task(self._recover(), name="zookeeper-recovery")
+
+    async def _recover(self) -> None:
+        try:
+            await self._load()
+            self._is_closed_to_clients = False
+        except ZooKeeperError as error:
+            log.exception("ZooKeeper cannot go on")
+            self._listener.close()
+            self._on_failure(error)
+
+    async def _load(self) -> None:
+        """Memory as the disk has it, for a start or after a commit that failed."""
+        remembered = await self._in_writer(self._store.load)
+        self._keeper = Keeper(remembered, now_ms=self._now_ms(), wall_ms=_wall_ms())
+        self._batches = Batches(
+            self._writer,
+            take_changes=self._keeper.take_changes,
+            commit=self._store.commit,
+            on_done=self._batch_done,
+            on_failed=self._commit_failed,
+        )
+
+    async def _in_writer(self, function: Callable[..., T], *args: object) -> T:
+        return await self._loop.run_in_executor(self._writer, functools.partial(function, *args))
+
+    async def _close_store(self) -> None:
+        await self._in_writer(self._store.close)
+        self._writer.shutdown(wait=False)
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _port_unusable(host: str, port: int, error: OSError) -> ZooKeeperError:
+    if error.errno == errno.EADDRINUSE:
+        return ZooKeeperError(f"port {port} of {host} is in use: stop what listens there, or choose another port")
+    return ZooKeeperError(f"cannot listen at {host}:{port}: {error.strerror}")

@@ -1,0 +1,67 @@
+"""Sessions: an id and a password that outlive connections, and the time by which the client has to be heard again.
+
+Time is monotonic milliseconds and passed in.  Pure.  Owner: the keeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+_MASK64 = (1 << 64) - 1
+
+
+@dataclass(slots=True)
+class Session:
+    """One client's claim to its ephemeral nodes."""
+
+    id: int
+    password: bytes
+    timeout_ms: int
+    deadline_ms: int
+
+
+class Sessions:
+    """All that live.  Those that the store remembers get their whole time-out from `now_ms`, as ZooKeeper's do."""
+
+    def __init__(self, stored: Iterable[tuple[int, bytes, int]], *, now_ms: int, wall_ms: int) -> None:
+        self._sessions = {
+            session_id: Session(session_id, password, timeout_ms, now_ms + timeout_ms)
+            for session_id, password, timeout_ms in stored
+        }
+        self._next_id = max(first_session_id(wall_ms), *(each + 1 for each in self._sessions), 0)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._sessions.values())
+
+    def find(self, session_id: int) -> Session | None:
+        return self._sessions.get(session_id)
+
+    def open(self, password: bytes, timeout_ms: int, *, now_ms: int) -> Session:
+        session = Session(self._next_id, password, timeout_ms, now_ms + timeout_ms)
+        self._next_id += 1
+        self._sessions[session.id] = session
+        return session
+
+    def touch(self, session_id: int, *, now_ms: int) -> None:
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session.deadline_ms = now_ms + session.timeout_ms
+
+    def remove(self, session_id: int) -> bool:
+        """Whether it was there."""
+        return self._sessions.pop(session_id, None) is not None
+
+    def overdue(self, now_ms: int) -> list[int]:
+        return [each.id for each in self._sessions.values() if each.deadline_ms <= now_ms]
+
+    def next_deadline_ms(self) -> int | None:
+        return min((each.deadline_ms for each in self._sessions.values()), default=None)
+
+
+def first_session_id(wall_ms: int, server_id: int = 1) -> int:
+    """Server id, then time, then room to count; ids of later starts are larger.  SessionTrackerImpl."""
+    return (wall_ms << 24 & _MASK64) >> 8 | server_id << 56

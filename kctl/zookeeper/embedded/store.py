@@ -1,0 +1,144 @@
+"""What survives: nodes, sessions and the last transaction id, in one SQLite database.
+
+A commit is one SQLite transaction.  In WAL mode with synchronous=FULL it returns when the log is on disk, so a caller
+that answers after `commit` never takes an answer back.  A lock file beside the database keeps a second server out;
+SQLite's own lock is held, too, because nobody else is meant to look into a database that is open.
+
+Used by one thread at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import sqlite3
+from pathlib import Path
+from typing import IO
+
+from kctl.errors import ZooKeeperError
+from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Acls, Id
+from kctl.zookeeper.embedded.keeper import Changes, Remembered
+from kctl.zookeeper.embedded.tree import Znode
+
+DATABASE = "zookeeper.sqlite"
+LOCK = "zookeeper.lock"
+SCHEMA_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE node (
+    path TEXT PRIMARY KEY, data BLOB, acl TEXT NOT NULL,
+    czxid INTEGER NOT NULL, mzxid INTEGER NOT NULL, pzxid INTEGER NOT NULL,
+    ctime_ms INTEGER NOT NULL, mtime_ms INTEGER NOT NULL,
+    version INTEGER NOT NULL, creations INTEGER NOT NULL, aversion INTEGER NOT NULL, owner INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE session (id INTEGER PRIMARY KEY, password BLOB NOT NULL, timeout_ms INTEGER NOT NULL);
+CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO counter VALUES ('zxid', 0);
+"""
+_UPSERT = "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_UPDATE_COUNTERS = "UPDATE node SET pzxid = ?, creations = ? WHERE path = ?"
+
+
+class Store:
+    """Open from construction to `close`.  ZooKeeperError when the folder cannot be used, and says what to do."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / DATABASE
+        self._lock = _lock(folder)
+        try:
+            self._database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            self._prepare()
+        except sqlite3.Error as error:
+            self._lock.close()
+            raise self._unusable(error) from error
+
+    def load(self) -> Remembered:
+        """ZooKeeperError when the database is damaged."""
+        try:
+            return Remembered(
+                zxid=self._database.execute("SELECT value FROM counter WHERE name = 'zxid'").fetchone()[0],
+                nodes=[self._node(row) for row in self._database.execute("SELECT * FROM node")],
+                sessions=self._database.execute("SELECT id, password, timeout_ms FROM session").fetchall(),
+            )
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+
+    def commit(self, changes: Changes) -> None:
+        """On disk when it returns.  sqlite3.Error leaves what was there before, or (rarely) all of the changes."""
+        execute, executemany = self._database.execute, self._database.executemany
+        execute("BEGIN IMMEDIATE")
+        try:
+            for path, (before, now) in changes.nodes.items():
+                if now is None:
+                    execute("DELETE FROM node WHERE path = ?", (path,))
+                elif before is not None and now == before._replace(pzxid=now.pzxid, creations=now.creations):
+                    # Only its children changed: the data, which may be large, stays as it is.
+                    execute(_UPDATE_COUNTERS, (now.pzxid, now.creations, path))
+                else:
+                    execute(_UPSERT, (path, now.data, _acl_text(now.acl), *now[2:]))
+            sessions = [(each.id, each.password, each.timeout_ms) for each in changes.opened]
+            executemany("INSERT INTO session VALUES (?, ?, ?)", sessions)
+            executemany("DELETE FROM session WHERE id = ?", [(each,) for each in changes.closed])
+            execute("UPDATE counter SET value = ? WHERE name = 'zxid'", (changes.zxid,))
+            execute("COMMIT")
+        except sqlite3.Error:
+            with contextlib.suppress(sqlite3.Error):
+                execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        self._database.close()
+        self._lock.close()
+
+    def _prepare(self) -> None:
+        self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = FULL")
+        version = self._database.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            self._database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+        elif version != SCHEMA_VERSION:
+            raise sqlite3.DatabaseError(f"format {version} is not {SCHEMA_VERSION}, the one this version of kctl knows")
+
+    def _node(self, row: tuple[object, ...]) -> tuple[str, Znode]:
+        path, data, acl, *numbers = row
+        return str(path), Znode(data, _acl_of(str(acl)), *numbers)  # type: ignore[arg-type]  # as the schema says
+
+    def _unusable(self, error: sqlite3.Error) -> ZooKeeperError:
+        return ZooKeeperError(
+            f"{self._path} cannot be used: {error}; restore it from a backup, or choose another folder"
+        )
+
+
+def _lock(folder: Path) -> IO[bytes]:
+    """Held until the file is closed, also by the end of the process."""
+    path = folder / LOCK
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = path.open("ab")
+    except OSError as error:
+        raise ZooKeeperError(f"{folder} cannot be used for ZooKeeper's data: {error.strerror}") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise ZooKeeperError(
+            f"{folder} is in use by another ZooKeeper server; stop that, or choose another folder"
+        ) from None
+    os.set_inheritable(file.fileno(), False)
+    return file
+
+
+_OPEN_TEXT = json.dumps(OPEN_ACL_UNSAFE)
+
+
+def _acl_text(acl: Acls) -> str:
+    return _OPEN_TEXT if acl is OPEN_ACL_UNSAFE else json.dumps(acl)
+
+
+def _acl_of(text: str) -> Acls:
+    if text == _OPEN_TEXT:
+        return OPEN_ACL_UNSAFE
+    return tuple(Acl(perms, Id(*identity)) for perms, identity in json.loads(text))

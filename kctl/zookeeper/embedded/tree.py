@@ -1,0 +1,241 @@
+"""The znodes of an ensemble of one: a map from path to node, changed by operations that carry their transaction id.
+
+Versions count as ZooKeeper's do: `version` counts changes of the data, `aversion` of the ACL.  Of children ZooKeeper
+counts creations only, and that count numbers sequential nodes; what a client sees as cversion is twice the creations
+less the children that are left, that is creations plus deletions.  All three wrap at 32 bits.
+
+Nodes are immutable and replaced, so that what was before a transaction is cheap to keep: to take back a failed multi,
+and to tell the store what has changed since it last asked.
+
+Pure.  Owner: the keeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kctl.zookeeper.embedded import acl as acls
+from kctl.zookeeper.embedded import codes, node_paths
+from kctl.zookeeper.embedded.acl import Acls, Id
+from kctl.zookeeper.embedded.codes import Code, CreateMode, KeeperError
+from kctl.zookeeper.operations import ANY_VERSION, ZnodeStat
+
+CONTAINER_OWNER = -(1 << 63)
+"""Stands in a container's ephemeral owner, which is how ZooKeeper tells containers from other nodes."""
+
+
+class Znode(NamedTuple):
+    """One node; `creations` counts the children ever created, `owner` is a session, 0 or CONTAINER_OWNER."""
+
+    data: bytes | None
+    acl: Acls
+    czxid: int
+    mzxid: int
+    pzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+    creations: int
+    aversion: int
+    owner: int
+
+
+class Tree:
+    """Operations check everything before they change anything, so a failed one leaves no trace."""
+
+    def __init__(self, nodes: Iterable[tuple[str, Znode]] = ()) -> None:
+        self._nodes: dict[str, Znode] = {}
+        self._children: dict[str, set[str]] = {}
+        self._owned: dict[int, set[str]] = {}
+        self._before: dict[str, Znode | None] = {}
+        self._undo: list[tuple[str, Znode | None]] = []
+        for path, node in nodes:
+            self._place(path, node)
+        if not self._nodes:
+            for path in sorted(node_paths.CANNOT_BE_DELETED):
+                acl = acls.READ_ACL_UNSAFE if path == node_paths.CONFIG else acls.OPEN_ACL_UNSAFE
+                self._put(path, Znode(b"", acl, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of paths and data, as `mntr` wants to know."""
+        return sum(len(path) + len(node.data or b"") for path, node in self._nodes.items())
+
+    @property
+    def ephemerals(self) -> Mapping[int, set[str]]:
+        """Owner to the paths it owns; the containers under CONTAINER_OWNER."""
+        return self._owned
+
+    def find(self, path: str) -> Znode | None:
+        return self._nodes.get(path)
+
+    def node(self, path: str) -> Znode:
+        """NO_NODE."""
+        try:
+            return self._nodes[path]
+        except KeyError:
+            raise KeeperError(Code.NO_NODE) from None
+
+    def children(self, path: str) -> set[str]:
+        return self._children.get(path, set())
+
+    def descendants(self, path: str) -> int:
+        if path == node_paths.ROOT:
+            return len(self._nodes) - 1
+        prefix = path + "/"
+        return sum(each.startswith(prefix) for each in self._nodes)
+
+    def stat(self, path: str) -> ZnodeStat:
+        """NO_NODE."""
+        node = self.node(path)
+        child_count = len(self.children(path))
+        return ZnodeStat(
+            czxid=node.czxid,
+            mzxid=node.mzxid,
+            ctime_ms=node.ctime_ms,
+            mtime_ms=node.mtime_ms,
+            version=node.version,
+            cversion=_int32(node.creations * 2 - child_count),
+            aversion=node.aversion,
+            ephemeral_owner=node.owner,
+            data_length=len(node.data or b""),
+            num_children=child_count,
+            pzxid=node.pzxid,
+        )
+
+    def create(
+        self,
+        path: str,
+        data: bytes | None,
+        acl: Iterable[acls.Acl] | None,
+        mode: CreateMode,
+        *,
+        session_id: int,
+        identities: Iterable[Id],
+        zxid: int,
+        now_ms: int,
+    ) -> str:
+        """The path created.  BAD_ARGUMENTS, INVALID_ACL, NO_NODE, NO_AUTH, NODE_EXISTS, NO_CHILDREN_FOR_EPHEMERALS."""
+        parent_path = node_paths.parent(path)
+        stored_acl = acls.resolved(acl, identities)
+        parent = self.node(parent_path)
+        acls.require(parent.acl, codes.CREATE, identities)
+        if mode.is_sequential:
+            path += f"{parent.creations:010d}"
+        node_paths.require_valid(path)
+        if path in self._nodes:
+            raise KeeperError(Code.NODE_EXISTS)
+        if parent.owner not in {0, CONTAINER_OWNER}:
+            raise KeeperError(Code.NO_CHILDREN_FOR_EPHEMERALS)
+        owner = session_id if mode.is_ephemeral else CONTAINER_OWNER if mode is CreateMode.CONTAINER else 0
+        self._put(parent_path, parent._replace(creations=_int32(parent.creations + 1), pzxid=zxid))
+        self._put(path, Znode(data, stored_acl, zxid, zxid, zxid, now_ms, now_ms, 0, 0, 0, owner))
+        return path
+
+    def delete(self, path: str, version: int, *, identities: Iterable[Id], zxid: int) -> None:
+        """BAD_ARGUMENTS, NO_NODE, NO_AUTH, BAD_VERSION, NOT_EMPTY."""
+        parent_path = node_paths.parent(path)
+        if path in node_paths.CANNOT_BE_DELETED:
+            raise KeeperError(Code.BAD_ARGUMENTS)
+        parent, node = self.node(parent_path), self.node(path)
+        acls.require(parent.acl, codes.DELETE, identities)
+        _require_version(node.version, version)
+        if self._children.get(path):
+            raise KeeperError(Code.NOT_EMPTY)
+        self.remove(path, zxid=zxid)
+
+    def remove(self, path: str, *, zxid: int) -> None:
+        """Delete a node that is known to be there and to have no children, whoever asks."""
+        parent_path = node_paths.parent(path)
+        parent = self._nodes[parent_path]
+        self._put(path, None)
+        self._put(parent_path, parent._replace(pzxid=zxid))
+
+    def set_data(
+        self, path: str, data: bytes | None, version: int, *, identities: Iterable[Id], zxid: int, now_ms: int
+    ) -> None:
+        """BAD_ARGUMENTS, NO_NODE, NO_AUTH, BAD_VERSION."""
+        node_paths.require_valid(path)
+        node = self.node(path)
+        acls.require(node.acl, codes.WRITE, identities)
+        _require_version(node.version, version)
+        changed = node._replace(data=data, version=_int32(node.version + 1), mzxid=zxid, mtime_ms=now_ms)
+        self._put(path, changed)
+
+    def set_acl(self, path: str, acl: Iterable[acls.Acl] | None, version: int, *, identities: Iterable[Id]) -> None:
+        """BAD_ARGUMENTS, INVALID_ACL, NO_NODE, NO_AUTH, BAD_VERSION (of the ACL)."""
+        node_paths.require_valid(path)
+        stored_acl = acls.resolved(acl, identities)
+        node = self.node(path)
+        acls.require(node.acl, codes.ADMIN, identities)
+        _require_version(node.aversion, version)
+        self._put(path, node._replace(acl=stored_acl, aversion=_int32(node.aversion + 1)))
+
+    def check(self, path: str, version: int, *, identities: Iterable[Id]) -> None:
+        """BAD_ARGUMENTS, NO_NODE, NO_AUTH, BAD_VERSION."""
+        node_paths.require_valid(path)
+        node = self.node(path)
+        acls.require(node.acl, codes.READ, identities)
+        _require_version(node.version, version)
+
+    def begin(self) -> None:
+        """A transaction starts here; `roll_back` returns to this point."""
+        self._undo.clear()
+
+    def roll_back(self) -> None:
+        while self._undo:
+            path, node = self._undo.pop()
+            self._place(path, node)
+
+    def take_changes(self) -> dict[str, tuple[Znode | None, Znode | None]]:
+        """Every node that differs from when this was last called: path to (before, now); None where there is none."""
+        changes = {path: (before, self._nodes.get(path)) for path, before in self._before.items()}
+        self._before = {}
+        return {path: change for path, change in changes.items() if change[0] is not change[1]}
+
+    def _put(self, path: str, node: Znode | None) -> None:
+        before = self._nodes.get(path)
+        self._before.setdefault(path, before)
+        self._undo.append((path, before))
+        self._place(path, node)
+
+    def _place(self, path: str, node: Znode | None) -> None:
+        before = self._nodes.pop(path, None)
+        if before is not None and before.owner and (node is None or node.owner != before.owner):
+            self._disown(before.owner, path)
+        if node is not None:
+            self._nodes[path] = node
+            if node.owner:
+                self._owned.setdefault(node.owner, set()).add(path)
+        if path != node_paths.ROOT and (before is None) != (node is None):
+            self._link(path, is_there=node is not None)
+
+    def _link(self, path: str, *, is_there: bool) -> None:
+        parent_path, _, name = path.rpartition("/")
+        siblings = self._children.setdefault(parent_path or node_paths.ROOT, set())
+        if is_there:
+            siblings.add(name)
+            return
+        siblings.discard(name)
+        if not siblings:
+            del self._children[parent_path or node_paths.ROOT]
+
+    def _disown(self, owner: int, path: str) -> None:
+        owned = self._owned[owner]
+        owned.discard(path)
+        if not owned:
+            del self._owned[owner]
+
+
+def _require_version(current: int, expected: int) -> None:
+    if expected not in {ANY_VERSION, current}:
+        raise KeeperError(Code.BAD_VERSION)
+
+
+def _int32(value: int) -> int:
+    """Java's int arithmetic."""
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)

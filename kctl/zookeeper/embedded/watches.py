@@ -1,0 +1,129 @@
+"""Who wants to hear of which change.
+
+Watches for data (exists, getData) and for children (getChildren) are kept apart, for a path may be watched for both by
+one client.  A standard watch is used up by its first event; persistent and recursive ones (addWatch) stay, the
+recursive ones also hear of everything below, but never of children lists.  One change gives one watcher one event.
+
+Pure.  Owner: the keeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import IntFlag
+from typing import Protocol
+
+from kctl.zookeeper.embedded.codes import EventType
+from kctl.zookeeper.embedded.node_paths import ROOT
+
+
+class Watcher(Protocol):
+    """A connection; its watches go when it goes."""
+
+    def notify(self, event: EventType, path: str) -> None: ...
+
+
+class WatchMode(IntFlag):
+    """Of what kinds the watches are that one watcher has on one path."""
+
+    STANDARD = 1
+    PERSISTENT = 2
+    RECURSIVE = 4
+
+
+class Watches:
+    """All watches of one sort, data or children."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, dict[Watcher, WatchMode]] = {}
+        self._by_watcher: dict[Watcher, set[str]] = {}
+        self._recursive_count = 0
+
+    def __len__(self) -> int:
+        return sum(len(watchers) for watchers in self._by_path.values())
+
+    def paths(self) -> dict[str, list[Watcher]]:
+        return {path: list(watchers) for path, watchers in self._by_path.items()}
+
+    def add(self, path: str, watcher: Watcher, mode: WatchMode = WatchMode.STANDARD) -> None:
+        watchers = self._by_path.setdefault(path, {})
+        self._set(path, watcher, watchers.get(watcher, WatchMode(0)) | mode)
+
+    def has(self, path: str, watcher: Watcher) -> bool:
+        return watcher in self._by_path.get(path, ())
+
+    def remove(self, path: str, watcher: Watcher) -> None:
+        if self.has(path, watcher):
+            self._set(path, watcher, WatchMode(0))
+
+    def remove_watcher(self, watcher: Watcher) -> None:
+        for path in list(self._by_watcher.get(watcher, ())):
+            self.remove(path, watcher)
+
+    def fire(self, event: EventType, path: str) -> list[Watcher]:
+        """Those to be told, each once, in the order in which they asked; standard watches are gone after it."""
+        told: dict[Watcher, None] = {}
+        for watcher, mode in list(self._by_path.get(path, {}).items()):
+            if mode & (WatchMode.STANDARD | WatchMode.PERSISTENT) or event is not EventType.CHILDREN_CHANGED:
+                told[watcher] = None
+            if mode & WatchMode.STANDARD:
+                self._set(path, watcher, mode & ~WatchMode.STANDARD)
+        if self._recursive_count and event is not EventType.CHILDREN_CHANGED:
+            for above in _ancestors(path):
+                for watcher, mode in self._by_path.get(above, {}).items():
+                    if mode & WatchMode.RECURSIVE:
+                        told[watcher] = None
+        return list(told)
+
+    def _set(self, path: str, watcher: Watcher, mode: WatchMode) -> None:
+        watchers = self._by_path[path]
+        self._recursive_count += bool(mode & WatchMode.RECURSIVE) - bool(
+            watchers.get(watcher, WatchMode(0)) & WatchMode.RECURSIVE
+        )
+        if mode:
+            watchers[watcher] = mode
+            self._by_watcher.setdefault(watcher, set()).add(path)
+            return
+        del watchers[watcher]
+        if not watchers:
+            del self._by_path[path]
+        own = self._by_watcher[watcher]
+        own.discard(path)
+        if not own:
+            del self._by_watcher[watcher]
+
+
+class WatchBoard:
+    """Both sorts, and what a change of the tree means to them.  DataTree.createNode, deleteNode, setData."""
+
+    def __init__(self) -> None:
+        self.data = Watches()
+        self.children = Watches()
+
+    def created(self, path: str, parent: str) -> None:
+        _tell(self.data.fire(EventType.CREATED, path), EventType.CREATED, path)
+        _tell(self.children.fire(EventType.CHILDREN_CHANGED, parent), EventType.CHILDREN_CHANGED, parent)
+
+    def deleted(self, path: str, parent: str) -> None:
+        told = dict.fromkeys(self.data.fire(EventType.DELETED, path))
+        told.update(dict.fromkeys(self.children.fire(EventType.DELETED, path)))
+        _tell(told, EventType.DELETED, path)
+        _tell(self.children.fire(EventType.CHILDREN_CHANGED, parent), EventType.CHILDREN_CHANGED, parent)
+
+    def data_changed(self, path: str) -> None:
+        _tell(self.data.fire(EventType.DATA_CHANGED, path), EventType.DATA_CHANGED, path)
+
+    def remove_watcher(self, watcher: Watcher) -> None:
+        self.data.remove_watcher(watcher)
+        self.children.remove_watcher(watcher)
+
+
+def _tell(watchers: Iterable[Watcher], event: EventType, path: str) -> None:
+    for watcher in watchers:
+        watcher.notify(event, path)
+
+
+def _ancestors(path: str) -> Iterator[str]:
+    while path != ROOT:
+        path = path.rpartition("/")[0] or ROOT
+        yield path
