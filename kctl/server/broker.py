@@ -77,7 +77,7 @@ class Broker:
         self._produce_purgatory: Purgatory[TopicPartition] = Purgatory(self._timer)
         self._fetch_purgatory: Purgatory[TopicPartition] = Purgatory(self._timer)
         self._metadata = MetadataCache()
-        self._dispatcher = Dispatcher(self._loop)
+        self._dispatcher = Dispatcher()
         self._chores: list[asyncio.Task[None]] = []
         self._known = asyncio.Event()
         self._is_stopping = False
@@ -203,8 +203,9 @@ class Broker:
         configured, stored = self._config.broker_id, logs.broker_id
         if configured >= 0 and stored is not None and configured != stored:
             raise KctlError(
-                f"broker.id={configured} differs from {stored} in meta.properties of {self._config.log_directories[0]}: "
-                f"set broker.id={stored}, or use the folder that belongs to broker {configured}"
+                f"broker.id={configured} differs from {stored} in meta.properties of "
+                f"{self._config.log_directories[0]}: set broker.id={stored}, "
+                f"or use the folder that belongs to broker {configured}"
             )
         if configured >= 0:
             return configured

@@ -117,7 +117,7 @@ def start_detached(wanted: Wanted) -> RunningBroker:
     running = wanted.folder.running()
     if running is None or running.pid != child.pid:
         status = child.wait()
-        lines = [line for line in said.splitlines() if line.startswith("kctl: ") or line.startswith("error")]
+        lines = [line for line in said.splitlines() if line.startswith(("kctl: ", "error"))]
         raise KctlError("\n".join(lines or said.splitlines()[-1:]) or f"the broker ended with status {status}")
     child.returncode = 0  # It lives on by itself; nothing here waits for it.
     return running

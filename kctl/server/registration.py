@@ -18,7 +18,7 @@ from kctl.zookeeper.znodes import BrokerRegistration
 log = logging.getLogger(__name__)
 
 
-class BrokerIdInUse(KctlError):
+class BrokerIdInUse(KctlError):  # noqa: N818 - an outcome
     """Another live broker has this id."""
 
 

@@ -1,4 +1,4 @@
-"""Topics as they come into being in ZooKeeper: the configuration first, then the assignment that the controller watches.
+"""Topics as they come into being: the configuration first, then the assignment that the controller watches.
 
 Kafka's AdminZkClient.
 
@@ -51,7 +51,7 @@ class TopicWriter:
         return znodes.decode_topic(paths.topic(name), data)
 
     async def add_partitions(self, name: str, added: Assignment) -> None:
-        """Appends partitions.  Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION, or INVALID_REQUEST when it changed meanwhile)."""
+        """Appends partitions.  Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST when it just changed."""
         path = paths.topic(name)
         try:
             data, stat = await self._zookeeper.get(path)

@@ -79,4 +79,6 @@ class Continue:
     event: BrokersRead
 
 
-Action = WriteStates | SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica | DeleteTopicNodes | DropDeletion | Continue
+Action = (
+    WriteStates | SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica | DeleteTopicNodes | DropDeletion | Continue
+)

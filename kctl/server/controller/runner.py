@@ -54,7 +54,7 @@ _OPERATIONS_PER_MULTI = 400
 UncleanTopics = Callable[[Iterable[str]], frozenset[str]]
 
 
-class ControllerMoved(Exception):
+class ControllerMoved(Exception):  # noqa: N818 - an outcome
     """Another broker is the controller now."""
 
 

@@ -1,12 +1,12 @@
 """Metadata (key 3, versions 0-11): brokers, topics, leaders; the map by which clients find their way.
 
-Only endpoints of the listener that the request came in on are told.  All topics: an empty list in version 0, null since
-version 1.  A topic that does not exist is created when the request and auto.create.topics.enable allow it; the answer is
-then LEADER_NOT_AVAILABLE and the client asks again.
+Only endpoints of the listener that the request came in on are told.  All topics: an empty list in version 0, null
+since version 1.  A topic that does not exist is created when the request and auto.create.topics.enable allow it; the
+answer is then LEADER_NOT_AVAILABLE and the client asks again.
 
 Version notes: 0 names replicas that are alive only, with REPLICA_NOT_AVAILABLE; 1 racks, controller, internal flag; 2
-cluster id; 4 the client may forbid creation; 5 offline replicas; 7 leader epochs; 8 authorized operations; 10 topic ids,
-in answers only: asking by id needs version 12.
+cluster id; 4 the client may forbid creation; 5 offline replicas; 7 leader epochs; 8 authorized operations; 10 topic
+ids, in answers only: asking by id needs version 12.
 """
 
 from __future__ import annotations

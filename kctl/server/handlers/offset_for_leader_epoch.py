@@ -1,6 +1,7 @@
-"""OffsetForLeaderEpoch (key 23, versions 0-4): where a leader epoch ends in this leader's log.  KIP-101, KIP-279, KIP-320.
+"""OffsetForLeaderEpoch (key 23, versions 0-4): where a leader epoch ends in this leader's log.
 
 Followers cut their logs by it after a leader change; consumers notice by it that records they read were lost.
+KIP-101, KIP-279, KIP-320.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from kctl.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from kctl.records.validate import RecordsRejected
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
@@ -166,9 +167,10 @@ class DelayedProduce:
 
 
 def _refusal(index: int, error: ApiError) -> PartitionProduceResponse:
+    rejected = error.record_errors if isinstance(error, RecordsRejected) else ()
     record_errors = [
         BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=text)
-        for batch_index, text in getattr(error, "record_errors", ())
+        for batch_index, text in rejected
     ]
     return PartitionProduceResponse(
         index=index,

@@ -1,4 +1,6 @@
-"""Fetch sessions: the broker remembers a fetcher's partitions, so that requests and answers carry only changes.  KIP-227.
+"""Fetch sessions: the broker remembers a fetcher's partitions, so that requests and answers carry only changes.
+
+KIP-227.
 
 A session is an ordered set of partitions, the least recently served first.  The client sends (session_id, epoch):
   (any, -1)   no session wanted; one with this id is closed

@@ -61,7 +61,7 @@ class ReplicaManager:
         self._on_follower = on_follower
 
     def partition(self, topic: str, index: int) -> Partition:
-        """Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (not hosted here) or KAFKA_STORAGE_ERROR."""
+        """Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (not hosted), KAFKA_STORAGE_ERROR."""
         key = TopicPartition(topic, index)
         partition = self.partitions.get(key)
         if partition is not None:

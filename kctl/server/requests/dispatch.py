@@ -23,7 +23,7 @@ _RESPONSE_PREFIX = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
 
 Response = Any
-Handler = Callable[[Any, RequestContext], "Response | None | Awaitable[Response | None]"]
+Handler = Callable[[Any, RequestContext], "Response | Awaitable[Response | None] | None"]
 """Takes a request; gives its response, None for no answer, or something to await for one of them."""
 
 Reply = list[Chunk] | None
@@ -32,8 +32,7 @@ Reply = list[Chunk] | None
 class Dispatcher:
     """Owner: event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
         self._handlers: dict[int, tuple[registry.Api, Handler]] = {}
         self._tasks: set[asyncio.Future[Reply]] = set()
 
@@ -73,12 +72,13 @@ class Dispatcher:
     def _later(
         self, api: registry.Api, context: RequestContext, result: Awaitable[Response | None]
     ) -> asyncio.Future[Reply]:
+        loop = asyncio.get_running_loop()
         if isinstance(result, asyncio.Future) and result.done():
             # Decided at once: no task for it.
-            reply: asyncio.Future[Reply] = self._loop.create_future()
+            reply: asyncio.Future[Reply] = loop.create_future()
             reply.set_result(self._encode(api, context, result.result()))
             return reply
-        task = self._loop.create_task(self._await(api, context, result), name=f"request-{api.name}")
+        task = loop.create_task(self._await(api, context, result), name=f"request-{api.name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -95,7 +95,7 @@ class Dispatcher:
         )
 
     def _refuse_api_versions(self, api: registry.Api, correlation_id: int) -> Reply:
-        """The version 0 layout, with all ranges, so that the client can ask again in a version that we have.  KIP-511."""
+        """The version 0 layout with all ranges, so that the client can ask again in a version of ours.  KIP-511."""
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions())
         return _framed(codec.encode(response, 0), correlation_id, is_flexible=False)
 

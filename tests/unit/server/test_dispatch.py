@@ -1,0 +1,95 @@
+"""What the dispatcher serves, refuses and frames."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.errors import ErrorCode, MalformedRequest
+from kctl.protocol import codec
+from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
+from kctl.server.handlers.api_versions import ApiVersionsHandler
+from kctl.server.requests.context import Peer, RequestContext
+from kctl.server.requests.dispatch import Dispatcher
+
+PEER = Peer("/127.0.0.1", "PLAINTEXT")
+
+
+def dispatcher() -> Dispatcher:
+    made = Dispatcher()
+    made.register("api_versions", ApiVersionsHandler(made.api_versions).handle)
+    made.register("metadata", metadata)
+    return made
+
+
+def metadata(_: MetadataRequest, __: RequestContext) -> MetadataResponse:
+    return MetadataResponse(brokers=[], topics=[], cluster_id="c", controller_id=0)
+
+
+def frame(key: int, version: int, body: bytes) -> memoryview:
+    return memoryview(encode_request_header(RequestHeader(key, version, 77, "test")) + body)
+
+
+def answer(made: Dispatcher, key: int, version: int, body: bytes) -> bytes:
+    reply = made.handle(frame(key, version, body), PEER)
+    assert isinstance(reply, list)
+    data = b"".join(bytes(chunk) for chunk in reply)  # type: ignore[arg-type]
+    assert struct.unpack_from(">i", data)[0] == len(data) - 4
+    return data[4:]
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_api_versions_lists_exactly_what_is_registered(version: int) -> None:
+    request = ApiVersionsRequest(client_software_name="a-b.c", client_software_version="1.0")
+    body = b"" if version < 3 else codec.encode_bytes(request, version)
+    data = answer(dispatcher(), 18, version, body)
+    # The response header of ApiVersions is the old one in every version.
+    assert struct.unpack_from(">i", data)[0] == 77
+    response, end = codec.decode(ApiVersionsResponse, data, version, 4)
+    assert end == len(data)
+    assert [(a.api_key, a.min_version, a.max_version) for a in response.api_keys] == [(3, 0, 11), (18, 0, 3)]
+
+
+def test_a_newer_api_versions_is_answered_in_version_0_with_error_35() -> None:
+    data = answer(dispatcher(), 18, 4, b"\x99 not parsed at all")
+    response, _ = codec.decode(ApiVersionsResponse, data, 0, 4)
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert 18 in [a.api_key for a in response.api_keys]
+
+
+def test_a_software_name_that_is_no_word_is_refused_and_the_connection_stays() -> None:
+    request = ApiVersionsRequest(client_software_name="-bad-", client_software_version="1.0")
+    data = answer(dispatcher(), 18, 3, codec.encode_bytes(request, 3))
+    response, _ = codec.decode(ApiVersionsResponse, data, 3, 4)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("key", "version"), [(3, 12), (3, -1), (0, 7), (9999, 0), (-1, 0)])
+def test_an_api_or_version_that_is_not_served_is_malformed(key: int, version: int) -> None:
+    with pytest.raises(MalformedRequest):
+        dispatcher().handle(frame(key, version, b""), PEER)
+
+
+@pytest.mark.parametrize("version", range(12))
+def test_flexible_versions_get_a_flexible_response_header(version: int) -> None:
+    request = MetadataRequest(topics=[] if version == 0 else None)
+    data = answer(dispatcher(), 3, version, codec.encode_bytes(request, version))
+    correlation_id, offset = decode_response_header(data, 3, version)
+    response, end = codec.decode(MetadataResponse, data, version, offset)
+    assert (correlation_id, end) == (77, len(data))
+    assert response.cluster_id == ("c" if version >= 2 else None)
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_malformed_or_answered_never_anything_else(data: bytes) -> None:
+    made = dispatcher()
+    for payload in (data, b"\x00\x03\x00\x09\x00\x00\x00\x01\xff\xff\x00" + data, b"\x00\x12" + data):
+        try:
+            made.handle(memoryview(payload), PEER)
+        except MalformedRequest:
+            continue
