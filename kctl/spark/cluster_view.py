@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from kctl.admin.offset_spec import Anchor, OffsetSpec
+from kctl.admin.offsets import OffsetRange, offset_ranges, resolve
 from kctl.client.cluster import ClusterClient
 from kctl.client.leaders import Outcomes, ask_leaders
-from kctl.client.list_offsets import EARLIEST, LATEST, NO_OFFSET, IsolationLevel, list_offsets
+from kctl.client.list_offsets import IsolationLevel
 from kctl.client.metadata import ClusterMetadata
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode, UsageError
@@ -17,7 +19,6 @@ from kctl.protocol.apis.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from kctl.spark.bounds import Bound, Extent, From, resolve, resolve_until
 from kctl.spark.plan import ClusterView, Isolation, PartitionView, TopicView
 
 ISOLATION_LEVELS = {
@@ -31,8 +32,8 @@ class Wanted:
     """What is asked for on the command line."""
 
     topics: Sequence[str]
-    start: Bound
-    until: Bound
+    start: OffsetSpec
+    until: OffsetSpec
     isolation: Isolation
     partitions: Sequence[int] | None = None
     """Only these of every topic; None means all."""
@@ -46,25 +47,34 @@ async def view_cluster(client: ClusterClient, wanted: Wanted) -> ClusterView:
     """
     metadata = await client.metadata(wanted.topics)
     tps = _partitions(metadata, wanted)
-    level = ISOLATION_LEVELS[wanted.isolation]
-    starts = await _offsets(client, tps, EARLIEST)
-    high_watermarks = await _offsets(client, tps, LATEST)
-    ends = await _offsets(client, tps, LATEST, level) if level is IsolationLevel.READ_COMMITTED else high_watermarks
-    at_times = await _offsets_at_times(client, tps, {wanted.start, wanted.until}, high_watermarks)
+    held = await offset_ranges(client, tps)
+    stable = held
+    if wanted.isolation is Isolation.READ_COMMITTED:
+        stable = await offset_ranges(client, tps, isolation=IsolationLevel.READ_COMMITTED)
+    starts = await resolve(client, held, wanted.start)
+    untils = await resolve(client, held, wanted.until)
     sizes = await _sizes(client, tps)
     topics: dict[str, dict[int, PartitionView]] = {topic: {} for topic in wanted.topics}
     for tp in tps:
-        extent = Extent(starts[tp], high_watermarks[tp], at_times[tp])
         topics[tp.topic][tp.partition] = PartitionView(
-            log_start=starts[tp],
-            end=ends[tp],
-            high_watermark=high_watermarks[tp],
-            start=resolve(wanted.start, tp, extent),
-            until=resolve_until(wanted.until, tp, extent),
+            log_start=held[tp].start,
+            end=stable[tp].end,
+            high_watermark=held[tp].end,
+            start=_start(tp, held[tp], wanted.start, starts[tp]),
+            until=untils[tp],
             size_bytes=sizes.get(tp, 0),
         )
     views = {topic: TopicView(metadata.topics[topic].topic_id, views) for topic, views in topics.items()}
     return ClusterView(metadata.cluster_id or "", views)
+
+
+def _start(tp: TopicPartition, held: OffsetRange, wanted: OffsetSpec, offset: int) -> int:
+    """An offset said as a number may be gone, which planning judges, but it may not be one that does not exist yet."""
+    if wanted.anchor is Anchor.ZERO:
+        if offset > held.end:
+            raise UsageError(f"{tp} ends at offset {held.end}, before {offset}")
+        return offset
+    return min(max(offset, held.start), held.end)
 
 
 def _partitions(metadata: ClusterMetadata, wanted: Wanted) -> list[TopicPartition]:
@@ -81,35 +91,6 @@ def _partitions(metadata: ClusterMetadata, wanted: Wanted) -> list[TopicPartitio
             raise UsageError(f"topic {name} has no partition {', '.join(map(str, missing))}")
         tps += [TopicPartition(name, partition) for partition in sorted(wanted.partitions or existing)]
     return tps
-
-
-async def _offsets(
-    client: ClusterClient,
-    tps: Collection[TopicPartition],
-    timestamp: int,
-    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-) -> Mapping[TopicPartition, int]:
-    outcomes = await list_offsets(client, dict.fromkeys(tps, timestamp), isolation=isolation)
-    offsets = {}
-    for tp, outcome in outcomes.items():
-        if isinstance(outcome, ApiError):
-            raise ApiError(outcome.code, f"{tp}: {outcome}")
-        offsets[tp] = outcome.offset
-    return offsets
-
-
-async def _offsets_at_times(
-    client: ClusterClient,
-    tps: Collection[TopicPartition],
-    bounds: Collection[Bound],
-    ends: Mapping[TopicPartition, int],
-) -> dict[TopicPartition, dict[int, int]]:
-    found: dict[TopicPartition, dict[int, int]] = {tp: {} for tp in tps}
-    for timestamp_ms in sorted({bound.value for bound in bounds if bound.anchor is From.TIME}):
-        offsets = await _offsets(client, tps, timestamp_ms)
-        for tp, offset in offsets.items():
-            found[tp][timestamp_ms] = ends[tp] if offset == NO_OFFSET else offset
-    return found
 
 
 async def _sizes(client: ClusterClient, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:

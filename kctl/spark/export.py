@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
@@ -21,9 +22,9 @@ from kctl.spark.cluster_view import Wanted, view_cluster
 from kctl.spark.commit_log import CommitLog, lost_in
 from kctl.spark.exec.files import DiskFiles, Files
 from kctl.spark.exec.outcome import Failure, FileOutcome
-from kctl.spark.job import JobProgress, check_outcomes, run_tasks, tasks_of
+from kctl.spark.job import JobProgress, TaskRunner, check_outcomes, spark_runner, tasks_of
 from kctl.spark.plan import ClusterView, FileOptions, OnDataLoss, Plan, Positions, SplitRule, make_plan
-from kctl.spark.session import RunningSpark, SparkSettings, require_spark, running_spark
+from kctl.spark.session import SparkSettings, require_spark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,82 +75,75 @@ class Listener:
     on_progress: Callable[[JobProgress], None]
 
 
-def plan_export(
-    request: ExportRequest, clock: Clock, files: Files | None = None
-) -> tuple[Plan | None, bool, list[str]]:
-    """What the next run would do: (plan, whether it is an interrupted one, warnings).
-
-    Touches nothing and needs no Spark.  Raises as run_export does.
-    """
-    log = _log(request, files or DiskFiles())
-    positions = log.positions()
-    pending = log.pending(positions)
-    if pending:
-        return pending, True, []
-    view = _view(request)
-    plan, warnings = _make_plan(request, positions, view, clock)
-    return plan, False, warnings
-
-
-def run_export(request: ExportRequest, listener: Listener, clock: Clock, files: Files | None = None) -> ExportReport:
-    """Export what is new.
-
-    Raises DataLoss, Locked, LostRace, SparkMissing, SparkFailed, UsageError, ClusterUnreachable, ApiError and other
-    KctlErrors; what was planned then stays pending.
-    """
-    require_spark()
-    log = _log(request, files or DiskFiles())
-    log.create()
-    report = ExportReport()
-    with log.lock(), contextlib.ExitStack() as stack:
-        positions = log.positions()
-        pending = log.pending(positions)
-        run = _Run(request, listener, clock, log, report, stack)
-        with run.timed("plan"):
-            view = _view(request)
-        if pending:
-            positions = run.carry_out(pending, positions, is_recovered=True)
-        with run.timed("plan"):
-            plan, warnings = _make_plan(request, positions, view, clock)
-            report.warnings += warnings
-            if plan is None:
-                return report
-            log.write_plan(plan)
-        run.carry_out(plan, positions, is_recovered=False)
-    return report
-
-
-class _Run:
-    """One run under way; Spark starts when the first batch needs it and stays for the second."""
+class Exporter:
+    """One run.  `files`, `look` and `start_runner` are its ports; the defaults are the real ones."""
 
     def __init__(
         self,
         request: ExportRequest,
-        listener: Listener,
         clock: Clock,
-        log: CommitLog,
-        report: ExportReport,
-        stack: contextlib.ExitStack,
+        *,
+        files: Files | None = None,
+        look: Callable[[ExportRequest], ClusterView] | None = None,
+        start_runner: Callable[[SparkSettings], AbstractContextManager[TaskRunner]] | None = None,
     ) -> None:
         self._request = request
-        self._listener = listener
         self._clock = clock
-        self._log = log
-        self._report = report
-        self._stack = stack
-        self._spark: RunningSpark | None = None
+        self._log = CommitLog(request.folder, files or DiskFiles(), writer=uuid4().hex)
+        self._look = look or look_at_cluster
+        self._start_runner = start_runner
+        self._runner: TaskRunner | None = None
+        self._stack = contextlib.ExitStack()
+        self._report = ExportReport()
 
-    def carry_out(self, plan: Plan, positions: Positions, *, is_recovered: bool) -> Positions:
+    def plan(self) -> tuple[Plan | None, bool, list[str]]:
+        """What a run would do: (plan, whether it is an interrupted one, warnings).
+
+        Touches nothing and needs no Spark.  Raises as `run` does.
+        """
+        positions = self._log.positions()
+        pending = self._log.pending(positions)
+        if pending:
+            return pending, True, []
+        plan, warnings = self._make_plan(positions, self._look(self._request))
+        return plan, False, warnings
+
+    def run(self, listener: Listener) -> ExportReport:
+        """Export what is new.
+
+        Raises DataLoss, Locked, LostRace, SparkMissing, SparkFailed, UsageError, ClusterUnreachable, ApiError and other
+        KctlErrors; what was planned then stays pending.
+        """
+        if self._start_runner is None:
+            require_spark()
+        self._log.create()
+        with self._log.lock(), self._stack:
+            positions = self._log.positions()
+            pending = self._log.pending(positions)
+            with self._timed("plan"):
+                view = self._look(self._request)
+            if pending:
+                positions = self._carry_out(pending, positions, listener, is_recovered=True)
+            with self._timed("plan"):
+                plan, warnings = self._make_plan(positions, view)
+                self._report.warnings += warnings
+                if plan is None:
+                    return self._report
+                self._log.write_plan(plan)
+            self._carry_out(plan, positions, listener, is_recovered=False)
+        return self._report
+
+    def _carry_out(self, plan: Plan, positions: Positions, listener: Listener, *, is_recovered: bool) -> Positions:
         """Run a plan that is written and commit it."""
         self._log.remove_unfinished(list(plan.topics))
-        self._listener.on_plan(plan, is_recovered)
+        listener.on_plan(plan, is_recovered)
         outcomes: dict[str, FileOutcome] = {}
         if plan.file_count:
             may_skip = self._request.on_data_loss is OnDataLoss.WARN
             tasks = tasks_of(plan, self._request.folder, self._request.client, may_skip=may_skip)
-            spark = self._start_spark()
-            with self.timed("run"):
-                outcomes = run_tasks(spark, tasks, self._listener.on_progress)
+            runner = self._started_runner()
+            with self._timed("run"):
+                outcomes = runner.run(tasks, listener.on_progress)
             outcomes = _as_lost(plan, outcomes) if may_skip else outcomes
             check_outcomes(outcomes)
             self._report.warnings += sorted({one.message for one in outcomes.values() if one.message})
@@ -157,8 +151,28 @@ class _Run:
         self._report.batches.append(FinishedBatch(plan=plan, outcomes=outcomes, is_recovered=is_recovered))
         return after
 
+    def _make_plan(self, positions: Positions, view: ClusterView) -> tuple[Plan | None, list[str]]:
+        request = self._request
+        return make_plan(
+            positions,
+            view,
+            options=request.options,
+            split=SplitRule(target_file_bytes=request.target_file_bytes, parallelism=request.spark.parallelism),
+            on_data_loss=request.on_data_loss,
+            now_ms=self._clock.now_ms(),
+        )
+
+    def _started_runner(self) -> TaskRunner:
+        """Started when the first batch needs it, and kept for the second."""
+        if self._runner is None:
+            with self._timed("start"):
+                start = self._start_runner or spark_runner
+                self._runner = self._stack.enter_context(start(self._request.spark))
+            self._report.app_id = self._runner.app_id
+        return self._runner
+
     @contextlib.contextmanager
-    def timed(self, step: str) -> Iterator[None]:
+    def _timed(self, step: str) -> Iterator[None]:
         """Add the wall time of the block to the report."""
         start_ms = self._clock.monotonic_ms()
         try:
@@ -167,37 +181,15 @@ class _Run:
             seconds = (self._clock.monotonic_ms() - start_ms) / 1000
             self._report.seconds[step] = round(self._report.seconds.get(step, 0) + seconds, 3)
 
-    def _start_spark(self) -> RunningSpark:
-        if self._spark is None:
-            with self.timed("start"):
-                self._spark = self._stack.enter_context(running_spark(self._request.spark, name="kctl spark export"))
-            self._report.app_id = self._spark.app_id
-        return self._spark
 
+def look_at_cluster(request: ExportRequest) -> ClusterView:
+    """Ask the cluster over blocking sockets."""
 
-def _view(request: ExportRequest) -> ClusterView:
     async def ask() -> ClusterView:
         async with ClusterClient(request.client, BlockingTransport()) as client:
             return await view_cluster(client, request.wanted)
 
     return run_blocking(ask())
-
-
-def _make_plan(
-    request: ExportRequest, positions: Positions, view: ClusterView, clock: Clock
-) -> tuple[Plan | None, list[str]]:
-    return make_plan(
-        positions,
-        view,
-        options=request.options,
-        split=SplitRule(target_file_bytes=request.target_file_bytes, parallelism=request.spark.parallelism),
-        on_data_loss=request.on_data_loss,
-        now_ms=clock.now_ms(),
-    )
-
-
-def _log(request: ExportRequest, files: Files) -> CommitLog:
-    return CommitLog(request.folder, files, writer=uuid4().hex)
 
 
 def _as_lost(plan: Plan, outcomes: dict[str, FileOutcome]) -> dict[str, FileOutcome]:

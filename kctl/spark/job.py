@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kctl.client.settings import ClientSettings
 from kctl.errors import ClusterUnreachable, KctlError
 from kctl.spark.cluster_view import ISOLATION_LEVELS
 from kctl.spark.exec.outcome import DataLoss, Failure, FileOutcome
 from kctl.spark.plan import Plan
-from kctl.spark.session import RunningSpark
+from kctl.spark.session import RunningSpark, SparkSettings, running_spark
 
 if TYPE_CHECKING:
     from kctl.spark.exec.task import FileTask
@@ -33,47 +34,73 @@ class JobProgress:
     bytes_in: int
 
 
-def run_tasks(
-    spark: RunningSpark, tasks: list[FileTask], on_progress: Callable[[JobProgress], None]
-) -> dict[str, FileOutcome]:
-    """What became of each task, by planned path.  Raises SparkFailed when Spark gave up.
+class TaskRunner(Protocol):
+    """Something that carries out tasks; Spark, or a loop in tests."""
 
-    An interrupt (any BaseException in `on_progress` or from a signal) cancels the job and goes on to the caller.
-    """
-    from kctl.spark.exec.task import export_file  # noqa: PLC0415 - imports pyarrow and numpy
+    @property
+    def app_id(self) -> str:
+        """What Spark calls the application; empty elsewhere."""
+        ...
 
-    context = spark.context
-    records, bytes_in, files = (context.accumulator(0) for _ in range(3))
+    def run(self, tasks: Sequence[FileTask], on_progress: Callable[[JobProgress], None]) -> dict[str, FileOutcome]:
+        """What became of each task, by planned path.  Raises SparkFailed when it cannot tell."""
+        ...
 
-    def run(task: FileTask) -> FileOutcome:
-        outcome = export_file(task)
-        records.add(outcome.records)
-        bytes_in.add(outcome.bytes_in)
-        files.add(1)
-        return outcome
 
-    def collect() -> list[FileOutcome]:
-        context.setJobGroup(JOB_GROUP, f"export {len(tasks)} files", interruptOnCancel=True)
-        return context.parallelize(tasks, len(tasks)).map(run).collect()
+@contextlib.contextmanager
+def spark_runner(settings: SparkSettings) -> Iterator[TaskRunner]:
+    """Spark, started for one run.  Raises SparkFailed, SparkMissing and UsageError."""
+    with running_spark(settings, name="kctl spark export") as spark:
+        yield SparkRunner(spark)
 
-    job = _in_background(collect)
-    try:
-        while not _is_done_within(job, POLL_INTERVAL_S):
-            # Accumulators may count a task twice that ran twice, so they are for the eye; outcomes are what counts.
-            done = min(files.value, len(tasks))
-            on_progress(JobProgress(done, len(tasks), records.value, bytes_in.value))
-    except BaseException:
-        context.cancelJobGroup(JOB_GROUP)
-        raise
-    error = job.exception()
-    if isinstance(error, Exception):
-        raise spark.failure(error) from error
-    return {task.path: outcome for task, outcome in zip(tasks, job.result(), strict=True)}
+
+class SparkRunner:
+    """Tasks as partitions of an RDD, one record each."""
+
+    def __init__(self, spark: RunningSpark) -> None:
+        self._spark = spark
+
+    @property
+    def app_id(self) -> str:
+        return self._spark.app_id
+
+    def run(self, tasks: Sequence[FileTask], on_progress: Callable[[JobProgress], None]) -> dict[str, FileOutcome]:
+        """See TaskRunner; an interrupt while it waits cancels the job and goes on to the caller."""
+        from kctl.spark.exec.task import export_file  # noqa: PLC0415 - imports pyarrow and numpy
+
+        context = self._spark.context
+        records, bytes_in, files = (context.accumulator(0) for _ in range(3))
+
+        def carry_out(task: FileTask) -> FileOutcome:
+            outcome = export_file(task)
+            records.add(outcome.records)
+            bytes_in.add(outcome.bytes_in)
+            files.add(1)
+            return outcome
+
+        def collect() -> list[FileOutcome]:
+            context.setJobGroup(JOB_GROUP, f"export {len(tasks)} files", interruptOnCancel=True)
+            outcomes: list[FileOutcome] = context.parallelize(tasks, len(tasks)).map(carry_out).collect()
+            return outcomes
+
+        job = _in_background(collect)
+        try:
+            while not _is_done_within(job, POLL_INTERVAL_S):
+                # Accumulators may count a task twice that ran twice, so they are for the eye; outcomes are what counts.
+                done = min(files.value, len(tasks))
+                on_progress(JobProgress(done, len(tasks), records.value, bytes_in.value))
+        except BaseException:
+            context.cancelJobGroup(JOB_GROUP)
+            raise
+        error = job.exception()
+        if isinstance(error, Exception):
+            raise self._spark.failure(error) from error
+        return {task.path: outcome for task, outcome in zip(tasks, job.result(), strict=True)}
 
 
 def tasks_of(plan: Plan, folder: Path, settings: ClientSettings, *, may_skip: bool) -> list[FileTask]:
     """One task per planned file, those that read most offsets first."""
-    from kctl.spark.exec.fetch import OffsetRange  # noqa: PLC0415 - see run_tasks
+    from kctl.spark.exec.fetch import OffsetRange  # noqa: PLC0415 - imports numpy
     from kctl.spark.exec.task import FileTask  # noqa: PLC0415
 
     tasks = [

@@ -128,7 +128,7 @@ def _start(settings: SparkSettings, name: str, log: Path, log_settings: Path) ->
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
-        with _stderr_to(log):
+        with _output_to(log):
             return SparkContext(conf=conf)
     except Exception as error:
         output = log.read_text(errors="replace") if log.exists() else ""
@@ -163,17 +163,20 @@ def _configuration(settings: SparkSettings, name: str, log_settings: Path) -> di
 
 
 @contextlib.contextmanager
-def _stderr_to(path: Path) -> Iterator[None]:
-    """File descriptor 2 of processes that start meanwhile is `path`: the JVM and the Python workers it starts."""
+def _output_to(path: Path) -> Iterator[None]:
+    """Standard output and error of processes that start meanwhile go to `path`: the JVM and the workers it starts."""
+    sys.stdout.flush()
     sys.stderr.flush()
-    saved = os.dup(2)
+    saved = [os.dup(descriptor) for descriptor in (1, 2)]
     try:
         with path.open("ab") as file:
-            os.dup2(file.fileno(), 2)
+            for descriptor in (1, 2):
+                os.dup2(file.fileno(), descriptor)
         yield
     finally:
-        os.dup2(saved, 2)
-        os.close(saved)
+        for descriptor, copy in zip((1, 2), saved, strict=True):
+            os.dup2(copy, descriptor)
+            os.close(copy)
 
 
 def _keep(log: Path) -> Path:

@@ -8,8 +8,10 @@ earlier attempt of the same plan and is used as it is.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, Self
 from uuid import uuid4
 
 import pyarrow as pa
@@ -18,7 +20,7 @@ from kctl.client.settings import ClientSettings
 from kctl.errors import ClusterUnreachable, KctlError
 from kctl.spark.exec.chunk import chunks
 from kctl.spark.exec.decode import decode
-from kctl.spark.exec.fetch import OffsetRange, RangeReader
+from kctl.spark.exec.fetch import Fetched, OffsetRange, RangeReader
 from kctl.spark.exec.files import DiskFiles, Files
 from kctl.spark.exec.outcome import CorruptRecords, DataLoss, Failure, FileOutcome
 from kctl.spark.exec.writer import ParquetFile, footer
@@ -47,12 +49,31 @@ class FileTask:
         return f"{self.range.tp} [{self.range.start}, {self.range.end}) {self.range.topic_id}"
 
 
-def export_file(task: FileTask, files: Files | None = None) -> FileOutcome:
+class Reader(Protocol):
+    """Where the records of a task come from; a context manager."""
+
+    lost: int
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def answers(self) -> Iterator[Fetched]:
+        """See RangeReader."""
+        ...
+
+
+def read_from_leader(task: FileTask) -> Reader:
+    """The records of a task from the partition's leader."""
+    return RangeReader(task.settings, task.range, may_skip=task.may_skip)
+
+
+def export_file(
+    task: FileTask, *, files: Files | None = None, open_reader: Callable[[FileTask], Reader] = read_from_leader
+) -> FileOutcome:
     """Write the file unless it is there.  Expected failures are outcomes; only defects raise."""
-    files = files or DiskFiles()
     try:
-        found = _find_finished(task)
-        return found or _write(task, files)
+        return _find_finished(task) or _write(task, files or DiskFiles(), open_reader)
     except DataLoss as error:
         return FileOutcome(failure=Failure.DATA_LOSS, message=str(error))
     except ClusterUnreachable as error:
@@ -75,7 +96,7 @@ def _find_finished(task: FileTask) -> FileOutcome | None:
     return FileOutcome(path=task.path, records=records, bytes_out=path.stat().st_size, lost=lost, is_reused=True)
 
 
-def _write(task: FileTask, files: Files) -> FileOutcome:
+def _write(task: FileTask, files: Files, open_reader: Callable[[FileTask], Reader]) -> FileOutcome:
     final = Path(task.folder, task.path)
     temporary = final.with_name(f".{final.name}.{uuid4().hex}.tmp")
     files.make_directory(final.parent)
@@ -86,7 +107,9 @@ def _write(task: FileTask, files: Files) -> FileOutcome:
         metadata={RANGE_KEY: task.identity},
     )
     try:
-        bytes_in, lost = _copy(task, parquet)
+        with open_reader(task) as reader:
+            bytes_in = _copy(task, reader, parquet)
+        lost = reader.lost
         parquet.finish({LOST_KEY: str(lost)})
     except BaseException:
         parquet.abandon()
@@ -101,25 +124,23 @@ def _write(task: FileTask, files: Files) -> FileOutcome:
     return FileOutcome(path=task.path, records=parquet.records, bytes_in=bytes_in, bytes_out=size, lost=lost)
 
 
-def _copy(task: FileTask, parquet: ParquetFile) -> tuple[int, int]:
-    """Everything from the range into the file; (bytes fetched, offsets lost)."""
+def _copy(task: FileTask, reader: Reader, parquet: ParquetFile) -> int:
+    """Everything from the range into the file; how many bytes were fetched."""
     bytes_in = 0
-    tp = task.range.tp
-    with RangeReader(task.settings, task.range, may_skip=task.may_skip) as reader:
-        for fetched in reader.answers():
-            bytes_in += fetched.size
-            try:
-                for chunk in chunks(fetched.data, fetched.batches):
-                    parquet.add(
-                        decode(
-                            chunk,
-                            topic=tp.topic,
-                            partition=tp.partition,
-                            start=task.range.start,
-                            end=task.range.end,
-                            include_headers=task.include_headers,
-                        )
-                    )
-            except CorruptRecords as error:
-                raise CorruptRecords(f"{tp}: {error}") from error
-        return bytes_in, reader.lost
+    topic, partition = task.range.tp
+    for fetched in reader.answers():
+        bytes_in += fetched.size
+        try:
+            for chunk in chunks(fetched.data, fetched.batches):
+                batch = decode(
+                    chunk,
+                    topic=topic,
+                    partition=partition,
+                    start=task.range.start,
+                    end=task.range.end,
+                    include_headers=task.include_headers,
+                )
+                parquet.add(batch)
+        except CorruptRecords as error:
+            raise CorruptRecords(f"{task.range.tp}: {error}") from error
+    return bytes_in
