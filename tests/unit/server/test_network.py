@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
@@ -79,10 +80,8 @@ def test_a_frame_larger_than_the_buffer_makes_room_for_itself() -> None:
         theirs.setblocking(False)
         while len(frames) < 2:
             if pending:
-                try:
+                with contextlib.suppress(BlockingIOError):
                     pending = pending[theirs.send(pending) :]
-                except BlockingIOError:
-                    pass
             try:
                 inbox.receive(ours)
             except BlockingIOError:
