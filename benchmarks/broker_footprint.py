@@ -1,0 +1,70 @@
+"""How soon after its command does our broker serve, and how much memory does it hold while nobody asks anything?
+
+    python -m benchmarks.broker_footprint [--runs 7]
+
+Start-up is the time from starting the process to its first answer to ApiVersions, on an empty data folder and on one
+that it has used before.  Memory is resident memory two seconds later.  Limits: Python itself starts in 15 to 20 ms and
+holds 10 MB; asyncio costs 60 ms and 10 MB more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.harness.report import Figure, report
+from benchmarks.harness.subject import Subject
+from tests.peers import probe
+
+TIMEOUT_S = 30
+SETTLED_AFTER_S = 2
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--runs", type=int, default=7)
+    runs = options.parse_args().runs
+    first_s, again_s, resident_mb = [], [], []
+    for _ in range(runs):
+        with tempfile.TemporaryDirectory(prefix="kctl-bench-") as folder:
+            first_s.append(measure(Path(folder))[0])
+            took_s, memory_mb = measure(Path(folder))
+            again_s.append(took_s)
+            resident_mb.append(memory_mb)
+    figures = [
+        Figure("start, empty data folder", "s to ApiVersions", first_s, "< 1"),
+        Figure("start, used data folder", "s to ApiVersions", again_s, "< 1"),
+        Figure("idle resident memory", "MB", resident_mb, "< 80"),
+    ]
+    report("broker_footprint", figures, runs=runs)
+
+
+def measure(folder: Path) -> tuple[float, float]:
+    """Starts the broker, asks until it answers, lets it rest, stops it: (seconds to the first answer, MB at rest)."""
+    bootstrap = f"127.0.0.1:{probe.free_port()}"
+    port = bootstrap.partition(":")[2]
+    started = time.perf_counter()
+    broker = subprocess.Popen(
+        [sys.executable, "-m", "kctl", "broker", "start", "--data-dir", folder / "data", "--port", port, "--quiet"],
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+    )
+    try:
+        probe.wait_until(
+            lambda: probe.answers_api_versions(bootstrap), what="the broker", timeout_s=TIMEOUT_S, interval_s=0.005
+        )
+        took_s = time.perf_counter() - started
+        time.sleep(SETTLED_AFTER_S)
+        return took_s, Subject(bootstrap, broker.pid).resident_mb()
+    finally:
+        broker.terminate()
+        broker.wait(TIMEOUT_S)
+
+
+if __name__ == "__main__":
+    main()

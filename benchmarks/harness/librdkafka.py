@@ -1,0 +1,111 @@
+"""librdkafka as the load: its own rdkafka_performance where there is one, else confluent-kafka from Python.
+
+The program is the better judge, because Python costs more per message than the broker does: name it by the environment
+variable RDKAFKA_PERFORMANCE, or have it on the PATH.  Both report the time from the first to the last message.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+TIMEOUT_S = 300
+PRODUCED = re.compile(r"(\d+) delivered \(offset -?\d+, 0 failed\) in (\d+)ms")
+CONSUMED = re.compile(r"% (\d+) messages \((\d+) bytes\) consumed in (\d+)ms")
+BATCH = 1000
+
+
+def performance_program() -> str | None:
+    """The path of rdkafka_performance, or None."""
+    return os.environ.get("RDKAFKA_PERFORMANCE") or shutil.which("rdkafka_performance")
+
+
+def client_name() -> str:
+    """Who produces and consumes here, for the report."""
+    return "rdkafka_performance" if performance_program() else "confluent-kafka from Python"
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(30)
+
+
+def produce(bootstrap: str, topic: str, *, count: int, size: int, acks: int = 1) -> float:
+    """Sends `count` messages of `size` bytes to partition 0; returns the seconds until all were acknowledged."""
+    if program := performance_program():
+        said = _run(
+            [
+                *(program, "-P", "-t", topic, "-p", "0", "-b", bootstrap, "-q", "-X", "broker.address.family=v4"),
+                *("-s", str(size), "-c", str(count), "-a", str(acks), "-X", "linger.ms=5"),
+            ]
+        )
+        match = PRODUCED.search(said)
+        if match is None or int(match[1]) != count:
+            raise SystemExit(f"not all of {count} messages were delivered:\n{said[-1000:]}")
+        return int(match[2]) / 1000
+    return _produce_from_python(bootstrap, topic, count=count, size=size, acks=acks)
+
+
+def consume(bootstrap: str, topic: str, *, count: int) -> float:
+    """Reads partition 0 from its beginning to its end, `count` messages; returns the seconds it took."""
+    if program := performance_program():
+        said = _run(
+            [
+                *(program, "-C", "-t", topic, "-p", "0", "-b", bootstrap, "-q", "-X", "broker.address.family=v4"),
+                *("-o", "beginning", "-e"),
+            ]
+        )
+        match = CONSUMED.search(said)
+        if match is None or int(match[1]) < count:
+            raise SystemExit(f"not all of {count} messages were read:\n{said[-1000:]}")
+        return int(match[3]) / 1000
+    return _consume_from_python(bootstrap, topic, count=count)
+
+
+def _run(command: list[str]) -> str:
+    finished = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
+    if finished.returncode != 0:
+        raise SystemExit(
+            f"{command[0]} ended with {finished.returncode}:\n{(finished.stdout + finished.stderr)[-1000:]}"
+        )
+    return finished.stdout + finished.stderr
+
+
+def _produce_from_python(bootstrap: str, topic: str, *, count: int, size: int, acks: int) -> float:
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": acks, "queue.buffering.max.messages": 500_000})
+    producer.list_topics(topic, timeout=30)
+    messages = [{"value": bytes(size)}] * BATCH
+    started = time.perf_counter()
+    sent = 0
+    while sent < count:
+        sent += producer.produce_batch(topic, messages[: count - sent], partition=0)
+        producer.poll(0)
+    if producer.flush(TIMEOUT_S):
+        raise SystemExit(f"not all of {count} messages were delivered")
+    return time.perf_counter() - started
+
+
+def _consume_from_python(bootstrap: str, topic: str, *, count: int) -> float:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "benchmark", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    read = len(consumer.consume(1, TIMEOUT_S))
+    started = time.perf_counter()
+    while read < count:
+        messages = consumer.consume(min(BATCH * 10, count - read), 10)
+        if not messages:
+            raise SystemExit(f"only {read} of {count} messages came")
+        read += len(messages)
+    took_s = time.perf_counter() - started
+    consumer.close()
+    return took_s

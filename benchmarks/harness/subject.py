@@ -1,0 +1,72 @@
+"""The broker that is measured: ours by default, or one that already runs, and what it costs while it works."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.peers.kctl_broker import kctl_broker
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A serving broker on this machine."""
+
+    bootstrap: str
+    pid: int
+
+    def cpu_s(self) -> float:
+        """Processor seconds it has used since its start, in user and kernel mode, all threads together."""
+        after_name = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        user, system = int(after_name[11]), int(after_name[12])
+        return (user + system) / TICKS_PER_S
+
+    def resident_mb(self) -> float:
+        """Resident memory now, in units of 10^6 bytes."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        kib = int(status.partition("VmRSS:")[2].split()[0])
+        return kib * 1024 / 1e6
+
+
+def parser(description: str | None, *, runs: int) -> argparse.ArgumentParser:
+    """Options that every benchmark of a broker has."""
+    options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--runs", type=int, default=runs, help="runs of each measurement; medians are reported")
+    options.add_argument("--bootstrap-server", metavar="HOST:PORT", help="measure this broker; needs --pid")
+    options.add_argument("--pid", type=int, help="its process, for processor time and memory")
+    options.add_argument("--data-dir", type=Path, help="where our broker keeps its data; default: a temporary folder")
+    options.add_argument("--no-pin", action="store_true", help="do not give broker and client a processor each")
+    return options
+
+
+@contextlib.contextmanager
+def subject(options: argparse.Namespace) -> Iterator[Subject]:
+    """The broker that was named, or ours, freshly started; alone on the first processor unless told otherwise."""
+    with contextlib.ExitStack() as stack:
+        if options.bootstrap_server:
+            if options.pid is None:
+                raise SystemExit("--bootstrap-server needs --pid")
+            broker = Subject(options.bootstrap_server, options.pid)
+        else:
+            folder = options.data_dir or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kctl-bench-")))
+            handle = stack.enter_context(kctl_broker(folder / "broker"))
+            broker = Subject(handle.bootstrap, handle.pid)
+        if not options.no_pin:
+            _pin(broker.pid)
+        yield broker
+
+
+def _pin(broker_pid: int) -> None:
+    processors = sorted(os.sched_getaffinity(0))
+    if len(processors) < 2:
+        return
+    for thread in Path(f"/proc/{broker_pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), processors[:1])
+    os.sched_setaffinity(0, processors[1:])  # and with it the client, which this process starts
