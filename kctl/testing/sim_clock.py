@@ -1,0 +1,64 @@
+"""Clocks that tests set: one that follows a virtual loop, and may be wrong, and one that is moved by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+START_MS = 1_600_000_000_000
+"""Wall-clock time at which simulated runs begin: 2020-09-13."""
+
+
+class SimClock:
+    """kctl.environment.Clock over the time of a loop.
+
+    The wall clock may jump and drift as a machine's does; the monotonic one never goes back.
+    """
+
+    def __init__(self, time_s: Callable[[], float], *, start_ms: int = START_MS) -> None:
+        """`time_s` is `loop.time`."""
+        self._time_s = time_s
+        self._drift_ppm = 0
+        self._drift_since_s = time_s()
+        self._base_ms = float(start_ms)
+
+    def now_ms(self) -> int:
+        return int(self._base_ms + self._elapsed_ms())
+
+    def monotonic_ms(self) -> int:
+        return int(self._time_s() * 1000)
+
+    def jump(self, milliseconds: int) -> None:
+        """Somebody set the wall clock, forward or back."""
+        self._base_ms += milliseconds
+
+    def drift(self, parts_per_million: int) -> None:
+        """From now on the wall clock runs too fast by this much, or too slow."""
+        self._base_ms += self._elapsed_ms()
+        self._drift_since_s = self._time_s()
+        self._drift_ppm = parts_per_million
+
+    def _elapsed_ms(self) -> float:
+        return (self._time_s() - self._drift_since_s) * 1000 * (1 + self._drift_ppm / 1_000_000)
+
+
+class ManualClock:
+    """kctl.environment.Clock for tests without a loop: time passes when `advance` says so."""
+
+    def __init__(self, *, start_ms: int = START_MS) -> None:
+        self._now_ms = start_ms
+        self._monotonic_ms = 0
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_ms(self) -> int:
+        return self._monotonic_ms
+
+    def advance(self, milliseconds: int) -> None:
+        assert milliseconds >= 0, "use jump for a wall clock that is set back"
+        self._now_ms += milliseconds
+        self._monotonic_ms += milliseconds
+
+    def jump(self, milliseconds: int) -> None:
+        """Somebody set the wall clock, forward or back."""
+        self._now_ms += milliseconds

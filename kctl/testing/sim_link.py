@@ -1,0 +1,161 @@
+"""One direction of one simulated connection: bytes in order, late, in pieces, and stopped while the way is blocked.
+
+TCP hides loss: a lost segment comes later, and everything behind it too.  So loss is delay here, and a partition holds
+segments back until it heals; only a connection that waits longer than TCP's patience breaks.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+
+
+@dataclass(slots=True)
+class LinkConditions:
+    """How the way from one host to another behaves.  Times in seconds."""
+
+    delay_s_min: float = 0.0001
+    delay_s_mean: float = 0.0005
+    """Mean of what comes on top of the minimum, exponentially distributed."""
+    loss: float = 0.0
+    """Probability that a segment has to be sent again."""
+    split: float = 0.1
+    """Probability that bytes written together arrive in two pieces."""
+    is_blocked: bool = False
+
+    def arrival_delay_s(self, random: Random) -> float:
+        """Time from sending to arrival, retransmissions included."""
+        delay_s = self.delay_s_min + random.expovariate(1 / self.delay_s_mean)
+        timeout_s = RETRANSMISSION_S
+        while random.random() < self.loss and timeout_s < PATIENCE_S:
+            delay_s += timeout_s
+            timeout_s *= 2
+        return delay_s
+
+
+RETRANSMISSION_S = 0.2
+PATIENCE_S = 900.0
+"""How long TCP keeps trying before the connection is given up; Linux: about 15 minutes."""
+
+
+class Signal(Enum):
+    """What travels beside bytes."""
+
+    FIN = "fin"
+    RST = "rst"
+
+
+Segment = bytes | Signal
+
+
+class Pipe:
+    """Segments under way, in order.  `deliver` takes each at its arrival, unless `hold` says not to for now."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        random: Random,
+        conditions: LinkConditions,
+        *,
+        deliver: Callable[[Segment], None],
+        on_progress: Callable[[], None],
+        on_patience_lost: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._random = random
+        self.conditions = conditions
+        self._deliver = deliver
+        self._on_progress = on_progress
+        self._on_patience_lost = on_patience_lost
+        self._segments: deque[tuple[float, Segment]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self._is_held = False
+        self._not_before_s = 0.0
+        self.byte_count = 0
+        """Bytes sent and not delivered yet."""
+
+    def send(self, segment: Segment) -> None:
+        """Adds to what is under way."""
+        for piece in self._pieces(segment):
+            arrival_s = self._loop.time() + self.conditions.arrival_delay_s(self._random)
+            self._segments.append((arrival_s, piece))
+            if isinstance(piece, bytes):
+                self.byte_count += len(piece)
+        self._schedule()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is under way."""
+        return not self._segments
+
+    def reset(self) -> None:
+        """Drops what is under way and sends a reset instead."""
+        self._drop_segments()
+        self.send(Signal.RST)
+
+    def hold(self) -> None:
+        """The receiver does not read for now."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """The receiver reads again."""
+        self._is_held = False
+        self._schedule()
+
+    def conditions_changed(self) -> None:
+        """The way was blocked or is open again."""
+        if not self.conditions.is_blocked and self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+            self._not_before_s = self._loop.time() + self.conditions.arrival_delay_s(self._random)
+        self._schedule()
+
+    def close(self) -> None:
+        """Whatever is under way is lost."""
+        self._drop_segments()
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _drop_segments(self) -> None:
+        self._segments.clear()
+        self.byte_count = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _pieces(self, segment: Segment) -> list[Segment]:
+        if isinstance(segment, Signal) or len(segment) < 2 or self._random.random() >= self.conditions.split:
+            return [segment]
+        cut = self._random.randrange(1, len(segment))
+        return [segment[:cut], segment[cut:]]
+
+    def _schedule(self) -> None:
+        if self._timer is not None or not self._segments:
+            return
+        arrival_s, segment = self._segments[0]
+        if self.conditions.is_blocked:
+            if self._patience is None:
+                self._patience = self._loop.call_later(PATIENCE_S, self._on_patience_lost)
+        elif not self._is_held or segment is Signal.RST:
+            self._timer = self._loop.call_at(max(arrival_s, self._not_before_s, self._loop.time()), self._arrive)
+
+    def _arrive(self) -> None:
+        self._timer = None
+        _, segment = self._segments[0]
+        if self.conditions.is_blocked or (self._is_held and segment is not Signal.RST):
+            self._schedule()  # which waits until that ends
+            return
+        self._segments.popleft()
+        if isinstance(segment, bytes):
+            self.byte_count -= len(segment)
+        self._deliver(segment)
+        self._schedule()
+        self._on_progress()

@@ -1,0 +1,227 @@
+"""An asyncio event loop under virtual time: waiting costs nothing, and one seed gives one run.
+
+Everything awaited works unchanged: sleep, timeout, Queue, TaskGroup, streams (with a SimNetwork), run_in_executor,
+whose function runs on the loop after a simulated delay.  When all wait and nothing is scheduled, that is a deadlock and
+said so.  What no one handles fails the run instead of ending in a log.
+
+Determinism has three enemies, and none is let in: the clock (virtual), threads (none), and the order of sets, which in
+Python follows addresses.  TaskGroup and asyncio.wait keep tasks and futures in sets, so those made here hash by number.
+
+    def test_something() -> None:
+        result = simulate(main, seed=7)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import itertools
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
+
+from kctl.testing.sim_trace import SimTrace
+
+if TYPE_CHECKING:
+    from contextvars import Context
+
+    from kctl.testing.sim_network import ProtocolFactory, SimNetwork, SimServer
+    from kctl.testing.sim_transport import SimTransport
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_EXECUTOR_DELAY_S_MEAN = 0.0005
+_SLEEP_S_MAX = 86_400.0
+_CLOCK_RESOLUTION_S = 1e-7
+"""More than the spacing of floating-point numbers after ten years, or a timer would never be due."""
+
+
+class SimDeadlockError(RuntimeError):
+    """Every task waits for something that nothing will bring about."""
+
+
+class SimTask(asyncio.Task[T]):
+    """A task that sets order by number."""
+
+    def __init__(self, number: int, coroutine: Coroutine[Any, Any, T], **options: Any) -> None:
+        self._number = number
+        super().__init__(coroutine, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class SimFuture(asyncio.Future[T]):
+    """A future that sets order by number."""
+
+    def __init__(self, number: int, *, loop: asyncio.AbstractEventLoop) -> None:
+        self._number = number
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class _VirtualSelector:
+    """Stands where asyncio waits for sockets: nothing ever arrives, but the time passes."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise SimDeadlockError(_who_waits(self._loop))
+        if timeout > 0:
+            self._loop.pass_time(timeout)
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """Starts at time 0.  `random` and `trace` are the run's own; a SimNetwork sets `network`."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+        self.random = random.Random(f"{seed} loop")
+        self.trace = SimTrace()
+        self.network: SimNetwork | None = None
+        self.unhandled: list[BaseException] = []
+        self._now_s = 0.0
+        self._numbers = itertools.count()
+        self._selector = _VirtualSelector(self)
+        self._clock_resolution = _CLOCK_RESOLUTION_S
+        self.set_task_factory(self._make_task)
+        self.set_exception_handler(self._keep_unhandled)
+
+    def time(self) -> float:
+        """Virtual seconds since the start."""
+        return self._now_s
+
+    def pass_time(self, seconds: float) -> None:
+        """Moves on to the next timer, at most this far."""
+        scheduled: list[asyncio.TimerHandle] = getattr(self, "_scheduled", [])
+        next_s = scheduled[0].when() if scheduled else self._now_s + seconds
+        # Adding the difference would miss the timer by a rounding error.
+        self._now_s = max(self._now_s, min(next_s, self._now_s + _SLEEP_S_MAX))
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return SimFuture(next(self._numbers), loop=self)
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """There are no threads to be safe from."""
+        return self.call_soon(callback, *args, context=context)
+
+    def run_in_executor(self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
+        """Runs the function on the loop after the time that a disk may take; the seed decides who is done first."""
+        future = self.create_future()
+        delay_s = self.random.expovariate(1 / _EXECUTOR_DELAY_S_MEAN)
+        self.trace.record(self._now_s, f"executor {getattr(func, '__name__', 'call')} delay={delay_s:.9f}")
+        self.call_later(delay_s, _complete, future, functools.partial(func, *args))
+        return future
+
+    # The next two stand for several overloads each, of which the simulated network needs one.
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: ProtocolFactory, host: Any = None, port: int | None = None, **options: Any
+    ) -> SimServer:
+        """Listens on the simulated network."""
+        return self._connected().listen(protocol_factory, port)
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: ProtocolFactory, host: str | None = None, port: int | None = None, **options: Any
+    ) -> tuple[SimTransport, asyncio.BaseProtocol]:
+        """Connects through the simulated network.  Raises OSError as a socket would."""
+        return await self._connected().connect(protocol_factory, host or "", port or 0)
+
+    def _connected(self) -> SimNetwork:
+        if self.network is None:
+            raise OSError("no SimNetwork was made for this loop")
+        return self.network
+
+    def _make_task(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coroutine: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        **options: Any,
+    ) -> SimTask[T]:
+        number = next(self._numbers)
+        return SimTask(number, coroutine, loop=loop, name=f"sim-{number}", **options)  # type: ignore[arg-type]  # generators are of the past
+
+    def _keep_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception") or RuntimeError(context["message"])
+        # Streams ask a cancelled task for its exception, and so raise its cancellation here.
+        if not isinstance(error, asyncio.CancelledError):
+            self.unhandled.append(error)
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """Asked for by BaseEventLoop; the selector has no events."""
+
+    def _write_to_self(self) -> None:
+        """Asked for by BaseEventLoop to interrupt a selector that waits; this one never does."""
+
+
+def simulate(main: Callable[[SimLoop], Awaitable[T]], *, seed: int) -> T:
+    """Runs `main` on a loop of its own until it is done, then cancels what is left and closes every connection.
+
+    Raises SimDeadlockError; and when something failed that nobody handled, an exception group of all that.
+    """
+    loop = SimLoop(seed)
+    try:
+        result = loop.run_until_complete(_awaited(main, loop))
+    finally:
+        with contextlib.suppress(SimDeadlockError):
+            _cancel_leftovers(loop)
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+    if loop.unhandled:
+        raise BaseExceptionGroup(f"unhandled in the run with seed {seed}", loop.unhandled)
+    return result
+
+
+async def _awaited(main: Callable[[SimLoop], Awaitable[T]], loop: SimLoop) -> T:
+    return await main(loop)
+
+
+def _cancel_leftovers(loop: SimLoop) -> None:
+    leftovers = sorted(asyncio.all_tasks(loop), key=hash)
+    if loop.network is not None:
+        loop.network.close()
+    for task in leftovers:
+        task.cancel()
+    if leftovers:
+        loop.run_until_complete(asyncio.wait(leftovers))
+    for task in leftovers:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            loop.unhandled.append(error)
+
+
+def _complete(future: asyncio.Future[T], function: Callable[[], T]) -> None:
+    if future.cancelled():
+        return
+    try:
+        future.set_result(function())
+    except Exception as error:
+        future.set_exception(error)
+
+
+def _who_waits(loop: SimLoop) -> str:
+    lines = []
+    for task in sorted(asyncio.all_tasks(loop), key=hash):
+        frames = task.get_stack(limit=1)
+        where = f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}" if frames else "nowhere"
+        lines.append(f"  {task.get_name()} waits at {where}")
+    return f"deadlock at {loop.time():.3f} s: nothing is scheduled, and\n" + "\n".join(lines)

@@ -1,0 +1,265 @@
+"""A network of named hosts in one process: plain asyncio servers and streams over delay, loss, partitions and cuts.
+
+    async def main(loop: SimLoop) -> None:
+        network = SimNetwork(loop)
+        with network.on_host("broker-1"):
+            server = await asyncio.start_server(serve, port=9092)
+        with network.on_host("client"):
+            reader, writer = await asyncio.open_connection("broker-1", 9092)
+        network.partition(["broker-1"], ["client"])
+
+Which host a piece of code runs on is a context variable, so tasks and callbacks inherit it; code outside of `on_host`
+runs on the host "test".  A host is known once code runs on it.  All chance comes from the loop's seed.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import ipaddress
+import random
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from kctl.testing.sim_link import LinkConditions, Segment, Signal
+from kctl.testing.sim_loop import SimLoop
+from kctl.testing.sim_transport import Address, SimTransport
+
+DEFAULT_HOST = "test"
+CONNECT_PATIENCE_S = 127.0
+"""How long a connection is tried when nothing answers; Linux's default number of SYNs."""
+
+_FIRST_EPHEMERAL_PORT = 49_152
+_LOCAL_NAMES = frozenset({"", "localhost", "127.0.0.1", "::1", "0.0.0.0", "::"})  # noqa: S104 - names only
+
+_current_host: contextvars.ContextVar[str] = contextvars.ContextVar("kctl_sim_host", default=DEFAULT_HOST)
+
+ProtocolFactory = Callable[[], asyncio.BaseProtocol]
+
+
+class SimNetwork:
+    """Hosts, the ways between them, who listens and who is connected."""
+
+    def __init__(self, loop: SimLoop, conditions: LinkConditions | None = None) -> None:
+        """`conditions` is how every way starts out."""
+        loop.network = self
+        self._loop = loop
+        self._random = random.Random(f"{loop.seed} network")
+        self._initial = conditions or LinkConditions()
+        self._links: dict[tuple[str, str], LinkConditions] = {}
+        self._addresses: dict[str, str] = {}
+        self._listeners: dict[Address, SimServer] = {}
+        self._transports: dict[SimTransport, tuple[str, str]] = {}
+        self._next_port = _FIRST_EPHEMERAL_PORT
+        self._opened = asyncio.Event()
+
+    @contextmanager
+    def on_host(self, host: str) -> Iterator[None]:
+        """Code in this block, and every task that it starts, runs on `host`."""
+        self.address_of(host)
+        token = _current_host.set(host)
+        try:
+            yield
+        finally:
+            _current_host.reset(token)
+
+    def address_of(self, host: str) -> str:
+        """The host's IP address; the hosts are numbered as they first appear."""
+        known = self._addresses.get(host)
+        if known is None:
+            known = self._addresses[host] = str(ipaddress.ip_address("10.0.0.1") + len(self._addresses))
+        return known
+
+    def link(self, source: str, target: str) -> LinkConditions:
+        """How the way from one host to another behaves; changing its figures counts for what is sent from then on."""
+        known = self._links.get((source, target))
+        if known is None:
+            initial = self._initial
+            known = self._links[source, target] = LinkConditions(
+                initial.delay_s_min, initial.delay_s_mean, initial.loss, initial.split, initial.is_blocked
+            )
+        return known
+
+    def partition(self, hosts: Iterable[str], others: Iterable[str], *, one_way: bool = False) -> None:
+        """Nothing gets from `hosts` to `others` any more, nor back unless `one_way`; connections stay, and wait."""
+        others = sorted(others)  # whoever passes a set must not bring its order in
+        for host in sorted(hosts):
+            for other in others:
+                self._set_blocked(host, other, is_blocked=True)
+                if not one_way:
+                    self._set_blocked(other, host, is_blocked=True)
+
+    def heal(self) -> None:
+        """Every way is open again."""
+        for source, target in list(self._links):
+            self._set_blocked(source, target, is_blocked=False)
+
+    def cut(self, host: str, other: str) -> None:
+        """Resets all connections between two hosts; new ones may be made."""
+        for transport, ends in list(self._transports.items()):
+            if ends == (host, other):
+                transport.reset(ConnectionResetError("connection reset by peer"))
+
+    def kill(self, host: str) -> None:
+        """The process on this host is killed: its listeners go, and its connections are reset."""
+        for server in [server for server in self._listeners.values() if server.host == host]:
+            server.close()
+        for transport, ends in list(self._transports.items()):
+            if ends[0] == host:
+                transport.reset(ConnectionResetError("killed"))
+
+    def close(self) -> None:
+        """The end of the run: nothing listens and nothing is connected any more."""
+        for server in list(self._listeners.values()):
+            server.close()
+        for transport in list(self._transports):
+            transport.abort()
+
+    def listen(self, factory: ProtocolFactory, port: int | None) -> SimServer:
+        """What loop.create_server does.  Raises OSError when the port is taken on this host."""
+        here = _current_host.get()
+        number = port or self._ephemeral_port()
+        if (here, number) in self._listeners:
+            raise OSError(98, f"{here}:{number}: address already in use")
+        server = SimServer(self._loop, factory, here, number, self.address_of(here), self._forget_listener)
+        self._listeners[here, number] = server
+        return server
+
+    async def connect(
+        self, factory: ProtocolFactory, host: str, port: int
+    ) -> tuple[SimTransport, asyncio.BaseProtocol]:
+        """What loop.create_connection does.  Raises ConnectionRefusedError, TimeoutError or socket.gaierror."""
+        here, there = _current_host.get(), self._resolve(host)
+        await self._handshake(here, there)
+        server = self._listeners.get((there, port))
+        if server is None:
+            raise ConnectionRefusedError(111, f"{there}:{port}: connection refused")
+        client, accepted = self._pair(here, there, port)
+        with self.on_host(there):
+            accepted.start(server.factory())
+        protocol = factory()
+        client.start(protocol)
+        self._loop.trace.record(self._loop.time(), f"connect {here} {there}:{port}")
+        return client, protocol
+
+    async def _handshake(self, here: str, there: str) -> None:
+        """A SYN and its answer; while the way is blocked it is sent again and again."""
+        deadline_s = self._loop.time() + CONNECT_PATIENCE_S
+        ways = (self.link(here, there), self.link(there, here))
+        while any(way.is_blocked for way in ways):
+            self._opened.clear()
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    await self._opened.wait()
+            except TimeoutError:
+                raise TimeoutError(110, f"{there}: connection timed out") from None
+        await asyncio.sleep(sum(way.arrival_delay_s(self._random) for way in ways))
+
+    def _pair(self, here: str, there: str, port: int) -> tuple[SimTransport, SimTransport]:
+        near, far = (self.address_of(here), self._ephemeral_port()), (self.address_of(there), port)
+        client = self._transport((here, there), near, far)
+        accepted = self._transport((there, here), far, near)
+        client.attach(accepted)
+        accepted.attach(client)
+        return client, accepted
+
+    def _transport(self, ends: tuple[str, str], address: Address, peer_address: Address) -> SimTransport:
+        transport = SimTransport(
+            self._loop,
+            self._random,
+            self.link(*ends),
+            address=address,
+            peer_address=peer_address,
+            on_event=self._record,
+            on_gone=self._forget_transport,
+        )
+        self._transports[transport] = ends
+        return transport
+
+    def _record(self, transport: SimTransport, segment: Segment) -> None:
+        what = segment.value if isinstance(segment, Signal) else str(len(segment))
+        source, target = transport.address, transport.peer_address
+        self._loop.trace.record(self._loop.time(), f"{source[0]}:{source[1]} {target[0]}:{target[1]} {what}")
+
+    def _resolve(self, host: str) -> str:
+        if host in _LOCAL_NAMES:
+            return _current_host.get()
+        for name, address in self._addresses.items():
+            if host in {name, address}:
+                return name
+        raise socket.gaierror(socket.EAI_NONAME, f"{host}: name or service not known")
+
+    def _set_blocked(self, source: str, target: str, *, is_blocked: bool) -> None:
+        self.link(source, target).is_blocked = is_blocked
+        self._loop.trace.record(self._loop.time(), f"{'block' if is_blocked else 'open'} {source} {target}")
+        self._opened.set()
+        for transport, ends in list(self._transports.items()):
+            if ends == (source, target):
+                transport.outgoing.conditions_changed()
+
+    def _ephemeral_port(self) -> int:
+        self._next_port += 1
+        return self._next_port
+
+    def _forget_listener(self, server: SimServer) -> None:
+        self._listeners.pop((server.host, server.port), None)
+
+    def _forget_transport(self, transport: SimTransport) -> None:
+        self._transports.pop(transport, None)
+
+
+class SimServer(asyncio.AbstractServer):
+    """A listener; closing it leaves its connections alone."""
+
+    def __init__(
+        self,
+        loop: SimLoop,
+        factory: ProtocolFactory,
+        host: str,
+        port: int,
+        address: str,
+        on_close: Callable[[SimServer], None],
+    ) -> None:
+        self.factory = factory
+        self.host = host
+        self.port = port
+        self.sockets: Sequence[SimListenerName] = (SimListenerName((address, port)),)
+        self._loop = loop
+        self._on_close = on_close
+        self._is_serving = True
+
+    def close(self) -> None:
+        self._is_serving = False
+        self.sockets = ()
+        self._on_close(self)
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def is_serving(self) -> bool:
+        return self._is_serving
+
+    async def start_serving(self) -> None:
+        """It has been since it was made."""
+
+    async def serve_forever(self) -> None:
+        try:
+            await self._loop.create_future()
+        finally:
+            self.close()
+
+    async def wait_closed(self) -> None:
+        """Nothing to wait for."""
+
+
+class SimListenerName:
+    """As much of a listening socket as people ask for: its name."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    def getsockname(self) -> Address:
+        return self._address
