@@ -15,13 +15,14 @@ import os
 import random
 import socket
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
 from kctl.config.listeners import advertised_endpoints, listener_endpoints
-from kctl.errors import ErrorCode, KctlError, LogDirFailure, ZooKeeperError
+from kctl.config.topic import topic_config_ignoring_errors
+from kctl.errors import ErrorCode, KctlError, ZooKeeperError
 from kctl.model import GROUP_METADATA_TOPIC, Endpoint, TopicPartition
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
@@ -35,6 +36,7 @@ from kctl.server.data_folder import DataFolder, RunningBroker
 from kctl.server.groups.config import MINUTE_MS, GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.internal_topics import InternalLog
+from kctl.server.log_chores import LogChores
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.producer_ids import ProducerIds
@@ -44,7 +46,6 @@ from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.timer import WheelTimer
-from kctl.server.schedule import run_every
 from kctl.server.topic_writer import TopicWriter
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
@@ -58,7 +59,6 @@ log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 _KNOWN_WAIT_MS = 30_000
-_DELETE_FILES_MS = 1_000
 _RECONNECT_PAUSE_S = 1.0
 
 
@@ -78,7 +78,9 @@ class Broker:
         self._fetch_purgatory: Purgatory[TopicPartition] = Purgatory(self._timer)
         self._metadata = MetadataCache()
         self._dispatcher = Dispatcher()
-        self._chores: list[asyncio.Task[None]] = []
+        self._chores: LogChores | None = None
+        self._new_session: asyncio.Task[None] | None = None
+        self._is_loaded = False
         self._known = asyncio.Event()
         self._is_stopping = False
         self._acceptor: Acceptor | None = None
@@ -100,11 +102,12 @@ class Broker:
         """Serves when it returns.  Raises KctlError when that cannot be; the caller then calls `stop`."""
         self._bind()
         self.folder.acquire()
+        logs = self._logs = self._open_logs()
         zookeeper = await self._open_session(await self._zookeeper_address())
         await ensure_paths(zookeeper)
         cluster = await cluster_id(zookeeper, self._random)
-        logs = self._logs = self._make_logs(cluster)
         self._broker_id = await self._choose_broker_id(zookeeper, logs)
+        logs.assign_identity(broker_id=self._broker_id, cluster_id=cluster)
         self._changes = ConfigChanges(self._broker_id, zookeeper, self._configs, self._clock, self._topic_changed)
         await self._changes.load()
         await self._load_logs(logs)
@@ -113,8 +116,10 @@ class Broker:
         async with asyncio.timeout(_KNOWN_WAIT_MS / 1000):
             await self._known.wait()
         assert self._acceptor is not None
+        assert self._replicas is not None
         self._acceptor.start()
-        self._start_chores()
+        self._chores = LogChores(logs, self._replicas, self._clock)
+        self._chores.start(self._config)
         running = self._running()
         self.folder.announce(running)
         log.info("serving broker=%s address=%s cluster=%s", self._broker_id, running.address, cluster)
@@ -127,9 +132,11 @@ class Broker:
             await self._move_leadership_away()
         if self._acceptor is not None:
             self._acceptor.stop_accepting()
-        for chore in self._chores:
-            chore.cancel()
-        await asyncio.gather(*self._chores, return_exceptions=True)
+        if self._chores is not None:
+            await self._chores.stop()
+        if self._new_session is not None:
+            self._new_session.cancel()
+            await asyncio.gather(self._new_session, return_exceptions=True)
         if self._groups is not None:
             await self._groups.stop()
         self._produce_purgatory.expire_all()
@@ -190,14 +197,20 @@ class Broker:
         await session.start(self._config.zookeeper_connection_timeout)
         return session
 
-    def _make_logs(self, cluster: str) -> LogManager:
-        return LogManager(
-            [Path(directory) for directory in self._config.log_directories],
+    def _open_logs(self) -> LogManager:
+        self._recovery_threads = ThreadPoolExecutor(
+            self._config.num_recovery_threads_per_data_dir * len(self._config.log_directories), "recovery"
+        )
+        logs = LogManager(
+            self._config.log_directories,
             files=RealFiles(),
             clock=self._clock,
-            cluster_id=cluster,
-            config_of=self._log_config,
+            random=self._random,
+            executor=self._recovery_threads,
+            on_log_dir_failure=self._log_dir_failed,
         )
+        logs.open_directories()
+        return logs
 
     async def _choose_broker_id(self, zookeeper: ZooKeeperSession, logs: LogManager) -> int:
         configured, stored = self._config.broker_id, logs.broker_id
@@ -215,7 +228,10 @@ class Broker:
 
     async def _load_logs(self, logs: LogManager) -> None:
         """In a thread: recovery may take long, and the embedded ZooKeeper has to answer meanwhile."""
-        await self._loop.run_in_executor(None, logs.load, self._broker_id)
+        topics = {topic: self._log_config(topic) for topic in self._configs.topic_overrides}
+        logs.default_config = LogConfig.of(topic_config_ignoring_errors(self._config, {})[0])
+        await self._loop.run_in_executor(None, logs.load, topics)
+        self._is_loaded = True
 
     def _assemble(self, zookeeper: ZooKeeperSession, logs: LogManager, cluster: str) -> None:
         config = self._config
@@ -228,6 +244,7 @@ class Broker:
             clock=self._clock,
             produce_purgatory=self._produce_purgatory,
             fetch_purgatory=self._fetch_purgatory,
+            log_config=self._log_config,
             min_insync_replicas=lambda topic: self._configs.topic(topic).min_insync_replicas,
             on_leader=self._on_leader,
             on_follower=self._on_follower,
@@ -285,21 +302,6 @@ class Broker:
         await register(zookeeper, self._broker_id, registration)
         self._controller.start()
 
-    def _start_chores(self) -> None:
-        config, logs, replicas = self._config, self._logs, self._replicas
-        assert logs is not None
-        assert replicas is not None
-        chores = (
-            (config.replica_high_watermark_checkpoint_interval_ms, replicas.checkpoint_high_watermarks),
-            (config.log_flush_offset_checkpoint_interval_ms, logs.checkpoint_recovery_points),
-            (config.log_flush_start_offset_checkpoint_interval_ms, logs.checkpoint_log_start_offsets),
-            (config.log_retention_check_interval_ms, self._apply_retention),
-            (_DELETE_FILES_MS, self._delete_files),
-        )
-        self._chores = [
-            self._loop.create_task(run_every(interval_ms, chore), name=chore.__name__) for interval_ms, chore in chores
-        ]
-
     def _running(self) -> RunningBroker:
         endpoint = self._advertised[0]
         zookeeper = self._config.zookeeper_connect or f"{LOOPBACK}:{self._embedded.port if self._embedded else 0}"
@@ -355,7 +357,7 @@ class Broker:
         log.info("ZooKeeper session is %s", state.value)
         if state is SessionState.EXPIRED and not self._is_stopping and self._controller is not None:
             self._controller.session_expired()
-            self._chores.append(self._loop.create_task(self._start_over(), name="new-session"))
+            self._new_session = self._loop.create_task(self._start_over(), name="new-session")
 
     async def _start_over(self) -> None:
         """A new session: register again, read all configuration again, run for controller again."""
@@ -376,8 +378,8 @@ class Broker:
                 await asyncio.sleep(_RECONNECT_PAUSE_S)
 
     def _topic_changed(self, topic: str) -> None:
-        if self._logs is not None:
-            self._logs.topic_config_changed(topic)
+        if self._replicas is not None:
+            self._replicas.topic_config_changed(topic)
 
     def _log_config(self, topic: str) -> LogConfig:
         return LogConfig.of(self._configs.topic(topic))
@@ -385,19 +387,10 @@ class Broker:
     def _unclean_topics(self, topics: Iterable[str]) -> frozenset[str]:
         return frozenset(topic for topic in topics if self._configs.topic(topic).unclean_leader_election_enable)
 
-    # Chores.
-
-    def _apply_retention(self) -> None:
-        assert self._logs is not None
-        assert self._replicas is not None
-        try:
-            self._logs.apply_retention(self._clock.now_ms(), self._replicas.high_watermark_of)
-        except LogDirFailure as failure:
-            self._replicas.log_dir_failed(failure)
-
-    def _delete_files(self) -> None:
-        assert self._logs is not None
-        self._logs.delete_files(self._clock.now_ms())
+    def _log_dir_failed(self, path: str) -> None:
+        """The other directories are served on; without any this broker is of no use."""
+        if self._logs is not None and not self._logs.online_directories and not self.failed.done():
+            self.failed.set_exception(KctlError(f"all log directories are offline, the last one was {path}"))
 
     # Stop.
 
@@ -414,9 +407,13 @@ class Broker:
             log.warning("stopping although %s partitions have no other leader", len(remaining))
 
     async def _close_logs(self, logs: LogManager) -> None:
-        high_watermarks: dict[TopicPartition, int] = {}
+        if not self._is_loaded:
+            # Nothing was read, so nothing may be written either.
+            logs.release()
+            return
+        high_watermarks = dict(logs.high_watermarks)
         if self._replicas is not None:
-            high_watermarks = {tp: p.high_watermark for tp, p in self._replicas.partitions.items()}
+            high_watermarks.update(self._replicas.high_watermarks())
         await self._loop.run_in_executor(None, logs.clean_shutdown, high_watermarks)
 
 

@@ -23,6 +23,7 @@ from kctl.server.replication.partition import Partition
 from kctl.server.requests.purgatory import Purgatory
 
 if TYPE_CHECKING:
+    from kctl.storage.config import LogConfig
     from kctl.storage.log import AppendResult
     from kctl.storage.log_manager import LogManager
 
@@ -44,6 +45,7 @@ class ReplicaManager:
         clock: Clock,
         produce_purgatory: Purgatory[TopicPartition],
         fetch_purgatory: Purgatory[TopicPartition],
+        log_config: Callable[[str], LogConfig],
         min_insync_replicas: Callable[[str], int],
         on_leader: RoleChange,
         on_follower: RoleChange,
@@ -56,6 +58,7 @@ class ReplicaManager:
         self._clock = clock
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
+        self._log_config = log_config
         self.min_insync_replicas = min_insync_replicas
         self._on_leader = on_leader
         self._on_follower = on_follower
@@ -141,9 +144,15 @@ class ReplicaManager:
                 outcome[topic_partition] = ErrorCode.NONE
         return outcome
 
-    def checkpoint_high_watermarks(self) -> None:
-        """Writes replication-offset-checkpoint in every log directory."""
-        self.logs.write_high_watermarks({tp: p.high_watermark for tp, p in self.partitions.items()})
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """Of all partitions, for the checkpoint."""
+        return {topic_partition: partition.high_watermark for topic_partition, partition in self.partitions.items()}
+
+    def topic_config_changed(self, topic: str) -> None:
+        """The topic's logs follow its configuration."""
+        for topic_partition, partition_log in self.logs.logs.items():
+            if topic_partition.topic == topic:
+                partition_log.config = self._log_config(topic)
 
     def high_watermark_of(self, topic_partition: TopicPartition) -> int:
         """Retention deletes nothing above it.  A partition without a role yet keeps what its checkpoint said."""
@@ -151,10 +160,11 @@ class ReplicaManager:
         return partition.high_watermark if partition is not None else self.logs.high_watermarks.get(topic_partition, 0)
 
     def log_dir_failed(self, failure: LogDirFailure) -> None:
-        """Takes the directory's partitions offline; the others are served on."""
+        """Wakes whoever waits for the directory's partitions, to be told; the others are served on."""
         log.error("log directory is offline reason=%s", failure)
-        for topic_partition in self.logs.mark_offline(failure):
-            self.partition_moved(topic_partition)
+        for topic_partition, partition in self.partitions.items():
+            if not partition.log.log_directory.is_online:
+                self.partition_moved(topic_partition)
 
     def led(self) -> Iterable[Partition]:
         """The partitions that this broker leads."""
@@ -188,12 +198,11 @@ class ReplicaManager:
 
     def _create(self, topic_partition: TopicPartition, topic_id: UUID, *, is_new: bool) -> Partition:
         try:
-            partition_log = self.logs.get_or_create(topic_partition, topic_id, is_new=is_new)
+            config = self._log_config(topic_partition.topic)
+            partition_log = self.logs.get_or_create(topic_partition, topic_id, config, is_new=is_new)
         except LogDirFailure as failure:
             self.log_dir_failed(failure)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
-        if topic_id != ZERO_UUID and partition_log.topic_id not in {None, topic_id}:
-            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
         checkpointed = self.logs.high_watermarks.get(topic_partition, 0)
         partition = Partition(topic_partition, self.broker_id, partition_log, high_watermark=checkpointed)
         self.partitions[topic_partition] = partition

@@ -1,0 +1,103 @@
+"""What the logs of a broker need from time to time: syncing, checkpoints, retention, removal of files.
+
+Plans are made on the loop, run in a thread, and taken note of on the loop: disks may be slow, the loop may not.
+Kafka's LogManager schedules the same.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from kctl.config.broker import BrokerConfig
+from kctl.environment import Clock
+from kctl.errors import LogDirFailure
+from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.schedule import run_every
+from kctl.storage.log_manager import LogManager
+from kctl.storage.plans import CheckpointPlan, RemovalPlan
+
+log = logging.getLogger(__name__)
+
+_LOOK_FOR_FLUSHES_MS = 1_000
+_LOOK_FOR_REMOVALS_MS = 1_000
+
+
+class LogChores:
+    """`start` after the broker serves; `stop` before the logs close."""
+
+    def __init__(self, logs: LogManager, replicas: ReplicaManager, clock: Clock) -> None:
+        self._logs = logs
+        self._replicas = replicas
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, config: BrokerConfig) -> None:
+        """Begins all chores at the intervals of the configuration."""
+        chores = (
+            (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
+            (config.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
+            (config.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_start_offsets),
+            (config.log_retention_check_interval_ms, self.apply_retention),
+            (_LOOK_FOR_FLUSHES_MS, self.flush),
+            (_LOOK_FOR_REMOVALS_MS, self.remove_files),
+        )
+        self._tasks = [
+            self._loop.create_task(run_every(interval_ms, chore), name=chore.__name__) for interval_ms, chore in chores
+        ]
+
+    async def stop(self) -> None:
+        """Ends them; what runs in a thread finishes first."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        await self._run(self._logs.plan_high_watermark_checkpoint(self._replicas.high_watermarks()))
+
+    async def checkpoint_recovery_points(self) -> None:
+        await self._run(self._logs.plan_recovery_point_checkpoint())
+
+    async def checkpoint_log_start_offsets(self) -> None:
+        await self._run(self._logs.plan_log_start_offset_checkpoint())
+
+    async def remove_files(self) -> None:
+        """Removes files and directories whose delay is over."""
+        plan = self._logs.plan_removals(self._clock.now_ms())
+        if plan:
+            await self._run(plan)
+
+    def apply_retention(self) -> None:
+        """Deletes segments that nobody needs any more."""
+        deleted = self._logs.apply_retention(self._clock.now_ms(), self._replicas.high_watermark_of)
+        if deleted:
+            log.info("retention deleted segments=%s", deleted)
+
+    async def flush(self) -> None:
+        """Syncs closed segments, and what flush.ms asks for."""
+        for partition_log, plan in self._logs.plan_flushes(self._clock.now_ms()):
+            try:
+                await self._in_thread(plan.run)
+            except OSError as error:
+                self._replicas.log_dir_failed(partition_log.log_directory.fail(error))
+            except LogDirFailure as failure:
+                self._replicas.log_dir_failed(failure)
+            else:
+                partition_log.flushed(plan, self._clock.now_ms())
+
+    async def _run(self, plan: CheckpointPlan | RemovalPlan) -> None:
+        await self._in_thread(plan.run)
+        self._logs.take_failures(plan)
+
+    async def _in_thread(self, work: Callable[[], None]) -> None:
+        """Shielded: a chore that is cancelled must not leave its thread writing while the logs close."""
+        running = self._loop.run_in_executor(None, work)
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.gather(running, return_exceptions=True)
+            raise
