@@ -144,13 +144,13 @@ def status(run: Invocation, *, data_dir: DataDir = None) -> ExitStatus:
 
 def _tell(run: Invocation, address: str, folder: DataFolder) -> None:
     where = "" if address == f"127.0.0.1:{DEFAULT_PORT}" else f" --bootstrap-server {address}"
-    run.console.note(
-        f"Broker serving on {address}, data in {folder.path}\n"
-        "Try:\n"
-        f"  kctl topics create hello --partitions 3{where}\n"
-        f"  echo 'first record' | kctl produce hello{where}\n"
-        f"  kctl consume hello{where}"
-    )
+    for line in (
+        f"broker serving on {address}, data in {folder.path}; try:",
+        f"  kctl topics create hello --partitions 3{where}",
+        f"  echo 'first record' | kctl produce hello{where}",
+        f"  kctl consume hello{where}",
+    ):
+        run.console.note(line)
 
 
 def _data_dir(given: str | None) -> Path:

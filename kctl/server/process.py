@@ -36,9 +36,14 @@ class Wanted:
     overrides: Mapping[str, str]
     embedded_zookeeper_port: int | None = None
 
+    @property
+    def given(self) -> dict[str, str]:
+        """The file's properties, and the overrides, which win."""
+        return {**self.file_properties, **self.overrides}
+
     def properties(self) -> dict[str, str]:
         """All properties: the file's, the overrides, and what a broker for one machine needs where they are silent."""
-        given = {**self.file_properties, **self.overrides}
+        given = self.given
         base: dict[str, str] = {}
         if not given.get("zookeeper.connect", "").strip():
             base.update(SINGLE_BROKER_PROPERTIES)
@@ -60,13 +65,16 @@ def run(
     properties = wanted.properties()
     _, warnings = load_broker_config(properties)
     for warning in warnings:
-        on_warning(warning)
+        # What nobody wrote is nothing to warn about.
+        if warning.partition(":")[0] not in SINGLE_BROKER_PROPERTIES.keys() - wanted.given.keys():
+            on_warning(warning)
     _set_up_logging(log_stream)
-    asyncio.run(_serve(Broker(wanted.folder, properties, wanted.embedded_zookeeper_port), on_serving))
+    asyncio.run(_serve(wanted, properties, on_serving))
 
 
-async def _serve(broker: Broker, on_serving: Callable[[RunningBroker], None]) -> None:
+async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Callable[[RunningBroker], None]) -> None:
     loop = asyncio.get_running_loop()
+    broker = Broker(wanted.folder, properties, wanted.embedded_zookeeper_port)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
@@ -98,7 +106,7 @@ async def _serve(broker: Broker, on_serving: Callable[[RunningBroker], None]) ->
 def start_detached(wanted: Wanted) -> RunningBroker:
     """Starts a broker in a process of its own and waits until it serves.  Raises KctlError with its last words."""
     command = [sys.executable, "-m", "kctl", "broker", "start", "--data-dir", str(wanted.folder.path)]
-    for name, value in {**wanted.file_properties, **wanted.overrides}.items():
+    for name, value in wanted.given.items():
         command += ["-o", f"{name}={value}"]
     if wanted.embedded_zookeeper_port is not None:
         command += ["--embedded-zookeeper-port", str(wanted.embedded_zookeeper_port)]
