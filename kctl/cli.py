@@ -133,7 +133,7 @@ def _call(command: Command, values: dict[str, Any]) -> int:
 
     common, own = split_given(values)
     console = Console.standard(
-        common["format"], header=common["header"], no_color=common["no_color"], quiet=common["quiet"]
+        common["format"], header=bool(common.get("header")), no_color=common["no_color"], quiet=common["quiet"]
     )
     return int(command.function(Invocation(console, common), **own))
 

@@ -26,7 +26,8 @@ PROGRESS_LINE_INTERVAL_S = 10.0
 Row = Mapping[str, Any]
 
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\\\u2028\u2029]")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\\\u2028\u2029\udc80-\udcff]")
+"""Also the surrogates that stand for bytes which are no UTF-8."""
 _ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
 
 
@@ -346,6 +347,8 @@ def escape_controls(text: str) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     character = match[0]
+    if "\udc80" <= character <= "\udcff":
+        return f"\\x{ord(character) - 0xDC00:02x}"
     return _ESCAPES.get(character) or (
         f"\\x{ord(character):02x}" if ord(character) < 0x100 else f"\\u{ord(character):04x}"
     )

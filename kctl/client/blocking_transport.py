@@ -50,7 +50,7 @@ class BlockingTransport:
         try:
             # As bytes, because text makes the resolver import the codec for international domain names first.
             name = host.encode() if host.isascii() else host
-            sock = socket.create_connection((name, port), connect_timeout_ms / 1000)
+            sock = socket.create_connection((name, port), connect_timeout_ms / 1000)  # type: ignore[arg-type]  # takes both
         except TimeoutError:
             raise ConnectionLost(f"{address}: no connection within {connect_timeout_ms} ms") from None
         except OSError as error:

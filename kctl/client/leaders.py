@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
 from kctl.client.cluster import ClusterClient
+from kctl.client.metadata import ClusterMetadata
 from kctl.client.retrying import LEADER_MOVED
 from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ErrorCode
@@ -20,24 +21,34 @@ Ask = Callable[[Connection, list[TopicPartition]], Awaitable[Outcomes[T]]]
 """Asks one broker about partitions that it should lead."""
 
 
-async def ask_leaders(client: ClusterClient, partitions: Collection[TopicPartition], ask: Ask[T]) -> Outcomes[T]:
+async def ask_leaders(
+    client: ClusterClient,
+    partitions: Collection[TopicPartition],
+    ask: Ask[T],
+    *,
+    known: ClusterMetadata | None = None,
+) -> Outcomes[T]:
     """What every partition answers, in the order of topic and partition.
 
-    Partitions whose leader is away or has moved are asked again until the client's time-out; then their last error is
-    the outcome.  Raises ClusterUnreachable when no broker at all answers.
+    Who leads is looked up first unless it is `known` from before.  Partitions whose leader is away or has moved are
+    asked again until the client's time-out; then their last error is the outcome.  Raises ClusterUnreachable when no
+    broker at all answers.
     """
     outcomes: Outcomes[T] = {}
     open_partitions = sorted(partitions)
     deadline = client.deadline()
     while True:
-        outcomes.update(await _ask_once(client, open_partitions, ask))
+        metadata = known or await client.metadata({tp.topic for tp in open_partitions})
+        outcomes.update(await _ask_once(client, metadata, open_partitions, ask))
+        known = None
         open_partitions = [tp for tp in open_partitions if _may_change(outcomes[tp])]
         if not open_partitions or not await deadline.pause():
             return {tp: outcomes[tp] for tp in sorted(outcomes)}
 
 
-async def _ask_once(client: ClusterClient, partitions: list[TopicPartition], ask: Ask[T]) -> Outcomes[T]:
-    metadata = await client.metadata({tp.topic for tp in partitions})
+async def _ask_once(
+    client: ClusterClient, metadata: ClusterMetadata, partitions: list[TopicPartition], ask: Ask[T]
+) -> Outcomes[T]:
     outcomes: Outcomes[T] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
     for tp in partitions:

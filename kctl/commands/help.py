@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kctl.commands.declaration import Argument, Command, Group, Option, Parameter
 from kctl.commands.exit_status import MEANINGS
-from kctl.commands.options import CLUSTER_OPTIONS, OUTPUT_OPTIONS
+from kctl.commands.options import CLUSTER_OPTIONS, OUTPUT_OPTIONS, all_parameters
 
 WIDTH = 100
 NAME_COLUMN_MAX = 34
@@ -58,6 +58,7 @@ def command_help(group: Group, command: Command) -> str:
     """`kctl NOUN VERB --help`."""
     arguments = [p for p in command.parameters if isinstance(p.declared, Argument)]
     own_options = [p for p in command.parameters if isinstance(p.declared, Option)]
+    taken = all_parameters(command)
     lines = [f"Usage: {usage(group, command)}", "", command.summary, ""]
     if command.examples:
         lines += ["Examples:", *(f"  {example}" for example in command.examples), ""]
@@ -66,8 +67,8 @@ def command_help(group: Group, command: Command) -> str:
     lines += _options("Arguments:", arguments)
     lines += _options("Options:", own_options)
     if command.cluster:
-        lines += _options("Cluster options:", CLUSTER_OPTIONS)
-    lines += _options("Output options:", OUTPUT_OPTIONS)
+        lines += _options("Cluster options:", [p for p in CLUSTER_OPTIONS if p in taken])
+    lines += _options("Output options:", [p for p in OUTPUT_OPTIONS if p in taken])
     return "\n".join([*lines, *_exit_statuses()])
 
 

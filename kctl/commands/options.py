@@ -41,13 +41,20 @@ GLOBAL_NAMES = tuple(parameter.name for parameter in CLUSTER_OPTIONS + OUTPUT_OP
 
 
 def all_parameters(command: Command) -> tuple[Parameter, ...]:
-    """What `command` takes, its own parameters first."""
-    return command.parameters + (CLUSTER_OPTIONS if command.cluster else ()) + OUTPUT_OPTIONS
+    """What `command` takes, its own parameters first; a flag of its own hides the common option of that name."""
+    own = {flag for parameter in command.parameters for flag in flags_of(parameter)}
+    common = (CLUSTER_OPTIONS if command.cluster else ()) + OUTPUT_OPTIONS
+    return command.parameters + tuple(parameter for parameter in common if not own.intersection(flags_of(parameter)))
+
+
+def flags_of(parameter: Parameter) -> tuple[str, ...]:
+    """`-n`, `--max-records`; none for an argument."""
+    return parameter.declared.names if isinstance(parameter.declared, Option) else ()
 
 
 def global_flag_takes_value(flag: str) -> bool | None:
     """Whether the global option `flag` is followed by a value; None when it is no global option."""
     for parameter in CLUSTER_OPTIONS + OUTPUT_OPTIONS:
-        if flag in parameter.declared.names:  # type: ignore[union-attr]  # only options stand in these tables
+        if flag in flags_of(parameter):
             return not parameter.is_flag
     return None

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from kctl.commands.declaration import Argument, Command, Option, Parameter
-from kctl.commands.options import all_parameters
+from kctl.commands.options import all_parameters, flags_of
 
 
 def parse(command: Command, words: Sequence[str]) -> dict[str, Any] | None:
     """The values of the command's parameters by name, or None when the line is not plainly right."""
     parameters = all_parameters(command)
-    by_flag = {flag: p for p in parameters if isinstance(p.declared, Option) for flag in p.declared.names}
+    by_flag = {flag: parameter for parameter in parameters for flag in flags_of(parameter)}
     given: dict[str, list[str]] = {}
     positional: list[str] = []
     rest = iter(words)

@@ -1,0 +1,283 @@
+"""Writes records: gathers them into batches per partition, one batch of each partition in flight at a time.
+
+A batch is closed when it has `batch_bytes` or `batch_records`, or `linger_ms` after its first record.  One batch in
+flight per partition keeps the order without sequence numbers; with them (`idempotent`) a batch that is sent twice
+because its answer was lost is stored once.  Partitions do not wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from kctl.client.cluster import ClusterClient
+from kctl.client.leaders import Outcomes, ask_leaders
+from kctl.client.metadata import ClusterMetadata
+from kctl.client.partitioner import partition_of_key
+from kctl.client.retrying import LEADER_MOVED
+from kctl.client.transport import Connection, ConnectionLost
+from kctl.errors import ApiError, ErrorCode, KctlError
+from kctl.model import TopicPartition
+from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from kctl.records.batch import SEQUENCE_MAX, Record
+from kctl.records.build import build_batch
+from kctl.records.compression import Codec
+
+ACKS_ALL = -1
+RECORD_OVERHEAD = 24
+"""Roughly what a record takes beside its key, value and headers."""
+RETRIED = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Beside a leader that moved: worth another attempt with the same bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """How records travel.  `acks`: 0 nobody answers, 1 the leader has them, -1 all in-sync replicas have them."""
+
+    acks: int = ACKS_ALL
+    codec: Codec = Codec.NONE
+    idempotent: bool = True
+    linger_ms: int = 5
+    batch_bytes: int = 64 << 10
+    batch_records: int = 10_000
+    buffered_records_max: int = 100_000
+
+
+@dataclass(slots=True)
+class Delivery:
+    """What became of one batch: `base_offset` is the first record's, -1 with acks=0 or after an error."""
+
+    tp: TopicPartition
+    records: Sequence[Record]
+    base_offset: int
+    timestamp_ms: int
+    """When the broker appended it, for topics with LogAppendTime; else -1."""
+    error: KctlError | None = None
+
+
+@dataclass(slots=True)
+class _Batch:
+    records: list[Record] = field(default_factory=list)
+    size: int = 0
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One partition: the open batch, closed ones, and the producer id with the next sequence number it has reached."""
+
+    tp: TopicPartition
+    open: _Batch = field(default_factory=_Batch)
+    closed: deque[_Batch] = field(default_factory=deque)
+    producer: tuple[int, int] = (-1, -1)
+    next_sequence: int = 0
+    sender: asyncio.Task[None] | None = None
+    linger: asyncio.TimerHandle | None = None
+
+
+class Producer:
+    """Writes to topics; what became of every batch is told to `on_delivery`.  Owner: event loop."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        settings: ProducerSettings,
+        on_delivery: Callable[[Delivery], None],
+        *,
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        choose: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._on_delivery = on_delivery
+        self._clock_ms = clock_ms
+        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._metadata: dict[str, ClusterMetadata] = {}
+        self._sticky: dict[str, int] = {}
+        self._choose = choose
+        self._producer: asyncio.Task[tuple[int, int]] | None = None
+        self._buffered_records = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Take one record; waits while too many are on their way.  Raises ApiError when the topic cannot be written."""
+        await self._has_room.wait()
+        if partition is None:
+            partition = self._partition_for(topic, key, len((await self._look_up(topic)).topics[topic].partitions))
+        record = Record(0, self._clock_ms() if timestamp_ms is None else timestamp_ms, key, value, tuple(headers))
+        self._add(TopicPartition(topic, partition), record)
+
+    async def flush(self) -> None:
+        """Wait until the fate of everything taken so far is known."""
+        for lane in self._lanes.values():
+            self._close_batch(lane)
+        senders = [lane.sender for lane in self._lanes.values() if lane.sender is not None]
+        if senders:
+            await asyncio.gather(*senders)
+
+    def abandon(self) -> None:
+        """Stop at once; records whose fate is not known yet may or may not have been written."""
+        for lane in self._lanes.values():
+            if lane.linger is not None:
+                lane.linger.cancel()
+            if lane.sender is not None:
+                lane.sender.cancel()
+
+    async def _look_up(self, topic: str) -> ClusterMetadata:
+        metadata = self._metadata.get(topic)
+        if metadata is None:
+            metadata = await self._client.metadata([topic])
+            found = metadata.topics[topic]
+            if found.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise ApiError(found.error, f"topic '{topic}' does not exist")
+            if found.error is not ErrorCode.NONE:
+                raise ApiError(found.error, f"{topic}: {found.error.description}")
+            self._metadata[topic] = metadata
+        return metadata
+
+    def _partition_for(self, topic: str, key: bytes | None, count: int) -> int:
+        """By key; records without one stay with a partition until its batch is full (KIP-480)."""
+        if key is not None:
+            return partition_of_key(key, count)
+        if topic not in self._sticky:
+            self._sticky[topic] = self._choose(count)
+        return self._sticky[topic] % count
+
+    def _add(self, tp: TopicPartition, record: Record) -> None:
+        lane = self._lanes.get(tp)
+        if lane is None:
+            lane = self._lanes[tp] = _Lane(tp)
+        size = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
+        size += sum(len(name) + len(value or b"") + 4 for name, value in record.headers)
+        if lane.open.records and lane.open.size + size > self._settings.batch_bytes:
+            self._close_batch(lane)
+        lane.open.records.append(record)
+        lane.open.size += size
+        self._buffered_records += 1
+        if self._buffered_records >= self._settings.buffered_records_max:
+            self._has_room.clear()
+        if lane.open.size >= self._settings.batch_bytes or len(lane.open.records) >= self._settings.batch_records:
+            self._close_batch(lane)
+        elif lane.linger is None:
+            loop = asyncio.get_running_loop()
+            lane.linger = loop.call_later(self._settings.linger_ms / 1000, self._close_batch, lane)
+
+    def _close_batch(self, lane: _Lane) -> None:
+        if lane.linger is not None:
+            lane.linger.cancel()
+            lane.linger = None
+        if not lane.open.records:
+            return
+        lane.closed.append(lane.open)
+        lane.open = _Batch()
+        if lane.tp.topic in self._sticky:
+            self._sticky[lane.tp.topic] += 1
+        if lane.sender is None or lane.sender.done():
+            lane.sender = asyncio.create_task(self._send_lane(lane), name=f"produce to {lane.tp}")
+
+    async def _send_lane(self, lane: _Lane) -> None:
+        while lane.closed:
+            batch = lane.closed.popleft()
+            try:
+                delivery = await self._deliver(lane, batch.records)
+            except KctlError as error:
+                delivery = Delivery(lane.tp, batch.records, -1, -1, error)
+            if delivery.error is not None:
+                # The broker would refuse what follows as out of order, so start over with a new producer id.  Other
+                # partitions keep theirs for the batch that is on its way and change with the next.
+                self._producer = None
+                self._metadata.pop(lane.tp.topic, None)
+            self._buffered_records -= len(batch.records)
+            if self._buffered_records < self._settings.buffered_records_max:
+                self._has_room.set()
+            self._on_delivery(delivery)
+
+    async def _deliver(self, lane: _Lane, records: list[Record]) -> Delivery:
+        producer = await self._producer_id()
+        if producer != lane.producer:
+            lane.producer, lane.next_sequence = producer, 0
+        has_id = producer[0] >= 0
+        data = build_batch(
+            records,
+            codec=self._settings.codec,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=lane.next_sequence if has_id else -1,
+        )
+        lane.next_sequence = (lane.next_sequence + len(records)) & SEQUENCE_MAX
+        outcome = await self._produce(lane.tp, data)
+        if isinstance(outcome, ApiError):
+            return Delivery(lane.tp, records, -1, -1, ApiError(outcome.code, f"{lane.tp}: {outcome}"))
+        return Delivery(lane.tp, records, outcome[0], outcome[1])
+
+    async def _produce(self, tp: TopicPartition, data: bytes) -> tuple[int, int] | ApiError:
+        """(base offset, append time) of a batch, sent again while there is hope and time."""
+        request = ProduceRequest(
+            acks=self._settings.acks,
+            timeout_ms=self._client.settings.timeout_ms,
+            topic_data=[
+                TopicProduceData(name=tp.topic, partition_data=[PartitionProduceData(index=tp.partition, records=data)])
+            ],
+        )
+
+        async def ask(connection: Connection, _: list[TopicPartition]) -> Outcomes[tuple[int, int]]:
+            try:
+                if self._settings.acks == 0:
+                    await connection.post(request)
+                    return {tp: (-1, -1)}
+                response = await connection.send(request, ProduceResponse)
+            except ConnectionLost:
+                self._metadata.pop(tp.topic, None)
+                raise
+            answer = response.responses[0].partition_responses[0]
+            code = ErrorCode.of(answer.error_code)
+            if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER or code is ErrorCode.NONE:
+                return {tp: (answer.base_offset, answer.log_append_time_ms)}
+            if code in LEADER_MOVED:
+                self._metadata.pop(tp.topic, None)
+            return {tp: ApiError(code, answer.error_message)}
+
+        deadline = self._client.deadline()
+        while True:
+            outcome = (await ask_leaders(self._client, [tp], ask, known=self._metadata.get(tp.topic)))[tp]
+            if not isinstance(outcome, ApiError) or outcome.code not in RETRIED or not await deadline.pause():
+                return outcome
+
+    async def _producer_id(self) -> tuple[int, int]:
+        """(id, epoch), or (-1, -1) without idempotence."""
+        if not self._settings.idempotent:
+            return -1, -1
+        if self._producer is None:
+            asking = self._client.on_any_broker(_init_producer_id)
+            self._producer = asyncio.create_task(asking, name="get a producer id")
+        return await self._producer
+
+
+async def _init_producer_id(connection: Connection) -> tuple[int, int]:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
+    response = await connection.send(request, InitProducerIdResponse)
+    if response.error_code:
+        raise ApiError(ErrorCode.of(response.error_code), "no producer id for idempotence; --acks 1 does without")
+    return response.producer_id, response.producer_epoch

@@ -1,0 +1,271 @@
+"""`kctl produce`: write lines to a topic."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+from kctl.commands.declaration import Argument, Group, Option
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.rows import NO_ERROR, known
+from kctl.commands.values import format_time, parse_pairs
+from kctl.console import ERROR_COLUMNS, Column, Console
+from kctl.errors import ApiError, UsageError
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.producer import Delivery, Producer, ProducerSettings
+    from kctl.commands.records import ReadRecord
+
+app = Group("produce", "Write lines from standard input to a topic.")
+
+ACK_COLUMNS = (
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("offset", numeric=True),
+    Column("time"),
+    *ERROR_COLUMNS,
+)
+ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+INPUTS = ("lines", "jsonl", "whole")
+FLUSH_AFTER_INTERRUPT_S = 5.0
+
+
+@app.command(
+    "produce",
+    cluster=True,
+    examples=(
+        "echo hello | kctl produce orders",
+        "kctl produce orders --key-separator : --acks all --codec zstd --file orders.txt",
+        "kctl consume orders --format jsonl | kctl produce orders-copy --input jsonl",
+    ),
+)
+def produce(
+    run: Invocation,
+    topic: Annotated[str, Argument("Topic to write to.  It must exist.", metavar="TOPIC")],
+    *,
+    file: Annotated[
+        str | None, Option("--file", metavar="FILE", help="Read this instead of standard input.", complete="file")
+    ] = None,
+    input_: Annotated[
+        str,
+        Option(
+            "--input",
+            choices=INPUTS,
+            help="A record per line, a JSON object per line as `kctl consume --format jsonl` writes it, or one record.",
+        ),
+    ] = "lines",
+    key: Annotated[str | None, Option("--key", metavar="KEY", help="Key of every record.")] = None,
+    key_separator: Annotated[
+        str | None, Option("--key-separator", metavar="TEXT", help="What stands between key and value in a line.")
+    ] = None,
+    null_marker: Annotated[
+        str | None, Option("--null-marker", metavar="TEXT", help="Keys and values like this are null (a tombstone).")
+    ] = None,
+    record_header: Annotated[
+        list[str] | None, Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
+    ] = None,
+    partition: Annotated[
+        int | None,
+        Option(
+            "--partition", metavar="N", help="Partition of every record.  Default: by key, as Java's producer does."
+        ),
+    ] = None,
+    acks: Annotated[
+        str,
+        Option(
+            "--acks", choices=tuple(ACKS), help="Who must have the records: all in-sync replicas, the leader, nobody."
+        ),
+    ] = "all",
+    codec: Annotated[str, Option("--codec", choices=CODECS, help="How batches are compressed.")] = "none",
+) -> ExitStatus:
+    """Write lines from standard input to a topic.
+
+    Lines end with a line feed, which is not part of the record.  With --acks all, a batch that had to be sent twice is
+    stored once.  Notes on stderr tell where the records went; under json and jsonl, stdout has a row for every record.
+    """
+    from kctl.client.producer import ProducerSettings  # noqa: PLC0415 - help needs no client
+    from kctl.records.compression import Codec  # noqa: PLC0415 - same
+
+    settings = ProducerSettings(acks=ACKS[acks], codec=Codec.named(codec), idempotent=ACKS[acks] == ACKS["all"])
+    if input_ != "lines" and (key_separator is not None or null_marker is not None):
+        raise UsageError("--key-separator and --null-marker are for --input lines")
+    if key is not None and key_separator is not None:
+        raise UsageError("--key and --key-separator exclude each other")
+    if partition is not None and partition < 0:
+        raise UsageError("--partition is a number from 0 on")
+    every = _Every(
+        None if key is None else key.encode(),
+        tuple((name, value.encode()) for name, value in parse_pairs(record_header, "--header").items()),
+        partition,
+    )
+    lines = _LineOptions(input_, key_separator, null_marker)
+    log = DeliveryLog(topic)
+
+    async def write(client: ClusterClient) -> None:
+        with _descriptor(file) as (descriptor, source):
+            await _write(client, settings, topic, every, lines, descriptor, source, log)
+
+    try:
+        run.on_cluster_concurrently(write)
+    finally:
+        log.show(run.console)
+    if log.first_failure is not None:
+        run.console.warn(str(log.first_failure))
+    return ExitStatus.FAILED if log.failed else ExitStatus.DONE
+
+
+class _Every:
+    """What all records of one run have in common."""
+
+    __slots__ = ("headers", "key", "partition")
+
+    def __init__(self, key: bytes | None, headers: tuple[tuple[str, bytes | None], ...], partition: int | None) -> None:
+        self.key = key
+        self.headers = headers
+        self.partition = partition
+
+
+class _LineOptions:
+    """How the input is cut into records."""
+
+    __slots__ = ("input", "key_separator", "null_marker")
+
+    def __init__(self, input_: str, key_separator: str | None, null_marker: str | None) -> None:
+        self.input = input_
+        self.key_separator = None if key_separator is None else key_separator.encode()
+        self.null_marker = None if null_marker is None else null_marker.encode()
+
+
+class DeliveryLog:
+    """What became of the records, told at the end in one line, and record by record where a program reads."""
+
+    def __init__(self, topic: str) -> None:
+        self.failed = 0
+        self.first_failure: Exception | None = None
+        self._topic = topic
+        self._deliveries: list[Delivery] = []
+
+    def add(self, delivery: Delivery) -> None:
+        """One more batch whose fate is known."""
+        self._deliveries.append(delivery)
+        if delivery.error is not None:
+            self.failed += len(delivery.records)
+            self.first_failure = self.first_failure or delivery.error
+
+    def show(self, console: Console) -> None:
+        """Rows for programs on stdout, a line for people on stderr."""
+        self._deliveries.sort(key=lambda delivery: (delivery.tp, delivery.base_offset))
+        if console.is_machine_readable:
+            console.show(ACK_COLUMNS, self._rows())
+        done = sum(len(delivery.records) for delivery in self._deliveries) - self.failed
+        where = "; ".join(f"partition {number}: offsets {first} to {last}" for number, first, last in self._spans())
+        console.note(f"{done:,} record{'' if done == 1 else 's'} to {self._topic}{': ' + where if where else ''}")
+        if self.failed:
+            console.note(f"{self.failed:,} not written")
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for delivery in self._deliveries:
+            for index, record in enumerate(delivery.records):
+                written_ms = record.timestamp if delivery.timestamp_ms < 0 else delivery.timestamp_ms
+                yield {
+                    "topic": delivery.tp.topic,
+                    "partition": delivery.tp.partition,
+                    "offset": None if delivery.base_offset < 0 else delivery.base_offset + index,
+                    "timestamp_ms": known(written_ms),
+                    "time": format_time(written_ms),
+                    **_failure(delivery.error),
+                }
+
+    def _spans(self) -> list[tuple[int, int, int]]:
+        spans: dict[int, tuple[int, int]] = {}
+        for delivery in self._deliveries:
+            if delivery.base_offset >= 0:
+                last = delivery.base_offset + len(delivery.records) - 1
+                first, _ = spans.get(delivery.tp.partition, (delivery.base_offset, last))
+                spans[delivery.tp.partition] = (first, last)
+        return [(number, *span) for number, span in spans.items()]
+
+
+async def _write(
+    client: ClusterClient,
+    settings: ProducerSettings,
+    topic: str,
+    every: _Every,
+    lines: _LineOptions,
+    descriptor: int,
+    source: str,
+    log: DeliveryLog,
+) -> None:
+    import asyncio  # noqa: PLC0415 - help needs no event loop
+
+    from kctl.admin.offsets import partitions_of  # noqa: PLC0415 - help needs no client
+    from kctl.client.producer import Producer  # noqa: PLC0415 - same
+    from kctl.model import TopicPartition  # noqa: PLC0415 - same
+
+    tps = await partitions_of(client, [topic])
+    if every.partition is not None and TopicPartition(topic, every.partition) not in tps:
+        raise UsageError(f"{topic} has no partition {every.partition}; it has {len(tps)}")
+    producer = Producer(client, settings, log.add)
+    try:
+        await _feed(producer, topic, every, lines, descriptor, source)
+        await producer.flush()
+    except asyncio.CancelledError:
+        # Interrupted: what has been read so far is still written, if that is quick.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_AFTER_INTERRUPT_S):
+                await producer.flush()
+        raise
+    except UsageError:
+        await producer.flush()  # the lines before the bad one
+        raise
+    finally:
+        producer.abandon()
+
+
+async def _feed(
+    producer: Producer, topic: str, every: _Every, lines: _LineOptions, descriptor: int, source: str
+) -> None:
+    from kctl.commands.record_input import LineFormat, json_record, read_lines, read_records  # noqa: PLC0415 - see above
+
+    async def send(record: ReadRecord) -> None:
+        await producer.send(
+            topic,
+            record.value,
+            key=every.key if record.key is None else record.key,
+            headers=record.headers + every.headers,
+            partition=every.partition if every.partition is not None else record.partition,
+            timestamp_ms=record.timestamp_ms,
+        )
+
+    if lines.input == "whole":
+        whole = b"\n".join([line async for group in read_lines(descriptor) for line in group])
+        await producer.send(topic, whole, key=every.key, headers=every.headers, partition=every.partition)
+        return
+    to_record = json_record if lines.input == "jsonl" else LineFormat(lines.key_separator, lines.null_marker).record
+    async for _, record in read_records(descriptor, source, to_record):
+        await send(record)
+
+
+@contextlib.contextmanager
+def _descriptor(file: str | None) -> Iterator[tuple[int, str]]:
+    if file is None or file == "-":
+        yield sys.stdin.fileno(), "standard input"
+        return
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        yield descriptor, file
+    finally:
+        os.close(descriptor)
+
+
+def _failure(error: Exception | None) -> dict[str, str | None]:
+    if error is None:
+        return NO_ERROR
+    code = error.code.name if isinstance(error, ApiError) else "CLUSTER_UNREACHABLE"
+    return {"error": code, "message": str(error)}

@@ -1,0 +1,114 @@
+"""Records from standard input or a file, each as soon as its line is there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import NamedTuple
+
+from kctl.commands.records import ReadRecord, read_record
+from kctl.errors import UsageError
+
+READ_SIZE = 1 << 16
+
+
+class LineFormat(NamedTuple):
+    """How a line becomes a record."""
+
+    key_separator: bytes | None = None
+    """The first one splits key and value."""
+    null_marker: bytes | None = None
+    """What stands for a null key or value."""
+
+    def record(self, line: bytes) -> ReadRecord:
+        """Raises UsageError for a line without the separator."""
+        key: bytes | None = None
+        value: bytes | None = line
+        if self.key_separator is not None:
+            key, separator, value = line.partition(self.key_separator)
+            if not separator:
+                raise UsageError(f"no key separator {self.key_separator.decode()!r} in it")
+        return ReadRecord(self._or_null(key), self._or_null(value), (), None, None)
+
+    def _or_null(self, data: bytes | None) -> bytes | None:
+        return None if data == self.null_marker else data
+
+
+def json_record(line: bytes) -> ReadRecord:
+    """A record from a line that `kctl consume --format jsonl` wrote.  Raises UsageError."""
+    try:
+        return read_record(json.loads(line))
+    except ValueError as error:
+        raise UsageError(f"no JSON: {error}") from None
+
+
+async def read_records(
+    descriptor: int, source: str, to_record: Callable[[bytes], ReadRecord]
+) -> AsyncIterator[tuple[int, ReadRecord]]:
+    """(line number, record) of every line.  Raises UsageError that names the line."""
+    number = 0
+    async for lines in read_lines(descriptor):
+        for line in lines:
+            number += 1
+            try:
+                record = to_record(line)
+            except UsageError as error:
+                raise UsageError(f"{source} line {number}: {error}") from None
+            yield number, record
+
+
+async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
+    """Whole lines without their line feed, in groups as they arrive; the last one may lack its line feed."""
+    splitter = _LineSplitter()
+    async for data in _chunks(descriptor):
+        lines = list(splitter.feed(data))
+        if lines:
+            yield lines
+    if splitter.rest:
+        yield [splitter.rest]
+
+
+class _LineSplitter:
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        *lines, tail = data.split(b"\n")
+        if lines:
+            lines[0] = self.rest + lines[0]
+            self.rest = tail
+        else:
+            self.rest += tail
+        return iter(lines)
+
+
+async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
+    """What the descriptor gives, without a thread: one that waits for a terminal could not be interrupted."""
+    loop = asyncio.get_running_loop()
+    can_wait = not stat.S_ISREG(os.fstat(descriptor).st_mode)
+    while True:
+        if can_wait:
+            readable: asyncio.Future[None] = loop.create_future()
+            try:
+                loop.add_reader(descriptor, _set, readable)
+            except PermissionError:
+                can_wait = False  # /dev/null and the like never make one wait
+                continue
+            try:
+                await readable
+            finally:
+                loop.remove_reader(descriptor)
+        else:
+            await asyncio.sleep(0)
+        data = os.read(descriptor, READ_SIZE)
+        if not data:
+            return
+        yield data
+
+
+def _set(readable: asyncio.Future[None]) -> None:
+    if not readable.done():
+        readable.set_result(None)
