@@ -118,23 +118,22 @@ async def _bounds(
     follow: bool,
 ) -> dict[TopicPartition, tuple[int, int | None]]:
     """First offset and the one to stop at (None: never), moved into what the partitions hold."""
-    from kctl.admin.offsets import resolve  # noqa: PLC0415 - help needs no client
+    from kctl.admin.offset_spec import Anchor  # noqa: PLC0415 - help needs no client
+    from kctl.admin.offsets import resolve  # noqa: PLC0415 - same
 
     starts = await resolve(client, held, lower)
     ends = await resolve(client, held, upper) if upper is not None else {}
     bounds: dict[TopicPartition, tuple[int, int | None]] = {}
     for tp, range_ in held.items():
         start = starts[tp]
-        if not range_.start <= start <= range_.end:
-            moved = min(max(start, range_.start), range_.end)
-            run.console.note(
-                f"{tp} holds offsets {range_.start} to {range_.end - 1}; reading from {moved}, not {start}"
-            )
-            start = moved
+        inside = min(max(start, range_.start), range_.end)
+        if start != inside and lower.anchor is Anchor.ZERO:
+            bounds_text = f"{range_.start} to {range_.end}"
+            run.console.note(f"{tp}: offset {start} lies outside of {bounds_text}; reading from {inside}")
         end = ends.get(tp)
         if not follow:
             end = range_.end if end is None else min(end, range_.end)
-        bounds[tp] = (start, end)
+        bounds[tp] = (inside, end)
     return bounds
 
 

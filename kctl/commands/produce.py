@@ -113,8 +113,10 @@ def produce(
 
     try:
         run.on_cluster_concurrently(write)
-    finally:
-        log.show(run.console)
+    except BaseException:
+        log.summarise(run.console)  # only on stderr: under json the one document is about the failure
+        raise
+    log.show(run.console)
     if log.first_failure is not None:
         run.console.warn(str(log.first_failure))
     return ExitStatus.FAILED if log.failed else ExitStatus.DONE
@@ -163,6 +165,15 @@ class DeliveryLog:
         self._deliveries.sort(key=lambda delivery: (delivery.tp, delivery.base_offset))
         if console.is_machine_readable:
             console.show(ACK_COLUMNS, self._rows())
+        if self._deliveries:
+            self.summarise(console)
+        else:
+            console.note("nothing to write")
+
+    def summarise(self, console: Console) -> None:
+        """The line for people; nothing when no batch has got anywhere."""
+        if not self._deliveries:
+            return
         done = sum(len(delivery.records) for delivery in self._deliveries) - self.failed
         where = "; ".join(f"partition {number}: offsets {first} to {last}" for number, first, last in self._spans())
         console.note(f"{done:,} record{'' if done == 1 else 's'} to {self._topic}{': ' + where if where else ''}")
