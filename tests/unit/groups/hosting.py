@@ -1,0 +1,152 @@
+"""A group coordinator on a virtual loop, with `__consumer_offsets` in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from random import Random
+
+from kctl.errors import ErrorCode, KctlError
+from kctl.records.batch import Record, iterate_records, parse_header
+from kctl.server.groups.actions import JoinOutcome, SyncOutcome
+from kctl.server.groups.config import GroupConfig
+from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.ports import AppendOutcome
+from kctl.server.groups.replies import Reply
+from kctl.server.requests.timer import WheelTimer
+from kctl.testing.sim_clock import SimClock
+from kctl.testing.sim_loop import SimLoop
+from tests.unit.groups.world import protocols
+
+ALL_IN_SYNC = -1
+
+
+class MemoryOffsetsLog:
+    """ports.OffsetsLog that assigns offsets as a log does.
+
+    Appends are done at once, or, with `holds`, when `release` says so.  `error` refuses them.
+    """
+
+    def __init__(self, partitions: int | None = 4) -> None:
+        self.partitions = partitions
+        self.batches: defaultdict[int, list[bytes]] = defaultdict(list)
+        self.holds = False
+        self.error = ErrorCode.NONE
+        self.load_failure: KctlError | None = None
+        self.gate: asyncio.Event | None = None
+        self.acks: list[int] = []
+        self._held: list[tuple[asyncio.Future[AppendOutcome], AppendOutcome]] = []
+
+    def partition_count(self) -> int | None:
+        return self.partitions
+
+    def append(
+        self, partition: int, batch: bytes, *, required_acks: int, timeout_ms: int
+    ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
+        self.acks.append(required_acks)
+        if self.error is not ErrorCode.NONE:
+            return AppendOutcome(self.error)
+        base_offset = self.end_offset(partition)
+        self.batches[partition].append(base_offset.to_bytes(8, "big") + batch[8:])
+        outcome = AppendOutcome(ErrorCode.NONE, base_offset)
+        if required_acks != ALL_IN_SYNC or not self.holds:
+            return outcome
+        future: asyncio.Future[AppendOutcome] = asyncio.get_running_loop().create_future()
+        self._held.append((future, outcome))
+        return future
+
+    async def read_all(self, partition: int) -> AsyncIterator[bytes]:
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.load_failure is not None:
+            raise self.load_failure
+        for batch in list(self.batches[partition]):
+            yield batch
+
+    def release(self) -> None:
+        """The high watermark passed everything."""
+        held, self._held = self._held, []
+        for future, outcome in held:
+            future.set_result(outcome)
+
+    def end_offset(self, partition: int) -> int:
+        batches = self.batches[partition]
+        return parse_header(batches[-1]).next_offset if batches else 0
+
+    def records(self) -> list[Record]:
+        """Of all partitions, in order of partition and offset."""
+        return [
+            record
+            for partition in sorted(self.batches)
+            for batch in self.batches[partition]
+            for record in iterate_records(batch)
+        ]
+
+
+class Host:
+    """A coordinator that leads every partition of the log, loaded and started."""
+
+    def __init__(self, loop: SimLoop, offsets_log: MemoryOffsetsLog | None = None, **config: int) -> None:
+        self.log = offsets_log if offsets_log is not None else MemoryOffsetsLog()
+        self.config = GroupConfig(**config)
+        self.clock = SimClock(loop.time)
+        self.timer = WheelTimer(self.clock, loop)
+        self.coordinator = GroupCoordinator(
+            broker_id=0,
+            config=self.config,
+            offsets_log=self.log,
+            clock=self.clock,
+            timer=self.timer,
+            random=Random(loop.seed),
+        )
+
+    async def start(self, epoch: int = 0) -> Host:
+        self.coordinator.start()
+        for partition in range(self.log.partitions or 0):
+            self.coordinator.on_leader(partition, epoch)
+        if self.log.gate is None:
+            await self.coordinator.loaded()
+        return self
+
+    def join(self, group_id: str = "g", member_id: str = "", **options: object) -> Reply[JoinOutcome]:
+        asked: dict[str, object] = {
+            "group_instance_id": None,
+            "requires_known_member_id": False,
+            "client_id": "c",
+            "client_host": "/127.0.0.1",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 60_000,
+            "protocol_type": "consumer",
+            "protocols": protocols("range"),
+        }
+        return self.coordinator.join(group_id, member_id=member_id, **(asked | options))  # type: ignore[arg-type]
+
+    def sync(
+        self, group_id: str, member_id: str, generation: int, assignments: dict[str, bytes] | None = None
+    ) -> Reply[SyncOutcome]:
+        return self.coordinator.sync(
+            group_id,
+            member_id=member_id,
+            group_instance_id=None,
+            generation=generation,
+            protocol_type=None,
+            protocol_name=None,
+            assignments=assignments or {},
+        )
+
+    async def stable(self, group_id: str = "g", **options: object) -> JoinOutcome:
+        """A group of one, brought to Stable."""
+        joined = await settled(self.join(group_id, **options))
+        await settled(self.sync(group_id, joined.member_id, joined.generation, {joined.member_id: b"p0"}))
+        return joined
+
+    def heartbeat(self, group_id: str, joined: JoinOutcome) -> ErrorCode:
+        return self.coordinator.heartbeat(
+            group_id, member_id=joined.member_id, group_instance_id=None, generation=joined.generation
+        )
+
+
+async def settled(reply):
+    """The outcome of a reply, whether it is there or still comes."""
+    return await reply if isinstance(reply, asyncio.Future) else reply
