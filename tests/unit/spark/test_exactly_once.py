@@ -1,0 +1,268 @@
+"""An export holds every record once, wherever it was interrupted and whoever else was at work."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from kctl.errors import KctlError
+from kctl.spark.commit_log import BrokenExportFolder
+from kctl.spark.exec.files import DiskFiles, Locked
+from kctl.spark.exec.outcome import DataLoss
+from kctl.spark.export import Listener
+from kctl.spark.plan import OnDataLoss
+from tests.unit.spark.crashing_files import Crash, CrashingFiles, SteppedFiles, UnlockedFiles
+from tests.unit.spark.scene import (
+    Cluster,
+    assert_exact,
+    committed_files,
+    expected_values,
+    exported_values,
+    exporter,
+    run,
+)
+
+SILENT = Listener(lambda plan, again: None, lambda progress: None)
+
+
+def filled() -> Cluster:
+    cluster = Cluster()
+    cluster.append(0, 12)
+    cluster.append(1, 7)
+    return cluster
+
+
+def test_increments_add_up_to_everything(tmp_path: Path) -> None:
+    cluster = filled()
+    for count in (0, 3, 10):
+        cluster.append(0, count)
+        run(cluster, tmp_path)
+        assert_exact(cluster, tmp_path)
+
+
+def test_a_run_without_news_writes_nothing(tmp_path: Path) -> None:
+    cluster = filled()
+    run(cluster, tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    assert run(cluster, tmp_path).batches == []
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_planning_touches_nothing(tmp_path: Path) -> None:
+    plan, is_pending, _ = exporter(filled(), tmp_path / "new").plan()
+    assert plan is not None
+    assert plan.offset_count == 19
+    assert not is_pending
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("loses_unsynced", [False, True], ids=["process killed", "power cut"])
+def test_a_crash_at_any_step_is_recovered_from_by_the_next_run(tmp_path: Path, loses_unsynced: bool) -> None:
+    """In the second batch, so that there is something to damage; more arrives before the recovery."""
+    for step in itertools.count(1):
+        folder = tmp_path / str(step)
+        cluster = filled()
+        run(cluster, folder)
+        cluster.append(0, 6)
+        cluster.append(1, 11)
+        files = CrashingFiles(step)
+        files.keep_all(folder)
+        try:
+            exporter(cluster, folder, files=files).run(SILENT)
+        except Crash:
+            pass
+        else:
+            break
+        if loses_unsynced:
+            files.lose_unsynced(folder)
+        cluster.append(1, 4)
+        run(cluster, folder)
+        assert_exact(cluster, folder)
+    assert step > 15
+
+
+def test_crashes_in_a_row_are_recovered_from(tmp_path: Path) -> None:
+    """Also when recovery itself crashes, each time a little later."""
+    cluster = filled()
+    for step in range(1, 60):
+        files = CrashingFiles(step)
+        files.keep_all(tmp_path)
+        try:
+            exporter(cluster, tmp_path, files=files).run(SILENT)
+        except Crash:
+            files.lose_unsynced(tmp_path)
+        cluster.append(step % 2, 1)
+    run(cluster, tmp_path)
+    assert_exact(cluster, tmp_path)
+
+
+def test_an_interrupted_plan_is_carried_out_as_it_was_planned(tmp_path: Path) -> None:
+    """A new cut would leave the finished files of the old one lying in the folder."""
+    cluster = filled()
+    planned = _interrupt_before_commit(cluster, tmp_path)
+    cluster.append(0, 100)
+    report = run(cluster, tmp_path)
+    assert [batch.is_recovered for batch in report.batches] == [True, False]
+    assert {file.path for range_ in report.batches[0].plan.ranges for file in range_.files} == planned
+    assert_exact(cluster, tmp_path)
+
+
+def test_files_that_were_finished_are_not_written_again(tmp_path: Path) -> None:
+    cluster = filled()
+    paths = _interrupt_before_commit(cluster, tmp_path)
+    inodes = {path: (tmp_path / path).stat().st_ino for path in paths}
+    report = run(cluster, tmp_path)
+    assert all(outcome.is_reused for outcome in report.batches[0].outcomes.values())
+    assert {path: (tmp_path / path).stat().st_ino for path in paths} == inodes
+    assert sum(outcome.records for outcome in report.batches[0].outcomes.values()) == 19
+
+
+def test_a_second_exporter_is_refused_while_the_first_one_runs(tmp_path: Path) -> None:
+    cluster = filled()
+    refused: list[bool] = []
+
+    def meanwhile(_: object, __: object) -> None:
+        with pytest.raises(Locked, match="another export"):
+            run(cluster, tmp_path)
+        refused.append(True)
+
+    exporter(cluster, tmp_path).run(Listener(meanwhile, lambda progress: None))
+    assert refused == [True]
+    assert_exact(cluster, tmp_path)
+
+
+@pytest.mark.parametrize("starts_pending", [False, True], ids=["settled", "pending"])
+def test_without_locks_two_exporters_still_write_every_record_once(tmp_path: Path, starts_pending: bool) -> None:
+    """The second runs from start to end while the first stands at its n-th step, for every n."""
+    for step in itertools.count(1):
+        folder = tmp_path / str(step)
+        cluster = filled()
+        if starts_pending:
+            _interrupt_before_commit(cluster, folder)
+        else:
+            run(cluster, folder)
+        cluster.append(0, 9)
+        second = _SecondExporter(cluster, folder, step)
+        files = UnlockedFiles(second.at_step)
+        with contextlib.suppress(KctlError, OSError):  # one of the two may lose the race
+            exporter(cluster, folder, files=files).run(SILENT)
+        if not second.has_run:
+            break
+        run(cluster, folder)
+        assert_exact(cluster, folder)
+    assert step > 15
+
+
+class _SecondExporter:
+    """Runs when the first one comes to a certain step."""
+
+    def __init__(self, cluster: Cluster, folder: Path, step: int) -> None:
+        self.has_run = False
+        self._cluster = cluster
+        self._folder = folder
+        self._step = step
+
+    def at_step(self, step: int) -> None:
+        if step != self._step:
+            return
+        self.has_run = True
+        self._cluster.append(1, 2)
+        exporter(self._cluster, self._folder, files=UnlockedFiles()).run(SILENT)
+
+
+def test_a_failed_task_leaves_the_batch_pending(tmp_path: Path) -> None:
+    cluster = filled()
+    obstacle = tmp_path / "orders" / "orders+1+00000000000000000000-00000000000000000007.parquet"
+    obstacle.parent.mkdir()
+    obstacle.write_bytes(b"not ours")
+    with pytest.raises(Exception, match="is in the way"):
+        run(cluster, tmp_path)
+    assert committed_files(tmp_path) == []
+    obstacle.unlink()
+    run(cluster, tmp_path)
+    assert_exact(cluster, tmp_path)
+
+
+def test_losses_stop_a_run_before_anything_is_planned(tmp_path: Path) -> None:
+    cluster = filled()
+    run(cluster, tmp_path)
+    cluster.append(0, 8)
+    cluster.log_starts[0] = 15
+    with pytest.raises(DataLoss):
+        run(cluster, tmp_path)
+    assert len(list((tmp_path / "_kctl" / "plans").iterdir())) == 1
+    report = run(cluster, tmp_path, on_data_loss=OnDataLoss.WARN)
+    assert report.batches[0].lost == 3
+    gone = {b'{"partition": 0, "offset": %d}' % offset for offset in range(12, 15)}
+    assert exported_values(tmp_path) == [v for v in expected_values(cluster) if v not in gone]
+
+
+def test_a_topic_created_anew_is_exported_beside_the_former_one(tmp_path: Path) -> None:
+    cluster = filled()
+    run(cluster, tmp_path)
+    cluster.topic_id = UUID(int=2)
+    with pytest.raises(DataLoss):
+        run(cluster, tmp_path)
+    run(cluster, tmp_path, on_data_loss=OnDataLoss.WARN)
+    assert exported_values(tmp_path) == sorted(2 * expected_values(cluster))
+
+
+def test_plans_without_their_commits_are_noticed(tmp_path: Path) -> None:
+    cluster = filled()
+    run(cluster, tmp_path)
+    cluster.append(0, 5)
+    run(cluster, tmp_path)
+    for commit in (tmp_path / "_kctl" / "commits").iterdir():
+        commit.unlink()
+    with pytest.raises(BrokenExportFolder, match=r"commits/000000000000.json is missing"):
+        run(cluster, tmp_path)
+
+
+def test_a_damaged_commit_is_noticed(tmp_path: Path) -> None:
+    cluster = filled()
+    run(cluster, tmp_path)
+    (tmp_path / "_kctl" / "commits" / "000000000000.json").write_text("{}")
+    with pytest.raises(BrokenExportFolder, match="not a log entry"):
+        run(cluster, tmp_path)
+
+
+def test_large_partitions_become_several_files(tmp_path: Path) -> None:
+    cluster = filled()
+    cluster.append(0, 88)
+    cluster.bytes_per_offset = 16 << 20
+    run(cluster, tmp_path)
+    assert len(committed_files(tmp_path)) == 11
+    assert_exact(cluster, tmp_path)
+
+
+def _interrupt_before_commit(cluster: Cluster, folder: Path) -> set[str]:
+    """Everything is written but the commit; returns the paths of the files."""
+    with pytest.raises(Crash):
+        exporter(cluster, folder, files=_CrashAtCommit()).run(SILENT)
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")}
+
+
+class _CrashAtCommit(DiskFiles):
+    def write(self, path: Path, data: bytes) -> None:
+        if path.parent.name == "commits":
+            raise Crash
+        super().write(path, data)
+
+
+def test_the_disk_in_these_tests_forgets_what_was_not_synced(tmp_path: Path) -> None:
+    files = SteppedFiles()
+    _write_and_publish(files, tmp_path)
+    (tmp_path / "unsynced").write_bytes(b"x")
+    files.lose_unsynced(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"named": b"content"}
+
+
+def _write_and_publish(files: SteppedFiles, folder: Path) -> None:
+    files.write(folder / "temporary", b"content")
+    assert files.publish(folder / "temporary", folder / "named")
+    files.write(folder / "again", b"other")
+    assert not files.publish(folder / "again", folder / "named")

@@ -1,0 +1,260 @@
+"""Which offsets a run exports and how it cuts them into files."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from kctl.errors import UsageError
+from kctl.model import ZERO_UUID, TopicPartition
+from kctl.spark.exec.outcome import DataLoss
+from kctl.spark.plan import (
+    FILE_BYTES_MIN,
+    ClusterView,
+    FileOptions,
+    OnDataLoss,
+    PartitionView,
+    Plan,
+    Position,
+    Positions,
+    SplitRule,
+    TopicPosition,
+    TopicView,
+    advance,
+    make_plan,
+)
+
+ORDERS = UUID(int=1)
+RECREATED = UUID(int=2)
+CLUSTER = "cluster-a"
+
+
+def partition(log_start: int = 0, end: int = 100, **more: int) -> PartitionView:
+    defaults = {"high_watermark": end, "start": log_start, "until": end, "size_bytes": 0}
+    return PartitionView(log_start=log_start, end=end, **(defaults | more))
+
+
+def view(*partitions: PartitionView, topic_id: UUID = ORDERS, cluster_id: str = CLUSTER) -> ClusterView:
+    return ClusterView(cluster_id, {"orders": TopicView(topic_id, dict(enumerate(partitions)))})
+
+
+def exported(*offsets: int, topic_id: UUID = ORDERS, incarnation: int = 0, last_batch: int = 6) -> Positions:
+    partitions = {p: Position(offset, incarnation) for p, offset in enumerate(offsets)}
+    topics = {"orders": TopicPosition(topic_id, CLUSTER, incarnation, partitions)}
+    return Positions(last_batch=last_batch, topics=topics, include_headers=False)
+
+
+def planned(
+    positions: Positions,
+    seen: ClusterView,
+    *,
+    options: FileOptions | None = None,
+    split: SplitRule | None = None,
+    on_data_loss: OnDataLoss = OnDataLoss.FAIL,
+) -> tuple[Plan | None, list[str]]:
+    return make_plan(
+        positions,
+        seen,
+        options=options or FileOptions(),
+        split=split or SplitRule(target_file_bytes=256 << 20, parallelism=2),
+        on_data_loss=on_data_loss,
+        now_ms=1,
+    )
+
+
+def ranges(plan: Plan | None) -> list[tuple[int, int, int]]:
+    assert plan is not None
+    return [(range_.tp.partition, range_.start, range_.end) for range_ in plan.ranges]
+
+
+def test_the_first_run_exports_what_the_log_holds() -> None:
+    plan, warnings = planned(Positions(), view(partition(40, 100), partition(0, 7)))
+    assert ranges(plan) == [(0, 40, 100), (1, 0, 7)]
+    assert plan is not None
+    assert plan.batch == 0
+    assert not warnings
+
+
+def test_a_later_run_goes_on_where_the_last_one_ended_whatever_from_says() -> None:
+    plan, _ = planned(exported(60, 7), view(partition(0, 100, start=90), partition(0, 9, start=9)))
+    assert ranges(plan) == [(0, 60, 100), (1, 7, 9)]
+    assert plan is not None
+    assert plan.batch == 7
+
+
+def test_nothing_new_is_no_plan() -> None:
+    assert planned(exported(100), view(partition(0, 100))) == (None, [])
+
+
+def test_a_partition_without_news_is_left_out() -> None:
+    plan, _ = planned(exported(100, 50), view(partition(0, 100), partition(0, 60)))
+    assert ranges(plan) == [(1, 50, 60)]
+
+
+def test_from_latest_records_the_position_without_files() -> None:
+    plan, _ = planned(Positions(), view(partition(0, 100, start=100)))
+    assert ranges(plan) == [(0, 100, 100)]
+    assert plan is not None
+    assert plan.file_count == 0
+    assert advance(Positions(), plan).topics["orders"].partitions == {0: Position(100, 0)}
+
+
+def test_a_partition_added_to_an_exported_topic_starts_at_from() -> None:
+    plan, _ = planned(exported(100), view(partition(0, 100), partition(0, 5)))
+    assert ranges(plan) == [(1, 0, 5)]
+
+
+def test_until_ends_a_run_and_the_next_one_goes_on_there() -> None:
+    plan, _ = planned(Positions(), view(partition(0, 100, until=30)))
+    assert ranges(plan) == [(0, 0, 30)]
+    assert plan is not None
+    further, _ = planned(advance(Positions(), plan), view(partition(0, 100)))
+    assert ranges(further) == [(0, 30, 100)]
+
+
+def test_until_behind_the_position_is_nothing_new() -> None:
+    assert planned(exported(60), view(partition(0, 100, until=30))) == (None, [])
+
+
+def test_the_last_stable_offset_ends_a_read_committed_export() -> None:
+    plan, _ = planned(Positions(), view(partition(0, 80, high_watermark=100, until=100)))
+    assert ranges(plan) == [(0, 0, 80)]
+
+
+def test_a_position_between_last_stable_offset_and_high_watermark_is_no_loss() -> None:
+    """An export with read_uncommitted came first."""
+    assert planned(exported(90), view(partition(0, 80, high_watermark=100))) == (None, [])
+
+
+def test_expired_offsets_fail_the_run() -> None:
+    with pytest.raises(DataLoss, match="orders-0: offsets 60 to 79 are gone, the log starts at 80"):
+        planned(exported(60), view(partition(80, 100)))
+
+
+def test_expired_offsets_are_counted_where_losses_are_tolerated() -> None:
+    plan, warnings = planned(exported(60), view(partition(80, 100)), on_data_loss=OnDataLoss.WARN)
+    assert ranges(plan) == [(0, 80, 100)]
+    assert plan is not None
+    assert plan.ranges[0].lost == 20
+    assert warnings == ["orders-0: offsets 60 to 79 are gone, the log starts at 80"]
+
+
+def test_everything_expired_moves_the_position() -> None:
+    plan, _ = planned(exported(60), view(partition(80, 80)), on_data_loss=OnDataLoss.WARN)
+    assert plan is not None
+    assert advance(exported(60), plan).topics["orders"].partitions[0] == Position(80, 0)
+
+
+def test_a_topic_that_was_created_anew_is_recognised_by_its_id() -> None:
+    with pytest.raises(DataLoss, match="deleted and created again"):
+        planned(exported(60), view(partition(0, 100), topic_id=RECREATED))
+
+
+def test_a_topic_that_was_created_anew_begins_at_its_start_under_names_of_its_own() -> None:
+    before = exported(60)
+    plan, _ = planned(before, view(partition(0, 60, start=60), topic_id=RECREATED), on_data_loss=OnDataLoss.WARN)
+    assert ranges(plan) == [(0, 0, 60)]
+    assert plan is not None
+    (file,) = plan.ranges[0].files
+    assert file.path == "orders/orders+0+00000000000000000000-00000000000000000060+r1.parquet"
+    after = advance(before, plan)
+    assert after.topics["orders"].topic_id == RECREATED
+    assert planned(after, view(partition(0, 60), topic_id=RECREATED)) == (None, [])
+
+
+def test_partitions_of_the_former_topic_are_forgotten() -> None:
+    """Also those that the run did not ask for."""
+    before = exported(60, 70)
+    plan, _ = planned(before, view(partition(0, 10), topic_id=RECREATED), on_data_loss=OnDataLoss.WARN)
+    assert plan is not None
+    after = advance(before, plan)
+    assert after.topics["orders"].partitions == {0: Position(10, 1)}
+    further, _ = planned(after, view(partition(0, 10), partition(0, 3), topic_id=RECREATED))
+    assert further is not None
+    assert further.ranges[0].files[0].path.endswith("+1+00000000000000000000-00000000000000000003+r1.parquet")
+
+
+def test_without_topic_ids_another_cluster_is_another_topic() -> None:
+    positions = exported(60, topic_id=ZERO_UUID)
+    assert planned(positions, view(partition(0, 60), topic_id=ZERO_UUID)) == (None, [])
+    with pytest.raises(DataLoss, match="created again"):
+        planned(positions, view(partition(0, 60), topic_id=ZERO_UUID, cluster_id="cluster-b"))
+
+
+def test_a_log_that_ends_before_the_position_is_a_loss() -> None:
+    with pytest.raises(DataLoss, match="orders-0 was exported up to offset 60 but ends at 40"):
+        planned(exported(60), view(partition(0, 40)))
+
+
+def test_a_truncated_partition_goes_on_at_its_end_under_a_name_of_its_own() -> None:
+    before = exported(60, 10)
+    plan, _ = planned(before, view(partition(0, 40), partition(0, 10)), on_data_loss=OnDataLoss.WARN)
+    assert ranges(plan) == [(0, 40, 40)]
+    assert plan is not None
+    after = advance(before, plan)
+    assert after.topics["orders"].partitions == {0: Position(40, 1), 1: Position(10, 0)}
+    further, _ = planned(after, view(partition(0, 60), partition(0, 20)))
+    assert further is not None
+    assert [range_.incarnation for range_ in further.ranges] == [1, 0]
+
+
+def test_without_topic_ids_a_log_that_ends_early_counts_as_created_anew() -> None:
+    positions = exported(60, topic_id=ZERO_UUID)
+    seen = view(partition(0, 40), topic_id=ZERO_UUID)
+    plan, _ = planned(positions, seen, on_data_loss=OnDataLoss.WARN)
+    assert ranges(plan) == [(0, 0, 40)]
+
+
+def test_several_losses_are_told_together() -> None:
+    with pytest.raises(DataLoss, match=r"orders-0.*; orders-1"):
+        planned(exported(60, 60), view(partition(80, 100), partition(80, 100)))
+
+
+def test_the_headers_column_is_the_same_in_all_files_of_a_folder() -> None:
+    with pytest.raises(UsageError, match="without headers: leave out --include-headers"):
+        planned(exported(60), view(partition()), options=FileOptions(include_headers=True))
+
+
+def test_large_ranges_are_cut_near_the_target_size() -> None:
+    big = partition(0, 1000, size_bytes=1000 << 20)
+    plan, _ = planned(Positions(), view(big), split=SplitRule(target_file_bytes=250 << 20, parallelism=2))
+    assert plan is not None
+    assert [(file.start, file.end) for file in plan.ranges[0].files] == [(0, 250), (250, 500), (500, 750), (750, 1000)]
+
+
+def test_files_are_cut_smaller_to_keep_all_cores_busy_but_not_tiny() -> None:
+    big = partition(0, 1000, size_bytes=4 * FILE_BYTES_MIN)
+    wide = SplitRule(target_file_bytes=1 << 30, parallelism=2)
+    plan, _ = planned(Positions(), view(big), split=wide)
+    assert plan is not None
+    assert plan.file_count == 2
+    wider = SplitRule(target_file_bytes=1 << 30, parallelism=100)
+    plan, _ = planned(Positions(), view(big), split=wider)
+    assert plan is not None
+    assert plan.file_count == 4
+
+
+def test_an_increment_is_sized_by_its_share_of_the_log() -> None:
+    big = partition(0, 1000, size_bytes=1000 << 20)
+    plan, _ = planned(exported(900), view(big), split=SplitRule(target_file_bytes=50 << 20, parallelism=1))
+    assert plan is not None
+    assert [(file.start, file.end) for file in plan.ranges[0].files] == [(900, 950), (950, 1000)]
+
+
+def test_a_single_offset_is_one_file_however_large() -> None:
+    plan, _ = planned(Positions(), view(partition(0, 1, size_bytes=1 << 40)))
+    assert plan is not None
+    assert plan.file_count == 1
+
+
+def test_ranges_are_in_the_order_of_topic_and_partition() -> None:
+    topics = {name: TopicView(ORDERS, {1: partition(), 0: partition()}) for name in ("b", "a")}
+    plan, _ = planned(Positions(), ClusterView(CLUSTER, topics))
+    assert plan is not None
+    assert [range_.tp for range_ in plan.ranges] == [
+        TopicPartition("a", 0),
+        TopicPartition("a", 1),
+        TopicPartition("b", 0),
+        TopicPartition("b", 1),
+    ]
