@@ -13,12 +13,11 @@ from functools import partial
 from typing import Self
 from uuid import UUID
 
-from kctl.client.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.blocking_transport import run_blocking
 from kctl.client.cluster import ClusterClient
 from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches, visible_batches
 from kctl.client.list_offsets import EARLIEST, IsolationLevel, list_offsets
 from kctl.client.retrying import LEADER_MOVED, retry
-from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.records.batch import BatchHeader, CorruptBatch
@@ -54,10 +53,13 @@ class Fetched:
 class RangeReader:
     """Reads one range, once.  Use as a context manager; iterate over `answers`.  Owner: one task."""
 
-    def __init__(self, settings: ClientSettings, range_: OffsetRange, *, may_skip: bool) -> None:
-        """`may_skip`: go on where the log starts when offsets are gone, and count them in `lost`; else DataLoss."""
+    def __init__(self, client: ClusterClient, range_: OffsetRange, *, may_skip: bool) -> None:
+        """`client` is on a blocking transport and belongs to the reader.
+
+        `may_skip`: go on where the log starts when offsets are gone, and count them in `lost`; else DataLoss.
+        """
         self.lost = 0
-        self._client = ClusterClient(settings, BlockingTransport())
+        self._client = client
         self._range = range_
         self._may_skip = may_skip
         self._leader: int | None = None

@@ -16,6 +16,8 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from kctl.client.blocking_transport import BlockingTransport
+from kctl.client.cluster import ClusterClient
 from kctl.client.settings import ClientSettings
 from kctl.errors import ClusterUnreachable, KctlError
 from kctl.spark.exec.chunk import chunks
@@ -65,7 +67,8 @@ class Reader(Protocol):
 
 def read_from_leader(task: FileTask) -> Reader:
     """The records of a task from the partition's leader."""
-    return RangeReader(task.settings, task.range, may_skip=task.may_skip)
+    client = ClusterClient(task.settings, BlockingTransport())
+    return RangeReader(client, task.range, may_skip=task.may_skip)
 
 
 def export_file(

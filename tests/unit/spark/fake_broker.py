@@ -1,0 +1,123 @@
+"""A broker in memory behind the client's transport: one topic, one partition, whatever batches a test puts there."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
+
+from kctl.client.versions import BrokerVersions
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from kctl.protocol.apis.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kctl.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kctl.protocol.registry import APIS
+from kctl.records.batch import iterate_batches
+
+T = TypeVar("T")
+
+ORDERS = TopicPartition("orders", 0)
+
+
+class FakeBroker:
+    """The transport and the connection at once."""
+
+    address = "fake:9092"
+    is_open = True
+
+    def __init__(self, *batches: bytes) -> None:
+        self.log = b"".join(batches)
+        self.log_start = 0
+        self.topic_id = UUID(int=1)
+        self.exists = True
+        self.answer_bytes = 1
+        """Every answer holds whole batches up to this size, at least one."""
+        self.aborted: list[tuple[int, int]] = []
+        self.fetches: list[int] = []
+        self.before_fetch: Callable[[int], ErrorCode] = lambda offset: ErrorCode.NONE
+        self.clock_ms = 0
+
+    @property
+    def versions(self) -> BrokerVersions:
+        return BrokerVersions({key: (0, api.version_max) for key, api in APIS.items()})
+
+    async def connect(self, host: str, port: int, **_: Any) -> FakeBroker:
+        return self
+
+    async def send(self, request: Any, response_class: type[T], **_: Any) -> Any:
+        match request:
+            case MetadataRequest():
+                return self._metadata()
+            case FetchRequest():
+                return self._fetch(request.topics[0].partitions[0].fetch_offset)
+            case ListOffsetsRequest():
+                found = ListOffsetsPartitionResponse(
+                    partition_index=0, error_code=0, offset=self.log_start, timestamp=-1, leader_epoch=0
+                )
+                return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="orders", partitions=[found])])
+        raise AssertionError(request)
+
+    async def post(self, request: object, *, version: int | None = None) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
+        return [await one for one in work]
+
+    async def sleep(self, duration_ms: int) -> None:
+        self.clock_ms += duration_ms
+
+    def monotonic_ms(self) -> int:
+        return self.clock_ms
+
+    def _metadata(self) -> MetadataResponse:
+        code = ErrorCode.NONE if self.exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partition = MetadataResponsePartition(
+            error_code=0, partition_index=0, leader_id=7, leader_epoch=0, replica_nodes=[7], isr_nodes=[7]
+        )
+        topic = MetadataResponseTopic(
+            error_code=code, name="orders", topic_id=self.topic_id, partitions=[partition] if self.exists else []
+        )
+        broker = MetadataResponseBroker(node_id=7, host="fake", port=9092)
+        return MetadataResponse(brokers=[broker], cluster_id="c", controller_id=7, topics=[topic])
+
+    def _fetch(self, offset: int) -> FetchResponse:
+        self.fetches.append(offset)
+        code = self.before_fetch(offset)
+        batches = list(iterate_batches(self.log))
+        end = batches[-1].next_offset if batches else 0
+        if code is ErrorCode.NONE and not self.log_start <= offset <= end:
+            code = ErrorCode.OFFSET_OUT_OF_RANGE
+        records = b""
+        for batch in batches if code is ErrorCode.NONE else []:
+            if batch.last_offset >= offset and (not records or len(records) < self.answer_bytes):
+                records += self.log[batch.position : batch.end]
+        aborted = [AbortedTransaction(producer_id=pid, first_offset=first) for first, pid in self.aborted]
+        partition = PartitionData(
+            partition_index=0,
+            error_code=code,
+            high_watermark=end,
+            last_stable_offset=end,
+            log_start_offset=self.log_start,
+            aborted_transactions=aborted,
+            records=memoryview(records),
+        )
+        return FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=[partition])])

@@ -1,0 +1,194 @@
+"""Reading an offset range: what is left out, what is tried again, and what is a loss."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from kctl.client.cluster import ClusterClient
+from kctl.client.list_offsets import IsolationLevel
+from kctl.client.settings import ClientSettings
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import ZERO_UUID
+from kctl.records.batch import Record, iterate_batches, iterate_records
+from kctl.records.build import build_batch, rebuild_batch
+from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.spark.exec.fetch import OffsetRange, RangeReader
+from kctl.spark.exec.outcome import CorruptRecords, DataLoss
+from tests.unit.spark.fake_broker import ORDERS, FakeBroker
+
+
+def batch(base: int, count: int = 10, **more: object) -> bytes:
+    records = [Record(0, 0, None, b"%d" % (base + index)) for index in range(count)]
+    return build_batch(records, base_offset=base, **more)  # type: ignore[arg-type]
+
+
+def transactional(base: int, producer_id: int) -> bytes:
+    return batch(base, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+
+
+def marker(base: int, producer_id: int, kind: ControlType) -> bytes:
+    return build_end_transaction_marker(
+        EndTransactionMarker(kind, 0), producer_id=producer_id, producer_epoch=0, timestamp=0, base_offset=base
+    )
+
+
+def read(
+    broker: FakeBroker,
+    start: int = 0,
+    end: int = 40,
+    *,
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    may_skip: bool = False,
+    topic_id: UUID | None = None,
+) -> tuple[list[int], int]:
+    """Base offsets of the batches that a reader got, and the offsets lost."""
+    client = ClusterClient(ClientSettings((("fake", 9092),), timeout_ms=1000), broker)
+    range_ = OffsetRange(ORDERS, broker.topic_id if topic_id is None else topic_id, start, end, isolation)
+    with RangeReader(client, range_, may_skip=may_skip) as reader:
+        batches = [one.base_offset for fetched in reader.answers() for one in fetched.batches]
+        return batches, reader.lost
+
+
+def four_batches() -> FakeBroker:
+    return FakeBroker(batch(0), batch(10), batch(20), batch(30))
+
+
+def test_all_batches_of_the_range_are_read_answer_by_answer() -> None:
+    broker = four_batches()
+    assert read(broker) == ([0, 10, 20, 30], 0)
+    assert broker.fetches == [0, 10, 20, 30]
+
+
+def test_one_answer_may_hold_many_batches() -> None:
+    broker = four_batches()
+    broker.answer_bytes = 1 << 20
+    assert read(broker) == ([0, 10, 20, 30], 0)
+    assert broker.fetches == [0]
+
+
+def test_batches_that_overlap_the_range_are_read_whole_and_others_not() -> None:
+    assert read(four_batches(), 15, 25) == ([10, 20], 0)
+    assert read(four_batches(), 10, 20) == ([10], 0)
+
+
+def test_a_range_that_ends_in_a_gap_ends_with_the_batch_after_the_gap() -> None:
+    """Compaction has taken everything from 20 on."""
+    assert read(FakeBroker(batch(0), batch(10), batch(50)), 0, 40) == ([0, 10], 0)
+
+
+def test_a_batch_that_compaction_emptied_advances_the_position() -> None:
+    (header,) = iterate_batches(batch(10))
+    broker = FakeBroker(batch(0), rebuild_batch(header, []), batch(20))
+    assert read(broker, 0, 30) == ([0, 10, 20], 0)
+
+
+def test_markers_and_aborted_transactions_are_left_out() -> None:
+    broker = FakeBroker(
+        transactional(0, 1),
+        transactional(10, 2),
+        marker(20, 1, ControlType.ABORT),
+        marker(21, 2, ControlType.COMMIT),
+        transactional(22, 1),
+        marker(32, 1, ControlType.COMMIT),
+    )
+    broker.answer_bytes = 1 << 20
+    broker.aborted = [(0, 1)]
+    assert read(broker, 0, 33) == ([10, 22], 0)
+
+
+def test_with_read_uncommitted_only_markers_are_left_out() -> None:
+    broker = FakeBroker(transactional(0, 1), marker(10, 1, ControlType.ABORT), batch(11))
+    assert read(broker, 0, 21, isolation=IsolationLevel.READ_UNCOMMITTED) == ([0, 11], 0)
+
+
+def test_a_leader_that_moves_is_looked_for_again() -> None:
+    broker = four_batches()
+    errors = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE]
+    broker.before_fetch = lambda offset: errors.pop() if offset == 20 and errors else ErrorCode.NONE
+    assert read(broker) == ([0, 10, 20, 30], 0)
+
+
+def test_a_leader_that_never_comes_back_is_an_error_in_the_end() -> None:
+    broker = four_batches()
+    broker.before_fetch = lambda offset: ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(ApiError, match="orders-0"):
+        read(broker)
+
+
+def test_offsets_that_expired_meanwhile_are_a_loss() -> None:
+    broker = four_batches()
+    broker.log_start = 20
+    with pytest.raises(DataLoss, match="orders-0: offsets 0 to 19 are gone, the log starts at 20 now"):
+        read(broker)
+
+
+def test_where_losses_are_tolerated_reading_goes_on_at_the_logs_start() -> None:
+    broker = four_batches()
+    broker.log_start = 20
+    assert read(broker, may_skip=True) == ([20, 30], 20)
+
+
+def test_a_range_that_expired_entirely_has_no_batches() -> None:
+    broker = four_batches()
+    broker.log_start = 20
+    assert read(broker, 0, 15, may_skip=True) == ([], 15)
+
+
+def test_a_log_that_was_truncated_is_a_loss_even_where_expired_offsets_are_not() -> None:
+    with pytest.raises(DataLoss, match="truncated"):
+        read(FakeBroker(batch(0)), 20, 40, may_skip=True)
+
+
+def test_a_topic_created_anew_since_planning_is_a_loss() -> None:
+    with pytest.raises(DataLoss, match="created again"):
+        read(four_batches(), topic_id=UUID(int=9))
+    assert read(four_batches(), topic_id=ZERO_UUID) == ([0, 10, 20, 30], 0)
+
+
+def test_a_topic_deleted_since_planning_is_a_loss() -> None:
+    broker = four_batches()
+    broker.exists = False
+    with pytest.raises(DataLoss, match="does not exist"):
+        read(broker)
+
+
+def test_records_that_never_come_are_an_error_in_the_end() -> None:
+    """The high watermark fell behind what was planned, as after an unclean election."""
+    with pytest.raises(ApiError, match="gives no records at offset 10"):
+        read(FakeBroker(batch(0)), 0, 20)
+
+
+def test_damaged_batches_name_the_place() -> None:
+    damaged = bytearray(batch(0) + batch(10))
+    damaged[len(batch(0)) + 16] = 9
+    with pytest.raises(CorruptRecords, match="orders-0 near offset 10: unknown magic 9"):
+        read(FakeDamaged(bytes(damaged)))
+
+
+class FakeDamaged(FakeBroker):
+    """Answers with its bytes as they are."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self._data = data
+
+    def _fetch(self, offset: int):  # type: ignore[no-untyped-def]
+        response = super()._fetch(offset)
+        response.responses[0].partitions[0].error_code = 0
+        response.responses[0].partitions[0].records = memoryview(self._data)
+        return response
+
+
+def test_the_batches_hold_the_records() -> None:
+    client = ClusterClient(ClientSettings((("fake", 9092),)), four_batches())
+    range_ = OffsetRange(ORDERS, UUID(int=1), 0, 40, IsolationLevel.READ_COMMITTED)
+    with RangeReader(client, range_, may_skip=False) as reader:
+        values = [
+            record.value
+            for fetched in reader.answers()
+            for one in fetched.batches
+            for record in iterate_records(fetched.data, one)
+        ]
+    assert values == [b"%d" % offset for offset in range(40)]
