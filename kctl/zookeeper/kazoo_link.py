@@ -35,6 +35,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from kctl import errors
+from kctl.zookeeper import refusals
 from kctl.zookeeper.operations import (
     Check,
     Create,
@@ -63,14 +64,6 @@ _EVENT_TYPES = {
     EventType.DELETED: WatchEventType.DELETED,
     EventType.CHANGED: WatchEventType.CHANGED,
     EventType.CHILD: WatchEventType.CHILD,
-}
-_ERRORS: dict[type[Exception], tuple[type[errors.ZooKeeperError], str]] = {
-    kazoo_errors.NoNodeError: (errors.NoNodeError, "does not exist"),
-    kazoo_errors.NodeExistsError: (errors.NodeExistsError, "exists already"),
-    kazoo_errors.BadVersionError: (errors.BadVersionError, "has changed since it was read"),
-    kazoo_errors.NotEmptyError: (errors.NotEmptyError, "has children"),
-    kazoo_errors.NoAuthError: (errors.ZooKeeperError, "may not be used so: its ACL forbids it"),
-    kazoo_errors.NoChildrenForEphemeralsError: (errors.ZooKeeperError, "cannot be created below an ephemeral znode"),
 }
 _NOT_TO_BLAME = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 """How a failed multi reports the operations before the one that failed, and those behind it."""
@@ -203,7 +196,7 @@ class KazooLink:
 
     async def _call(self, call: _Call) -> Any:
         if self._is_over:
-            raise _session_lost(call.path)
+            raise refusals.session_lost(call.path)
         self._waiting.append(call)
         self._pump()
         return await call.future
@@ -266,7 +259,7 @@ class KazooLink:
         self._is_over = True
         for call in (*self._in_flight, *self._to_repeat, *self._waiting):
             if not call.future.done():
-                call.future.set_exception(_session_lost(call.path))
+                call.future.set_exception(refusals.session_lost(call.path))
         self._in_flight.clear()
         self._to_repeat.clear()
         self._waiting.clear()
@@ -414,14 +407,11 @@ def _batches(watches: list[Watch]) -> list[list[Watch]]:
     return batches
 
 
-def _session_lost(path: str) -> errors.SessionLostError:
-    return errors.SessionLostError("the ZooKeeper session is over", path)
-
-
 def _error_of(error: Exception, path: str) -> errors.ZooKeeperError:
     if isinstance(error, kazoo_errors.SessionExpiredError):  # kazoo's ConnectionClosedError is one, too
-        return _session_lost(path)
+        return refusals.session_lost(path)
     if isinstance(error, kazoo_errors.ConnectionLoss):
-        return errors.ConnectionLossError(f"the connection to ZooKeeper broke before it answered about {path}", path)
-    kind, says = _ERRORS.get(type(error), (errors.ZooKeeperError, f"failed: {type(error).__name__} {error}".rstrip()))
-    return kind(f"znode {path} {says}", path)
+        return refusals.connection_lost(path)
+    if isinstance(error, kazoo_errors.ZookeeperError):
+        return refusals.refused(error.code, path)
+    return errors.ZooKeeperError(f"ZooKeeper's answer about {path} cannot be read: {error!r}", path)

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from kctl.errors import NodeExistsError, NoNodeError, NotEmptyError, SessionLostError, ZooKeeperError
+from kctl.errors import NoNodeError, SessionLostError, ZooKeeperError
 from kctl.zookeeper.kazoo_link import KazooLink
 from kctl.zookeeper.operations import (
     ANY_VERSION,
@@ -27,6 +27,7 @@ from kctl.zookeeper.operations import (
     ZnodeStat,
 )
 from kctl.zookeeper.paths import parent
+from kctl.zookeeper.subtrees import delete_tree, make_path
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ class ZooKeeperSession:
         except NoNodeError:
             if not make_parents:
                 raise
-            await self._make_path(parent(path))
+            await make_path(self, parent(path))
             created = await self._open_link(path).create(operation)
         return created
 
@@ -132,32 +133,12 @@ class ZooKeeperSession:
 
     async def delete(self, path: str, *, version: int = ANY_VERSION, recursive: bool = False) -> None:
         if recursive:
-            await self._delete_tree(path)
+            await delete_tree(self, path)
         else:
             await self._open_link(path).delete(Delete(path, version))
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         return await self._open_link("").multi(operations)
-
-    async def _make_path(self, path: str) -> None:
-        """Create a node and all above it, where they are missing."""
-        try:
-            await self._open_link(path).create(Create(path))
-        except NodeExistsError:
-            return
-        except NoNodeError:
-            await self._make_path(parent(path))
-            await self._make_path(path)
-
-    async def _delete_tree(self, path: str) -> None:
-        try:
-            for child in await self.children(path):
-                await self._delete_tree(f"{path.rstrip('/')}/{child}")
-            await self.delete(path)
-        except NoNodeError:
-            return
-        except NotEmptyError:  # someone added a child meanwhile
-            await self._delete_tree(path)
 
     def _open_link(self, path: str) -> KazooLink:
         if self._link is None:
