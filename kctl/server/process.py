@@ -16,8 +16,8 @@ from typing import Any, TextIO
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.config.loading import load_broker_config
 from kctl.errors import KctlError
-from kctl.server.broker import Broker
 from kctl.server.data_folder import DataFolder, RunningBroker
+from kctl.server.host import BrokerHost
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def run(
 
 async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Callable[[RunningBroker], None]) -> None:
     loop = asyncio.get_running_loop()
-    broker = Broker(wanted.folder, properties, wanted.embedded_zookeeper_port)
+    broker = BrokerHost(wanted.folder, properties, wanted.embedded_zookeeper_port)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)

@@ -115,6 +115,11 @@ class Partition:
             self.advance_high_watermark()
         return True
 
+    def resign(self) -> None:
+        """The controller stopped this replica; it has no role until told otherwise."""
+        self.leader = NO_LEADER
+        self.followers = {}
+
     def check_leader(self, epoch: int = ANY_EPOCH) -> None:
         """Raises the ApiError that a client gets here, or returns.  KIP-320 for the epochs."""
         self.check_epoch(epoch)

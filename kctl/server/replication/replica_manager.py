@@ -30,11 +30,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 state_log = logging.getLogger("kctl.state_change")
 
-RoleChange = Callable[[Partition], None]
-
 
 class ReplicaManager:
-    """`on_leader` and `on_follower` tell the coordinators which internal partitions came and went."""
+    """Knows every partition that this broker replicates."""
 
     def __init__(
         self,
@@ -47,8 +45,6 @@ class ReplicaManager:
         fetch_purgatory: Purgatory[TopicPartition],
         log_config: Callable[[str], LogConfig],
         min_insync_replicas: Callable[[str], int],
-        on_leader: RoleChange,
-        on_follower: RoleChange,
     ) -> None:
         self.broker_id = broker_id
         self.logs = logs
@@ -60,8 +56,6 @@ class ReplicaManager:
         self._fetch_purgatory = fetch_purgatory
         self._log_config = log_config
         self.min_insync_replicas = min_insync_replicas
-        self._on_leader = on_leader
-        self._on_follower = on_follower
 
     def partition(self, topic: str, index: int) -> Partition:
         """Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (not hosted), KAFKA_STORAGE_ERROR."""
@@ -109,12 +103,14 @@ class ReplicaManager:
         if self._fetch_purgatory.watches(topic_partition):
             self._fetch_purgatory.check(topic_partition)
 
-    def become_leader_or_follower(self, request: LeaderAndIsrRequest) -> dict[TopicPartition, ErrorCode]:
-        """Applies the controller's decisions; per partition the error that goes back to it.
+    def become_leader_or_follower(
+        self, request: LeaderAndIsrRequest
+    ) -> tuple[dict[TopicPartition, ErrorCode], list[Partition]]:
+        """Applies the controller's decisions: per partition the error that goes back to it, and those with a new role.
 
         Raises ApiError(STALE_CONTROLLER_EPOCH) when a newer controller has been heard of.
         """
-        self._check_controller_epoch(request.controller_epoch)
+        self.check_controller_epoch(request.controller_epoch)
         outcome: dict[TopicPartition, ErrorCode] = {}
         changed: list[Partition] = []
         for topic_partition, topic_id, state in _partition_states(request):
@@ -125,14 +121,17 @@ class ReplicaManager:
                 outcome[topic_partition] = error.code
                 state_log.info("ignored LeaderAndIsr partition=%s error=%s", topic_partition, error.code.name)
         for partition in changed:
-            (self._on_leader if partition.is_leader else self._on_follower)(partition)
             self.partition_moved(partition.topic_partition)
-        return outcome
+        return outcome, changed
 
-    def stop_replicas(self, request: StopReplicaRequest) -> dict[TopicPartition, ErrorCode]:
-        """Stops replicas and, where asked, deletes their logs.  Raises ApiError(STALE_CONTROLLER_EPOCH)."""
-        self._check_controller_epoch(request.controller_epoch)
+    def stop_replicas(self, request: StopReplicaRequest) -> tuple[dict[TopicPartition, ErrorCode], list[Partition]]:
+        """Stops replicas and, where asked, deletes their logs; answers errors and what was stopped.
+
+        Raises ApiError(STALE_CONTROLLER_EPOCH).
+        """
+        self.check_controller_epoch(request.controller_epoch)
         outcome: dict[TopicPartition, ErrorCode] = {}
+        stopped: list[Partition] = []
         for topic in request.topic_states:
             for state in topic.partition_states:
                 topic_partition = TopicPartition(topic.topic_name, state.partition_index)
@@ -140,9 +139,15 @@ class ReplicaManager:
                 if partition is not None and 0 <= state.leader_epoch < partition.leader_epoch:
                     outcome[topic_partition] = ErrorCode.FENCED_LEADER_EPOCH
                     continue
-                self._stop(topic_partition, is_deleted=state.delete_partition)
+                if partition is not None:
+                    partition.resign()
+                    stopped.append(partition)
+                if state.delete_partition:
+                    self.partitions.pop(topic_partition, None)
+                    self.logs.delete(topic_partition)
+                self.partition_moved(topic_partition)
                 outcome[topic_partition] = ErrorCode.NONE
-        return outcome
+        return outcome, stopped
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """Of all partitions, for the checkpoint."""
@@ -170,7 +175,8 @@ class ReplicaManager:
         """The partitions that this broker leads."""
         return (partition for partition in self.partitions.values() if partition.is_leader)
 
-    def _check_controller_epoch(self, epoch: int) -> None:
+    def check_controller_epoch(self, epoch: int) -> None:
+        """Remembers the newest controller; raises ApiError(STALE_CONTROLLER_EPOCH) for an older one."""
         if epoch < self.controller_epoch:
             raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = epoch
@@ -207,15 +213,6 @@ class ReplicaManager:
         partition = Partition(topic_partition, self.broker_id, partition_log, high_watermark=checkpointed)
         self.partitions[topic_partition] = partition
         return partition
-
-    def _stop(self, topic_partition: TopicPartition, *, is_deleted: bool) -> None:
-        partition = self.partitions.pop(topic_partition, None) if is_deleted else self.partitions.get(topic_partition)
-        if partition is not None:
-            partition.leader = -1
-            self._on_follower(partition)
-        if is_deleted:
-            self.logs.delete(topic_partition)
-        self.partition_moved(topic_partition)
 
 
 def _partition_states(

@@ -1,0 +1,76 @@
+"""What a broker does when the controller tells it something: take roles, learn about the cluster, stop replicas.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from kctl.config.dynamic import ConfigView
+from kctl.errors import ErrorCode
+from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
+from kctl.protocol.apis.leader_and_isr import LeaderAndIsrRequest
+from kctl.protocol.apis.stop_replica import StopReplicaRequest
+from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
+from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.replication.partition import Partition
+from kctl.server.replication.replica_manager import ReplicaManager
+
+
+class BrokerControlPlane:
+    """controller.broker_channels.ControlPlane of this broker."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        metadata: MetadataCache,
+        configs: ConfigView,
+        replicas: ReplicaManager,
+        groups: GroupCoordinator,
+    ) -> None:
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._configs = configs
+        self._replicas = replicas
+        self._groups = groups
+        self.known = asyncio.Event()
+        """Set once a controller has told this broker that it is one of the cluster."""
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
+        """Raises ApiError(STALE_CONTROLLER_EPOCH)."""
+        errors, changed = self._replicas.become_leader_or_follower(request)
+        for partition in changed:
+            self._tell_coordinator(partition)
+        return errors
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> None:
+        """Raises ApiError(STALE_CONTROLLER_EPOCH)."""
+        self._replicas.check_controller_epoch(request.controller_epoch)
+        deleted = self._metadata.update(request)
+        if self._broker_id in self._metadata.brokers:
+            self.known.set()
+        if deleted:
+            topics = {topic_partition.topic for topic_partition in deleted}
+            self._groups.topics_deleted(topics)
+            for topic in topics:
+                self._configs.forget_topic(topic)
+
+    def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
+        """Raises ApiError(STALE_CONTROLLER_EPOCH)."""
+        errors, stopped = self._replicas.stop_replicas(request)
+        for partition in stopped:
+            self._tell_coordinator(partition)
+        return errors
+
+    def _tell_coordinator(self, partition: Partition) -> None:
+        topic, index = partition.topic_partition
+        if topic != GROUP_METADATA_TOPIC:
+            return
+        if partition.is_leader:
+            self._groups.on_leader(index, partition.leader_epoch)
+        else:
+            self._groups.on_resign(index, partition.leader_epoch)

@@ -1,0 +1,73 @@
+"""A broker on this machine: its port, its data folder and, where no ZooKeeper is named, an embedded one around it.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+
+from kctl.server.broker import Broker
+from kctl.server.data_folder import DataFolder, RunningBroker
+from kctl.server.world import real_world
+from kctl.zookeeper.embedded.server import EmbeddedZooKeeper
+
+LOOPBACK = "127.0.0.1"
+
+
+class BrokerHost:
+    """`start`, then `stop`; `failed` is done when the broker cannot go on."""
+
+    def __init__(self, folder: DataFolder, properties: Mapping[str, str], embedded_zookeeper_port: int | None) -> None:
+        self.folder = folder
+        self._world = real_world()
+        self._broker = Broker(self._world, properties)
+        self._embedded_zookeeper_port = embedded_zookeeper_port or 0
+        self._embedded: EmbeddedZooKeeper | None = None
+
+    @property
+    def failed(self) -> asyncio.Future[None]:
+        return self._broker.failed
+
+    async def start(self) -> RunningBroker:
+        """Serves when it returns.  Raises KctlError when that cannot be; the caller then calls `stop`."""
+        # Before anything is touched: another broker on this port is the commonest reason not to start.
+        self._broker.bind()
+        self.folder.acquire()
+        self._broker.open_logs()
+        zookeeper = self._broker.configs.current.zookeeper_connect or await self._start_zookeeper()
+        await self._broker.start(zookeeper)
+        endpoint = self._broker.advertised[0]
+        running = RunningBroker(
+            pid=os.getpid(),
+            host=endpoint.host,
+            port=endpoint.port,
+            broker_id=self._broker.broker_id,
+            zookeeper=zookeeper,
+            started_ms=self._world.clock.now_ms(),
+        )
+        self.folder.announce(running)
+        return running
+
+    async def stop(self) -> None:
+        """Stops in the reverse order."""
+        await self._broker.stop()
+        if self._embedded is not None:
+            await self._embedded.stop()
+        self.folder.release()
+
+    async def _start_zookeeper(self) -> str:
+        self._embedded = EmbeddedZooKeeper(
+            self.folder.zookeeper,
+            host=LOOPBACK,
+            port=self._embedded_zookeeper_port,
+            on_failure=self._zookeeper_failed,
+        )
+        await self._embedded.start()
+        return self._embedded.connect
+
+    def _zookeeper_failed(self, error: Exception) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)

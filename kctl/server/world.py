@@ -1,0 +1,77 @@
+"""Everything outside of a broker that it depends on, as one bundle of ports.
+
+`process` builds the real one; simulations build theirs: virtual time, a network in memory, a disk that can fail.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.client.transport import Transport
+from kctl.environment import Clock
+from kctl.model import Endpoint
+from kctl.server.clock import SystemClock
+from kctl.server.network.acceptor import Acceptor
+from kctl.server.network.connection import Handle
+from kctl.storage.files import Files, RealFiles
+from kctl.zookeeper.operations import SessionState, WatchEvent, ZooKeeper
+from kctl.zookeeper.session import ZooKeeperSession
+
+
+class Listening(Protocol):
+    """The listeners of a broker and the connections that came in through them; see network.acceptor."""
+
+    def bind(self, endpoint: Endpoint) -> Endpoint: ...
+
+    def start(self) -> None: ...
+
+    def stop_accepting(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class OpenSession(Protocol):
+    """Makes a ZooKeeper session that is not started yet."""
+
+    def __call__(
+        self,
+        connect: str,
+        *,
+        session_timeout_ms: int,
+        on_watch: Callable[[WatchEvent], None],
+        on_state: Callable[[SessionState], None],
+    ) -> ZooKeeper: ...
+
+
+class Listen(Protocol):
+    """Makes listeners that hand frames to `handle`."""
+
+    def __call__(self, *, handle: Handle, frame_bytes_max: int, connections_max_idle_ms: int) -> Listening: ...
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One broker's surroundings."""
+
+    clock: Clock
+    random: random.Random
+    files: Files
+    transport: Transport
+    listen: Listen
+    open_session: OpenSession
+
+
+def real_world() -> World:
+    """This machine."""
+    return World(
+        clock=SystemClock(),
+        random=random.SystemRandom(),
+        files=RealFiles(),
+        transport=AsyncioTransport(),
+        listen=Acceptor,
+        open_session=ZooKeeperSession,
+    )
