@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from random import Random
 from typing import Any
+from uuid import UUID
 
 from hypothesis import strategies as st
 
@@ -38,6 +40,8 @@ def versions_and_messages(draw: st.DrawFn, cls: type) -> tuple[int, Any]:
     return version, draw(messages(cls, version))
 
 
+NULL_PROBABILITY = 0.3
+
 _INTEGERS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q"}
 
 
@@ -63,6 +67,41 @@ def messages(cls: type, version: int) -> st.SearchStrategy[Any]:
     """Instances of `cls` that this version can carry."""
     values = {field.name: _values(field, version) for field in definition_of(cls).fields if version in field.versions}
     return st.builds(cls, **values)
+
+
+def random_message(cls: type, version: int, random: Random) -> Any:
+    """One such instance, without Hypothesis, for judges that answer many messages at once."""
+    values = {
+        field.name: _random_value(field, version, random)
+        for field in definition_of(cls).fields
+        if version in field.versions
+    }
+    return cls(**values)
+
+
+def _random_value(field: Field, version: int, random: Random) -> Any:
+    may_be_null = version in field.nullable or (field.struct is not None and field.tag is not None)
+    if may_be_null and random.random() < NULL_PROBABILITY:
+        return None
+    if field.struct is not None:
+        return random_message(field.struct, version, random)
+    if field.element is not None:
+        return [_random_value(field.element, version, random) for _ in range(random.randrange(3))]
+    if field.kind in _INTEGERS:
+        bits = struct.calcsize(">" + _INTEGERS[field.kind]) * 8
+        return random.getrandbits(bits) - (0 if field.kind.startswith("u") else 1 << bits - 1)
+    size = random.choice((0, 1, 5, 200))
+    match field.kind:
+        case "boolean":
+            return random.random() < 0.5
+        case "float64":
+            return random.uniform(-1e9, 1e9)
+        case "uuid":
+            return UUID(int=random.getrandbits(128))
+        case "string":
+            return "".join(random.choice("abc-ü€") for _ in range(size))
+        case _:
+            return random.randbytes(size)
 
 
 def _values(field: Field, version: int) -> st.SearchStrategy[Any]:
