@@ -136,7 +136,7 @@ class GroupWorld:
             JoinRequest(
                 token=token,
                 member_id=member_id,
-                fresh_member_id=f"{instance or name}-{self._ids}",
+                fresh_member_id=f"{name}-{self._ids}",
                 group_instance_id=instance,
                 requires_known_member_id=needs_id,
                 client_id=name,

@@ -1,0 +1,32 @@
+"""Every play in this folder holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.groups.play import Play, PlayFailed
+
+PLAYS = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", PLAYS, ids=lambda path: path.stem)
+def test_play_holds(path: Path) -> None:
+    Play().run(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("play", "complaint"),
+    [
+        ("config initial_delay_ms=0\njoin a\nwait 1s", "there are answers"),
+        ("join a\nexpect a joined", "a has no answer"),
+        ("join a\nwait 3s\nexpect a joined generation=2", "it is: a joined generation=1"),
+        ("expect group Stable", "line 1: expect group Stable"),
+        ("expect offset t-0=5", "it is None"),
+        ("expect log group", "the log is empty"),
+    ],
+)
+def test_play_that_does_not_hold_is_noticed(play: str, complaint: str) -> None:
+    with pytest.raises(PlayFailed, match=complaint):
+        Play().run(play)
