@@ -1,0 +1,476 @@
+"""A Kafka cluster small enough for unit tests: real sockets and real encodings around a few dictionaries.
+
+It keeps records in memory, knows leaders, a controller and groups, and can be told to answer otherwise: `intercept` a
+request class to return another response, an error, or DROP to close the connection.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Self
+from uuid import UUID
+
+from kctl.client.settings import ClientSettings
+from kctl.model import TopicPartition, topic_name_problem
+from kctl.protocol.apis import (
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_topics,
+    describe_configs,
+    describe_groups,
+    fetch,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_fetch,
+    produce,
+)
+from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
+from kctl.protocol.codec import decode, encode
+from kctl.protocol.headers import decode_request_header, encode_response_header
+from kctl.protocol.registry import APIS, api
+from kctl.records.batch import iterate_batches, iterate_records
+
+DROP = object()
+UNSUPPORTED_VERSION = 35
+NOT_CONTROLLER = 41
+UNKNOWN_TOPIC = 3
+NOT_LEADER = 6
+OUT_OF_RANGE = 1
+
+Answer = Callable[[Any], Any]
+
+
+@dataclass
+class FakePartition:
+    """One log as one stretch of bytes with right offsets."""
+
+    leader: int
+    data: bytearray = field(default_factory=bytearray)
+    start: int = 0
+    end: int = 0
+    last_stable_offset: int | None = None
+    aborted: list[tuple[int, int]] = field(default_factory=list)
+
+    def append(self, batch: bytes) -> int:
+        """Store a batch at the end and return its base offset."""
+        base = self.end
+        for header in iterate_batches(batch):
+            one = bytearray(batch[header.position : header.end])
+            one[:8] = struct.pack(">q", self.end)
+            self.data += one
+            self.end += header.last_offset_delta + 1
+        return base
+
+
+@dataclass
+class FakeGroup:
+    """A group with offsets; members make it Stable."""
+
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    members: list[describe_groups.DescribedGroupMember] = field(default_factory=list)
+    protocol_type: str = "consumer"
+
+
+class FakeCluster:
+    """Brokers 0 .. n-1 on ports of their own; the controller and coordinator is the last one.  A context manager."""
+
+    def __init__(self, brokers: int = 1, *, versions: dict[int, tuple[int, int]] | None = None) -> None:
+        self.topics: dict[str, list[FakePartition]] = {}
+        self.configs: dict[str, dict[str, str]] = {}
+        self.groups: dict[str, FakeGroup] = {}
+        self.intercepts: dict[type, Answer] = {}
+        self.requests: list[tuple[int, Any]] = []
+        """(broker, request) in the order of arrival."""
+        self.versions = {key: (known.versions[0], known.versions[-1]) for key, known in APIS.items()} | (versions or {})
+        self.controller = brokers - 1
+        self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(brokers)]
+        self.ports = [listener.getsockname()[1] for listener in self._listeners]
+        self._connections: list[socket.socket] = []
+        self._threads = [
+            threading.Thread(target=self._accept, args=(broker,), daemon=True) for broker in range(brokers)
+        ]
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.ports[0]}"
+
+    def settings(self, *, timeout_ms: int = 2_000) -> ClientSettings:
+        """What a client needs to get here."""
+        return ClientSettings((("127.0.0.1", self.ports[0]),), timeout_ms=timeout_ms, connect_timeout_ms=1_000)
+
+    def create(self, name: str, leaders: list[int] | int = 1) -> list[FakePartition]:
+        """A topic with a partition for each leader, or with that many partitions spread over the brokers."""
+        if isinstance(leaders, int):
+            leaders = [index % len(self.ports) for index in range(leaders)]
+        self.topics[name] = [FakePartition(leader) for leader in leaders]
+        self.configs[name] = {}
+        return self.topics[name]
+
+    def intercept(self, request_class: type, answer: Answer) -> None:
+        """Let `answer` say what comes back; None from it means the usual answer."""
+        self.intercepts[request_class] = answer
+
+    def records_of(self, name: str, partition: int) -> list[Any]:
+        """What was written."""
+        data = bytes(self.topics[name][partition].data)
+        return [record for header in iterate_batches(data) for record in iterate_records(data, header)]
+
+    def asked(self, request_class: type) -> list[tuple[int, Any]]:
+        """The requests of a class so far, with the broker that got them."""
+        return [(broker, request) for broker, request in self.requests if isinstance(request, request_class)]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for listener in self._listeners:
+            listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+        self.drop_connections()
+        for thread in self._threads:
+            thread.join(5)
+
+    def drop_connections(self) -> None:
+        """Hang up on everybody."""
+        for connection in self._connections:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+        self._connections.clear()
+
+    def _accept(self, broker: int) -> None:
+        while True:
+            try:
+                connection, _ = self._listeners[broker].accept()
+            except OSError:
+                return
+            self._connections.append(connection)
+            thread = threading.Thread(target=self._serve, args=(broker, connection), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _serve(self, broker: int, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as stream:
+            try:
+                while size := stream.read(4):
+                    response = self._respond(broker, stream.read(struct.unpack(">i", size)[0]))
+                    if response is DROP:
+                        return
+                    connection.sendall(response)
+            except (OSError, ValueError):
+                return
+
+    def _respond(self, broker: int, frame: bytes) -> Any:
+        header, position = decode_request_header(frame)
+        known = api(header.api_key)
+        assert known is not None
+        lowest, highest = self.versions.get(header.api_key, (0, -1))
+        version = header.api_version
+        if not lowest <= version <= highest:
+            if known.name != "api_versions":
+                return DROP
+            response: Any = ApiVersionsResponse(
+                error_code=UNSUPPORTED_VERSION, api_keys=[_advertised(18, lowest, highest)]
+            )
+            version = 0
+        else:
+            request, _ = decode(known.request, frame, version, position)
+            self.requests.append((broker, request))
+            intercept = self.intercepts.get(known.request)
+            response = intercept(request) if intercept else None
+            if response is None:
+                response = getattr(self, f"_{known.name}")(broker, request)
+        if response is DROP:
+            return DROP
+        if response == b"":
+            return b""
+        body = b"".join(bytes(chunk) for chunk in encode(response, version))
+        answer = encode_response_header(header.api_key, version, header.correlation_id) + body
+        return struct.pack(">i", len(answer)) + answer
+
+    def _api_versions(self, _broker: int, _request: Any) -> Any:
+        keys = [_advertised(key, *range_) for key, range_ in sorted(self.versions.items())]
+        return ApiVersionsResponse(error_code=0, api_keys=keys)
+
+    def _metadata(self, _broker: int, request: Any) -> Any:
+        names = sorted(self.topics) if request.topics is None else [topic.name for topic in request.topics]
+        return metadata.MetadataResponse(
+            brokers=[
+                metadata.MetadataResponseBroker(node_id=node_id, host="127.0.0.1", port=port)
+                for node_id, port in enumerate(self.ports)
+            ],
+            cluster_id="fake-cluster",
+            controller_id=self.controller,
+            topics=[self._topic_metadata(name) for name in names],
+        )
+
+    def _topic_metadata(self, name: str) -> Any:
+        found = self.topics.get(name)
+        return metadata.MetadataResponseTopic(
+            error_code=UNKNOWN_TOPIC if found is None else 0,
+            name=name,
+            topic_id=UUID(int=0 if found is None else 1 + sorted(self.topics).index(name)),
+            is_internal=name.startswith("__"),
+            partitions=[
+                metadata.MetadataResponsePartition(
+                    error_code=0 if one.leader >= 0 else 5,
+                    partition_index=index,
+                    leader_id=one.leader,
+                    leader_epoch=0,
+                    replica_nodes=[max(one.leader, 0)],
+                    isr_nodes=[max(one.leader, 0)],
+                )
+                for index, one in enumerate(found or [])
+            ],
+        )
+
+    def _find(self, broker: int, topic: str, partition: int) -> tuple[FakePartition | None, int]:
+        partitions = self.topics.get(topic, [])
+        if partition >= len(partitions):
+            return None, UNKNOWN_TOPIC
+        if partitions[partition].leader != broker:
+            return None, NOT_LEADER
+        return partitions[partition], 0
+
+    def _list_offsets(self, broker: int, request: Any) -> Any:
+        def answer(topic: str, asked: Any) -> Any:
+            found, error = self._find(broker, topic, asked.partition_index)
+            offset, timestamp = -1, -1
+            if found is not None:
+                offset, timestamp = self._offset_at(found, asked.timestamp, request.isolation_level)
+            return list_offsets.ListOffsetsPartitionResponse(
+                partition_index=asked.partition_index,
+                error_code=error,
+                offset=offset,
+                timestamp=timestamp,
+                leader_epoch=0,
+            )
+
+        return list_offsets.ListOffsetsResponse(
+            topics=[
+                list_offsets.ListOffsetsTopicResponse(
+                    name=topic.name, partitions=[answer(topic.name, asked) for asked in topic.partitions]
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _offset_at(self, found: FakePartition, timestamp: int, isolation: int) -> tuple[int, int]:
+        if timestamp == -1:
+            committed = isolation == 1 and found.last_stable_offset is not None
+            return (found.last_stable_offset if committed else found.end), -1  # type: ignore[return-value]
+        if timestamp == -2:
+            return found.start, -1
+        data = bytes(found.data)
+        for header in iterate_batches(data):
+            for record in iterate_records(data, header):
+                if record.timestamp >= timestamp:
+                    return record.offset, record.timestamp
+        return -1, -1
+
+    def _produce(self, broker: int, request: Any) -> Any:
+        responses = []
+        for topic in request.topic_data:
+            partitions = []
+            for part in topic.partition_data:
+                found, error = self._find(broker, topic.name, part.index)
+                base = -1 if found is None else found.append(bytes(part.records))
+                partitions.append(
+                    produce.PartitionProduceResponse(index=part.index, error_code=error, base_offset=base)
+                )
+            responses.append(produce.TopicProduceResponse(name=topic.name, partition_responses=partitions))
+        return b"" if request.acks == 0 else produce.ProduceResponse(responses=responses)
+
+    def _fetch(self, broker: int, request: Any) -> Any:
+        return fetch.FetchResponse(
+            responses=[
+                fetch.FetchableTopicResponse(
+                    topic=topic.topic,
+                    partitions=[self._fetch_one(broker, topic.topic, asked, request) for asked in topic.partitions],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _fetch_one(self, broker: int, topic: str, asked: Any, request: Any) -> Any:
+        found, error = self._find(broker, topic, asked.partition)
+        if found is not None and not found.start <= asked.fetch_offset <= found.end:
+            found, error = None, OUT_OF_RANGE
+        if found is None:
+            return fetch.PartitionData(
+                partition_index=asked.partition, error_code=error, high_watermark=-1, records=b""
+            )
+        data = bytes(found.data)
+        position = next((h.position for h in iterate_batches(data) if h.next_offset > asked.fetch_offset), len(data))
+        aborted = [fetch.AbortedTransaction(producer_id=pid, first_offset=first) for first, pid in found.aborted]
+        return fetch.PartitionData(
+            partition_index=asked.partition,
+            error_code=0,
+            high_watermark=found.end,
+            last_stable_offset=found.end if found.last_stable_offset is None else found.last_stable_offset,
+            log_start_offset=found.start,
+            aborted_transactions=aborted if request.isolation_level else None,
+            records=data[position : position + asked.partition_max_bytes],
+        )
+
+    def _create_topics(self, broker: int, request: Any) -> Any:
+        def create(topic: Any) -> Any:
+            count = len(topic.assignments) or (1 if topic.num_partitions == -1 else topic.num_partitions)
+            error, message = 0, None
+            if broker != self.controller:
+                error = NOT_CONTROLLER
+            elif problem := topic_name_problem(topic.name):
+                error, message = 17, problem
+            elif topic.name in self.topics:
+                error, message = 36, f"Topic '{topic.name}' already exists."
+            elif not request.validate_only:
+                self.create(topic.name, count)
+                self.configs[topic.name] = {config.name: config.value for config in topic.configs}
+            return create_topics.CreatableTopicResult(
+                name=topic.name, error_code=error, error_message=message, num_partitions=count, replication_factor=1
+            )
+
+        return create_topics.CreateTopicsResponse(topics=[create(topic) for topic in request.topics])
+
+    def _delete_topics(self, broker: int, request: Any) -> Any:
+        def delete(name: str) -> Any:
+            error = 0 if name in self.topics else UNKNOWN_TOPIC
+            error = error if broker == self.controller else NOT_CONTROLLER
+            if not error:
+                del self.topics[name]
+            return delete_topics.DeletableTopicResult(name=name, topic_id=UUID(int=0), error_code=error)
+
+        names = [topic.name for topic in request.topics] or request.topic_names
+        return delete_topics.DeleteTopicsResponse(responses=[delete(name) for name in names])
+
+    def _create_partitions(self, broker: int, request: Any) -> Any:
+        results = []
+        for topic in request.topics:
+            present = self.topics.get(topic.name)
+            error, message = 0, None
+            if broker != self.controller:
+                error = NOT_CONTROLLER
+            elif present is None:
+                error = UNKNOWN_TOPIC
+            elif topic.count <= len(present):
+                error, message = 37, f"Topic already has {len(present)} partitions."
+            elif not request.validate_only:
+                present.extend(FakePartition(0) for _ in range(topic.count - len(present)))
+            results.append(
+                create_partitions.CreatePartitionsTopicResult(name=topic.name, error_code=error, error_message=message)
+            )
+        return create_partitions.CreatePartitionsResponse(results=results)
+
+    def _describe_configs(self, _broker: int, request: Any) -> Any:
+        results = []
+        for resource in request.resources:
+            overrides = self.configs.get(resource.resource_name, {})
+            configs = [_config(name, value, source=1) for name, value in overrides.items()]
+            configs.append(_config("segment.bytes", "1073741824", source=5))
+            results.append(
+                describe_configs.DescribeConfigsResult(
+                    error_code=0, resource_type=2, resource_name=resource.resource_name, configs=configs
+                )
+            )
+        return describe_configs.DescribeConfigsResponse(results=results)
+
+    def _incremental_alter_configs(self, _broker: int, request: Any) -> Any:
+        responses = []
+        for resource in request.resources:
+            overrides = self.configs.get(resource.resource_name)
+            if overrides is not None and not request.validate_only:
+                for config in resource.configs:
+                    if config.config_operation == 0:
+                        overrides[config.name] = config.value
+                    else:
+                        overrides.pop(config.name, None)
+            responses.append(
+                incremental_alter_configs.AlterConfigsResourceResponse(
+                    error_code=UNKNOWN_TOPIC if overrides is None else 0,
+                    resource_type=2,
+                    resource_name=resource.resource_name,
+                )
+            )
+        return incremental_alter_configs.IncrementalAlterConfigsResponse(responses=responses)
+
+    def _find_coordinator(self, _broker: int, _request: Any) -> Any:
+        return find_coordinator.FindCoordinatorResponse(
+            error_code=0, node_id=self.controller, host="127.0.0.1", port=self.ports[self.controller]
+        )
+
+    def _list_groups(self, broker: int, _request: Any) -> Any:
+        groups = self.groups if broker == self.controller else {}
+        return list_groups.ListGroupsResponse(
+            error_code=0,
+            groups=[
+                list_groups.ListedGroup(
+                    group_id=name, protocol_type=group.protocol_type, group_state="Stable" if group.members else "Empty"
+                )
+                for name, group in groups.items()
+            ],
+        )
+
+    def _describe_groups(self, _broker: int, request: Any) -> Any:
+        described = []
+        for name in request.groups:
+            group = self.groups.get(name)
+            state = "Dead" if group is None else "Stable" if group.members else "Empty"
+            described.append(
+                describe_groups.DescribedGroup(
+                    error_code=0,
+                    group_id=name,
+                    group_state=state,
+                    protocol_type=group.protocol_type if group else "",
+                    protocol_data="range" if group and group.members else "",
+                    members=group.members if group else [],
+                )
+            )
+        return describe_groups.DescribeGroupsResponse(groups=described)
+
+    def _offset_fetch(self, _broker: int, request: Any) -> Any:
+        group = self.groups.get(request.group_id, FakeGroup())
+        topics: dict[str, Any] = {}
+        for tp, offset in group.offsets.items():
+            topic = topics.setdefault(tp.topic, offset_fetch.OffsetFetchResponseTopic(name=tp.topic, partitions=[]))
+            topic.partitions.append(
+                offset_fetch.OffsetFetchResponsePartition(
+                    partition_index=tp.partition, committed_offset=offset, metadata="", error_code=0
+                )
+            )
+        return offset_fetch.OffsetFetchResponse(topics=list(topics.values()))
+
+    def _delete_groups(self, _broker: int, request: Any) -> Any:
+        results = []
+        for name in request.groups_names:
+            group = self.groups.get(name)
+            error = 69 if group is None else 68 if group.members else 0
+            if not error:
+                del self.groups[name]
+            results.append(delete_groups.DeletableGroupResult(group_id=name, error_code=error))
+        return delete_groups.DeleteGroupsResponse(results=results)
+
+    def _init_producer_id(self, _broker: int, _request: Any) -> Any:
+        number = len(self.asked(init_producer_id.InitProducerIdRequest))
+        return init_producer_id.InitProducerIdResponse(error_code=0, producer_id=4000 + number, producer_epoch=0)
+
+
+def _advertised(key: int, lowest: int, highest: int) -> ApiVersion:
+    return ApiVersion(api_key=key, min_version=lowest, max_version=highest)
+
+
+def _config(name: str, value: str, *, source: int) -> Any:
+    return describe_configs.DescribeConfigsResourceResult(
+        name=name, value=value, read_only=False, config_source=source, is_sensitive=False
+    )
