@@ -1,0 +1,194 @@
+"""The client of a cluster asks the right broker, and asks again only where that can help."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.client.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.cluster import ClusterClient
+from kctl.client.list_offsets import EARLIEST, LATEST, list_offsets
+from kctl.client.settings import ClientSettings
+from kctl.client.transport import Connection
+from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.create_topics import CreateTopicsRequest
+from kctl.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kctl.protocol.apis.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kctl.protocol.apis.metadata import MetadataRequest
+from tests.unit.client.fake_cluster import DROP, FakeCluster
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster(brokers=3) as started:
+        yield started
+
+
+def ask(cluster: FakeCluster, work: Callable[[ClusterClient], Awaitable[T]], *, timeout_ms: int = 2_000) -> T:
+    async def main() -> T:
+        async with ClusterClient(cluster.settings(timeout_ms=timeout_ms), BlockingTransport()) as client:
+            return await work(client)
+
+    return run_blocking(main())
+
+
+def once(answer: Any) -> Callable[[Any], Any]:
+    """Answers like this the first time and as usual afterwards."""
+    answers = [answer]
+    return lambda _: answers.pop() if answers else None
+
+
+async def ask_controller_address(client: ClusterClient) -> str:
+    async def address(connection: Connection) -> str:
+        return connection.address
+
+    return await client.on_controller(address)
+
+
+def test_bootstrap_goes_on_to_the_next_address(cluster: FakeCluster) -> None:
+    settings = ClientSettings((("127.0.0.1", 1), ("127.0.0.1", cluster.ports[1])), timeout_ms=2_000)
+
+    async def main() -> str | None:
+        async with ClusterClient(settings, BlockingTransport()) as client:
+            return (await client.metadata([])).cluster_id
+
+    assert run_blocking(main()) == "fake-cluster"
+
+
+def test_unreachable_cluster_names_every_address_tried() -> None:
+    settings = ClientSettings((("127.0.0.1", 1), ("localhost", 2)), timeout_ms=2_000)
+
+    async def main() -> None:
+        async with ClusterClient(settings, AsyncioTransport()) as client:
+            await client.metadata()
+
+    with pytest.raises(ClusterUnreachable, match=r"cannot reach 127\.0\.0\.1:1: .*; localhost:2: "):
+        asyncio.run(main())
+
+
+def test_controller_is_found(cluster: FakeCluster) -> None:
+    assert ask(cluster, ask_controller_address) == f"127.0.0.1:{cluster.ports[2]}"
+
+
+def test_moved_controller_is_looked_up_again(cluster: FakeCluster) -> None:
+    asked = []
+
+    async def work(client: ClusterClient) -> str:
+        async def create(connection: Connection) -> str:
+            asked.append(connection.address)
+            if len(asked) == 1:
+                cluster.controller = 0
+                raise ApiError(ErrorCode.NOT_CONTROLLER)
+            return connection.address
+
+        return await client.on_controller(create)
+
+    assert ask(cluster, work) == f"127.0.0.1:{cluster.ports[0]}"
+    assert asked == [f"127.0.0.1:{cluster.ports[2]}", f"127.0.0.1:{cluster.ports[0]}"]
+
+
+def test_change_is_not_repeated_after_a_lost_connection(cluster: FakeCluster) -> None:
+    """The controller may have created the topic before the connection went."""
+    from kctl.admin.topic_changes import NewTopic, create_topics  # noqa: PLC0415 - only here
+
+    cluster.intercept(CreateTopicsRequest, lambda _: DROP)
+    with pytest.raises(ClusterUnreachable, match="the broker closed the connection"):
+        ask(cluster, lambda client: create_topics(client, [NewTopic("orders")]))
+    assert len(cluster.asked(CreateTopicsRequest)) == 1
+
+
+def test_question_is_repeated_after_a_lost_connection(cluster: FakeCluster) -> None:
+    cluster.intercept(MetadataRequest, once(DROP))
+    metadata = ask(cluster, lambda client: client.metadata([]))
+    assert sorted(metadata.brokers) == [0, 1, 2]
+
+
+def test_topics_are_never_created_by_asking(cluster: FakeCluster) -> None:
+    ask(cluster, lambda client: client.metadata(["nope"]))
+    assert [request.allow_auto_topic_creation for _, request in cluster.asked(MetadataRequest)] == [False]
+
+
+def test_coordinator_that_is_not_there_yet_is_asked_for_again(cluster: FakeCluster) -> None:
+    missing = FindCoordinatorResponse(error_code=15, node_id=-1, host="", port=-1)
+    cluster.intercept(FindCoordinatorRequest, once(missing))
+
+    async def address(connection: Connection) -> str:
+        return connection.address
+
+    assert ask(cluster, lambda client: client.on_coordinator("billing", address)) == f"127.0.0.1:{cluster.ports[2]}"
+    assert len(cluster.asked(FindCoordinatorRequest)) == 2
+
+
+def test_coordinator_that_never_comes_ends_with_its_error(cluster: FakeCluster) -> None:
+    missing = FindCoordinatorResponse(error_code=15, node_id=-1, host="", port=-1)
+    cluster.intercept(FindCoordinatorRequest, lambda _: missing)
+
+    async def nothing(_: Connection) -> None: ...
+
+    with pytest.raises(ApiError) as caught:
+        ask(cluster, lambda client: client.on_coordinator("billing", nothing), timeout_ms=200)
+    assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_every_leader_is_asked_about_its_own_partitions(cluster: FakeCluster) -> None:
+    partitions = cluster.create("orders", leaders=[0, 1, 2, 0])
+    for index, partition in enumerate(partitions):
+        partition.end = 10 + index
+    tps = [TopicPartition("orders", index) for index in range(4)]
+    found = ask(cluster, lambda client: list_offsets(client, dict.fromkeys(tps, LATEST)))
+    assert {tp.partition: outcome.offset for tp, outcome in found.items()} == {0: 10, 1: 11, 2: 12, 3: 13}
+    asked = {
+        broker: [one.partition_index for topic in request.topics for one in topic.partitions]
+        for broker, request in cluster.asked(ListOffsetsRequest)
+    }
+    assert asked == {0: [0, 3], 1: [1], 2: [2]}
+
+
+def test_partition_whose_leader_moved_is_asked_for_at_the_new_one(cluster: FakeCluster) -> None:
+    (partition,) = cluster.create("orders", leaders=[0])
+
+    def move(_: Any) -> Any:
+        if partition.leader == 1:
+            return None
+        partition.leader = 1
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name="orders", partitions=[ListOffsetsPartitionResponse(partition_index=0, error_code=6)]
+                )
+            ]
+        )
+
+    cluster.intercept(ListOffsetsRequest, move)
+    tp = TopicPartition("orders", 0)
+    found = ask(cluster, lambda client: list_offsets(client, {tp: EARLIEST}))
+    assert found[tp].offset == 0
+    assert [broker for broker, _ in cluster.asked(ListOffsetsRequest)] == [0, 1]
+
+
+def test_partition_without_a_leader_does_not_spoil_the_others(cluster: FakeCluster) -> None:
+    cluster.create("orders", leaders=[-1, 1])
+    tps = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("nope", 0)]
+    found = ask(cluster, lambda client: list_offsets(client, dict.fromkeys(tps, LATEST)), timeout_ms=200)
+    codes = {str(tp): outcome.code.name if isinstance(outcome, ApiError) else "" for tp, outcome in found.items()}
+    assert codes == {"nope-0": "UNKNOWN_TOPIC_OR_PARTITION", "orders-0": "LEADER_NOT_AVAILABLE", "orders-1": ""}
+
+
+def test_connections_are_shared(cluster: FakeCluster) -> None:
+    async def work(client: ClusterClient) -> None:
+        assert await client.broker(0) is await client.any_broker()
+        assert await client.broker(1) is await client.broker(1)
+
+    ask(cluster, work)

@@ -1,0 +1,159 @@
+"""A consumer reads everything it may see, once, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from kctl.client.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.cluster import ClusterClient
+from kctl.client.consumer import Consumer
+from kctl.client.fetching import FetchLimits
+from kctl.client.list_offsets import IsolationLevel
+from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.fetch import FetchRequest
+from kctl.records.batch import Record
+from kctl.records.build import build_batch
+from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from tests.unit.client.fake_cluster import DROP, FakeCluster, FakePartition
+
+T = TypeVar("T")
+ORDERS = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster(brokers=2) as started:
+        yield started
+
+
+def batch(*values: str, **rest: Any) -> bytes:
+    return build_batch([Record(0, 1_000, None, value.encode()) for value in values], **rest)
+
+
+def read(cluster: FakeCluster, work: Callable[[ClusterClient], Awaitable[T]], *, timeout_ms: int = 2_000) -> T:
+    async def main() -> T:
+        async with ClusterClient(cluster.settings(timeout_ms=timeout_ms), BlockingTransport()) as client:
+            return await work(client)
+
+    return run_blocking(main())
+
+
+def values_of(polled: list[tuple[TopicPartition, list[Record]]]) -> dict[str, list[str]]:
+    return {str(tp): [(record.value or b"").decode() for record in records] for tp, records in polled}
+
+
+def poll_values(cluster: FakeCluster, positions: dict[TopicPartition, int], polls: int = 1, **rest: Any) -> list[str]:
+    async def work(client: ClusterClient) -> list[str]:
+        consumer = Consumer(client, positions, **rest)
+        values: list[str] = []
+        for _ in range(polls):
+            for of_partition in values_of(await consumer.poll()).values():
+                values.extend(of_partition)
+        return values
+
+    return read(cluster, work)
+
+
+def test_records_before_the_position_are_left_out(cluster: FakeCluster) -> None:
+    (partition,) = cluster.create("orders")
+    partition.append(batch("a", "b", "c"))
+    assert poll_values(cluster, {ORDERS: 1}) == ["b", "c"]
+
+
+def test_cut_off_batch_is_read_with_the_next_fetch(cluster: FakeCluster) -> None:
+    (partition,) = cluster.create("orders")
+    partition.append(batch("a" * 50))
+    partition.append(batch("b" * 50))
+    limits = FetchLimits(partition_max_bytes=len(partition.data) - 10)
+    assert poll_values(cluster, {ORDERS: 0}, polls=2, limits=limits) == ["a" * 50, "b" * 50]
+
+
+def test_partitions_of_all_leaders_come_in_order(cluster: FakeCluster) -> None:
+    for index, partition in enumerate(cluster.create("orders", leaders=[1, 0])):
+        partition.append(batch(f"p{index}"))
+    positions = {TopicPartition("orders", index): 0 for index in (1, 0)}
+    assert poll_values(cluster, positions) == ["p0", "p1"]
+
+
+def transactional(partition: FakePartition) -> None:
+    """Producer 7 aborts x and commits z; producer 8 commits y in between."""
+    ids: dict[str, Any] = {"producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    partition.append(batch("plain"))
+    partition.append(batch("x", producer_id=7, **ids))
+    partition.append(batch("y", producer_id=8, **ids))
+    partition.append(marker(ControlType.ABORT, 7))
+    partition.append(batch("z", producer_id=7, **ids))
+    partition.append(marker(ControlType.COMMIT, 8))
+    partition.append(marker(ControlType.COMMIT, 7))
+    partition.aborted = [(1, 7)]
+
+
+def marker(kind: ControlType, producer_id: int) -> bytes:
+    ending = EndTransactionMarker(kind, coordinator_epoch=0)
+    return build_end_transaction_marker(ending, producer_id=producer_id, producer_epoch=0, timestamp=1_000)
+
+
+def test_aborted_records_and_markers_are_not_seen(cluster: FakeCluster) -> None:
+    transactional(cluster.create("orders")[0])
+    assert poll_values(cluster, {ORDERS: 0}) == ["plain", "y", "z"]
+
+
+def test_uncommitted_reading_sees_all_but_markers(cluster: FakeCluster) -> None:
+    transactional(cluster.create("orders")[0])
+    values = poll_values(cluster, {ORDERS: 0}, isolation=IsolationLevel.READ_UNCOMMITTED)
+    assert values == ["plain", "x", "y", "z"]
+
+
+def test_position_moves_behind_what_nobody_sees(cluster: FakeCluster) -> None:
+    partition = cluster.create("orders")[0]
+    transactional(partition)
+
+    async def work(client: ClusterClient) -> int:
+        consumer = Consumer(client, {ORDERS: 5})
+        assert await consumer.poll() == []
+        return consumer.positions[ORDERS]
+
+    assert read(cluster, work) == partition.end == 7
+
+
+def test_reading_goes_on_at_the_new_leader(cluster: FakeCluster) -> None:
+    (partition,) = cluster.create("orders", leaders=[0])
+    partition.append(batch("a"))
+
+    def move(_: Any) -> None:
+        partition.leader = 1
+
+    cluster.intercept(FetchRequest, move)
+    assert poll_values(cluster, {ORDERS: 0}, polls=2) == ["a"]
+    assert [broker for broker, _ in cluster.asked(FetchRequest)] == [0, 1]
+
+
+def test_leader_that_stays_away_ends_reading(cluster: FakeCluster) -> None:
+    cluster.create("orders", leaders=[0])
+    cluster.intercept(FetchRequest, lambda _: DROP)
+
+    async def work(client: ClusterClient) -> None:
+        consumer = Consumer(client, {ORDERS: 0})
+        while True:
+            await consumer.poll()
+
+    with pytest.raises(ClusterUnreachable, match="cannot read on"):
+        read(cluster, work, timeout_ms=200)
+
+
+def test_offset_outside_of_the_log_is_an_error_that_names_it(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    with pytest.raises(ApiError, match="orders-0 at offset 99") as caught:
+        poll_values(cluster, {ORDERS: 99})
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_broker_that_knows_only_old_record_formats_is_refused(cluster: FakeCluster) -> None:
+    cluster.versions[1] = (0, 3)
+    cluster.create("orders")
+    with pytest.raises(ApiError, match="too old"):
+        poll_values(cluster, {ORDERS: 0})

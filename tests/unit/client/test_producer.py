@@ -1,0 +1,228 @@
+"""A producer keeps the order, gathers batches, and says what became of every record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.client.cluster import ClusterClient
+from kctl.client.partitioner import partition_of_key
+from kctl.client.producer import Delivery, Producer, ProducerSettings
+from kctl.errors import ApiError, ErrorCode
+from kctl.protocol.apis.init_producer_id import InitProducerIdRequest
+from kctl.protocol.apis.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kctl.records.batch import parse_header
+from kctl.records.compression import Codec
+from tests.unit.client.fake_cluster import DROP, FakeCluster
+
+PATIENT_MS = 60_000
+"""Longer than any test: batches close because they are full or flushed."""
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster(brokers=2) as started:
+        yield started
+
+
+def produce(
+    cluster: FakeCluster,
+    work: Callable[[Producer], Awaitable[None]],
+    *,
+    timeout_ms: int = 2_000,
+    **settings: Any,
+) -> list[Delivery]:
+    deliveries: list[Delivery] = []
+
+    async def main() -> None:
+        async with ClusterClient(cluster.settings(timeout_ms=timeout_ms), AsyncioTransport()) as client:
+            chosen = ProducerSettings(**({"linger_ms": PATIENT_MS} | settings))
+            producer = Producer(client, chosen, deliveries.append, clock_ms=lambda: 1_000, choose=lambda _: 0)
+            await work(producer)
+            await producer.flush()
+
+    asyncio.run(main())
+    return deliveries
+
+
+def sending(*values: str, topic: str = "orders", **rest: Any) -> Callable[[Producer], Awaitable[None]]:
+    async def work(producer: Producer) -> None:
+        for value in values:
+            await producer.send(topic, value.encode(), **rest)
+
+    return work
+
+
+def refusing(code: ErrorCode, times: int) -> Callable[[Any], Any]:
+    """Refuses that many requests with a code, then answers as usual."""
+    left = [times]
+
+    def answer(request: Any) -> Any:
+        if left[0] == 0:
+            return None
+        left[0] -= 1
+        return ProduceResponse(
+            responses=[
+                TopicProduceResponse(
+                    name=topic.name,
+                    partition_responses=[
+                        PartitionProduceResponse(index=one.index, error_code=code, base_offset=-1)
+                        for one in topic.partition_data
+                    ],
+                )
+                for topic in request.topic_data
+            ]
+        )
+
+    return answer
+
+
+def headers_of(cluster: FakeCluster) -> list[Any]:
+    return [
+        parse_header(bytes(request.topic_data[0].partition_data[0].records))
+        for _, request in cluster.asked(ProduceRequest)
+    ]
+
+
+def test_records_become_one_batch(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    (delivery,) = produce(cluster, sending("a", "b", "c"))
+    assert (delivery.base_offset, delivery.error, len(delivery.records)) == (0, None, 3)
+    assert [record.value for record in cluster.records_of("orders", 0)] == [b"a", b"b", b"c"]
+
+
+def test_full_batch_is_closed(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    by_count = produce(cluster, sending(*"abcde"), batch_records=2)
+    assert [len(delivery.records) for delivery in by_count] == [2, 2, 1]
+    by_size = produce(cluster, sending("x" * 100, "y" * 100), batch_bytes=200)
+    assert [len(delivery.records) for delivery in by_size] == [1, 1]
+
+
+def test_lingering_batch_is_closed_by_time(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    delivered: list[Delivery] = []
+
+    async def main() -> None:
+        async with ClusterClient(cluster.settings(), AsyncioTransport()) as client:
+            arrival = asyncio.Event()
+
+            def deliver(delivery: Delivery) -> None:
+                delivered.append(delivery)
+                arrival.set()
+
+            producer = Producer(client, ProducerSettings(linger_ms=1), deliver)
+            await producer.send("orders", b"a")
+            await arrival.wait()  # without any flush
+
+    asyncio.run(main())
+    assert [delivery.error for delivery in delivered] == [None]
+
+
+def test_keys_headers_and_timestamps_arrive(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    produce(cluster, sending("v", key=b"k", headers=[("h", b"1"), ("h", None)], timestamp_ms=77))
+    (record,) = cluster.records_of("orders", 0)
+    assert (record.key, record.value, record.headers, record.timestamp) == (b"k", b"v", (("h", b"1"), ("h", None)), 77)
+
+
+def test_key_decides_the_partition(cluster: FakeCluster) -> None:
+    cluster.create("orders", leaders=4)
+    produce(cluster, sending("v", key=b"customer-1"))
+    assert len(cluster.records_of("orders", partition_of_key(b"customer-1", 4))) == 1
+
+
+def test_records_without_key_change_partition_with_each_batch(cluster: FakeCluster) -> None:
+    """KIP-480."""
+    cluster.create("orders", leaders=3)
+    produce(cluster, sending(*"abcdef"), batch_records=2)
+    counts = [len(cluster.records_of("orders", partition)) for partition in range(3)]
+    assert counts == [2, 2, 2]
+
+
+def test_codec_is_used(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    produce(cluster, sending("a" * 500), codec=Codec.GZIP)
+    assert headers_of(cluster)[0].codec is Codec.GZIP
+    assert cluster.records_of("orders", 0)[0].value == b"a" * 500
+
+
+def test_sequence_numbers_count_records(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    produce(cluster, sending(*"abcde"), batch_records=2)
+    assert [header.base_sequence for header in headers_of(cluster)] == [0, 2, 4]
+    assert {header.producer_id for header in headers_of(cluster)} == {4001}
+
+
+def test_batch_whose_answer_was_lost_is_sent_again_with_the_same_sequence(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    drops = [DROP]
+    cluster.intercept(ProduceRequest, lambda _: drops.pop() if drops else None)
+    (delivery,) = produce(cluster, sending("a"))
+    assert delivery.error is None
+    assert [header.base_sequence for header in headers_of(cluster)] == [0, 0]
+
+
+def test_batch_follows_its_leader(cluster: FakeCluster) -> None:
+    (partition,) = cluster.create("orders", leaders=[0])
+
+    def move(_: Any) -> None:
+        partition.leader = 1
+
+    cluster.intercept(ProduceRequest, move)
+    (delivery,) = produce(cluster, sending("a"))
+    assert delivery.error is None
+    assert [broker for broker, _ in cluster.asked(ProduceRequest)] == [0, 1]
+
+
+def test_passing_refusal_is_tried_again(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    cluster.intercept(ProduceRequest, refusing(ErrorCode.NOT_ENOUGH_REPLICAS, 2))
+    (delivery,) = produce(cluster, sending("a"))
+    assert (delivery.error, delivery.base_offset) == (None, 0)
+
+
+def test_final_refusal_is_told_and_what_follows_gets_a_new_producer_id(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    cluster.intercept(ProduceRequest, refusing(ErrorCode.MESSAGE_TOO_LARGE, 1))
+    refused, written = produce(cluster, sending("a", "b"), batch_records=1)
+    assert isinstance(refused.error, ApiError)
+    assert refused.error.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert written.error is None
+    assert [(header.producer_id, header.base_sequence) for header in headers_of(cluster)] == [(4001, 0), (4002, 0)]
+
+
+def test_refusal_that_does_not_pass_ends_with_the_timeout(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    cluster.intercept(ProduceRequest, refusing(ErrorCode.NOT_ENOUGH_REPLICAS, 1_000))
+    (delivery,) = produce(cluster, sending("a"), timeout_ms=200)
+    assert isinstance(delivery.error, ApiError)
+    assert delivery.error.code is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_nobody_answers_with_acks_0(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    (delivery,) = produce(cluster, sending("a"), acks=0, idempotent=False)
+    assert (delivery.base_offset, delivery.error) == (-1, None)
+    assert cluster.asked(InitProducerIdRequest) == []
+
+
+def test_topic_that_does_not_exist_is_refused_at_once(cluster: FakeCluster) -> None:
+    with pytest.raises(ApiError, match="topic 'nope' does not exist"):
+        produce(cluster, sending("a", topic="nope"))
+
+
+def test_sender_waits_while_too_many_records_are_on_their_way(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    deliveries = produce(cluster, sending(*map(str, range(50))), batch_records=5, buffered_records_max=10)
+    assert sum(len(delivery.records) for delivery in deliveries) == 50
+    assert [record.value for record in cluster.records_of("orders", 0)] == [b"%d" % number for number in range(50)]

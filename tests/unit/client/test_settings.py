@@ -1,0 +1,60 @@
+"""Settings come from what was said, then from properties, then from defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kctl.client.settings import ClientSettings, client_settings, parse_servers
+from kctl.errors import ConfigError, UsageError
+
+
+def settings(**given: Any) -> ClientSettings:
+    defaults: dict[str, Any] = {
+        "bootstrap_servers": None,
+        "properties": {},
+        "timeout_ms": None,
+        "default_servers": "127.0.0.1:9092",
+        "default_timeout_ms": 30_000,
+    }
+    return client_settings(**(defaults | given))
+
+
+def test_defaults_are_loopback_and_a_bounded_wait() -> None:
+    assert settings() == ClientSettings((("127.0.0.1", 9092),), "kctl", 30_000, 5_000)
+
+
+def test_said_wins_over_properties() -> None:
+    properties = {"bootstrap.servers": "a:1", "default.api.timeout.ms": "9000", "client.id": "me"}
+    assert settings(properties=properties).bootstrap == (("a", 1),)
+    chosen = settings(properties=properties, bootstrap_servers="b:2", timeout_ms=1_000)
+    assert chosen == ClientSettings((("b", 2),), "me", 1_000, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a:1,b:2", (("a", 1), ("b", 2))),
+        ("a", (("a", 9092),)),
+        ("[::1]:9093, [::1]", (("::1", 9093), ("::1", 9092))),
+    ],
+)
+def test_servers_are_read(text: str, expected: tuple[tuple[str, int], ...]) -> None:
+    assert parse_servers(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", ",", "a:b", "a:0", "a:65536", ":9092"])
+def test_anything_else_is_no_server(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_servers(text)
+
+
+def test_security_protocol_that_is_not_spoken_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"security\.protocol=SASL_SSL"):
+        settings(properties={"security.protocol": "SASL_SSL"})
+
+
+def test_property_that_is_no_number_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"default\.api\.timeout\.ms=soon"):
+        settings(properties={"default.api.timeout.ms": "soon"})
