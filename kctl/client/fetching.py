@@ -17,7 +17,7 @@ from kctl.protocol.apis.fetch import (
     FetchTopic,
     PartitionData,
 )
-from kctl.records.batch import BatchHeader, Record, iterate_batches, iterate_records
+from kctl.records.batch import BatchHeader, iterate_batches, iterate_records
 from kctl.records.control import ControlType, control_type
 
 MAGIC_FETCH_MIN = 4
@@ -103,15 +103,6 @@ def visible_batches(fetched: FetchedPartition, isolation: IsolationLevel) -> Ite
                 yield header, False
                 continue
         yield header, not header.is_control
-
-
-def records_from(fetched: FetchedPartition, position: int, isolation: IsolationLevel) -> Iterator[Record]:
-    """The records that a reader gets at or after `position`.  Raises CorruptBatch."""
-    for header, is_visible in visible_batches(fetched, isolation):
-        if is_visible and header.last_offset >= position:
-            for record in iterate_records(fetched.records, header):
-                if record.offset >= position:
-                    yield record
 
 
 def _is_abort(records: memoryview, header: BatchHeader) -> bool:
