@@ -1,0 +1,37 @@
+"""What Apache Kafka 2.8.2 wrote, read and written again: the requests between controller, brokers and token owners."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kctl.protocol.codec import decode, encode_bytes
+from kctl.protocol.message import definition_of
+from kctl.protocol.walk import decode_walk, encode_walk
+from tests.property.protocol_json import json_leaves, leaves
+from tests.property.protocol_messages import CLASSES
+
+LINES = [
+    line.split(" ", 3)
+    for line in Path(__file__).with_name("kafka-2.8.2.txt").read_text(encoding="utf-8").splitlines()
+    if not line.startswith("#")
+]
+BY_NAME = {cls.__name__: cls for cls in CLASSES}
+
+
+@pytest.mark.parametrize(("name", "version", "blob", "meaning"), LINES, ids=[f"{line[0]}-{line[1]}" for line in LINES])
+def test_bytes_of_kafka_mean_the_same_to_us(name: str, version: str, blob: str, meaning: str) -> None:
+    cls, number, data = BY_NAME[name], int(version), bytes.fromhex(blob)
+    message, end = decode(cls, data, number)
+    assert end == len(data)
+    assert leaves(message, number) == json_leaves(cls, json.loads(meaning))
+    assert encode_bytes(message, number) == data
+    assert decode_walk(cls, data, number) == (message, len(data))
+    assert encode_walk(message, number) == data
+
+
+def test_every_version_of_these_messages_is_there() -> None:
+    there = {(name, int(version)) for name, version, _, _ in LINES}
+    assert there == {(name, version) for name, _ in there for version in definition_of(BY_NAME[name]).versions}

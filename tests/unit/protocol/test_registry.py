@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kctl.protocol.apis
+from kctl.protocol.apis.fetch import FetchRequest, FetchResponse
+from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription
+from kctl.protocol.message import definition_of
+from kctl.protocol.registry import APIS, api, api_named, api_of
+
+
+@pytest.mark.parametrize("key", APIS)
+def test_table_says_what_the_definitions_say(key: int) -> None:
+    entry = APIS[key]
+    for definition in (definition_of(entry.request), definition_of(entry.response)):
+        assert (definition.key, definition.versions) == (key, entry.versions)
+        assert [definition.is_flexible(version) for version in entry.versions] == [
+            entry.is_flexible(version) for version in entry.versions
+        ]
+
+
+def test_every_module_of_apis_is_listed() -> None:
+    folder = Path(kctl.protocol.apis.__file__).parent
+    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == {entry.name for entry in APIS.values()}
+
+
+@pytest.mark.parametrize("key", APIS)
+def test_modules_are_headed_by_name_key_and_versions(key: int) -> None:
+    entry = APIS[key]
+    heading = sys.modules[entry.request.__module__].__doc__ or ""
+    versions = f"versions 0-{entry.version_max}" if entry.version_max else "version 0"
+    assert heading.startswith(f"{entry.kafka_name} (key {key}, {versions}): ")
+
+
+def test_apis_are_found_by_key_name_and_message() -> None:
+    assert api(1) is api_named("fetch") is api_of(FetchRequest) is api_of(FetchResponse)
+    assert api(9999) is None
+    with pytest.raises(KeyError):
+        api_named("fetsch")
+    with pytest.raises(KeyError):
+        api_of(ConsumerProtocolSubscription)
+
+
+def test_importing_the_registry_imports_no_api() -> None:
+    """Commands start quickly: they pay for the messages that they use."""
+    program = "import sys, kctl.protocol.registry; print([name for name in sys.modules if 'protocol.apis.' in name])"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
