@@ -51,7 +51,7 @@ def delete_group(group: Group, event: DeleteGroup, now: Now, out: list[Action]) 
     elif group.state is not GroupState.EMPTY:
         out.append(Answer(event.token, ErrorCode.NON_EMPTY_GROUP))
     else:
-        removed = group.offsets.remove(list(group.offsets))
+        removed = group.offsets.remove(group.offsets.known())
         _bury(group, removed, now, out)
         out.append(Answer(event.token, ErrorCode.NONE))
 
@@ -75,7 +75,7 @@ def delete_offsets(group: Group, event: DeleteOffsets, now: Now, out: list[Actio
 
 def forget_topics(group: Group, event: ForgetTopics, now: Now, out: list[Action]) -> None:
     """A topic of the same name, created later, starts without commits."""
-    forgotten = [tp for tp in group.offsets if tp.topic in event.topics]
+    forgotten = [tp for tp in group.offsets.known() if tp.topic in event.topics]
     if forgotten:
         _drop(group, forgotten, now, out)
 

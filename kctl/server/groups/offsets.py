@@ -67,6 +67,11 @@ class CommittedOffsets:
         """Everything visible."""
         return {tp: appended.value for tp, appended in self._committed.items()}
 
+    def known(self) -> list[TopicPartition]:
+        """Every partition with a commit, visible or on its way."""
+        pending = (tp for staged in self._transactions.values() for tp in staged)
+        return list(dict.fromkeys((*self._committed, *self._staged, *pending)))
+
     @property
     def is_vacant(self) -> bool:
         """Whether nothing is committed and nothing is on its way."""
@@ -133,16 +138,8 @@ class CommittedOffsets:
         self._transactions.setdefault(producer_id, {})[tp] = appended
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget these partitions, commits on their way included; answers those that were visible."""
-        removed = []
-        for tp in partitions:
-            self._staged.pop(tp, None)
-            for producer_id in self.open_transactions:
-                if tp in self._transactions[producer_id]:
-                    self.reject_transaction(producer_id, (tp,))
-            if self._committed.pop(tp, None) is not None:
-                removed.append(tp)
-        return removed
+        """Forget these partitions; answers those that the log has, or will have, records of."""
+        return [tp for tp in partitions if self._forget(tp)]
 
     def expired(
         self,
@@ -163,6 +160,15 @@ class CommittedOffsets:
             and not self.is_unstable(tp)
             and _is_expired(appended.value, now_ms, retention_ms, empty_since_ms)
         ]
+
+    def _forget(self, tp: TopicPartition) -> bool:
+        is_recorded = self._committed.pop(tp, None) is not None
+        is_recorded |= self._staged.pop(tp, None) is not None
+        for producer_id in self.open_transactions:
+            if tp in self._transactions[producer_id]:
+                self.reject_transaction(producer_id, (tp,))
+                is_recorded = True
+        return is_recorded
 
     def _put_newer(self, tp: TopicPartition, appended: AppendedOffset) -> None:
         if _is_newer(self._committed.get(tp), appended.log_offset):

@@ -173,7 +173,7 @@ class Play:
                     group.offsets.load(tp, AppendedOffset(value, position))
         self._world = GroupWorld(group)
         self._world.elapsed_ms = old.elapsed_ms
-        self._world.log = list(old.log)
+        self._world.load_log(old.log)
         self._seen = 0
         self._world.do(GroupLoaded())
 

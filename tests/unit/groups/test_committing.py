@@ -249,12 +249,30 @@ def test_offsets_of_a_deleted_topic_are_forgotten() -> None:
 
 def test_commit_on_its_way_when_its_topic_is_deleted_does_not_come_back() -> None:
     world = GroupWorld()
-    world.commit({T0: 5, U0: 6})
     world.holds_appends = True
     world.commit({T0: 7})
     world.do(ForgetTopics(frozenset({"t"})))
     world.finish_append()
     assert committed(world) is None
+    assert PersistTombstones((T0,), is_group_gone=False) in world.log
+
+
+def test_commit_on_its_way_when_its_group_is_deleted_does_not_come_back() -> None:
+    world = GroupWorld()
+    world.holds_appends = True
+    world.commit({T0: 7})
+    world.ask(DeleteGroup)
+    world.finish_append()
+    assert world.log[-1] == PersistTombstones((T0,), is_group_gone=False)
+
+
+def test_commit_on_its_way_when_it_is_deleted_gets_its_tombstone() -> None:
+    """Its record lies in the log already, and would come back with the next coordinator."""
+    world = GroupWorld()
+    world.holds_appends = True
+    world.commit({T0: 7})
+    world.ask(DeleteOffsets, (T0, T1))
+    assert world.log[-1] == PersistTombstones((T0,), is_group_gone=False)
 
 
 def test_offset_of_a_simple_client_expires_by_the_time_of_the_commit() -> None:

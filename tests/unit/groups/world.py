@@ -70,24 +70,22 @@ Persist = PersistGroup | PersistOffsets | PersistTombstones
 
 
 class GroupWorld:
-    """Answers are kept by token; `log` has what was appended and not refused; time moves by `advance`."""
+    """Answers are kept by token; time moves by `advance`."""
 
     def __init__(self, group: Group | None = None, **config: int) -> None:
         self.group = group if group is not None else Group("g", GroupConfig(**config))
         self.answers: dict[Token, Outcome] = {}
         self.given: list[tuple[Token, Outcome]] = []
         self.asked: list[Token] = []
-        self.log: list[Persist] = []
-        self.held: list[PersistGroup | PersistOffsets] = []
+        self.held: list[tuple[PersistGroup | PersistOffsets, int]] = []
         self.holds_appends = False
         self.append_error = ErrorCode.NONE
         self.is_discarded = False
         self.elapsed_ms = 0
         self.wall_jump_ms = 0
         self._timers: dict[TimerKey, int] = {}
+        self._written: list[Persist | None] = []
         self._ids = 0
-
-    # Time
 
     @property
     def now(self) -> Now:
@@ -97,6 +95,15 @@ class GroupWorld:
     def timers(self) -> dict[TimerKey, int]:
         """When each running timer fires."""
         return dict(self._timers)
+
+    @property
+    def log(self) -> list[Persist]:
+        """What was appended and not refused, in order; held appends lie there already, as in a real log."""
+        return [entry for entry in self._written if entry is not None]
+
+    def load_log(self, entries: list[Persist]) -> None:
+        """This group comes out of a log that holds these."""
+        self._written = list(entries)
 
     def advance(self, milliseconds: int) -> None:
         """Lets time pass, timers fire on the way."""
@@ -109,8 +116,6 @@ class GroupWorld:
             self.elapsed_ms = max(self.elapsed_ms, due_ms)
             self.do(TimerFired(key))
         self.elapsed_ms = end_ms
-
-    # Events
 
     def do(self, event: Event) -> None:
         """Lets the event happen and performs what comes of it."""
@@ -214,11 +219,10 @@ class GroupWorld:
         self.do(make_event(token, *arguments))
         return self.answers[token]
 
-    # The log
-
     def finish_append(self, error: ErrorCode = ErrorCode.NONE, index: int = 0) -> None:
         """One of the held appends ends."""
-        self._finish(self.held.pop(index), error)
+        action, position = self.held.pop(index)
+        self._finish(action, position, error)
 
     def stable_group(self, *names: str, **join_options: object) -> list[str]:
         """Brings the group to Stable with these members; answers their ids, the leader's first."""
@@ -244,21 +248,22 @@ class GroupWorld:
             case CancelTimer(key):
                 self._timers.pop(key, None)
             case PersistTombstones():
-                self.log.append(action)
+                self._written.append(action)
             case PersistGroup() | PersistOffsets():
+                self._written.append(action)
+                position = len(self._written) - 1
                 if self.holds_appends:
-                    self.held.append(action)
+                    self.held.append((action, position))
                 else:
-                    self._finish(action, self.append_error)
+                    self._finish(action, position, self.append_error)
             case Discard():
                 self.is_discarded = True
                 self._timers.clear()
 
-    def _finish(self, action: PersistGroup | PersistOffsets, error: ErrorCode) -> None:
-        base_offset = len(self.log) if error is ErrorCode.NONE else -1
-        if error is ErrorCode.NONE:
-            self.log.append(action)
-        self.do(AppendDone(action.append_id, error, base_offset))
+    def _finish(self, action: PersistGroup | PersistOffsets, position: int, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            self._written[position] = None
+        self.do(AppendDone(action.append_id, error, position if error is ErrorCode.NONE else -1))
 
     def _ask(self, name: str) -> Token:
         token = Token(name)
