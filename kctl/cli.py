@@ -38,8 +38,8 @@ NOUNS: dict[str, tuple[str, str]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status; prints whatever there is to say and never raises."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
-        signal.signal(signal.SIGTERM, _terminate)
         status = _run(words)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -48,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ExitStatus.DONE
     except BaseException as error:
         return _report(error, words)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return int(status)
 
 

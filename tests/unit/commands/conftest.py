@@ -1,0 +1,51 @@
+"""Runs command lines in this process against a small cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from kctl.cli import main
+from tests.unit.client.fake_cluster import FakeCluster
+
+
+class Ran(NamedTuple):
+    """What a command line came to."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """stdout as one JSON document."""
+        return json.loads(self.out)
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """stdout as tab-separated cells."""
+        return [line.split("\t") for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
+    """Two brokers, which command lines find without being told."""
+    with FakeCluster(brokers=2) as started:
+        monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", started.bootstrap)
+        yield started
+
+
+@pytest.fixture
+def kctl(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Runs `kctl` with the words of a line, and more words where blanks matter."""
+
+    def run(line: str, *more: str) -> Ran:
+        capfd.readouterr()
+        status = main([*line.split(), *more])
+        captured = capfd.readouterr()
+        return Ran(status, captured.out, captured.err)
+
+    return run

@@ -1,0 +1,239 @@
+"""The frame around all commands: options anywhere, one document under json, exit statuses, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import kctl.cli
+from kctl import __version__
+from kctl.commands.exit_status import ExitStatus, Refused, Terminated
+from kctl.commands.help import program_help
+from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, UsageError
+from kctl.protocol.apis.metadata import MetadataRequest
+from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.commands.conftest import Ran
+
+Kctl = Callable[..., Ran]
+ROOT = Path(__file__).parent.parent.parent.parent
+
+
+def test_version(kctl: Kctl) -> None:
+    assert kctl("--version") == Ran(0, f"kctl {__version__}\n", "")
+
+
+@pytest.mark.parametrize("line", ["--help", "help", "-h", "--format json --help"])
+def test_help_that_was_asked_for_is_on_stdout(kctl: Kctl, line: str) -> None:
+    ran = kctl(line)
+    assert (ran.status, ran.err) == (0, "")
+    assert all(f"  {noun} " in ran.out for noun in kctl_nouns())
+
+
+def kctl_nouns() -> list[str]:
+    return list(kctl.cli.NOUNS)
+
+
+@pytest.mark.parametrize("line", ["", "topics", "--format json topics"])
+def test_help_that_was_not_asked_for_is_on_stderr_with_status_2(kctl: Kctl, line: str) -> None:
+    ran = kctl(line)
+    assert (ran.status, ran.out) == (ExitStatus.USAGE, "")
+    assert ran.err.startswith("Usage: kctl")
+
+
+def test_help_lists_every_exit_status() -> None:
+    text = program_help({})
+    assert all(f"  {int(status)} " in text for status in ExitStatus)
+
+
+@pytest.mark.parametrize("line", ["help topics create", "topics create --help", "topics create orders --nope --help"])
+def test_help_of_a_command_begins_with_examples(kctl: Kctl, line: str) -> None:
+    ran = kctl(line)
+    assert ran.status == 0
+    assert ran.out.index("Examples:") < ran.out.index("Options:") < ran.out.index("Exit status:")
+
+
+def test_help_needs_no_cluster_and_no_typer() -> None:
+    code = "import sys; from kctl.cli import main; main(['topics', 'create', '--help']); print(sorted(sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    modules = shown.splitlines()[-1]
+    assert not any(f"'{heavy}'" in modules for heavy in ("typer", "rich", "asyncio", "socket", "dataclasses"))
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("topcis list", "no such command: topcis.  Did you mean topics?"),
+        ("topics lits", "no such verb of kctl topics: lits.  Did you mean list?"),
+        ("--nope", "no such option: --nope."),
+        ("topics list --nope", "No such option: --nope"),
+        ("topics create", "Missing argument"),
+        ("topics create a --partitions x", "Invalid value for '--partitions'"),
+        ("topics list --format xml", "'xml' is not one of table, plain, json, jsonl."),
+        ("topics list --timeout soon", "'soon' is no duration"),
+        ("topics list --bootstrap-server host:port", "'host:port' is no address"),
+        ("topics list --command-config /does/not/exist", "cannot read /does/not/exist"),
+        ("topics alter orders", "nothing to alter"),
+        ("offsets get orders --time yesterday", "--time takes earliest, latest or @TIME"),
+        ("consume orders --from begin", "'begin' is no offset"),
+    ],
+)  # fmt: skip
+def test_mistake_is_one_line_on_stderr_with_status_2(kctl: Kctl, line: str, complaint: str) -> None:
+    ran = kctl(line)
+    assert (ran.status, ran.out) == (ExitStatus.USAGE, "")
+    assert ran.err.count("\n") == 1
+    assert complaint in ran.err
+    under_json = kctl(f"{line} --format json" if "--format" not in line else line.replace("xml", "json --nope"))
+    assert under_json.status == ExitStatus.USAGE
+    assert under_json.document["error"]["code"] == "USAGE"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topics list --format json",
+        "--format json topics list",
+        "topics --format=json list",
+        "--format=json topics list",
+    ],
+)
+def test_common_options_stand_anywhere(kctl: Kctl, cluster: FakeCluster, line: str) -> None:
+    assert kctl(line) == Ran(0, "[]\n", "")
+
+
+def test_server_comes_from_option_then_environment_then_file(
+    kctl: Kctl, cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = tmp_path / "client.properties"
+    properties.write_text(f"bootstrap.servers={cluster.bootstrap}\n")
+    assert kctl(f"topics list --bootstrap-server {cluster.bootstrap} --command-config {properties}").status == 0
+    monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", "127.0.0.1:1")
+    assert kctl(f"topics list --command-config {properties}").status == ExitStatus.UNREACHABLE
+    monkeypatch.delenv("KCTL_BOOTSTRAP_SERVER")
+    assert kctl(f"topics list --command-config {properties}").status == 0
+
+
+def test_unreachable_cluster_is_status_4_and_names_the_address(kctl: Kctl) -> None:
+    ran = kctl("topics list --bootstrap-server 127.0.0.1:1 --format json")
+    assert ran.status == ExitStatus.UNREACHABLE
+    assert ran.document["error"] == {
+        "code": "CLUSTER_UNREACHABLE",
+        "message": "cannot reach 127.0.0.1:1: connection refused",
+        "retryable": True,
+    }
+
+
+def test_silent_cluster_is_status_4_after_the_timeout(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.intercept(MetadataRequest, lambda _: b"")
+    ran = kctl("topics list --timeout 50ms")
+    assert ran.status == ExitStatus.UNREACHABLE
+    assert "no answer to Metadata within 50 ms" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ApiError(ErrorCode.INVALID_CONFIG), 1),
+        (ApiError(ErrorCode.REQUEST_TIMED_OUT), 4),
+        (ClusterUnreachable("x"), 4),
+        (TimeoutError(), 4),
+        (UsageError("x"), 2),
+        (ConfigError("a", "b", "c"), 2),
+        (Refused("x"), 5),
+        (KeyboardInterrupt(), 130),
+        (Terminated(), 143),
+        (FileNotFoundError(2, "No such file", "x"), 1),
+        (ValueError("a bug"), 1),
+    ],
+)
+def test_every_exception_has_its_exit_status(error: BaseException, status: int) -> None:
+    assert kctl.cli.exit_status_of(error) == status
+
+
+def test_bug_is_one_line_unless_debug_is_asked_for(
+    kctl: Kctl, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode(*_: object) -> None:
+        raise ZeroDivisionError("what now")
+
+    monkeypatch.setattr("kctl.commands.topics._topic_row", explode)
+    cluster.create("orders")
+    ran = kctl("topics list --format json")
+    assert (ran.status, ran.document["error"]["code"]) == (1, "INTERNAL_ERROR")
+    assert "ZeroDivisionError: what now" in ran.err
+    assert "Traceback" not in ran.err
+    assert "Traceback" in kctl("topics list --debug").err
+
+
+def run_process(*words: str, **rest: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "kctl", *words],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}, **rest,
+    )  # type: ignore[call-overload]  # fmt: skip
+
+
+def test_reader_that_leaves_early_is_no_error(cluster: FakeCluster) -> None:
+    for number in range(3_000):
+        cluster.create(f"topic-{number:04}-{'x' * 50}")
+    process = run_process("topics", "list")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("words", [("consume", "orders", "--follow"), ("topics", "list")])
+def test_signals_end_without_noise(
+    cluster: FakeCluster, words: tuple[str, ...], number: signal.Signals, status: int
+) -> None:
+    cluster.create("orders")
+    arrived = _silence(cluster, after=3 if words[0] == "consume" else 0)
+    process = run_process(*words)
+    arrived()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (status, "", "")
+
+
+def _silence(cluster: FakeCluster, *, after: int) -> Callable[[], None]:
+    """Answers that many requests for metadata or records, then keeps silent; the returned function waits for that."""
+    import threading  # noqa: PLC0415 - only here
+
+    from kctl.protocol.apis.fetch import FetchRequest  # noqa: PLC0415 - only here
+
+    seen = threading.Event()
+
+    def hush(_: object) -> bytes:
+        seen.set()
+        return b""
+
+    if after:
+        cluster.intercept(FetchRequest, hush)
+    else:
+        cluster.intercept(MetadataRequest, hush)
+
+    def wait() -> None:
+        assert seen.wait(20)
+
+    return wait
+
+
+def test_module_that_is_missing_is_one_line(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(kctl_table(), "nothing", ("kctl.commands.nothing:app", "Nothing."))
+    ran = kctl("nothing at all --format json")
+    assert ran.status == 1
+    assert json.loads(ran.out)["error"]["code"] == "NOT_BUILT"
+
+
+def kctl_table() -> dict[str, tuple[str, str]]:
+    return kctl.cli.NOUNS

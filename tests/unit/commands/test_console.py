@@ -1,0 +1,198 @@
+"""What the console writes is a contract that golden files hold."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.console import ERROR_COLUMNS, Column, Console, Format, cell
+
+GOLDEN = Path(__file__).parent.parent.parent / "golden" / "console"
+COLUMNS = (Column("topic"), Column("partitions", numeric=True), Column("replicas"), Column("configs"), *ERROR_COLUMNS)
+ROWS: list[dict[str, Any]] = [
+    {"topic": "orders", "partitions": 12, "replicas": [1, 2, 3], "configs": {"a": "b", "c": "d,e"}, "error": None,
+     "message": None},
+    {"topic": "[bold]brackets[/bold]", "partitions": 1, "replicas": [], "configs": {}, "error": None, "message": None},
+    {"topic": "a\tb\nc\\d\x1b[31m", "partitions": None, "replicas": [1], "configs": None, "error": "NOT_CONTROLLER",
+     "message": "moved"},
+    {"topic": "ünïcode \udcff", "partitions": 3, "replicas": [0], "configs": {"x": None}, "error": None, "message": ""},
+]  # fmt: skip
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def console(format: Format | None, *, out: io.StringIO | None = None, **rest: Any) -> Console:  # noqa: A002
+    return Console(out or io.StringIO(), io.StringIO(), format=format, **rest)
+
+
+def written(one: Console) -> str:
+    assert isinstance(one.stdout, io.StringIO)
+    return one.stdout.getvalue()
+
+
+@pytest.mark.parametrize("format_", list(Format))
+def test_list_is_shown_as_ever(format_: Format) -> None:
+    one = console(format_, header=True)
+    one.show(COLUMNS, ROWS)
+    golden = (GOLDEN / f"list.{format_.value}").read_bytes()
+    assert written(one).encode(errors="surrogatepass") == golden
+
+
+@pytest.mark.parametrize("format_", list(Format))
+def test_single_thing_is_shown_as_ever(format_: Format) -> None:
+    one = console(format_)
+    one.show_one({"cluster_id": "abc", "controller": 1, "rack": None, "live": True})
+    assert written(one) == (GOLDEN / f"one.{format_.value}").read_text()
+
+
+def test_default_is_table_on_a_terminal_and_plain_elsewhere() -> None:
+    assert console(None, out=Terminal()).format is Format.TABLE
+    assert console(None).format is Format.PLAIN
+
+
+@pytest.mark.parametrize(("format_", "expected"), [(Format.JSON, "[]\n"), (Format.JSONL, ""), (Format.PLAIN, "")])
+def test_nothing_is_an_empty_list_and_never_prose(format_: Format, expected: str) -> None:
+    one = console(format_)
+    one.show(COLUMNS, [])
+    assert written(one) == expected
+
+
+def test_json_knows_null_from_empty_and_keeps_what_tables_escape() -> None:
+    one = console(Format.JSON)
+    one.show(COLUMNS, ROWS)
+    assert json.loads(written(one)) == ROWS
+
+
+def test_failure_under_json_is_the_one_document() -> None:
+    one = console(Format.JSON)
+    one.fail("NOT_CONTROLLER", "NOT_CONTROLLER: moved", retryable=True)
+    document = {"error": {"code": "NOT_CONTROLLER", "message": "NOT_CONTROLLER: moved", "retryable": True}}
+    assert json.loads(written(one)) == document
+
+
+def test_failure_elsewhere_leaves_stdout_alone() -> None:
+    one = console(Format.PLAIN)
+    one.fail("X", "it failed\nbadly")
+    assert written(one) == ""
+    assert isinstance(one.stderr, io.StringIO)
+    assert one.stderr.getvalue() == "kctl: it failed\\nbadly\n"
+
+
+def test_stream_left_by_an_exception_writes_no_half_document() -> None:
+    one = console(Format.JSON)
+    stream = one.stream(COLUMNS)
+    stream.write(ROWS[0])
+    stream.__exit__(KeyError)
+    assert written(one) == ""
+
+
+def test_lines_stream_as_they_are_written() -> None:
+    for format_ in (Format.PLAIN, Format.JSONL):
+        one = console(format_)
+        stream = one.stream(COLUMNS)
+        stream.write(ROWS[0])
+        assert written(one).count("\n") == 1
+
+
+def test_table_streams_after_a_flush() -> None:
+    one = console(Format.TABLE)
+    stream = one.stream((Column("n", numeric=True), Column("text")))
+    stream.write({"n": 1, "text": "a"})
+    stream.flush()
+    stream.write({"n": 22, "text": "b"})
+    assert written(one) == "N  TEXT\n1  a\n22  b\n"
+
+
+def test_table_never_depends_on_the_width_of_anything() -> None:
+    one = console(Format.TABLE)
+    one.show((Column("text"), Column("more")), [{"text": "x" * 500, "more": "y" * 500}])
+    assert "x" * 500 in written(one)
+    assert "y" * 500 in written(one)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, "-"),
+        ("", "-"),
+        ([], "-"),
+        ({}, "-"),
+        (True, "true"),
+        (0, "0"),
+        ([1, 2], "1,2"),
+        ({"a": 1, "b": None}, "a=1,b="),
+        ("a\\tb", "a\\\\tb"),
+        ("\u2028", "\\u2028"),
+        ("\x9b", "\\x9b"),
+    ],
+)
+def test_cell_cannot_break_out_of_its_line(value: object, expected: str) -> None:
+    assert cell(value) == expected
+
+
+def test_terminal_gets_whole_values_and_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """rich truncates columns and swallows text in square brackets unless it is told not to."""
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    one = console(None, out=out)
+    one.show(COLUMNS[:2], ROWS[:2])
+    shown = "".join(out.getvalue().split())
+    assert "[bold]brackets[/bold]" in shown
+    assert "orders" in shown
+    assert "…" not in shown
+
+
+def test_no_color_means_no_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    coloured, bare = Terminal(), Terminal()
+    console(None, out=coloured).show(COLUMNS, ROWS)
+    console(None, out=bare, color=False).show(COLUMNS, ROWS)
+    assert "\x1b[" in coloured.getvalue()
+    assert "\x1b" not in bare.getvalue()
+
+
+def test_consent_is_asked_only_where_somebody_can_answer() -> None:
+    assert console(None).confirm("Delete?") is None
+    for answer, expected in (("y\n", True), ("YES\n", True), ("\n", False), ("no\n", False), ("", False)):
+        asking = Console(io.StringIO(), Terminal(), stdin=Terminal(answer))
+        assert asking.confirm("Delete?") is expected
+
+
+def test_quiet_keeps_warnings() -> None:
+    one = console(None, quiet=True)
+    one.note("hidden")
+    one.warn("shown")
+    assert isinstance(one.stderr, io.StringIO)
+    assert one.stderr.getvalue() == "kctl: warning: shown\n"
+
+
+def test_progress_redraws_one_line_on_a_terminal_and_wipes_it() -> None:
+    ticks = iter([0.0, 0.05, 0.2, 0.21])
+    errors = Terminal()
+    one = Console(io.StringIO(), errors)
+    progress = one.progress("Exporting", 200, unit="records")
+    progress._clock = lambda: next(ticks)
+    progress._next_s = 0.1
+    with progress:
+        for done in (1, 50, 100):
+            progress.update(done)
+    assert errors.getvalue() == "\r\x1b[KExporting 100 of 200 (50%) records\r\x1b[K"
+
+
+def test_standard_console_of_a_real_terminal_is_a_table() -> None:
+    """The one place where a pseudo-terminal shows that isatty is asked of the right stream."""
+    leader, follower = pty.openpty()
+    with os.fdopen(follower, "w") as stream:
+        assert Console(stream, stream).format is Format.TABLE
+    os.close(leader)
