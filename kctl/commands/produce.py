@@ -242,7 +242,7 @@ async def _write(
 async def _feed(
     producer: Producer, topic: str, every: _Every, lines: _LineOptions, descriptor: int, source: str
 ) -> None:
-    from kctl.commands.record_input import LineFormat, json_record, read_lines, read_records  # noqa: PLC0415 - see above
+    from kctl.commands.record_input import LineFormat, json_record, read_chunks, read_records  # noqa: PLC0415 - see above
 
     async def send(record: ReadRecord) -> None:
         await producer.send(
@@ -255,7 +255,7 @@ async def _feed(
         )
 
     if lines.input == "whole":
-        whole = b"\n".join([line async for group in read_lines(descriptor) for line in group])
+        whole = b"".join([data async for data in read_chunks(descriptor)])
         await producer.send(topic, whole, key=every.key, headers=every.headers, partition=every.partition)
         return
     to_record = json_record if lines.input == "jsonl" else LineFormat(lines.key_separator, lines.null_marker).record

@@ -63,7 +63,7 @@ async def read_records(
 async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
     """Whole lines without their line feed, in groups as they arrive; the last one may lack its line feed."""
     splitter = _LineSplitter()
-    async for data in _chunks(descriptor):
+    async for data in read_chunks(descriptor):
         lines = list(splitter.feed(data))
         if lines:
             yield lines
@@ -85,7 +85,7 @@ class _LineSplitter:
         return iter(lines)
 
 
-async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
+async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
     """What the descriptor gives, without a thread: one that waits for a terminal could not be interrupted."""
     loop = asyncio.get_running_loop()
     can_wait = not stat.S_ISREG(os.fstat(descriptor).st_mode)

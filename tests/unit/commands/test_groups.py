@@ -1,0 +1,127 @@
+"""kctl groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kctl.commands.exit_status import ExitStatus
+from kctl.model import TopicPartition
+from kctl.protocol.apis.describe_groups import DescribedGroupMember
+from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
+from kctl.protocol.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions, encode_assignment
+from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
+from tests.unit.commands.conftest import Ran
+
+Kctl = Callable[..., Ran]
+
+
+def member(name: str, *partitions: int) -> DescribedGroupMember:
+    assigned = [TopicPartitions(topic="orders", partitions=list(partitions))]
+    return DescribedGroupMember(
+        member_id=name,
+        client_id="app",
+        client_host="/10.0.0.1",
+        member_metadata=b"",
+        member_assignment=encode_assignment(ConsumerProtocolAssignment(assigned_partitions=assigned)),
+    )
+
+
+def billing(cluster: FakeCluster) -> FakeGroup:
+    """Has read partition 0 up to 30 of 40, nothing of partition 1; partition 2 is nobody's."""
+    for partition, end in zip(cluster.create("orders", leaders=3), (40, 5, 9), strict=True):
+        partition.end = end
+    offsets = {TopicPartition("orders", 0): 30, TopicPartition("orders", 2): 9}
+    group = cluster.groups["billing"] = FakeGroup(offsets, [member("m-2", 1), member("m-1", 0)])
+    return group
+
+
+def test_list_asks_all_brokers(kctl: Kctl, cluster: FakeCluster) -> None:
+    billing(cluster)
+    cluster.groups["audit"] = FakeGroup()
+    assert kctl("groups list").rows == [
+        ["audit", "Empty", "consumer", "1", "-", "-"],
+        ["billing", "Stable", "consumer", "1", "-", "-"],
+    ]
+    assert sorted(broker for broker, _ in cluster.asked(ListGroupsRequest)) == [0, 1]
+
+
+def test_list_leaves_the_state_open_where_old_brokers_do_not_tell_it(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.versions[16] = (0, 3)
+    cluster.groups["audit"] = FakeGroup()
+    assert kctl("groups list").rows == [["audit", "-", "consumer", "1", "-", "-"]]
+
+
+def test_broker_that_cannot_tell_its_groups_is_a_row(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.intercept(ListGroupsRequest, lambda _: ListGroupsResponse(error_code=14, groups=[]))
+    ran = kctl("groups list --format json")
+    assert ran.status == ExitStatus.FAILED
+    assert [(row["coordinator"], row["error"]) for row in ran.document] == [
+        (0, "COORDINATOR_LOAD_IN_PROGRESS"),
+        (1, "COORDINATOR_LOAD_IN_PROGRESS"),
+    ]
+
+
+def test_describe_tells_lag_and_who_reads(kctl: Kctl, cluster: FakeCluster) -> None:
+    billing(cluster)
+    assert kctl("groups describe billing").rows == [
+        ["billing", "orders", "0", "30", "40", "10", "m-1", "10.0.0.1", "app", "-", "-"],
+        ["billing", "orders", "1", "-", "5", "-", "m-2", "10.0.0.1", "app", "-", "-"],
+        ["billing", "orders", "2", "9", "9", "0", "-", "-", "-", "-", "-"],
+    ]
+
+
+def test_describe_members_and_state(kctl: Kctl, cluster: FakeCluster) -> None:
+    billing(cluster)
+    assert kctl("groups describe billing --show members").rows == [
+        ["billing", "m-1", "-", "10.0.0.1", "app", "1", "orders(0)", "-", "-"],
+        ["billing", "m-2", "-", "10.0.0.1", "app", "1", "orders(1)", "-", "-"],
+    ]
+    (state,) = kctl("groups describe billing --show state").rows
+    assert state == ["billing", "Stable", "consumer", "range", f"127.0.0.1:{cluster.ports[1]}", "2", "10", "-", "-"]
+
+
+def test_json_tells_everything_at_once(kctl: Kctl, cluster: FakeCluster) -> None:
+    billing(cluster)
+    (item,) = kctl("groups describe --format json").document
+    assert (item["group"], item["state"], item["total_lag"]) == ("billing", "Stable", 10)
+    assert [one["member_id"] for one in item["members"]] == ["m-1", "m-2"]
+    assert [one["lag"] for one in item["offsets"]] == [10, None, 0]
+
+
+def test_offsets_of_deleted_topics_have_their_error(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.groups["old"] = FakeGroup({TopicPartition("gone", 0): 3})
+    ran = kctl("groups describe old")
+    assert ran.status == ExitStatus.FAILED
+    assert ran.rows[0][3:6] + ran.rows[0][-2:-1] == ["3", "-", "-", "UNKNOWN_TOPIC_OR_PARTITION"]
+
+
+def test_unknown_group_is_a_row_and_status_1(kctl: Kctl, cluster: FakeCluster) -> None:
+    for show in ("offsets", "members", "state"):
+        ran = kctl(f"groups describe nope --show {show}")
+        assert ran.status == ExitStatus.FAILED
+        assert ran.rows[0][0] == "nope"
+        assert ran.rows[0][-2:] == ["GROUP_ID_NOT_FOUND", "No such group."]
+
+
+def test_assignment_of_another_kind_of_client_is_not_shown(kctl: Kctl, cluster: FakeCluster) -> None:
+    odd = member("m", 0)
+    odd.member_assignment = b"\xff\xff\xff"
+    cluster.groups["odd"] = FakeGroup({}, [odd])
+    assert kctl("groups describe odd --show members").rows == [["odd", "m", "-", "10.0.0.1", "app", "0", "-", "-", "-"]]
+
+
+def test_delete_refuses_without_consent_and_tells_each_group_its_fate(kctl: Kctl, cluster: FakeCluster) -> None:
+    billing(cluster)
+    cluster.groups["audit"] = FakeGroup()
+    assert kctl("groups delete audit").status == ExitStatus.REFUSED
+    preview = kctl("groups delete audit billing nope --dry-run")
+    fates = [
+        ["audit", "would be deleted", "-"],
+        ["billing", "-", "NON_EMPTY_GROUP"],
+        ["nope", "-", "GROUP_ID_NOT_FOUND"],
+    ]
+    assert [row[:3] for row in preview.rows] == fates
+    assert sorted(cluster.groups) == ["audit", "billing"]
+    done = kctl("groups delete audit billing nope --yes")
+    assert [row[:3] for row in done.rows] == [["audit", "deleted", "-"], *fates[1:]]
+    assert (done.status, sorted(cluster.groups)) == (ExitStatus.FAILED, ["billing"])

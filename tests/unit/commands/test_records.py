@@ -1,0 +1,283 @@
+"""kctl produce, kctl consume and kctl offsets: what goes in comes out."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kctl.client.partitioner import partition_of_key
+from kctl.commands.exit_status import ExitStatus
+from kctl.protocol.apis.init_producer_id import InitProducerIdRequest
+from kctl.protocol.apis.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kctl.records.batch import Record
+from kctl.records.build import build_batch
+from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.commands.conftest import Ran
+
+Kctl = Callable[..., Ran]
+
+
+@contextmanager
+def stdin(data: bytes) -> Iterator[None]:
+    """Standard input that holds `data` and ends, as from a pipe."""
+    reader, writer = os.pipe()
+    os.write(writer, data)
+    os.close(writer)
+    before = sys.stdin
+    with os.fdopen(reader) as stream:
+        sys.stdin = stream
+        try:
+            yield
+        finally:
+            sys.stdin = before
+
+
+def fill(cluster: FakeCluster, *values: str, partitions: int = 1) -> None:
+    """Topic orders with the values at 1000, 2000, ... ms, spread over the partitions in turn."""
+    logs = cluster.create("orders", leaders=partitions)
+    for index, value in enumerate(values):
+        logs[index % partitions].append(build_batch([Record(0, (index + 1) * 1_000, None, value.encode())]))
+
+
+def values_of(ran: Ran) -> list[str]:
+    return [row[4] for row in ran.rows]
+
+
+def test_lines_become_records(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    with stdin(b"one\n\ntwo \nlast without line feed"):
+        ran = kctl("produce orders")
+    assert [record.value for record in cluster.records_of("orders", 0)] == [
+        b"one",
+        b"",
+        b"two ",
+        b"last without line feed",
+    ]
+    assert ran == Ran(0, "", "4 records to orders: partition 0: offsets 0 to 3\n")
+
+
+def test_file_is_read_like_standard_input(kctl: Kctl, cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.create("orders")
+    lines = [b"line %d" % number for number in range(20_000)]
+    (tmp_path / "lines").write_bytes(b"\n".join(lines))
+    assert kctl(f"produce orders --quiet --file {tmp_path}/lines") == Ran(0, "", "")
+    assert [record.value for record in cluster.records_of("orders", 0)] == lines
+    missing = kctl(f"produce orders --file {tmp_path}/nothing")
+    assert (missing.status, missing.err) == (1, f"kctl: {tmp_path}/nothing: No such file or directory\n")
+
+
+def test_key_separator_null_marker_and_headers(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    with stdin(b"a:1\nb:x:y\nc:NULL\nNULL:d\n"):
+        kctl("produce orders --key-separator : --null-marker NULL --header from=test --header n=1")
+    records = cluster.records_of("orders", 0)
+    assert [(one.key, one.value) for one in records] == [(b"a", b"1"), (b"b", b"x:y"), (b"c", None), (None, b"d")]
+    assert {one.headers for one in records} == {(("from", b"test"), ("n", b"1"))}
+
+
+def test_line_without_separator_is_named_and_what_came_before_is_written(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    with stdin(b"a:1\nb\nc:3\n"):
+        ran = kctl("produce orders --key-separator :")
+    assert ran.status == ExitStatus.USAGE
+    assert "standard input line 2: no key separator ':' in it" in ran.err
+    assert [one.key for one in cluster.records_of("orders", 0)] == [b"a"]
+
+
+def test_keys_and_partitions_choose_where_records_go(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders", leaders=4)
+    with stdin(b"x\n"):
+        kctl("produce orders --key customer-1")
+    assert len(cluster.records_of("orders", partition_of_key(b"customer-1", 4))) == 1
+    with stdin(b"x\n"):
+        kctl("produce orders --partition 3")
+    assert cluster.records_of("orders", 3)[-1].value == b"x"
+    with stdin(b"x\n"):
+        assert kctl("produce orders --partition 4").status == ExitStatus.USAGE
+
+
+def test_acknowledgements_are_rows_under_json(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    with stdin(b"a\nb\n"):
+        ran = kctl("produce orders --format json")
+    assert [(row["topic"], row["partition"], row["offset"], row["error"]) for row in ran.document] == [
+        ("orders", 0, 0, None),
+        ("orders", 0, 1, None),
+    ]
+    with stdin(b""):
+        assert kctl("produce orders --format json") == Ran(0, "[]\n", "nothing to write\n")
+
+
+def test_refused_records_are_rows_and_status_1(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    refused = PartitionProduceResponse(index=0, error_code=10, base_offset=-1)
+    answer = ProduceResponse(responses=[TopicProduceResponse(name="orders", partition_responses=[refused])])
+    cluster.intercept(ProduceRequest, lambda _: answer)
+    with stdin(b"a\n"):
+        ran = kctl("produce orders --format json")
+    assert (ran.status, ran.document[0]["offset"], ran.document[0]["error"]) == (1, None, "MESSAGE_TOO_LARGE")
+    assert "1 not written" in ran.err
+
+
+@pytest.mark.parametrize(("acks", "idempotent"), [("all", True), ("1", False), ("0", False)])
+def test_acks(kctl: Kctl, cluster: FakeCluster, acks: str, idempotent: bool) -> None:
+    cluster.create("orders")
+    with stdin(b"a\n"):
+        assert kctl(f"produce orders --acks {acks}").status == 0
+    assert bool(cluster.asked(InitProducerIdRequest)) is idempotent
+    kctl("consume orders")
+    assert [one.value for one in cluster.records_of("orders", 0)] == [b"a"]
+
+
+def test_whole_input_is_one_record(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    data = bytes(range(256)) + b"\n\n"
+    with stdin(data):
+        kctl("produce orders --input whole")
+    assert [one.value for one in cluster.records_of("orders", 0)] == [data]
+
+
+AWKWARD = [
+    Record(0, 5_000, None, None),
+    Record(0, 5_001, b"", b""),
+    Record(0, 5_002, b"\xff\x00key", b"\x80"),
+    Record(0, 5_003, b'{"a":1}', "tab\tnew\nline [b] \u2028".encode(), (("h", b"\xfe"), ("h", None), ("", b""))),
+]
+
+
+def test_what_consume_writes_produce_reads_back(kctl: Kctl, cluster: FakeCluster) -> None:
+    """Null and empty, bytes that are no text, headers that repeat, timestamps: nothing is lost on the way."""
+    (partition,) = cluster.create("orders")
+    partition.append(build_batch(AWKWARD))
+    cluster.create("copy")
+    lines = kctl("consume orders --format jsonl").out
+    with stdin(lines.encode()):
+        assert kctl("produce copy --input jsonl").status == 0
+    assert [one[1:] for one in cluster.records_of("copy", 0)] == [one[1:] for one in AWKWARD]
+
+
+def test_line_that_is_no_json_is_named(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    for line, complaint in (
+        (b"{", "no JSON"),
+        (b"[]", "not a JSON object"),
+        (b'{"value":1}', "neither text nor null"),
+        (b'{"value":"!","value_encoding":"base64"}', "no base64"),
+        (b'{"value":"a","value_encoding":"rot13"}', "unknown encoding"),
+        (b'{"headers":[{"value":"a"}]}', "headers are a list"),
+        (b'{"partition":"0"}', "partition is '0', not a number"),
+    ):
+        with stdin(line):
+            ran = kctl("produce orders --input jsonl")
+        assert (ran.status, complaint in ran.err) == (ExitStatus.USAGE, True), ran.err
+
+
+def test_consume_stops_where_the_partitions_end(kctl: Kctl, cluster: FakeCluster) -> None:
+    fill(cluster, *"abcdef", partitions=2)
+    ran = kctl("consume orders")
+    assert ran.status == 0
+    assert sorted(values_of(ran)) == list("abcdef")
+    assert kctl("consume orders --partition 1").rows[0] == ["1", "0", "1970-01-01T00:00:02.000Z", "-", "b", "-"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--from 2", "cde"),
+        ("--from +1", "bcde"),
+        ("--from -2", "de"),
+        ("--from end", ""),
+        ("--from start --until 2", "ab"),
+        ("--from @1970-01-01T00:00:02.500Z", "cde"),
+        ("--from 1 --until @1970-01-01T00:00:04Z", "bc"),
+        ("--until -1", "abcd"),
+        ("--until 99", "abcde"),
+        ("-n 2", "ab"),
+        ("--max-records 0", ""),
+        ("--from 3 --until 2", ""),
+        ("--from @2030-01-01", ""),
+    ],
+)
+def test_ranges_by_offset_and_time(kctl: Kctl, cluster: FakeCluster, options: str, expected: str) -> None:
+    fill(cluster, *"abcde")
+    assert "".join(values_of(kctl(f"consume orders {options}"))) == expected
+
+
+def test_offset_outside_of_the_log_is_moved_into_it_and_said(kctl: Kctl, cluster: FakeCluster) -> None:
+    fill(cluster, *"abc")
+    ran = kctl("consume orders --from 50")
+    assert (ran.status, ran.out) == (0, "")
+    assert ran.err == "orders-0: offset 50 lies outside of 0 to 3; reading from 3\n"
+
+
+def test_follow_waits_for_more_until_there_are_enough(kctl: Kctl, cluster: FakeCluster) -> None:
+    from kctl.protocol.apis.fetch import FetchRequest  # noqa: PLC0415 - only here
+
+    fill(cluster, "a")
+    later = [lambda: cluster.topics["orders"][0].append(build_batch([Record(0, 9_000, None, b"b")]))]
+
+    def append(request: FetchRequest) -> None:
+        if request.topics[0].partitions[0].fetch_offset == 1 and later:
+            later.pop()()
+
+    cluster.intercept(FetchRequest, append)
+    assert values_of(kctl("consume orders --follow -n 2")) == ["a", "b"]
+
+
+def test_bytes_that_are_no_text(kctl: Kctl, cluster: FakeCluster) -> None:
+    (partition,) = cluster.create("orders")
+    partition.append(build_batch([Record(0, -1, b"\xff\\", b"\x1b[31m")]))
+    assert kctl("consume orders").rows == [["0", "0", "-", "\\xff\\\\", "\\x1b[31m", "-"]]
+    (item,) = kctl("consume orders --format json").document
+    assert (item["key"], item["key_encoding"], item["value_encoding"]) == ("/1w=", "base64", "utf-8")
+    assert (item["timestamp_ms"], item["time"]) == (None, None)
+
+
+def test_json_is_one_document_and_jsonl_one_per_line(kctl: Kctl, cluster: FakeCluster) -> None:
+    fill(cluster, *"ab")
+    assert [item["offset"] for item in kctl("consume orders --format json").document] == [0, 1]
+    assert [json.loads(line)["value"] for line in kctl("consume orders --format jsonl").out.splitlines()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("line", ["consume nope", "produce nope", "consume orders --partition 0,7"])
+def test_topic_or_partition_that_does_not_exist(kctl: Kctl, cluster: FakeCluster, line: str) -> None:
+    cluster.create("orders")
+    with stdin(b"a\n"):
+        ran = kctl(f"{line} --format json")
+    assert (ran.status, ran.document["error"]["code"]) == (1, "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+def test_offsets_at_start_end_and_times(kctl: Kctl, cluster: FakeCluster) -> None:
+    fill(cluster, *"abcdef", partitions=2)
+    assert [row[1:3] for row in kctl("offsets get orders").rows] == [["0", "3"], ["1", "3"]]
+    assert [row[1:3] for row in kctl("offsets get orders --time earliest").rows] == [["0", "0"], ["1", "0"]]
+    ran = kctl("offsets get orders --time @1970-01-01T00:00:05.5Z --format json")
+    assert [(row["offset"], row["timestamp_ms"]) for row in ran.document] == [(None, None), (2, 6_000)]
+
+
+def test_offsets_of_what_does_not_exist_are_rows(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    ran = kctl("offsets get orders nope --partition 0,3")
+    assert ran.status == ExitStatus.FAILED
+    assert [(*row[:3], row[5]) for row in ran.rows] == [
+        ("nope", "-", "-", "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("orders", "0", "0", "-"),
+        ("orders", "3", "-", "UNKNOWN_TOPIC_OR_PARTITION"),
+    ]
+
+
+def test_cluster_describe(kctl: Kctl, cluster: FakeCluster) -> None:
+    document = kctl("cluster describe --format json").document
+    assert (document["cluster_id"], document["controller"]) == ("fake-cluster", 1)
+    assert [row[0] + row[4] for row in kctl("cluster describe").rows] == ["0false", "1true"]

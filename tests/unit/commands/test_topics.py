@@ -1,0 +1,182 @@
+"""kctl topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.topics import parse_assignment
+from kctl.errors import UsageError
+from kctl.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from kctl.protocol.apis.create_topics import CreateTopicsRequest
+from kctl.protocol.apis.delete_topics import DeleteTopicsRequest
+from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.commands.conftest import Ran
+
+Kctl = Callable[..., Ran]
+
+
+def test_list_is_sorted_and_hides_internal_topics(kctl: Kctl, cluster: FakeCluster) -> None:
+    for name in ("payments", "__consumer_offsets", "orders"):
+        cluster.create(name, leaders=2)
+    assert kctl("topics list").rows == [["orders", "2", "1", "-", "-"], ["payments", "2", "1", "-", "-"]]
+    names = [item["topic"] for item in kctl("topics list --internal --format json").document]
+    assert names == ["__consumer_offsets", "orders", "payments"]
+
+
+def test_describe_tells_partitions_and_overrides(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders", leaders=[0, 1])
+    cluster.configs["orders"] = {"retention.ms": "1000"}
+    (item,) = kctl("topics describe orders --format json").document
+    assert item["configs"] == {"retention.ms": "1000"}
+    assert item["topic_id"] == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert [(one["partition"], one["leader"], one["isr"]) for one in item["partitions"]] == [(0, 0, [0]), (1, 1, [1])]
+    assert kctl("topics describe orders").rows[1] == ["orders", "1", "1", "0", "1", "1", "-", "-", "-"]
+
+
+def test_describe_as_table_shows_topics_before_partitions(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    topics, partitions = kctl("topics describe --format table").out.split("\n\n")
+    assert topics.splitlines()[0].split() == ["TOPIC", "PARTITIONS", "REPLICATION-FACTOR", "TOPIC-ID", "CONFIGS"]
+    assert "LEADER-EPOCH" in partitions
+    assert "ERROR" not in partitions
+
+
+def test_topic_that_does_not_exist_is_a_row_and_status_1(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    ran = kctl("topics describe nope orders --format json")
+    assert ran.status == ExitStatus.FAILED
+    assert [item["error"] for item in ran.document] == ["UNKNOWN_TOPIC_OR_PARTITION", None]
+
+
+def test_partition_without_leader_is_shown_as_such(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders", leaders=[-1])
+    (row,) = kctl("topics describe orders").rows
+    assert (row[2], row[-2]) == ("-", "LEADER_NOT_AVAILABLE")
+
+
+def test_create_asks_for_what_was_said(kctl: Kctl, cluster: FakeCluster) -> None:
+    ran = kctl("topics create orders --partitions 3 --replication-factor 1 --config a=b=c --config d=")
+    assert ran.rows == [["orders", "3", "1", "created", "-", "-"]]
+    assert len(cluster.topics["orders"]) == 3
+    assert cluster.configs["orders"] == {"a": "b=c", "d": ""}
+    ((broker, _),) = cluster.asked(CreateTopicsRequest)
+    assert broker == cluster.controller
+
+
+def test_create_leaves_numbers_to_the_broker(kctl: Kctl, cluster: FakeCluster) -> None:
+    kctl("topics create orders")
+    (topic,) = cluster.asked(CreateTopicsRequest)[0][1].topics
+    assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
+
+
+def test_create_asks_an_old_broker_for_one_partition_and_one_replica(kctl: Kctl, cluster: FakeCluster) -> None:
+    """Before KIP-464 (CreateTopics 4) there are no defaults to leave it to."""
+    cluster.versions[19] = (0, 3)
+    kctl("topics create orders")
+    (topic,) = cluster.asked(CreateTopicsRequest)[0][1].topics
+    assert (topic.num_partitions, topic.replication_factor) == (1, 1)
+
+
+def test_create_by_assignment(kctl: Kctl, cluster: FakeCluster) -> None:
+    kctl("topics create orders --replica-assignment 0:1,1:0")
+    (topic,) = cluster.asked(CreateTopicsRequest)[0][1].topics
+    assert [(one.partition_index, one.broker_ids) for one in topic.assignments] == [(0, [0, 1]), (1, [1, 0])]
+    assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
+    assert kctl("topics create other --replica-assignment 0 --partitions 1").status == ExitStatus.USAGE
+
+
+@pytest.mark.parametrize("text", ["a", "1:b", "1,,2", ""])
+def test_assignment_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_assignment(text)
+
+
+def test_topic_that_exists_is_a_failure_unless_told_otherwise(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    ran = kctl("topics create orders --format json")
+    assert (ran.status, ran.document[0]["error"]) == (ExitStatus.FAILED, "TOPIC_ALREADY_EXISTS")
+    again = kctl("topics create orders --if-not-exists")
+    assert (again.status, again.rows[0][3:]) == (0, ["exists", "-", "-"])
+
+
+def test_dry_run_creates_nothing(kctl: Kctl, cluster: FakeCluster) -> None:
+    assert kctl("topics create orders --dry-run").rows[0][3] == "would be created"
+    assert cluster.topics == {}
+    assert kctl("topics create bad/name --dry-run").rows[0][4] == "INVALID_TOPIC_EXCEPTION"
+
+
+def test_alter_adds_partitions_and_changes_properties(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    cluster.configs["orders"] = {"a": "1", "b": "2", "c": "3"}
+    ran = kctl("topics alter orders --partitions 4 --config a=9 --delete-config b")
+    assert [row[3] for row in ran.rows] == ["properties altered", "partitions added"]
+    assert cluster.configs["orders"] == {"a": "9", "c": "3"}
+    assert len(cluster.topics["orders"]) == 4
+
+
+def test_alter_keeps_other_overrides_on_brokers_that_only_replace(kctl: Kctl, cluster: FakeCluster) -> None:
+    """Before KIP-339 (Kafka 2.3) AlterConfigs is all there is."""
+    cluster.create("orders")
+    cluster.configs["orders"] = {"a": "1", "b": "2", "c": "3"}
+    del cluster.versions[44]
+    replaced = []
+
+    def alter(request: AlterConfigsRequest) -> AlterConfigsResponse:
+        replaced.append({config.name: config.value for config in request.resources[0].configs})
+        one = AlterConfigsResourceResponse(error_code=0, resource_type=2, resource_name="orders")
+        return AlterConfigsResponse(responses=[one])
+
+    cluster.intercept(AlterConfigsRequest, alter)
+    assert kctl("topics alter orders --config a=9 --delete-config b").status == 0
+    assert replaced == [{"a": "9", "c": "3"}]
+
+
+def test_fewer_partitions_are_refused_by_the_broker(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders", leaders=3)
+    ran = kctl("topics alter orders --partitions 2")
+    assert (ran.status, ran.rows[0][4:]) == (1, ["INVALID_PARTITIONS", "Topic already has 3 partitions."])
+
+
+def test_alter_dry_run_changes_nothing(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    ran = kctl("topics alter orders --partitions 4 --config a=9 --dry-run")
+    assert [row[3] for row in ran.rows] == ["properties would be altered", "partitions would be added"]
+    assert (len(cluster.topics["orders"]), cluster.configs["orders"]) == (1, {})
+
+
+def test_delete_without_consent_is_refused_and_nothing_is_asked(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    ran = kctl("topics delete orders --format json")
+    assert (ran.status, ran.document["error"]["code"]) == (ExitStatus.REFUSED, "REFUSED")
+    assert "--yes" in ran.err
+    assert cluster.requests == []
+
+
+@pytest.mark.parametrize("newest", [3, 5, 6])
+def test_delete_takes_names_literally(kctl: Kctl, cluster: FakeCluster, newest: int) -> None:
+    """A dot is a dot; by name up to version 5, by name or id from 6 on."""
+    cluster.versions[20] = (0, newest)
+    for name in ("a.b", "axb"):
+        cluster.create(name)
+    assert kctl("topics delete a.b --yes").rows == [["a.b", "-", "-", "deleted", "-", "-"]]
+    assert list(cluster.topics) == ["axb"]
+
+
+def test_delete_tells_each_topic_its_fate(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    ran = kctl("topics delete orders nope --yes --format json")
+    assert ran.status == ExitStatus.FAILED
+    assert [(row["topic"], row["status"], row["error"]) for row in ran.document] == [
+        ("nope", None, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("orders", "deleted", None),
+    ]
+    assert kctl("topics delete nope --yes --if-exists").status == 0
+
+
+def test_delete_dry_run_needs_no_consent(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders", leaders=2)
+    assert kctl("topics delete orders --dry-run").rows == [["orders", "2", "1", "would be deleted", "-", "-"]]
+    assert cluster.asked(DeleteTopicsRequest) == []
