@@ -167,11 +167,18 @@ class _EncoderWriter:
     def _tagged(self, tagged: list[Field], value: str) -> None:
         """Tagged fields that differ from their default; mostly there are none."""
         self._flush()
+        differences = {field.name: self._differs(field, f"{value}.{field.name}") for field in tagged}
+        with self.block(f"if {' or '.join(differences.values())}:"):
+            self._tagged_section(tagged, differences, value)
+        with self.block("else:"):
+            self._add(repr(b"\0"))
+
+    def _tagged_section(self, tagged: list[Field], differences: dict[str, str], value: str) -> None:
         tags, outer = self.source.variable("tags"), self.parts
         self.line(f"{tags} = []")
         for field in tagged:
             self.path.append(field.name)
-            with self.block(f"if {self._differs(field, f'{value}.{field.name}')}:"):
+            with self.block(f"if {differences[field.name]}:"):
                 self.parts = self.source.variable("parts")
                 self.line(f"{self.parts} = []")
                 self._value(field, f"{value}.{field.name}")
@@ -179,7 +186,7 @@ class _EncoderWriter:
                 self.line(f"{tags}.append(({field.tag}, b''.join({self.parts})))")
             self.parts = outer
             self.path.pop()
-        large = self.source.constant(uvarint, "uvarint")
-        self._add(f"{large}(len({tags}))")
+        varint = self.source.constant(uvarint, "uvarint")
+        self._add(f"{varint}(len({tags}))")
         with self.block(f"for tag, payload in {tags}:"):
-            self._add(f"{large}(tag) + {large}(len(payload)) + payload")
+            self._add(f"{varint}(tag) + {varint}(len(payload)) + payload")

@@ -13,7 +13,7 @@ import pytest
 
 from kctl.protocol.codec import encode_bytes
 from kctl.protocol.message import definition_of
-from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, run_java_tool
+from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, run_java_tool, why_not
 from tests.property.protocol_json import json_leaves, leaves
 from tests.property.protocol_messages import MESSAGES, random_message
 
@@ -51,6 +51,8 @@ def kafka_class(cls: type, kafka: str) -> str:
 
 @pytest.mark.parametrize("kafka", [OLDEST_JUDGE, LAST_WITH_ZOOKEEPER])
 def test_kafkas_own_classes_read_and_write_the_same(kafka: str) -> None:
+    if reason := why_not():
+        pytest.skip(reason)
     random = Random(SEED)
     asked = [
         (cls, version, random_message(cls, version, random))

@@ -1,6 +1,7 @@
 """DescribeClientQuotas (key 48, versions 0-1): quotas of users, client ids and addresses (KIP-546).
 
-`match` of a null or default name is told by `match_type`: 0 this name, 1 the default, 2 any.  1: flexible.
+`match_type` tells what is meant: 0 the entity named by `match`, 1 the default entity, 2 any with a name of its own; for
+1 and 2 `match` is null.  1: flexible.
 """
 
 from __future__ import annotations

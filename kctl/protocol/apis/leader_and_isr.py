@@ -47,6 +47,7 @@ class LeaderAndIsrRequest:
     controller_id: int = int32()
     controller_epoch: int = int32()
     broker_epoch: int = int64("2+", default=-1, ignorable=True)
+    # 1: some partitions, 2: all that the broker has; 0 in versions that do not say.
     type: int = int8("5+", default=0)
     ungrouped_partition_states: list[LeaderAndIsrPartitionState] = array(LeaderAndIsrPartitionState, "0-1", default=[])
     topic_states: list[LeaderAndIsrTopicState] = array(LeaderAndIsrTopicState, "2+", default=[])

@@ -55,6 +55,7 @@ class MetadataResponseTopic:
     topic_id: UUID = uuid("10+", default=ZERO_UUID, ignorable=True)
     is_internal: bool = boolean("1+", default=False, ignorable=True)
     partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition)
+    # This default says that nobody asked.
     topic_authorized_operations: int = int32("8+", default=-2147483648)
 
 

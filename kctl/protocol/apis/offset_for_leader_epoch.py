@@ -3,7 +3,7 @@
 Followers and consumers ask, to find out where their log or position parts from the leader's.
 
 1: the response has the epoch that the offset belongs to.  2: `current_leader_epoch`, to fence off stale leaders
-(KIP-320).  3: `replica_id`, -1 for consumers, -2 for consumers that do not say so before 3.  4: flexible.
+(KIP-320).  3: `replica_id`, -1 for consumers; the default says that an older version left it open.  4: flexible.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ class UpdateMetadataTopicState:
 class UpdateMetadataEndpoint:
     port: int = int32()
     host: str = string()
+    # Before 3 a listener has the name of its security protocol.
     listener: str = string("3+", default="", ignorable=True)
     security_protocol: int = int16()
 
@@ -43,6 +44,7 @@ class UpdateMetadataEndpoint:
 @struct
 class UpdateMetadataBroker:
     id: int = int32()
+    # The only endpoint in version 0, which cannot say more.
     v0_host: str = string("0", default="", ignorable=True)
     v0_port: int = int32("0", default=0, ignorable=True)
     endpoints: list[UpdateMetadataEndpoint] = array(UpdateMetadataEndpoint, "1+", default=[], ignorable=True)
