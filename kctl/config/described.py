@@ -8,7 +8,7 @@ Kafka's ConfigHelper and DynamicBrokerConfig.brokerConfigSynonyms (2.8).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -16,7 +16,7 @@ from kctl.config.broker import BROKER_PROPERTIES
 from kctl.config.definition import Dynamic, Property
 from kctl.config.dynamic import DYNAMIC_ONLY_PROPERTIES, ConfigView
 from kctl.config.kinds import ConfigType
-from kctl.config.topic import TOPIC_PROPERTIES
+from kctl.config.topic import TOPIC_PROPERTIES, topic_config_ignoring_errors
 
 
 class ConfigSource(IntEnum):
@@ -56,8 +56,12 @@ class DescribedConfig:
 
 def describe_topic(view: ConfigView, topic: str) -> list[DescribedConfig]:
     """Every property of a topic."""
-    config = view.topic(topic)
-    overrides = view.topic_overrides.get(topic, {})
+    return describe_topic_with(view, view.topic_overrides.get(topic, {}))
+
+
+def describe_topic_with(view: ConfigView, overrides: Mapping[str, str]) -> list[DescribedConfig]:
+    """Every property of a topic that has, or is about to have, these overrides."""
+    config, _ = topic_config_ignoring_errors(view.current, overrides)
     described = []
     for entry in TOPIC_PROPERTIES.values():
         value = entry.format(getattr(config, entry.attribute))

@@ -94,7 +94,11 @@ class TopicWriter:
         try:
             await self._zookeeper.set(path, data)
         except NoNodeError:
-            await self._zookeeper.create(path, data, make_parents=True)
+            try:
+                await self._zookeeper.create(path, data, make_parents=True)
+            except NodeExistsError:
+                # Somebody was faster; the last word counts.
+                await self._zookeeper.set(path, data)
 
     def _new_id(self) -> UUID:
         """Random, but never one whose text begins with a dash, which shells would take for an option."""

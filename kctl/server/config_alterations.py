@@ -1,0 +1,123 @@
+"""What AlterConfigs and IncrementalAlterConfigs make of the overrides that a resource has.  KIP-133, KIP-339.
+
+Kafka's ZkAdminManager.alterConfigs and incrementalAlterConfigs (2.8).
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from kctl.config.definition import Property
+from kctl.config.kinds import ConfigType
+from kctl.config.topic import TOPIC_PROPERTIES, validate_topic_overrides
+from kctl.errors import ApiError, ErrorCode
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to, as numbered on the wire."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does with one property."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """One property that is to change; `operation` is the number that came."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def replaced(given: Sequence[tuple[str, str | None]]) -> dict[str, str]:
+    """AlterConfigs: what is given is all there is.  Raises ApiError(INVALID_REQUEST) for nulls."""
+    _refuse_nulls([name for name, value in given if value is None])
+    return {name: value for name, value in given if value is not None}
+
+
+def altered(
+    current: Mapping[str, str], alterations: Sequence[Alteration], properties: Mapping[str, Property]
+) -> dict[str, str]:
+    """IncrementalAlterConfigs: the overrides after the alterations.
+
+    Raises ApiError: INVALID_REQUEST for a property named twice, a null where a value is needed or an operation that
+    does not exist; INVALID_CONFIG for appending to what is unknown or no list.
+    """
+    check_alterations(alterations)
+    overrides = dict(current)
+    for alteration in alterations:
+        name, value = alteration.name, alteration.value or ""
+        match alteration.operation:
+            case Operation.SET:
+                overrides[name] = value
+            case Operation.DELETE:
+                overrides.pop(name, None)
+            case Operation.APPEND:
+                entries = _entries(overrides, name, properties)
+                overrides[name] = ",".join([*entries, *(each for each in _split(value) if each not in entries)])
+            case Operation.SUBTRACT:
+                removed = set(_split(value))
+                kept = [each for each in _entries(overrides, name, properties) if each not in removed]
+                overrides[name] = ",".join(kept)
+    return overrides
+
+
+def check_alterations(alterations: Sequence[Alteration]) -> None:
+    """Raises ApiError(INVALID_REQUEST) for what no resource could do."""
+    repeated = sorted(name for name, count in Counter(each.name for each in alterations).items() if count > 1)
+    if repeated:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {','.join(repeated)}")
+    _refuse_nulls([each.name for each in alterations if each.value is None and each.operation != Operation.DELETE])
+    for each in alterations:
+        if each.operation not in set(Operation):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown operation {each.operation} for config {each.name}")
+
+
+def check_topic_overrides(overrides: Mapping[str, str]) -> None:
+    """Raises ApiError: INVALID_CONFIG for unknown names and contradictions, INVALID_REQUEST for wrong values.
+
+    Kafka 2.8 makes that difference when a topic is altered, not when it is created.
+    """
+    known = {name: text for name, text in overrides.items() if name in TOPIC_PROPERTIES}
+    if len(known) == len(overrides):
+        for name, text in known.items():
+            try:
+                TOPIC_PROPERTIES[name].parse(text)
+            except ValueError as error:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid value {text} for {name}: it {error}") from None
+    validate_topic_overrides(overrides)
+
+
+def _entries(overrides: Mapping[str, str], name: str, properties: Mapping[str, Property]) -> list[str]:
+    described = properties.get(name)
+    if described is None:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
+    if described.kind.type is not ConfigType.LIST:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG, f"Config {name} is not a list, so nothing can be appended or subtracted"
+        )
+    return _split(overrides[name] if name in overrides else described.format(described.default) or "")
+
+
+def _split(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
+
+
+def _refuse_nulls(names: Sequence[str]) -> None:
+    if names:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for: {','.join(sorted(names))}")

@@ -1,0 +1,79 @@
+"""Where the overrides of a configuration resource are kept, and who may ask for them here.
+
+Kafka's ZkAdminManager.getBrokerId and ConfigHelper.resourceNameToBrokerId.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kctl.config.broker import BROKER_PROPERTIES
+from kctl.config.definition import Property
+from kctl.config.dynamic import ConfigView, validate_dynamic_overrides
+from kctl.config.topic import TOPIC_PROPERTIES
+from kctl.errors import ApiError, ErrorCode
+from kctl.server.config_alterations import ResourceType, check_topic_overrides
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.topic_writer import TopicWriter
+
+
+def check_this_broker(name: str, broker_id: int) -> None:
+    """Raises ApiError(INVALID_REQUEST) for a name that is not this broker's id."""
+    try:
+        named = int(name)
+    except ValueError:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
+    if named != broker_id:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {broker_id} or empty string, but received {name}",
+        )
+
+
+class ConfigResources:
+    """The overrides of topics and of this broker, to be read, judged and replaced."""
+
+    def __init__(self, broker_id: int, configs: ConfigView, metadata: MetadataCache, topics: TopicWriter) -> None:
+        self._broker_id = broker_id
+        self._configs = configs
+        self._metadata = metadata
+        self._topics = topics
+
+    def entity_path(self, resource_type: int, name: str) -> str:
+        """Where the overrides are, below /config.  Raises ApiError when they cannot be altered here."""
+        if resource_type == ResourceType.TOPIC:
+            if not name:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+            if self._metadata.partitions(name) is None:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+            return f"topics/{name}"
+        if resource_type == ResourceType.BROKER:
+            if not name:
+                return "brokers/<default>"
+            check_this_broker(name, self._broker_id)
+            return f"brokers/{self._broker_id}"
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Only topics and brokers can be altered this way, but the resource type is {resource_type}",
+        )
+
+    def check(self, resource_type: int, name: str, overrides: Mapping[str, str]) -> None:
+        """Raises ApiError for overrides that the resource cannot have."""
+        if resource_type == ResourceType.TOPIC:
+            check_topic_overrides(overrides)
+        else:
+            validate_dynamic_overrides(self._configs, overrides, per_broker=bool(name))
+
+    def properties(self, resource_type: int) -> Mapping[str, Property]:
+        """What is known about the properties of such a resource."""
+        return TOPIC_PROPERTIES if resource_type == ResourceType.TOPIC else BROKER_PROPERTIES
+
+    async def current(self, entity_path: str) -> dict[str, str]:
+        """The overrides as they are stored.  Raises ZooKeeperError."""
+        return await self._topics.config(entity_path)
+
+    async def replace(self, entity_path: str, overrides: Mapping[str, str]) -> None:
+        """Stores overrides and tells all brokers.  Raises ZooKeeperError."""
+        await self._topics.change_config(entity_path, overrides)

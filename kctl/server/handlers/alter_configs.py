@@ -1,0 +1,61 @@
+"""AlterConfigs (key 33, versions 0-2): replaces all overrides of a topic or a broker; what is not given is gone.
+
+Any broker alters topics, each broker only itself, and any of them, under the empty name, the defaults for all.  The
+change is a znode and an announcement, which every broker acts on a moment later.  Each resource succeeds or fails by
+itself; one that is named twice answers INVALID_REQUEST.  IncrementalAlterConfigs (KIP-339) is what clients should use.
+
+Not done: policies, authorization.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from kctl.server.config_alterations import replaced
+from kctl.server.config_resources import ConfigResources
+from kctl.server.requests.context import RequestContext
+from kctl.server.requests.outcomes import Outcome, outcome_of
+
+_NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "The resource is in the request more than once.")
+
+
+class AlterConfigsHandler:
+    """Owner: event loop."""
+
+    def __init__(self, resources: ConfigResources) -> None:
+        self._resources = resources
+
+    async def handle(self, request: AlterConfigsRequest, _context: RequestContext) -> AlterConfigsResponse:
+        asked = {(each.resource_type, each.resource_name): each for each in request.resources}
+        named = Counter((each.resource_type, each.resource_name) for each in request.resources)
+        responses = []
+        for key, resource in asked.items():
+            outcome = (
+                _NAMED_TWICE
+                if named[key] > 1
+                else await outcome_of(self._alter(resource, validate_only=request.validate_only))
+            )
+            responses.append(
+                AlterConfigsResourceResponse(
+                    error_code=outcome.code,
+                    error_message=outcome.message,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+        return AlterConfigsResponse(responses=responses)
+
+    async def _alter(self, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+        """Raises ApiError or ZooKeeperError."""
+        overrides = replaced([(entry.name, entry.value) for entry in resource.configs])
+        entity_path = self._resources.entity_path(resource.resource_type, resource.resource_name)
+        self._resources.check(resource.resource_type, resource.resource_name, overrides)
+        if not validate_only:
+            await self._resources.replace(entity_path, overrides)

@@ -1,0 +1,96 @@
+"""CreatePartitions (key 37, versions 0-3): more partitions for topics, up to the number given.  KIP-195.
+
+Only the active controller answers; others say NOT_CONTROLLER.  The replicas are assigned as if the topic had had all
+its partitions from the start, unless the request assigns them.  Waits for leaders as CreateTopics does.
+
+Not done: quotas on changes, authorization.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.protocol.apis.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.requests.context import RequestContext
+from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, Outcome, outcome_of
+from kctl.server.topic_plans import plan_added_partitions
+from kctl.server.topic_writer import TopicWriter
+from kctl.zookeeper import paths
+from kctl.zookeeper.operations import ZooKeeper
+
+_NOT_CONTROLLER = Outcome(ErrorCode.NOT_CONTROLLER)
+_NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+
+
+class CreatePartitionsHandler:
+    """Owner: event loop."""
+
+    def __init__(
+        self,
+        topics: TopicWriter,
+        zookeeper: ZooKeeper,
+        metadata: MetadataCache,
+        waits: MetadataWaits,
+        *,
+        is_controller: Callable[[], bool],
+    ) -> None:
+        self._topics = topics
+        self._zookeeper = zookeeper
+        self._metadata = metadata
+        self._waits = waits
+        self._is_controller = is_controller
+
+    async def handle(self, request: CreatePartitionsRequest, _context: RequestContext) -> CreatePartitionsResponse:
+        named = Counter(topic.name for topic in request.topics)
+        asked = {topic.name: topic for topic in request.topics}
+        outcomes = await asyncio.gather(
+            *(self._outcome(topic, request, is_repeated=named[name] > 1) for name, topic in asked.items())
+        )
+        return CreatePartitionsResponse(
+            results=[
+                CreatePartitionsTopicResult(name=name, error_code=outcome.code, error_message=outcome.message)
+                for name, outcome in zip(asked, outcomes, strict=True)
+            ]
+        )
+
+    async def _outcome(
+        self, topic: CreatePartitionsTopic, request: CreatePartitionsRequest, *, is_repeated: bool
+    ) -> Outcome:
+        if not self._is_controller():
+            return _NOT_CONTROLLER
+        if is_repeated:
+            return _NAMED_TWICE
+        outcome = await outcome_of(self._add(topic, validate_only=request.validate_only))
+        if not outcome.is_success or request.validate_only:
+            return outcome
+        if request.timeout_ms <= 0:
+            return TIMED_OUT
+        has_leaders = await self._waits.until(
+            topic.name, lambda: self._metadata.has_leaders(topic.name, topic.count), request.timeout_ms
+        )
+        return SUCCESS if has_leaders else TIMED_OUT
+
+    async def _add(self, topic: CreatePartitionsTopic, *, validate_only: bool) -> None:
+        """Raises ApiError or ZooKeeperError."""
+        if await self._zookeeper.exists(paths.delete_topic(topic.name)) is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
+        known = await self._topics.assignment(topic.name)
+        if known.adding_replicas or known.removing_replicas:
+            raise ApiError(
+                ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                f"A partition reassignment is in progress for the topic '{topic.name}'.",
+            )
+        brokers = {broker_id: broker.rack for broker_id, broker in self._metadata.brokers.items()}
+        added = plan_added_partitions(topic, existing=known.replicas, brokers=brokers)
+        if not validate_only:
+            await self._topics.add_partitions(topic.name, added)

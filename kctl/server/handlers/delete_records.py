@@ -1,0 +1,135 @@
+"""DeleteRecords (key 21, versions 0-2): moves the start of partitions up; what lies before it is gone.  KIP-107.
+
+The leader answers, with the low watermark: the smallest start among the live replicas.  It waits until that has reached
+the offset asked for, at most timeout_ms.  Offset -1 stands for the high watermark, above which nothing can be deleted.
+Topics that are only compacted answer POLICY_VIOLATION, internal ones INVALID_TOPIC_EXCEPTION.
+
+Not done: authorization.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from kctl.config.dynamic import ConfigView
+from kctl.errors import ApiError, ErrorCode, LogDirFailure
+from kctl.model import INTERNAL_TOPICS, TopicPartition
+from kctl.protocol.apis.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.replication.partition import Partition
+from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.requests.context import RequestContext
+from kctl.server.requests.purgatory import Purgatory
+
+HIGH_WATERMARK = -1
+_NO_LOW_WATERMARK = -1
+
+
+@dataclass(slots=True)
+class _Deletion:
+    """One partition whose start was moved, and that may have to wait for its replicas."""
+
+    partition: Partition
+    offset: int
+    result: DeleteRecordsPartitionResult
+
+    def look(self, metadata: MetadataCache) -> bool:
+        """Answers what can be answered by now; whether that is final."""
+        if self.result.error_code != ErrorCode.REQUEST_TIMED_OUT:
+            return True
+        if not self.partition.is_leader:
+            self.result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return True
+        low_watermark = self.partition.low_watermark(list(metadata.brokers))
+        if low_watermark < self.offset:
+            return False
+        self.result.error_code = ErrorCode.NONE
+        self.result.low_watermark = low_watermark
+        return True
+
+
+class _Wait:
+    """A DelayedOperation over all partitions of a request."""
+
+    def __init__(self, deletions: list[_Deletion], metadata: MetadataCache, done: asyncio.Future[None]) -> None:
+        self._deletions = deletions
+        self._metadata = metadata
+        self._done = done
+
+    def try_complete(self) -> bool:
+        waiting = [deletion for deletion in self._deletions if not deletion.look(self._metadata)]
+        if waiting:
+            return False
+        self.on_timeout()
+        return True
+
+    def on_timeout(self) -> None:
+        if not self._done.done():
+            self._done.set_result(None)
+
+
+class DeleteRecordsHandler:
+    """`purgatory` is one that is checked when a partition moves.  Owner: event loop."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        configs: ConfigView,
+        purgatory: Purgatory[TopicPartition],
+    ) -> None:
+        self._replicas = replicas
+        self._metadata = metadata
+        self._configs = configs
+        self._purgatory = purgatory
+
+    async def handle(self, request: DeleteRecordsRequest, _context: RequestContext) -> DeleteRecordsResponse:
+        deletions: list[_Deletion] = []
+        topics: list[DeleteRecordsTopicResult] = []
+        for topic in request.topics:
+            answer = DeleteRecordsTopicResult(name=topic.name, partitions=[])
+            topics.append(answer)
+            for asked in topic.partitions:
+                result = DeleteRecordsPartitionResult(
+                    partition_index=asked.partition_index,
+                    low_watermark=_NO_LOW_WATERMARK,
+                    error_code=ErrorCode.REQUEST_TIMED_OUT,
+                )
+                answer.partitions.append(result)
+                try:
+                    partition, offset = self._delete(topic.name, asked.partition_index, asked.offset)
+                    deletions.append(_Deletion(partition, offset, result))
+                except ApiError as error:
+                    result.error_code = error.code
+        await self._replicated(deletions, request.timeout_ms)
+        return DeleteRecordsResponse(topics=topics)
+
+    def _delete(self, topic: str, index: int, asked_offset: int) -> tuple[Partition, int]:
+        """Moves the start on this broker; answers where to.  Raises ApiError."""
+        if topic in INTERNAL_TOPICS:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        partition = self._replicas.partition(topic, index)
+        partition.check_leader()
+        if not self._configs.topic(topic).deletes:
+            raise ApiError(ErrorCode.POLICY_VIOLATION)
+        offset = partition.high_watermark if asked_offset == HIGH_WATERMARK else asked_offset
+        if not 0 <= offset <= partition.high_watermark:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        try:
+            partition.log.increment_log_start_offset(offset)
+        except LogDirFailure as failure:
+            self._replicas.log_dir_failed(failure)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
+        return partition, offset
+
+    def _replicated(self, deletions: list[_Deletion], timeout_ms: int) -> asyncio.Future[None]:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        keys = [deletion.partition.topic_partition for deletion in deletions]
+        self._purgatory.complete_or_watch(_Wait(deletions, self._metadata, done), keys, timeout_ms)
+        return done

@@ -1,0 +1,40 @@
+"""DescribeCluster (key 60, version 0): who is in the cluster and who controls it; not a word about topics.  KIP-700.
+
+Only endpoints of the listener that the request came in on are told.
+
+Not done: authorization.
+"""
+
+from __future__ import annotations
+
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.requests.authorized_operations import ALL_CLUSTER_OPERATIONS, NOT_ASKED
+from kctl.server.requests.context import RequestContext
+
+
+class DescribeClusterHandler:
+    """Owner: event loop."""
+
+    def __init__(self, cluster_id: str, metadata: MetadataCache) -> None:
+        self._cluster_id = cluster_id
+        self._metadata = metadata
+
+    def handle(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+        is_asked = request.include_cluster_authorized_operations
+        return DescribeClusterResponse(
+            error_code=ErrorCode.NONE,
+            cluster_id=self._cluster_id,
+            controller_id=self._metadata.controller_id,
+            brokers=[
+                DescribeClusterBroker(broker_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+                for broker_id, broker in sorted(self._metadata.brokers.items())
+                if (endpoint := broker.endpoint(context.listener)) is not None
+            ],
+            cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if is_asked else NOT_ASKED,
+        )

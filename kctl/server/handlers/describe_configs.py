@@ -1,0 +1,128 @@
+"""DescribeConfigs (key 32, versions 0-4): the properties of topics, of this broker, and the levels of its loggers.
+
+A broker describes only itself, by its id; the empty name asks for what is set for all brokers at run time.  Null keys,
+or none, ask for every property; unknown keys are left out.  Values of sensitive properties are null.
+
+Version notes: 0 says only whether a value is the default; 1 source and synonyms (KIP-226); 3 types and documentation
+(KIP-569).
+
+Not done: authorization.
+"""
+
+from __future__ import annotations
+
+from kctl.config.described import (
+    ConfigSource,
+    DescribedConfig,
+    describe_broker,
+    describe_broker_defaults,
+    describe_topic,
+)
+from kctl.config.dynamic import ConfigView
+from kctl.config.kinds import ConfigType
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import topic_name_problem
+from kctl.protocol.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from kctl.server.broker_loggers import logger_levels
+from kctl.server.config_alterations import ResourceType
+from kctl.server.config_resources import check_this_broker
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.requests.context import RequestContext
+
+
+class DescribeConfigsHandler:
+    """Owner: event loop."""
+
+    def __init__(self, broker_id: int, configs: ConfigView, metadata: MetadataCache) -> None:
+        self._broker_id = broker_id
+        self._configs = configs
+        self._metadata = metadata
+
+    def handle(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+        return DescribeConfigsResponse(
+            results=[self._result(resource, request, context.api_version) for resource in request.resources]
+        )
+
+    def _result(
+        self, resource: DescribeConfigsResource, request: DescribeConfigsRequest, version: int
+    ) -> DescribeConfigsResult:
+        result = DescribeConfigsResult(
+            error_code=ErrorCode.NONE,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[],
+        )
+        try:
+            described = self._described(resource)
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, error.message
+            return result
+        keys = resource.configuration_keys
+        result.configs = [_entry(each, request, version) for each in described if not keys or each.name in keys]
+        return result
+
+    def _described(self, resource: DescribeConfigsResource) -> list[DescribedConfig]:
+        """Raises ApiError."""
+        name = resource.resource_name
+        match resource.resource_type:
+            case ResourceType.TOPIC:
+                return self._topic(name)
+            case ResourceType.BROKER if not name:
+                return describe_broker_defaults(self._configs)
+            case ResourceType.BROKER:
+                check_this_broker(name, self._broker_id)
+                return describe_broker(self._configs)
+            case ResourceType.BROKER_LOGGER:
+                check_this_broker(name, self._broker_id)
+                return [_logger(each, level) for each, level in logger_levels().items()]
+            case _:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+
+    def _topic(self, name: str) -> list[DescribedConfig]:
+        problem = topic_name_problem(name)
+        if problem is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if self._metadata.partitions(name) is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return describe_topic(self._configs, name)
+
+
+def _entry(described: DescribedConfig, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:
+    entry = DescribeConfigsResourceResult(
+        name=described.name,
+        value=described.value,
+        read_only=described.read_only,
+        config_source=described.source,
+        is_sensitive=described.sensitive,
+        config_type=described.type,
+    )
+    if version == 0:
+        entry.is_default = described.source is ConfigSource.DEFAULT_CONFIG
+    if request.include_synonyms:
+        entry.synonyms = [
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in described.synonyms
+        ]
+    if request.include_documentation:
+        entry.documentation = described.documentation
+    return entry
+
+
+def _logger(name: str, level: str) -> DescribedConfig:
+    return DescribedConfig(
+        name=name,
+        value=level,
+        type=ConfigType.STRING,
+        source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
+        read_only=False,
+        sensitive=False,
+        documentation="",
+        synonyms=(),
+    )

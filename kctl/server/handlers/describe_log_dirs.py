@@ -1,0 +1,64 @@
+"""DescribeLogDirs (key 35, versions 0-2): this broker's log directories and the sizes of the logs in them.  KIP-113.
+
+Null topics ask for all; partitions that are not here are left out.  A directory that is offline answers
+KAFKA_STORAGE_ERROR and nothing more.  `offset_lag` is how far a log is behind the high watermark.
+
+Not done: authorization.  Logs never move between directories yet, so `is_future_key` is false.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.requests.context import RequestContext
+from kctl.storage.log import Log
+from kctl.storage.log_directory import LogDirectory
+from kctl.storage.log_manager import LogManager
+
+
+class DescribeLogDirsHandler:
+    """Owner: event loop."""
+
+    def __init__(self, logs: LogManager, replicas: ReplicaManager) -> None:
+        self._logs = logs
+        self._replicas = replicas
+
+    def handle(self, request: DescribeLogDirsRequest, _context: RequestContext) -> DescribeLogDirsResponse:
+        asked = (
+            None
+            if request.topics is None
+            else {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        )
+        return DescribeLogDirsResponse(results=[self._result(directory, asked) for directory in self._logs.directories])
+
+    def _result(self, directory: LogDirectory, asked: set[TopicPartition] | None) -> DescribeLogDirsResult:
+        if not directory.is_online:
+            return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path, topics=[])
+        topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+        for topic_partition, log in sorted(self._logs.logs.items()):
+            if log.log_directory is directory and (asked is None or topic_partition in asked):
+                topics[topic_partition.topic].append(self._partition(topic_partition, log))
+        return DescribeLogDirsResult(
+            error_code=ErrorCode.NONE,
+            log_dir=directory.path,
+            topics=[DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+        )
+
+    def _partition(self, topic_partition: TopicPartition, log: Log) -> DescribeLogDirsPartition:
+        lag = max(self._replicas.high_watermark_of(topic_partition) - log.log_end_offset, 0)
+        return DescribeLogDirsPartition(
+            partition_index=topic_partition.partition,
+            partition_size=log.size_bytes,
+            offset_lag=lag,
+            is_future_key=False,
+        )

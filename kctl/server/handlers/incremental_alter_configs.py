@@ -1,0 +1,81 @@
+"""IncrementalAlterConfigs (key 44, versions 0-1): sets, deletes, appends to, subtracts from overrides.  KIP-339.
+
+Who may alter what is as for AlterConfigs.  Append and subtract are for lists; on a list without an override they start
+from its default.  The levels of this broker's loggers can be set and deleted (KIP-412).
+
+Not done: policies, authorization.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.protocol.apis.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kctl.server.broker_loggers import check_logger, set_logger
+from kctl.server.config_alterations import Alteration, Operation, ResourceType, altered, check_alterations
+from kctl.server.config_resources import ConfigResources, check_this_broker
+from kctl.server.requests.context import RequestContext
+from kctl.server.requests.outcomes import Outcome, outcome_of
+
+_NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "The resource is in the request more than once.")
+
+
+class IncrementalAlterConfigsHandler:
+    """Owner: event loop."""
+
+    def __init__(self, broker_id: int, resources: ConfigResources) -> None:
+        self._broker_id = broker_id
+        self._resources = resources
+
+    async def handle(
+        self, request: IncrementalAlterConfigsRequest, _context: RequestContext
+    ) -> IncrementalAlterConfigsResponse:
+        asked = {(each.resource_type, each.resource_name): each for each in request.resources}
+        named = Counter((each.resource_type, each.resource_name) for each in request.resources)
+        responses = []
+        for key, resource in asked.items():
+            outcome = (
+                _NAMED_TWICE
+                if named[key] > 1
+                else await outcome_of(self._alter(resource, validate_only=request.validate_only))
+            )
+            responses.append(
+                AlterConfigsResourceResponse(
+                    error_code=outcome.code,
+                    error_message=outcome.message,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+        return IncrementalAlterConfigsResponse(responses=responses)
+
+    async def _alter(self, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+        """Raises ApiError or ZooKeeperError."""
+        alterations = [Alteration(entry.name, entry.config_operation, entry.value) for entry in resource.configs]
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            self._alter_loggers(resource.resource_name, alterations, validate_only=validate_only)
+            return
+        kind, name = resource.resource_type, resource.resource_name
+        entity_path = self._resources.entity_path(kind, name)
+        current = await self._resources.current(entity_path)
+        overrides = altered(current, alterations, self._resources.properties(kind))
+        self._resources.check(kind, name, overrides)
+        if not validate_only:
+            await self._resources.replace(entity_path, overrides)
+
+    def _alter_loggers(self, name: str, alterations: list[Alteration], *, validate_only: bool) -> None:
+        check_this_broker(name, self._broker_id)
+        check_alterations(alterations)
+        for each in alterations:
+            if each.operation not in {Operation.SET, Operation.DELETE}:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"The level of logger {each.name} can be set or deleted only")
+            check_logger(each.name, each.value if each.operation == Operation.SET else None)
+        if not validate_only:
+            for each in alterations:
+                set_logger(each.name, each.value if each.operation == Operation.SET else None)

@@ -1,0 +1,152 @@
+"""Whether a topic, or more of its partitions, may be created as asked, and which brokers get the replicas.
+
+Kafka's ZkAdminManager.createTopics and createPartitions with AdminZkClient's checks, in their order (2.8).
+
+Pure: what the cluster looks like, and chance, are arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from kctl import placement
+from kctl.config.broker import BrokerConfig
+from kctl.config.topic import validate_topic_overrides
+from kctl.environment import Random
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import topic_name_problem, topic_names_collide
+from kctl.protocol.apis.create_partitions import CreatePartitionsTopic
+from kctl.protocol.apis.create_topics import CreatableTopic
+
+BROKER_DEFAULT = -1
+"""A number of partitions or replicas that is left to the broker, or to the assignments that come with it."""
+
+Assignment = Mapping[int, tuple[int, ...]]
+Racks = Mapping[int, str | None]
+"""Live brokers with their racks."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopicPlan:
+    """A topic that may be created."""
+
+    name: str
+    assignment: Assignment
+    overrides: Mapping[str, str]
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.assignment)
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.assignment[0])
+
+
+def plan_new_topic(
+    asked: CreatableTopic, *, existing: Collection[str], brokers: Racks, config: BrokerConfig, random: Random
+) -> NewTopicPlan:
+    """Raises ApiError with what is wrong, the first thing found.
+
+    `existing` are the names of all topics, those being deleted included.  Brokers in a given assignment need not exist.
+    """
+    if asked.name in existing:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.")
+    overrides = _overrides(asked)
+    assignment = _assignment(asked, brokers, config, random)
+    _check_name(asked.name, existing)
+    _check_shape(assignment)
+    validate_topic_overrides(overrides)
+    return NewTopicPlan(asked.name, assignment, overrides)
+
+
+def plan_added_partitions(asked: CreatePartitionsTopic, *, existing: Assignment, brokers: Racks) -> Assignment:
+    """The replicas of the partitions to add.  Raises ApiError; the caller has seen that the topic is not in motion."""
+    added_count = asked.count - len(existing)
+    if added_count < 0:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic has {len(existing)} partitions, which is more than the requested {asked.count}.",
+        )
+    if added_count == 0:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {len(existing)} partitions.")
+    if asked.assignments is None:
+        return placement.assign_added_partitions(brokers, existing, added_count)
+    given = [tuple(entry.broker_ids) for entry in asked.assignments]
+    _check_added(given, added_count, replication_factor=len(existing[0]), brokers=brokers)
+    return {len(existing) + index: replicas for index, replicas in enumerate(given)}
+
+
+def _overrides(asked: CreatableTopic) -> dict[str, str]:
+    nulls = sorted(entry.name for entry in asked.configs if entry.value is None)
+    if nulls:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+    return {entry.name: entry.value for entry in asked.configs if entry.value is not None}
+
+
+def _assignment(asked: CreatableTopic, brokers: Racks, config: BrokerConfig, random: Random) -> Assignment:
+    if not asked.assignments:
+        partition_count, replication_factor = asked.num_partitions, asked.replication_factor
+        return placement.assign_replicas(
+            brokers,
+            config.num_partitions if partition_count == BROKER_DEFAULT else partition_count,
+            config.default_replication_factor if replication_factor == BROKER_DEFAULT else replication_factor,
+            random,
+        )
+    if asked.num_partitions != BROKER_DEFAULT or asked.replication_factor != BROKER_DEFAULT:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "Numbers of partitions or replicas and an assignment were both given; only one of the two can be used.",
+        )
+    return {entry.partition_index: tuple(entry.broker_ids) for entry in asked.assignments}
+
+
+def _check_name(name: str, existing: Collection[str]) -> None:
+    problem = topic_name_problem(name)
+    if problem is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if "." in name or "_" in name:
+        colliding = sorted(other for other in existing if topic_names_collide(name, other))
+        if colliding:
+            raise ApiError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topics: {', '.join(colliding)}",
+            )
+
+
+def _check_shape(assignment: Assignment) -> None:
+    if sorted(assignment) != list(range(len(assignment))):
+        raise _bad_assignment("Partitions should be a consecutive 0-based integer sequence.")
+    if len({len(replicas) for replicas in assignment.values()}) != 1:
+        raise _bad_assignment("All partitions should have the same number of replicas.")
+    for partition, replicas in assignment.items():
+        if not replicas:
+            raise _bad_assignment(f"Partition {partition} has no replicas.")
+        if len(set(replicas)) < len(replicas):
+            raise _bad_assignment(f"Partition {partition} has a broker twice: {list(replicas)}.")
+
+
+def _check_added(
+    given: Sequence[tuple[int, ...]], added_count: int, *, replication_factor: int, brokers: Racks
+) -> None:
+    unknown = sorted({broker for replicas in given for broker in replicas} - set(brokers))
+    if unknown:
+        raise _bad_assignment(f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")
+    if len(given) != added_count:
+        raise _bad_assignment(
+            f"Increasing the number of partitions by {added_count} but {len(given)} assignments provided."
+        )
+    for replicas in given:
+        if not replicas:
+            raise _bad_assignment("Cannot have replication factor of 0.")
+        if len(set(replicas)) < len(replicas):
+            raise _bad_assignment(f"Duplicate brokers not allowed in replica assignment: {list(replicas)}.")
+        if len(replicas) != replication_factor:
+            raise _bad_assignment(
+                f"Inconsistent replication factor between partitions: {len(replicas)} instead of {replication_factor}."
+            )
+
+
+def _bad_assignment(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

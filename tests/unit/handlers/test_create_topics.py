@@ -1,0 +1,248 @@
+"""CreateTopics: what is created, what is refused and with which code, and how long it waits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kctl.errors import ErrorCode
+from kctl.model import ZERO_UUID
+from kctl.protocol.apis.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kctl.server.handlers.create_topics import CreateTopicsHandler
+from kctl.zookeeper import paths
+from tests.unit.handlers.world import World, exchange, play
+
+
+def topic(
+    name: str,
+    partitions: int = 1,
+    replicas: int = 1,
+    assignment: dict[int, list[int]] | None = None,
+    **configs: str | None,
+) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=-1 if assignment else partitions,
+        replication_factor=-1 if assignment else replicas,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=partition, broker_ids=brokers)
+            for partition, brokers in (assignment or {}).items()
+        ],
+        configs=[CreatableTopicConfig(name=config.replace("_", "."), value=value) for config, value in configs.items()],
+    )
+
+
+def handler_of(world: World) -> CreateTopicsHandler:
+    return CreateTopicsHandler(
+        world.topics, world.metadata, world.waits, world.configs, world.random, is_controller=world.is_controller
+    )
+
+
+async def create(
+    world: World,
+    *topics: CreatableTopic,
+    version: int = 7,
+    timeout_ms: int = 5000,
+    validate_only: bool = False,
+    handler: CreateTopicsHandler | None = None,
+) -> Any:
+    handler = handler or handler_of(world)
+    request = CreateTopicsRequest(topics=list(topics), timeout_ms=timeout_ms, validate_only=validate_only)
+    return await exchange(handler.handle, request, version)
+
+
+def codes(response: Any) -> dict[str, ErrorCode]:
+    return {result.name: ErrorCode(result.error_code) for result in response.topics}
+
+
+def test_the_answer_comes_when_all_partitions_have_leaders_and_describes_the_topic() -> None:
+    async def scene(world: World) -> None:
+        response = await create(world, topic("orders", 6, 2, retention_ms="5"))
+        (result,) = response.topics
+        assert ErrorCode(result.error_code) is ErrorCode.NONE
+        assert (result.num_partitions, result.replication_factor) == (6, 2)
+        assert result.topic_id == world.metadata.topic_id("orders") != ZERO_UUID
+        assert world.metadata.has_leaders("orders", 6)
+        configs = {entry.name: (entry.value, entry.config_source) for entry in result.configs}
+        assert configs["retention.ms"] == ("5", 1)
+        assert configs["cleanup.policy"] == ("delete", 5)
+        assert await world.topics.config("topics/orders") == {"retention.ms": "5"}
+
+    play(scene, others=2)
+
+
+@pytest.mark.parametrize("version", range(8))
+def test_every_version_creates(version: int) -> None:
+    async def scene(world: World) -> None:
+        response = await create(world, topic("a", 2), version=version)
+        assert codes(response) == {"a": ErrorCode.NONE}
+        assert world.metadata.partition_count("a") == 2
+
+    play(scene)
+
+
+def test_numbers_left_out_are_the_brokers() -> None:
+    async def scene(world: World) -> None:
+        await create(world, topic("a", -1, -1))
+        assert world.metadata.partition_count("a") == 3
+        assert all(len(info.replicas) == 2 for info in (world.metadata.partitions("a") or {}).values())
+
+    play(scene, properties={"num.partitions": "3", "default.replication.factor": "2"}, others=1)
+
+
+def test_a_given_assignment_is_taken_even_with_brokers_that_do_not_exist() -> None:
+    async def scene(world: World) -> None:
+        response = await create(world, topic("a", assignment={0: [0, 7], 1: [0, 8]}))
+        assert codes(response) == {"a": ErrorCode.NONE}
+        assert (await world.topics.assignment("a")).replicas == {0: (0, 7), 1: (0, 8)}
+
+    play(scene)
+
+
+def test_validate_only_writes_nothing() -> None:
+    async def scene(world: World) -> None:
+        response = await create(world, topic("a", 4), topic("a.b", 0), validate_only=True)
+        assert codes(response) == {"a": ErrorCode.NONE, "a.b": ErrorCode.INVALID_PARTITIONS}
+        assert response.topics[0].num_partitions == 4
+        assert await world.zookeeper.exists(paths.topic("a")) is None
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (topic("taken"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic(".."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("with_dot"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (topic("a", 0), ErrorCode.INVALID_PARTITIONS),
+        (topic("a", -2), ErrorCode.INVALID_PARTITIONS),
+        (topic("a", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic("a", 1, 3), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic("a", retention_ms=None), ErrorCode.INVALID_CONFIG),
+        (topic("a", retention_ms="soon"), ErrorCode.INVALID_CONFIG),
+        (topic("a", no_such="1"), ErrorCode.INVALID_CONFIG),
+        (topic("a", assignment={0: [0], 2: [0]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("a", assignment={0: [0], 1: [0, 1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("a", assignment={0: [0, 0]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic("a", assignment={0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_what_is_refused_is_not_written(asked: CreatableTopic, code: ErrorCode) -> None:
+    async def scene(world: World) -> None:
+        await world.topic("taken")
+        await world.topic("with.dot")
+        response = await create(world, asked, topic("good"))
+        assert codes(response) == {asked.name: code, "good": ErrorCode.NONE}
+        assert sorted(await world.zookeeper.children(paths.TOPICS)) == ["good", "taken", "with.dot"]
+        if code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
+            assert response.topics[0].error_message
+
+    play(scene, others=1)
+
+
+def test_numbers_and_an_assignment_exclude_each_other() -> None:
+    async def scene(world: World) -> None:
+        asked = topic("a", assignment={0: [0]})
+        asked.num_partitions = 1
+        assert codes(await create(world, asked)) == {"a": ErrorCode.INVALID_REQUEST}
+
+    play(scene)
+
+
+def test_a_name_given_twice_is_refused_both_times() -> None:
+    async def scene(world: World) -> None:
+        response = await create(world, topic("a"), topic("a", 2), topic("b"))
+        assert [(each.name, each.error_code) for each in response.topics] == [
+            ("a", ErrorCode.INVALID_REQUEST),
+            ("a", ErrorCode.INVALID_REQUEST),
+            ("b", ErrorCode.NONE),
+        ]
+
+    play(scene)
+
+
+def test_names_that_collide_within_one_request() -> None:
+    async def scene(world: World) -> None:
+        response = await create(world, topic("a.b"), topic("a_b"))
+        assert codes(response) == {"a.b": ErrorCode.NONE, "a_b": ErrorCode.INVALID_TOPIC_EXCEPTION}
+
+    play(scene)
+
+
+def test_without_leaders_in_time_the_topic_exists_but_the_request_timed_out() -> None:
+    async def scene(world: World) -> None:
+        world.is_silent = True
+        started_s = world.loop.time()
+        response = await create(world, topic("a"), timeout_ms=3000)
+        assert codes(response) == {"a": ErrorCode.REQUEST_TIMED_OUT}
+        assert world.loop.time() - started_s == pytest.approx(3, abs=0.1)
+        assert await world.zookeeper.exists(paths.topic("a")) is not None
+
+    play(scene)
+
+
+def test_without_time_it_is_created_and_timed_out_at_once() -> None:
+    async def scene(world: World) -> None:
+        assert codes(await create(world, topic("a"), timeout_ms=0)) == {"a": ErrorCode.REQUEST_TIMED_OUT}
+        await world.until(lambda: world.metadata.has_leaders("a", 1))
+
+    play(scene)
+
+
+def test_two_requests_for_one_topic_create_the_first_one() -> None:
+    async def scene(world: World) -> None:
+        handler = handler_of(world)
+        first, second = await asyncio.gather(
+            create(world, topic("a", flush_ms="1"), handler=handler),
+            create(world, topic("a", flush_ms="2"), handler=handler),
+        )
+        assert (codes(first)["a"], codes(second)["a"]) == (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        assert await world.topics.config("topics/a") == {"flush.ms": "1"}
+
+    play(scene)
+
+
+def test_a_topic_that_is_created_in_two_ways_at_once_exists_afterwards() -> None:
+    async def scene(world: World) -> None:
+        responses = await asyncio.gather(create(world, topic("a")), create(world, topic("a")))
+        assert sorted(codes(each)["a"] for each in responses) == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
+
+    play(scene)
+
+
+def test_only_the_controller_creates() -> None:
+    async def scene(world: World) -> None:
+        world.is_active = False
+        assert codes(await create(world, topic("a"), version=0)) == {"a": ErrorCode.NOT_CONTROLLER}
+
+    play(scene)
+
+
+def test_racks_on_some_brokers_only_are_an_error() -> None:
+    async def scene(world: World) -> None:
+        world.metadata.brokers[0] = type(world.metadata.brokers[0])(0, world.metadata.brokers[0].endpoints, "rack")
+        assert codes(await create(world, topic("a"))) == {"a": ErrorCode.UNKNOWN_SERVER_ERROR}
+
+    play(scene, others=1)
+
+
+def test_a_lost_session_sends_the_client_to_the_next_controller() -> None:
+    async def scene(world: World) -> None:
+        world.zookeeper.expire()
+        world.zookeeper.break_connection()
+        world.zookeeper.heal()
+        await asyncio.sleep(1)
+        assert codes(await create(world, topic("a"))) == {"a": ErrorCode.NOT_CONTROLLER}
+
+    play(scene)

@@ -1,0 +1,146 @@
+"""DescribeConfigs: topics, brokers, loggers, version by version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kctl.server.handlers.describe_configs import DescribeConfigsHandler
+from tests.unit.handlers.world import BROKER_ID, World, exchange, play
+
+TOPIC, BROKER, LOGGER = 2, 4, 8
+
+
+async def describe(
+    world: World,
+    resource_type: int,
+    name: str,
+    keys: list[str] | None = None,
+    *,
+    version: int = 4,
+    synonyms: bool = False,
+    documentation: bool = False,
+) -> Any:
+    handler = DescribeConfigsHandler(BROKER_ID, world.configs, world.metadata)
+    request = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=keys)],
+        include_synonyms=synonyms,
+        include_documentation=documentation,
+    )
+    (result,) = (await exchange(handler.handle, request, version)).results
+    return result
+
+
+def by_name(result: Any) -> dict[str, Any]:
+    assert ErrorCode(result.error_code) is ErrorCode.NONE, result.error_message
+    return {entry.name: entry for entry in result.configs}
+
+
+def test_version_0_says_only_whether_a_value_is_the_default() -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a", overrides={"retention.ms": "5"})
+        entries = by_name(await describe(world, TOPIC, "a", version=0))
+        assert (entries["retention.ms"].value, entries["retention.ms"].is_default) == ("5", False)
+        assert (entries["cleanup.policy"].value, entries["cleanup.policy"].is_default) == ("delete", True)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_later_versions_give_source_and_on_demand_synonyms(version: int) -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a", overrides={"segment.bytes": "500"})
+        entry = by_name(await describe(world, TOPIC, "a", ["segment.bytes"], version=version))["segment.bytes"]
+        assert (entry.config_source, entry.synonyms) == (1, [])
+        entry = by_name(await describe(world, TOPIC, "a", ["segment.bytes"], version=version, synonyms=True))
+        assert [(each.name, each.source) for each in entry["segment.bytes"].synonyms] == [
+            ("segment.bytes", 1),
+            ("log.segment.bytes", 4),
+            ("log.segment.bytes", 5),
+        ]
+
+    play(scene, properties={"log.segment.bytes": "600"})
+
+
+def test_version_3_gives_types_and_on_demand_documentation() -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a")
+        entry = by_name(await describe(world, TOPIC, "a", ["retention.ms"]))["retention.ms"]
+        assert (entry.config_type, entry.documentation) == (5, None)
+        entry = by_name(await describe(world, TOPIC, "a", ["retention.ms"], documentation=True))["retention.ms"]
+        assert "deleted" in entry.documentation
+
+    play(scene)
+
+
+@pytest.mark.parametrize("keys", [None, []])
+def test_without_keys_everything_is_told(keys: list[str] | None) -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a")
+        assert len(by_name(await describe(world, TOPIC, "a", keys))) == 26
+        assert len(by_name(await describe(world, BROKER, "0", keys))) > 200
+
+    play(scene)
+
+
+def test_unknown_keys_are_left_out() -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a")
+        assert list(by_name(await describe(world, TOPIC, "a", ["nope", "flush.ms"]))) == ["flush.ms"]
+
+    play(scene)
+
+
+def test_a_broker_tells_about_itself_and_hides_secrets() -> None:
+    async def scene(world: World) -> None:
+        entries = by_name(await describe(world, BROKER, "0", synonyms=True))
+        assert entries["broker.id"].read_only
+        assert not entries["log.retention.ms"].read_only
+        secret = entries["ssl.key.password"]
+        assert (secret.value, secret.is_sensitive) == (None, True)
+        assert [each.value for each in secret.synonyms] == [None]
+
+    play(scene, properties={"ssl.key.password": "s3cret"})
+
+
+def test_the_empty_broker_name_means_the_defaults_for_all() -> None:
+    async def scene(world: World) -> None:
+        assert by_name(await describe(world, BROKER, "")) == {}
+        world.configs.set_dynamic_default({"message.max.bytes": "7"})
+        assert {name: (e.value, e.config_source) for name, e in by_name(await describe(world, BROKER, "")).items()} == {
+            "message.max.bytes": ("7", 3)
+        }
+
+    play(scene)
+
+
+def test_the_levels_of_loggers() -> None:
+    async def scene(world: World) -> None:
+        entries = by_name(await describe(world, LOGGER, "0"))
+        assert {"root", "kctl"} <= set(entries)
+        assert entries["kctl"].config_source == 6
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "code"),
+    [
+        (TOPIC, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "1", ErrorCode.INVALID_REQUEST),
+        (BROKER, "x", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (99, "a", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_cannot_be_described(resource_type: int, name: str, code: ErrorCode) -> None:
+    async def scene(world: World) -> None:
+        result = await describe(world, resource_type, name)
+        assert (ErrorCode(result.error_code), result.configs) == (code, [])
+        assert (result.resource_type, result.resource_name) == (resource_type, name)
+
+    play(scene)

@@ -1,0 +1,163 @@
+"""A broker without network and disk: ZooKeeper, controller and metadata cache are the real code, in virtual time.
+
+`play(scene)` runs a scene against it; what the controller sends is written into the metadata cache, and partitions
+asked for in `leaderless` get no leader until `elect` is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from kctl.config.dynamic import ConfigView
+from kctl.errors import ErrorCode
+from kctl.model import Endpoint, TopicPartition
+from kctl.protocol import codec
+from kctl.protocol.apis.leader_and_isr import LeaderAndIsrRequest
+from kctl.protocol.apis.stop_replica import StopReplicaRequest
+from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
+from kctl.server.config_changes import ConfigChanges
+from kctl.server.config_resources import ConfigResources
+from kctl.server.controller.runner import ControllerRunner
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.registration import ensure_paths, register
+from kctl.server.requests.context import Peer, RequestContext
+from kctl.server.requests.timer import WheelTimer
+from kctl.server.topic_writer import TopicWriter
+from kctl.testing.sim_clock import SimClock
+from kctl.testing.sim_loop import SimLoop, simulate
+from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
+from kctl.zookeeper.operations import WatchEvent
+from kctl.zookeeper.znodes import BrokerRegistration
+
+T = TypeVar("T")
+
+BROKER_ID = 0
+
+
+class World:
+    """One broker, which is the controller, and as many registered ones beside it as a scene wants."""
+
+    def __init__(self, loop: SimLoop, properties: Mapping[str, str]) -> None:
+        self.loop = loop
+        self.clock = SimClock(loop.time)
+        self.random = random.Random(loop.seed)
+        self.configs = ConfigView(properties)
+        self.metadata = MetadataCache()
+        self.waits = MetadataWaits(WheelTimer(self.clock, loop))
+        self.is_active = True
+        self.is_silent = False
+        """Whether what the controller sends gets lost."""
+        self.ensemble = SimZooKeeper()
+        self.zookeeper = self.ensemble.session(on_watch=self._on_watch)
+        self.topics = TopicWriter(self.zookeeper, self.random)
+        self.resources = ConfigResources(BROKER_ID, self.configs, self.metadata, self.topics)
+        self.changes = ConfigChanges(BROKER_ID, self.zookeeper, self.configs, self.clock, lambda _: None)
+        self.controller = ControllerRunner(
+            BROKER_ID,
+            zookeeper=self.zookeeper,
+            local=self,
+            clock=self.clock,
+            random=self.random,
+            allows_topic_deletion=self.configs.current.delete_topic_enable,
+            unclean_topics=lambda _: frozenset(),
+        )
+        self._others: list[SimZooKeeperSession] = []
+
+    async def start(self, others: int) -> None:
+        await self.zookeeper.start(10_000)
+        await ensure_paths(self.zookeeper)
+        await self.changes.load()
+        await self._register(self.zookeeper, BROKER_ID)
+        for number in range(1, others + 1):
+            session = self.ensemble.session()
+            await session.start(10_000)
+            await self._register(session, number)
+            self._others.append(session)
+        self.controller.start()
+        await self.until(lambda: len(self.metadata.brokers) == others + 1)
+
+    async def stop(self) -> None:
+        await self.changes.close()
+        await self.controller.close()
+        for session in (*self._others, self.zookeeper):
+            await session.close()
+
+    async def until(self, is_reached: Callable[[], bool]) -> None:
+        """Lets virtual time pass."""
+        async with asyncio.timeout(60):
+            while not is_reached():  # noqa: ASYNC110 - virtual time costs nothing
+                await asyncio.sleep(0.01)
+
+    async def topic(self, name: str, *replicas: tuple[int, ...], overrides: Mapping[str, str] | None = None) -> None:
+        """Creates a topic with one partition per entry, and waits until the cache has it."""
+        assignment = dict(enumerate(replicas or ((BROKER_ID,),)))
+        await self.topics.create(name, assignment, overrides or {})
+        self.configs.set_topic(name, overrides or {})
+        await self.until(lambda: self.metadata.has_leaders(name, len(assignment)))
+
+    def is_controller(self) -> bool:
+        return self.is_active
+
+    # controller.broker_channels.ControlPlane
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
+        return {
+            TopicPartition(topic.topic_name, state.partition_index): ErrorCode.NONE
+            for topic in request.topic_states
+            for state in topic.partition_states
+        }
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> None:
+        if self.is_silent:
+            return
+        self.metadata.update(request)
+        self.waits.changed(topic.topic_name for topic in request.topic_states)
+
+    def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
+        return {
+            TopicPartition(topic.topic_name, state.partition_index): ErrorCode.NONE
+            for topic in request.topic_states
+            for state in topic.partition_states
+        }
+
+    def _on_watch(self, event: WatchEvent) -> None:
+        self.controller.on_watch(event)
+        self.changes.on_watch(event)
+
+    async def _register(self, session: SimZooKeeperSession, broker_id: int) -> None:
+        endpoints = (Endpoint("PLAINTEXT", f"host-{broker_id}", 9092), Endpoint("INSIDE", f"inner-{broker_id}", 9093))
+        await register(session, broker_id, BrokerRegistration(endpoints, self.clock.now_ms()))
+
+
+def play(scene: Callable[[World], Awaitable[T]], *, properties: Mapping[str, str] | None = None, others: int = 0) -> T:
+    """Runs a scene in a world of `others` brokers beside broker 0."""
+
+    async def main(loop: SimLoop) -> T:
+        world = World(loop, properties or {})
+        await world.start(others)
+        try:
+            return await scene(world)
+        finally:
+            await world.stop()
+
+    return simulate(main, seed=1)
+
+
+def context(version: int, *, listener: str = "PLAINTEXT") -> RequestContext:
+    return RequestContext(version, 1, "client", Peer("/127.0.0.1", listener))
+
+
+async def exchange(
+    handler: Callable[..., object], request: object, version: int, *, listener: str = "PLAINTEXT"
+) -> Any:
+    """Sends a request through the codecs of its version, and the response back through them."""
+    received, _ = codec.decode(type(request), codec.encode_bytes(request, version), version)
+    response = handler(received, context(version, listener=listener))
+    if isinstance(response, Awaitable):
+        response = await response
+    answered, _ = codec.decode(type(response), codec.encode_bytes(response, version), version)
+    return answered
