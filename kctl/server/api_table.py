@@ -6,9 +6,12 @@ from kctl.config.dynamic import ConfigView
 from kctl.environment import Clock, Random, Timer
 from kctl.model import TopicPartition
 from kctl.server.auto_topics import AutoTopics
+from kctl.server.control_plane import BrokerControlPlane
+from kctl.server.controller.runner import ControllerRunner
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.handlers.api_versions import ApiVersionsHandler
+from kctl.server.handlers.controlled_shutdown import ControlledShutdownHandler
 from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.server.handlers.describe_groups import DescribeGroupsHandler
 from kctl.server.handlers.fetch import FetchHandler
@@ -16,6 +19,7 @@ from kctl.server.handlers.find_coordinator import FindCoordinatorHandler
 from kctl.server.handlers.heartbeat import HeartbeatHandler
 from kctl.server.handlers.init_producer_id import InitProducerIdHandler
 from kctl.server.handlers.join_group import JoinGroupHandler
+from kctl.server.handlers.leader_and_isr import LeaderAndIsrHandler
 from kctl.server.handlers.leave_group import LeaveGroupHandler
 from kctl.server.handlers.list_groups import ListGroupsHandler
 from kctl.server.handlers.list_offsets import ListOffsetsHandler
@@ -25,11 +29,14 @@ from kctl.server.handlers.offset_delete import OffsetDeleteHandler
 from kctl.server.handlers.offset_fetch import OffsetFetchHandler
 from kctl.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from kctl.server.handlers.produce import ProduceHandler
+from kctl.server.handlers.stop_replica import StopReplicaHandler
 from kctl.server.handlers.sync_group import SyncGroupHandler
+from kctl.server.handlers.update_metadata import UpdateMetadataHandler
 from kctl.server.internal_topics import InternalTopicsView, OffsetsInZooKeeper
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.producer_ids import ProducerIds
 from kctl.server.replication.fetch_session import FetchSessionCache
+from kctl.server.replication.isr_changes import IsrChanges
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.requests.purgatory import Purgatory
@@ -49,6 +56,9 @@ def register_handlers(
     logs: LogManager,
     groups: GroupCoordinator,
     group_config: GroupConfig,
+    control_plane: BrokerControlPlane,
+    controller: ControllerRunner,
+    isr_changes: IsrChanges,
     auto_topics: AutoTopics,
     topics: TopicWriter,
     producer_ids: ProducerIds,
@@ -65,6 +75,7 @@ def register_handlers(
         replicas,
         fetch_purgatory,
         sessions,
+        isr_changes,
         clock=clock,
         random=random,
         fetch_max_bytes=configs.current.fetch_max_bytes,
@@ -76,6 +87,10 @@ def register_handlers(
     serve("metadata", MetadataHandler(cluster_id, metadata, auto_topics, configs).handle)
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions).handle)
     serve("init_producer_id", InitProducerIdHandler(producer_ids).handle)
+    serve("leader_and_isr", LeaderAndIsrHandler(control_plane).handle)
+    serve("stop_replica", StopReplicaHandler(control_plane).handle)
+    serve("update_metadata", UpdateMetadataHandler(control_plane).handle)
+    serve("controlled_shutdown", ControlledShutdownHandler(controller).handle)
     serve("offset_for_leader_epoch", OffsetForLeaderEpochHandler(replicas).handle)
     old_offsets = OffsetsInZooKeeper(zookeeper)
     commit = OffsetCommitHandler(groups, metadata, old_offsets, config=group_config, clock=clock)

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
-from kctl.config.listeners import advertised_endpoints, listener_endpoints
+from kctl.config.listeners import advertised_endpoints, inter_broker_listener, listener_endpoints
 from kctl.config.topic import topic_config_ignoring_errors
 from kctl.errors import KctlError, ZooKeeperError
 from kctl.model import Endpoint, TopicPartition
@@ -26,14 +26,19 @@ from kctl.server.api_table import register_handlers
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.config_changes import ConfigChanges
 from kctl.server.control_plane import BrokerControlPlane
+from kctl.server.controlled_shutdown import ControlledShutdown
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.groups.config import MINUTE_MS, GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.inter_broker import InterBrokerVersions, inter_broker_versions
 from kctl.server.internal_topics import InternalLog
 from kctl.server.log_chores import LogChores
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.peers import BrokerPeers
 from kctl.server.producer_ids import ProducerIds
 from kctl.server.registration import cluster_id, ensure_paths, generate_broker_id, register
+from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
+from kctl.server.replication.isr_changes import IsrChanges
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.requests.purgatory import Purgatory
@@ -81,6 +86,10 @@ class Broker:
         self._replicas: ReplicaManager | None = None
         self._groups: GroupCoordinator | None = None
         self._controller: ControllerRunner | None = None
+        self._control_plane: BrokerControlPlane | None = None
+        self._peers: BrokerPeers | None = None
+        self._fetchers: ReplicaFetchers | None = None
+        self._isr_changes: IsrChanges | None = None
         self._chores: LogChores | None = None
 
     @property
@@ -124,7 +133,9 @@ class Broker:
             raise KctlError(f"no controller took notice of this broker in {_KNOWN_WAIT_S:.0f} s") from None
         self._listening.start()
         assert self._chores is not None
+        assert self._isr_changes is not None
         self._chores.start(self._config)
+        self._isr_changes.start()
         log.info("serving broker=%s endpoints=%s cluster=%s", self.broker_id, _text(self.advertised), cluster)
 
     async def stop(self) -> None:
@@ -138,6 +149,10 @@ class Broker:
         if self._new_session is not None:
             self._new_session.cancel()
             await asyncio.gather(self._new_session, return_exceptions=True)
+        if self._fetchers is not None:
+            await self._fetchers.close()
+        if self._isr_changes is not None:
+            await self._isr_changes.close()
         if self._groups is not None:
             await self._groups.stop()
         self._produce_purgatory.expire_all()
@@ -212,6 +227,7 @@ class Broker:
             produce_purgatory=self._produce_purgatory,
             fetch_purgatory=self._fetch_purgatory,
             log_config=self._log_config,
+            lag_time_max_ms=config.replica_lag_time_max_ms,
             min_insync_replicas=lambda topic: self.configs.topic(topic).min_insync_replicas,
         )
         offsets_log = InternalLog(
@@ -229,13 +245,40 @@ class Broker:
             timer=self._timer,
             random=world.random,
         )
-        control_plane = BrokerControlPlane(
-            self.broker_id, metadata=self._metadata, configs=self.configs, replicas=replicas, groups=groups
+        versions = inter_broker_versions(config.inter_broker_protocol_version)
+        listener = inter_broker_listener(config)
+        peers = self._peers = BrokerPeers(
+            self.broker_id,
+            transport=world.transport,
+            metadata=self._metadata,
+            listener=listener,
+            timeout_ms=config.replica_socket_timeout_ms,
+        )
+        fetchers = self._fetchers = ReplicaFetchers(
+            replicas=replicas,
+            peers=peers,
+            clock=world.clock,
+            settings=_fetch_settings(config, versions),
+            per_leader=config.num_replica_fetchers,
+        )
+        isr_changes = self._isr_changes = IsrChanges(
+            replicas, zookeeper, world.clock, lag_time_max_ms=config.replica_lag_time_max_ms
+        )
+        control_plane = self._control_plane = BrokerControlPlane(
+            self.broker_id,
+            metadata=self._metadata,
+            configs=self.configs,
+            replicas=replicas,
+            fetchers=fetchers,
+            groups=groups,
         )
         self._controller = ControllerRunner(
             self.broker_id,
             zookeeper=zookeeper,
             local=control_plane,
+            connect=peers.connect_to,
+            versions=versions,
+            listener=listener,
             clock=world.clock,
             random=world.random,
             allows_topic_deletion=config.delete_topic_enable,
@@ -252,6 +295,9 @@ class Broker:
             logs=self._logs,
             groups=groups,
             group_config=group_config,
+            control_plane=control_plane,
+            controller=self._controller,
+            isr_changes=isr_changes,
             auto_topics=auto_topics,
             topics=writer,
             producer_ids=ProducerIds(self.broker_id, zookeeper),
@@ -268,11 +314,13 @@ class Broker:
         assert self._controller is not None
         assert self._groups is not None
         self._groups.start()
-        await register(zookeeper, self.broker_id, self._registration())
+        await self._register(zookeeper)
         self._controller.start()
 
-    def _registration(self) -> BrokerRegistration:
-        return BrokerRegistration(self.advertised, self._world.clock.now_ms(), self._config.broker_rack)
+    async def _register(self, zookeeper: ZooKeeper) -> None:
+        assert self._control_plane is not None
+        registration = BrokerRegistration(self.advertised, self._world.clock.now_ms(), self._config.broker_rack)
+        self._control_plane.broker_epoch = await register(zookeeper, self.broker_id, registration)
 
     # What ZooKeeper tells this broker.
 
@@ -296,7 +344,7 @@ class Broker:
         while True:
             try:
                 await self._session.reconnect(self._config.zookeeper_connection_timeout)
-                await register(self._session, self.broker_id, self._registration())
+                await self._register(self._session)
                 await self._changes.load()
                 self._controller.run_for_election()
                 return
@@ -322,15 +370,20 @@ class Broker:
     # Stop.
 
     async def _move_leadership_away(self, controller: ControllerRunner) -> None:
-        if not self._config.controlled_shutdown_enable or not controller.state.is_active:
+        if not self._config.controlled_shutdown_enable or self._peers is None or self._control_plane is None:
             return
-        try:
-            async with asyncio.timeout(self._config.request_timeout_ms / 1000):
-                remaining = await controller.controlled_shutdown(self.broker_id)
-        except TimeoutError:
-            remaining = []
-        if remaining:
-            log.warning("stopping although %s partitions have no other leader", len(remaining))
+        shutdown = ControlledShutdown(
+            self.broker_id,
+            broker_epoch=self._control_plane.broker_epoch,
+            controller=controller,
+            metadata=self._metadata,
+            peers=self._peers,
+            version=inter_broker_versions(self._config.inter_broker_protocol_version).controlled_shutdown,
+        )
+        await shutdown.run(
+            tries_max=self._config.controlled_shutdown_max_retries,
+            backoff_ms=self._config.controlled_shutdown_retry_backoff_ms,
+        )
 
     async def _close_logs(self) -> None:
         if not self._is_loaded:
@@ -345,6 +398,17 @@ class Broker:
 
 def _text(endpoints: Iterable[Endpoint]) -> str:
     return ",".join(f"{endpoint.listener}://{endpoint.host}:{endpoint.port}" for endpoint in endpoints)
+
+
+def _fetch_settings(config: BrokerConfig, versions: InterBrokerVersions) -> FetchSettings:
+    return FetchSettings(
+        wait_max_ms=config.replica_fetch_wait_max_ms,
+        min_bytes=config.replica_fetch_min_bytes,
+        max_bytes=config.replica_fetch_max_bytes,
+        response_max_bytes=config.replica_fetch_response_max_bytes,
+        backoff_ms=config.replica_fetch_backoff_ms,
+        versions=versions,
+    )
 
 
 def _group_config(config: BrokerConfig) -> GroupConfig:

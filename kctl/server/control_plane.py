@@ -9,13 +9,14 @@ import asyncio
 from collections.abc import Mapping
 
 from kctl.config.dynamic import ConfigView
-from kctl.errors import ErrorCode
+from kctl.errors import ApiError, ErrorCode
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
 from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.replication.fetcher import ReplicaFetchers
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 
@@ -30,25 +31,33 @@ class BrokerControlPlane:
         metadata: MetadataCache,
         configs: ConfigView,
         replicas: ReplicaManager,
+        fetchers: ReplicaFetchers,
         groups: GroupCoordinator,
     ) -> None:
         self._broker_id = broker_id
         self._metadata = metadata
         self._configs = configs
         self._replicas = replicas
+        self._fetchers = fetchers
         self._groups = groups
+        self.broker_epoch = -1
+        """Transaction that registered this broker; requests meant for an earlier registration are refused."""
         self.known = asyncio.Event()
         """Set once a controller has told this broker that it is one of the cluster."""
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
-        """Raises ApiError(STALE_CONTROLLER_EPOCH)."""
+        """Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+        self._check_broker_epoch(request.broker_epoch)
         errors, changed = self._replicas.become_leader_or_follower(request)
         for partition in changed:
+            self._fetchers.follow(partition)
             self._tell_coordinator(partition)
+        self._fetchers.close_idle()
         return errors
 
     def update_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Raises ApiError(STALE_CONTROLLER_EPOCH)."""
+        """Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+        self._check_broker_epoch(request.broker_epoch)
         self._replicas.check_controller_epoch(request.controller_epoch)
         deleted = self._metadata.update(request)
         if self._broker_id in self._metadata.brokers:
@@ -60,11 +69,17 @@ class BrokerControlPlane:
                 self._configs.forget_topic(topic)
 
     def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
-        """Raises ApiError(STALE_CONTROLLER_EPOCH)."""
+        """Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+        self._check_broker_epoch(request.broker_epoch)
         errors, stopped = self._replicas.stop_replicas(request)
         for partition in stopped:
+            self._fetchers.stop(partition.topic_partition)
             self._tell_coordinator(partition)
         return errors
+
+    def _check_broker_epoch(self, epoch: int) -> None:
+        if -1 < epoch < self.broker_epoch:
+            raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
 
     def _tell_coordinator(self, partition: Partition) -> None:
         topic, index = partition.topic_partition

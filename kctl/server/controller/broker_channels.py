@@ -1,39 +1,39 @@
-"""From the controller to brokers: requests in Kafka's messages, one ordered queue per broker.
-
-This broker is told directly, by the same message that would travel.  Not done: channels to other brokers; they come
-with replication.
-"""
+"""From the controller to brokers: one ordered queue per broker.  Kafka's ControllerChannelManager."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
-from kctl.errors import ApiError, ErrorCode
-from kctl.model import ZERO_UUID, TopicPartition
-from kctl.protocol.apis.leader_and_isr import (
-    LeaderAndIsrLiveLeader,
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-    LeaderAndIsrTopicState,
+from kctl.client.transport import Connection, ConnectionLost
+from kctl.errors import ApiError, ErrorCode, MalformedRequest
+from kctl.model import Endpoint, TopicPartition
+from kctl.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kctl.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kctl.protocol.apis.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kctl.server.controller.actions import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
+from kctl.server.controller.control_requests import (
+    in_version_of_leader_and_isr,
+    in_version_of_stop_replica,
+    in_version_of_update_metadata,
+    leader_and_isr_request,
+    stop_replica_request,
+    update_metadata_request,
 )
-from kctl.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
-from kctl.protocol.apis.update_metadata import (
-    UpdateMetadataBroker,
-    UpdateMetadataEndpoint,
-    UpdateMetadataPartitionState,
-    UpdateMetadataRequest,
-    UpdateMetadataTopicState,
-)
-from kctl.server.controller.actions import PartitionNews, SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
 from kctl.server.controller.events import Event, LeaderAndIsrAnswered, StopReplicaAnswered
 from kctl.server.controller.state import ControllerState
+from kctl.server.inter_broker import InterBrokerVersions
 
 log = logging.getLogger(__name__)
 
-SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-_TYPE_UNKNOWN = 0
+_RETRY_S = 0.1
+
+ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+Connect = Callable[[Endpoint, str], Awaitable[Connection]]
+"""Opens a connection for a purpose; raises ConnectionLost."""
 
 
 class ControlPlane(Protocol):
@@ -47,136 +47,203 @@ class ControlPlane(Protocol):
 
 
 class BrokerChannels:
-    """Owner: event loop."""
+    """One ordered queue per live broker; this broker is told directly, by the same messages.
 
-    def __init__(self, broker_id: int, local: ControlPlane, on_answer: Callable[[Event], None]) -> None:
+    A request is sent until the broker has answered it or is no longer alive, the next one only then.
+    Owner: event loop.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        local: ControlPlane,
+        connect: Connect,
+        versions: InterBrokerVersions,
+        listener: str,
+        on_answer: Callable[[Event], None],
+    ) -> None:
         self._broker_id = broker_id
         self._local = local
+        self._connect = connect
+        self._versions = versions
+        self._listener = listener
         self._on_answer = on_answer
+        self._remote: dict[int, _RemoteChannel] = {}
 
     def send(self, state: ControllerState, action: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica) -> None:
-        """Delivers in the order of the calls; answers come through `on_answer`."""
+        """Queues; answers come through `on_answer`."""
+        self._follow(state)
+        if isinstance(action, SendUpdateMetadata):
+            request = update_metadata_request(state, self._broker_id, action.partitions)
+            for broker_id in action.broker_ids:
+                self._deliver(broker_id, request, state)
+        elif isinstance(action, SendLeaderAndIsr):
+            self._deliver(action.broker_id, leader_and_isr_request(state, self._broker_id, action), state)
+        else:
+            request_of_stop = stop_replica_request(state, self._broker_id, action)
+            self._deliver(action.broker_id, request_of_stop, state)
+
+    async def close(self) -> None:
+        """Sends nothing any more; what is queued is lost."""
+        channels, self._remote = list(self._remote.values()), {}
+        await asyncio.gather(*(channel.close() for channel in channels))
+
+    def _follow(self, state: ControllerState) -> None:
+        """A channel per live broker; a broker that came back gets a new one, without what was meant for its past."""
+        for broker_id, channel in list(self._remote.items()):
+            live = state.brokers.get(broker_id)
+            if live is None or live.epoch != channel.broker_epoch:
+                del self._remote[broker_id]
+                channel.end()
+
+    def _deliver(self, broker_id: int, request: ControlRequest, state: ControllerState) -> None:
+        live = state.brokers.get(broker_id)
+        if live is None:
+            return
+        if broker_id == self._broker_id:
+            self._deliver_locally(request)
+            return
+        channel = self._remote.get(broker_id)
+        if channel is None:
+            endpoint = next((e for e in live.registration.endpoints if e.listener == self._listener), None)
+            if endpoint is None:
+                log.warning("broker=%s has no listener %s: it cannot be told anything", broker_id, self._listener)
+                return
+            channel = self._remote[broker_id] = _RemoteChannel(
+                broker_id, live.epoch, endpoint, connect=self._connect, versions=self._versions, answer=self._on_answer
+            )
+        if isinstance(request, UpdateMetadataRequest):
+            request = replace(request, broker_epoch=live.epoch)
+        channel.put(request)
+
+    def _deliver_locally(self, request: ControlRequest) -> None:
         try:
-            if isinstance(action, SendUpdateMetadata):
-                if self._broker_id in action.broker_ids:
-                    self._local.update_metadata(update_metadata_request(state, self._broker_id, action.partitions))
-            elif action.broker_id != self._broker_id:
-                log.warning("broker %s is registered, but there are no channels to other brokers yet", action.broker_id)
-            elif isinstance(action, SendLeaderAndIsr):
-                errors = self._local.leader_and_isr(leader_and_isr_request(state, self._broker_id, action))
-                self._on_answer(LeaderAndIsrAnswered(self._broker_id, errors))
-            else:
-                errors = self._local.stop_replica(stop_replica_request(state, self._broker_id, action))
-                if action.is_deleting:
-                    self._on_answer(StopReplicaAnswered(self._broker_id, errors))
+            match request:
+                case LeaderAndIsrRequest():
+                    self._on_answer(LeaderAndIsrAnswered(self._broker_id, self._local.leader_and_isr(request)))
+                case UpdateMetadataRequest():
+                    self._local.update_metadata(request)
+                case StopReplicaRequest():
+                    errors = self._local.stop_replica(request)
+                    if _is_deleting(request):
+                        self._on_answer(StopReplicaAnswered(self._broker_id, errors))
         except ApiError as error:
             log.warning("this broker refused a request of the controller error=%s", error.code.name)
 
 
-def leader_and_isr_request(state: ControllerState, controller_id: int, action: SendLeaderAndIsr) -> LeaderAndIsrRequest:
-    """The request in its newest shape; older versions are a matter of encoding."""
-    leaders = {news.state.leader for news in action.partitions}
-    return LeaderAndIsrRequest(
-        controller_id=controller_id,
-        controller_epoch=state.epoch,
-        broker_epoch=state.brokers[action.broker_id].epoch,
-        type=_TYPE_UNKNOWN,
-        topic_states=[
-            LeaderAndIsrTopicState(
-                topic_name=topic,
-                topic_id=news[0].topic_id or ZERO_UUID,
-                partition_states=[
-                    LeaderAndIsrPartitionState(
-                        partition_index=each.topic_partition.partition,
-                        controller_epoch=each.state.controller_epoch,
-                        leader=each.state.leader,
-                        leader_epoch=each.state.leader_epoch,
-                        isr=list(each.state.isr),
-                        partition_epoch=each.state.partition_epoch,
-                        replicas=list(each.replicas),
-                        adding_replicas=list(each.adding_replicas),
-                        removing_replicas=list(each.removing_replicas),
-                        is_new=each.is_new,
-                    )
-                    for each in news
-                ],
-            )
-            for topic, news in _by_topic(action.partitions).items()
-        ],
-        live_leaders=[
-            LeaderAndIsrLiveLeader(broker_id=broker_id, host_name=endpoint.host, port=endpoint.port)
-            for broker_id, live in sorted(state.brokers.items())
-            if broker_id in leaders
-            for endpoint in live.registration.endpoints[:1]
-        ],
-    )
+class _RemoteChannel:
+    """The queue of one other broker and the task that empties it."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        endpoint: Endpoint,
+        *,
+        connect: Connect,
+        versions: InterBrokerVersions,
+        answer: Callable[[Event], None],
+    ) -> None:
+        self.broker_epoch = broker_epoch
+        self._broker_id = broker_id
+        self._endpoint = endpoint
+        self._connect = connect
+        self._versions = versions
+        self._answer = answer
+        self._queue: asyncio.Queue[ControlRequest] = asyncio.Queue()
+        self._connection: Connection | None = None
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"controller-to-{broker_id}")
+
+    def put(self, request: ControlRequest) -> None:
+        self._queue.put_nowait(request)
+
+    def end(self) -> None:
+        """Stops without waiting for it; the broker is gone."""
+        self._task.cancel()
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._send(await self._queue.get())
+        finally:
+            if self._connection is not None:
+                await self._connection.close()
+
+    async def _send(self, request: ControlRequest) -> None:
+        while True:
+            try:
+                if self._connection is None or not self._connection.is_open:
+                    self._connection = await self._connect(self._endpoint, "controller")
+                await self._exchange(self._connection, request)
+                return
+            except (ConnectionLost, MalformedRequest) as error:
+                log.info("broker=%s is not reached by the controller: %s", self._broker_id, error)
+                await asyncio.sleep(_RETRY_S)
+
+    async def _exchange(self, connection: Connection, request: ControlRequest) -> None:
+        match request:
+            case LeaderAndIsrRequest():
+                version = self._versions.leader_and_isr
+                response = await connection.send(
+                    in_version_of_leader_and_isr(request, version), LeaderAndIsrResponse, version=version
+                )
+                self._log_refusal(response.error_code)
+                self._answer(LeaderAndIsrAnswered(self._broker_id, _leader_and_isr_errors(request, response)))
+            case UpdateMetadataRequest():
+                version = self._versions.update_metadata
+                metadata = await connection.send(
+                    in_version_of_update_metadata(request, version), UpdateMetadataResponse, version=version
+                )
+                self._log_refusal(metadata.error_code)
+            case StopReplicaRequest():
+                version = self._versions.stop_replica
+                stopped = await connection.send(
+                    in_version_of_stop_replica(request, version), StopReplicaResponse, version=version
+                )
+                self._log_refusal(stopped.error_code)
+                if _is_deleting(request):
+                    self._answer(StopReplicaAnswered(self._broker_id, _stop_replica_errors(request, stopped)))
+
+    def _log_refusal(self, error_code: int) -> None:
+        if error_code != ErrorCode.NONE:
+            name = ErrorCode.of(error_code).name
+            log.warning("broker=%s refused a request of the controller error=%s", self._broker_id, name)
 
 
-def update_metadata_request(
-    state: ControllerState, controller_id: int, partitions: Iterable[PartitionNews]
-) -> UpdateMetadataRequest:
-    """All live brokers with all their endpoints, and the partitions named."""
-    return UpdateMetadataRequest(
-        controller_id=controller_id,
-        controller_epoch=state.epoch,
-        topic_states=[
-            UpdateMetadataTopicState(
-                topic_name=topic,
-                topic_id=news[0].topic_id or ZERO_UUID,
-                partition_states=[
-                    UpdateMetadataPartitionState(
-                        partition_index=each.topic_partition.partition,
-                        controller_epoch=each.state.controller_epoch,
-                        leader=each.state.leader,
-                        leader_epoch=each.state.leader_epoch,
-                        isr=list(each.state.isr),
-                        zk_version=each.state.partition_epoch,
-                        replicas=list(each.replicas),
-                        offline_replicas=list(each.offline_replicas),
-                    )
-                    for each in news
-                ],
-            )
-            for topic, news in _by_topic(partitions).items()
-        ],
-        live_brokers=[
-            UpdateMetadataBroker(
-                id=broker_id,
-                endpoints=[
-                    UpdateMetadataEndpoint(
-                        port=endpoint.port,
-                        host=endpoint.host,
-                        listener=endpoint.listener,
-                        security_protocol=SECURITY_PROTOCOL_IDS[endpoint.security_protocol],
-                    )
-                    for endpoint in live.registration.endpoints
-                ],
-                rack=live.registration.rack,
-            )
-            for broker_id, live in sorted(state.brokers.items())
-        ],
-    )
+def _is_deleting(request: StopReplicaRequest) -> bool:
+    return any(state.delete_partition for topic in request.topic_states for state in topic.partition_states)
 
 
-def stop_replica_request(state: ControllerState, controller_id: int, action: SendStopReplica) -> StopReplicaRequest:
-    """The request in the shape of version 3."""
-    topics: dict[str, list[StopReplicaPartitionState]] = {}
-    for (topic, partition), leader_epoch in action.partitions.items():
-        topics.setdefault(topic, []).append(
-            StopReplicaPartitionState(
-                partition_index=partition, leader_epoch=leader_epoch, delete_partition=action.is_deleting
-            )
-        )
-    return StopReplicaRequest(
-        controller_id=controller_id,
-        controller_epoch=state.epoch,
-        broker_epoch=state.brokers[action.broker_id].epoch,
-        topic_states=[StopReplicaTopicState(topic_name=t, partition_states=p) for t, p in topics.items()],
-    )
+def _leader_and_isr_errors(
+    request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
+) -> dict[TopicPartition, ErrorCode]:
+    names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
+    errors = {
+        TopicPartition(names[topic.topic_id], each.partition_index): ErrorCode.of(each.error_code)
+        for topic in response.topics
+        if topic.topic_id in names
+        for each in topic.partition_errors
+    }
+    for each in response.partition_errors:
+        errors[TopicPartition(each.topic_name, each.partition_index)] = ErrorCode.of(each.error_code)
+    return errors
 
 
-def _by_topic(partitions: Iterable[PartitionNews]) -> dict[str, list[PartitionNews]]:
-    topics: dict[str, list[PartitionNews]] = {}
-    for news in partitions:
-        topics.setdefault(news.topic_partition.topic, []).append(news)
-    return topics
+def _stop_replica_errors(request: StopReplicaRequest, response: StopReplicaResponse) -> dict[TopicPartition, ErrorCode]:
+    """A request refused as a whole deleted nothing."""
+    if response.error_code != ErrorCode.NONE:
+        code = ErrorCode.of(response.error_code)
+        return {
+            TopicPartition(topic.topic_name, each.partition_index): code
+            for topic in request.topic_states
+            for each in topic.partition_states
+        }
+    return {
+        TopicPartition(each.topic_name, each.partition_index): ErrorCode.of(each.error_code)
+        for each in response.partition_errors
+    }

@@ -30,7 +30,7 @@ from kctl.server.controller.actions import (
     SendUpdateMetadata,
     WriteStates,
 )
-from kctl.server.controller.broker_channels import BrokerChannels, ControlPlane
+from kctl.server.controller.broker_channels import BrokerChannels, Connect, ControlPlane
 from kctl.server.controller.events import (
     BrokersRead,
     ControlledShutdownAsked,
@@ -43,6 +43,7 @@ from kctl.server.controller.events import (
 )
 from kctl.server.controller.state import ControllerState
 from kctl.server.controller.step import led_with_followers, step
+from kctl.server.inter_broker import InterBrokerVersions
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import Check, Create, Delete, Operation, SetData, WatchEvent, ZnodeStat, ZooKeeper
 
@@ -67,6 +68,9 @@ class ControllerRunner:
         *,
         zookeeper: ZooKeeper,
         local: ControlPlane,
+        connect: Connect,
+        versions: InterBrokerVersions,
+        listener: str,
         clock: Clock,
         random: Random,
         allows_topic_deletion: bool,
@@ -81,8 +85,14 @@ class ControllerRunner:
         self._inbox: asyncio.Queue[str | Event | tuple[ControlledShutdownAsked, asyncio.Future[list[TopicPartition]]]]
         self._inbox = asyncio.Queue()
         self._waiting: set[str] = set()
-        self._answers: list[Event] = []
-        self._channels = BrokerChannels(broker_id, local, self._answers.append)
+        self._channels = BrokerChannels(
+            broker_id,
+            local=local,
+            connect=connect,
+            versions=versions,
+            listener=listener,
+            on_answer=self._inbox.put_nowait,
+        )
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -96,6 +106,7 @@ class ControllerRunner:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+        await self._channels.close()
         self.state.is_active = False
 
     def on_watch(self, event: WatchEvent) -> None:
@@ -175,8 +186,6 @@ class ControllerRunner:
                 result = await self._perform(action)
                 if result is not None:
                     pending.append(result)
-            pending += self._answers
-            self._answers.clear()
 
     async def _perform(self, action: Action) -> Event | None:
         match action:

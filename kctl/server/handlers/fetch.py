@@ -35,7 +35,8 @@ from kctl.server.replication.fetch_session import (
     FetchSession,
     FetchSessionCache,
 )
-from kctl.server.replication.partition import Partition
+from kctl.server.replication.isr_changes import IsrChanges
+from kctl.server.replication.partition import ANY_EPOCH, Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Purgatory
@@ -54,6 +55,7 @@ class FetchHandler:
         replicas: ReplicaManager,
         purgatory: Purgatory[TopicPartition],
         sessions: FetchSessionCache,
+        isr_changes: IsrChanges,
         *,
         clock: Clock,
         random: Random,
@@ -62,6 +64,7 @@ class FetchHandler:
         self._replicas = replicas
         self._purgatory = purgatory
         self._sessions = sessions
+        self._isr_changes = isr_changes
         self._clock = clock
         self._random = random
         self._fetch_max_bytes = fetch_max_bytes
@@ -73,6 +76,8 @@ class FetchHandler:
         except ApiError as error:
             return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
         positions = list(session.positions.values()) if session else list(_positions(request))
+        if request.replica_id >= 0:
+            self._note_follower(request.replica_id, positions, now_ms)
         fetch = Fetch(
             self._replicas,
             positions,
@@ -81,7 +86,6 @@ class FetchHandler:
             min_bytes=request.min_bytes,
             max_bytes=min(request.max_bytes, self._fetch_max_bytes),
             version=context.api_version,
-            now_ms=self._clock.now_ms(),
         )
         wants_session = request.session_epoch == INITIAL_EPOCH and context.api_version >= FIRST_VERSION_OF_SESSIONS
         delayed = DelayedFetch(self, fetch, session, wants_session=wants_session)
@@ -105,6 +109,19 @@ class FetchHandler:
         if not session.positions:
             self._sessions.close(session.session_id)
         return session
+
+    def _note_follower(self, replica_id: int, positions: list[FetchPosition], now_ms: int) -> None:
+        """What a follower asks for is what it has: the high watermark may move, and the follower may be in sync."""
+        for position in positions:
+            partition = self._replicas.partitions.get(position.topic_partition)
+            if partition is None or not partition.is_leader or replica_id not in partition.followers:
+                continue
+            if position.current_leader_epoch not in {ANY_EPOCH, partition.leader_epoch}:
+                continue
+            has_moved = partition.record_fetch(replica_id, position.fetch_offset, position.log_start_offset, now_ms)
+            self._isr_changes.may_expand(partition, replica_id)
+            if has_moved:
+                self._replicas.partition_moved(position.topic_partition)
 
     def create_session(self, fetch: Fetch) -> FetchSession | None:
         """A new session for a full request, or None when the cache is full."""
@@ -137,7 +154,6 @@ class Fetch:
         min_bytes: int,
         max_bytes: int,
         version: int,
-        now_ms: int,
     ) -> None:
         self.positions = positions
         self.replica_id = replica_id
@@ -147,8 +163,6 @@ class Fetch:
         self._max_bytes = max_bytes
         self._version = version
         self._last: _Reading | None = None
-        if replica_id >= 0:
-            self._note_follower(now_ms)
 
     def is_ready(self, max_wait_ms: int) -> bool:
         """Whether the answer goes out now."""
@@ -245,14 +259,6 @@ class Fetch:
                 for aborted in log.aborted_transactions(offset, upper_bound)
             ]
         return answer
-
-    def _note_follower(self, now_ms: int) -> None:
-        for position in self.positions:
-            partition = self._replicas.partitions.get(position.topic_partition)
-            if partition is None or not partition.is_leader or self.replica_id not in partition.followers:
-                continue
-            if partition.record_fetch(self.replica_id, position.fetch_offset, position.log_start_offset, now_ms):
-                self._replicas.partition_moved(position.topic_partition)
 
 
 class DelayedFetch:

@@ -23,6 +23,7 @@ from kctl.model import NO_LEADER, TopicPartition
 if TYPE_CHECKING:
     from kctl.storage.log import Log
 
+NEVER_MS = -(1 << 62)
 ANY_EPOCH = -1
 """A request that does not say which leader epoch it knows."""
 
@@ -44,7 +45,7 @@ class FollowerState:
 
     log_end_offset: int = -1
     log_start_offset: int = -1
-    last_caught_up_ms: int = 0
+    last_caught_up_ms: int = NEVER_MS
     last_fetch_ms: int = 0
     leader_end_offset_at_last_fetch: int = 0
 
@@ -53,6 +54,7 @@ class Partition:
     """`apply` takes what the controller decides; the rest asks and moves the high watermark."""
 
     __slots__ = (
+        "_lag_time_max_ms",
         "broker_id",
         "controller_epoch",
         "followers",
@@ -63,11 +65,21 @@ class Partition:
         "leader_epoch_start_offset",
         "log",
         "partition_epoch",
+        "pending_isr",
         "replicas",
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, broker_id: int, log: Log, *, high_watermark: int = 0) -> None:
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        broker_id: int,
+        log: Log,
+        *,
+        high_watermark: int = 0,
+        lag_time_max_ms: int = 30_000,
+    ) -> None:
+        self._lag_time_max_ms = lag_time_max_ms
         self.topic_partition = topic_partition
         self.broker_id = broker_id
         self.log = log
@@ -77,6 +89,8 @@ class Partition:
         self.partition_epoch = -1
         self.controller_epoch = -1
         self.isr: tuple[int, ...] = ()
+        self.pending_isr: tuple[int, ...] | None = None
+        """The in-sync replicas that are being written to ZooKeeper; counts beside `isr` until the outcome is known."""
         self.replicas: tuple[int, ...] = ()
         self.followers: dict[int, FollowerState] = {}
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
@@ -102,17 +116,18 @@ class Partition:
         self.partition_epoch = state.partition_epoch
         self.controller_epoch = state.controller_epoch
         self.isr = tuple(state.isr)
+        self.pending_isr = None
         self.replicas = tuple(state.replicas)
         self.followers = {}
         if self.is_leader:
             self.leader_epoch_start_offset = self.log.log_end_offset
             self.log.assign_epoch(self.leader_epoch, self.log.log_end_offset)
             self.followers = {
-                replica: FollowerState(last_caught_up_ms=now_ms if replica in self.isr else 0)
+                replica: FollowerState(last_caught_up_ms=now_ms if replica in self.isr else NEVER_MS)
                 for replica in self.replicas
                 if replica != self.broker_id
             }
-            self.advance_high_watermark()
+            self.advance_high_watermark(now_ms)
         return True
 
     def resign(self) -> None:
@@ -132,18 +147,51 @@ class Partition:
             return
         raise ApiError(ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    def advance_high_watermark(self) -> bool:
-        """Moves it to the smallest end of the in-sync replicas; answers whether it moved."""
+    def advance_high_watermark(self, now_ms: int) -> bool:
+        """Moves it to the smallest end of the replicas that count; answers whether it moved.
+
+        Those are the in-sync ones, the ones about to be, and followers that were at the end lately: otherwise they
+        could never catch up with a high watermark that runs ahead of them.
+        """
         end = self.log.log_end_offset
         if self.followers:
-            for replica in self.isr:
-                follower = self.followers.get(replica)
-                if follower is not None:
+            counting = {*self.isr, *(self.pending_isr or ())}
+            for replica, follower in self.followers.items():
+                if replica in counting or now_ms - follower.last_caught_up_ms <= self._lag_time_max_ms:
                     end = min(end, follower.log_end_offset)
         if end <= self.high_watermark:
             return False
         self.high_watermark = end
         return True
+
+    def follow_high_watermark(self, leader_high_watermark: int) -> bool:
+        """A follower takes over its leader's, as far as its own log reaches; answers whether it changed."""
+        high_watermark = min(max(leader_high_watermark, self.log.log_start_offset), self.log.log_end_offset)
+        if high_watermark == self.high_watermark:
+            return False
+        self.high_watermark = high_watermark
+        return True
+
+    def lagging(self, now_ms: int) -> set[int]:
+        """In-sync followers that have not been at the log's end for too long."""
+        end = self.log.log_end_offset
+        return {
+            replica
+            for replica in self.isr
+            if (follower := self.followers.get(replica)) is not None
+            and follower.log_end_offset != end
+            and now_ms - follower.last_caught_up_ms > self._lag_time_max_ms
+        }
+
+    def may_join(self, replica_id: int) -> bool:
+        """Whether a follower that is out of sync has all that is committed, also of this leader's own epoch."""
+        follower = self.followers.get(replica_id)
+        return (
+            follower is not None
+            and replica_id not in self.isr
+            and follower.log_end_offset >= self.high_watermark
+            and follower.log_end_offset >= self.leader_epoch_start_offset
+        )
 
     def record_fetch(self, replica_id: int, offset: int, log_start_offset: int, now_ms: int) -> bool:
         """A follower asks for `offset`, so it has everything before it; answers whether the high watermark moved.
@@ -162,7 +210,7 @@ class Partition:
         follower.log_start_offset = log_start_offset
         follower.last_fetch_ms = now_ms
         follower.leader_end_offset_at_last_fetch = end
-        return self.advance_high_watermark()
+        return self.advance_high_watermark(now_ms)
 
     def low_watermark(self, live_brokers: Sequence[int]) -> int:
         """The smallest start offset of the live replicas; DeleteRecords waits for it."""

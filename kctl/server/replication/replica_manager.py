@@ -44,6 +44,7 @@ class ReplicaManager:
         produce_purgatory: Purgatory[TopicPartition],
         fetch_purgatory: Purgatory[TopicPartition],
         log_config: Callable[[str], LogConfig],
+        lag_time_max_ms: int,
         min_insync_replicas: Callable[[str], int],
     ) -> None:
         self.broker_id = broker_id
@@ -55,6 +56,7 @@ class ReplicaManager:
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
         self._log_config = log_config
+        self._lag_time_max_ms = lag_time_max_ms
         self.min_insync_replicas = min_insync_replicas
 
     def partition(self, topic: str, index: int) -> Partition:
@@ -93,7 +95,7 @@ class ReplicaManager:
         except LogDirFailure as failure:
             self.log_dir_failed(failure)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
-        partition.advance_high_watermark()
+        partition.advance_high_watermark(self._clock.monotonic_ms())
         return result
 
     def partition_moved(self, topic_partition: TopicPartition) -> None:
@@ -191,7 +193,7 @@ class ReplicaManager:
             if partition.log.topic_id is not None:
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
             partition.log.assign_topic_id(topic_id)
-        partition.apply(state, self._clock.now_ms())
+        partition.apply(state, self._clock.monotonic_ms())
         state_log.info(
             "partition=%s role=%s leader=%s leader_epoch=%s isr=%s",
             topic_partition,
@@ -210,7 +212,13 @@ class ReplicaManager:
             self.log_dir_failed(failure)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
         checkpointed = self.logs.high_watermarks.get(topic_partition, 0)
-        partition = Partition(topic_partition, self.broker_id, partition_log, high_watermark=checkpointed)
+        partition = Partition(
+            topic_partition,
+            self.broker_id,
+            partition_log,
+            high_watermark=checkpointed,
+            lag_time_max_ms=self._lag_time_max_ms,
+        )
         self.partitions[topic_partition] = partition
         return partition
 

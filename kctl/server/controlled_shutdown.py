@@ -1,0 +1,71 @@
+"""Before a broker stops it asks the controller to let others lead, so that clients hardly notice.  KAFKA-340.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from kctl.client.transport import ConnectionLost
+from kctl.errors import ApiError, ErrorCode, MalformedRequest
+from kctl.model import TopicPartition
+from kctl.protocol.apis.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from kctl.server.controller.runner import ControllerRunner
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.peers import BrokerPeers
+
+log = logging.getLogger(__name__)
+
+_LOCAL_TIMEOUT_S = 10.0
+
+
+class ControlledShutdown:
+    """One broker's farewell; `run` ends when nothing is left to move or the tries are used up."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        broker_epoch: int,
+        controller: ControllerRunner,
+        metadata: MetadataCache,
+        peers: BrokerPeers,
+        version: int,
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._controller = controller
+        self._metadata = metadata
+        self._peers = peers
+        self._version = version
+
+    async def run(self, *, tries_max: int, backoff_ms: int) -> bool:
+        """Whether all leaderships that could move have moved."""
+        for attempt in range(tries_max):
+            try:
+                remaining = await self._ask()
+                if not remaining:
+                    return True
+                log.info("still leading partitions=%s that others could lead", len(remaining))
+            except (ConnectionLost, MalformedRequest, ApiError, TimeoutError) as error:
+                log.info("the controller could not be asked: %s", error or "no answer")
+            if attempt + 1 < tries_max and len(self._metadata.brokers) > 1:
+                await asyncio.sleep(backoff_ms / 1000)
+        log.warning("stopping without a controlled shutdown")
+        return False
+
+    async def _ask(self) -> list[TopicPartition]:
+        if self._controller.state.is_active:
+            async with asyncio.timeout(_LOCAL_TIMEOUT_S):
+                return await self._controller.controlled_shutdown(self._broker_id)
+        connection = await self._peers.connect(self._metadata.controller_id, "controlled-shutdown")
+        try:
+            request = ControlledShutdownRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch)
+            response = await connection.send(request, ControlledShutdownResponse, version=self._version)
+        finally:
+            await connection.close()
+        if response.error_code != ErrorCode.NONE:
+            raise ApiError(ErrorCode.of(response.error_code))
+        return [TopicPartition(each.topic_name, each.partition_index) for each in response.remaining_partitions]

@@ -1,0 +1,184 @@
+"""The controller's three requests, made from its state and its actions, in every version that brokers speak.
+
+Built in the newest shape; older versions list partitions flat or by other groupings.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from kctl.model import ZERO_UUID
+from kctl.protocol.apis.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from kctl.protocol.apis.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaPartitionV0,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+    StopReplicaTopicV1,
+)
+from kctl.protocol.apis.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from kctl.server.controller.actions import PartitionNews, SendLeaderAndIsr, SendStopReplica
+from kctl.server.controller.state import ControllerState
+
+SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+_TYPE_UNKNOWN = 0
+_FIRST_LEADER_AND_ISR_BY_TOPIC = 2
+_FIRST_UPDATE_METADATA_BY_TOPIC = 5
+_FIRST_STOP_REPLICA_WITH_EPOCHS = 3
+
+
+def leader_and_isr_request(state: ControllerState, controller_id: int, action: SendLeaderAndIsr) -> LeaderAndIsrRequest:
+    """The request in its newest shape; older versions are a matter of encoding."""
+    leaders = {news.state.leader for news in action.partitions}
+    return LeaderAndIsrRequest(
+        controller_id=controller_id,
+        controller_epoch=state.epoch,
+        broker_epoch=state.brokers[action.broker_id].epoch,
+        type=_TYPE_UNKNOWN,
+        topic_states=[
+            LeaderAndIsrTopicState(
+                topic_name=topic,
+                topic_id=news[0].topic_id or ZERO_UUID,
+                partition_states=[
+                    LeaderAndIsrPartitionState(
+                        partition_index=each.topic_partition.partition,
+                        controller_epoch=each.state.controller_epoch,
+                        leader=each.state.leader,
+                        leader_epoch=each.state.leader_epoch,
+                        isr=list(each.state.isr),
+                        partition_epoch=each.state.partition_epoch,
+                        replicas=list(each.replicas),
+                        adding_replicas=list(each.adding_replicas),
+                        removing_replicas=list(each.removing_replicas),
+                        is_new=each.is_new,
+                    )
+                    for each in news
+                ],
+            )
+            for topic, news in _by_topic(action.partitions).items()
+        ],
+        live_leaders=[
+            LeaderAndIsrLiveLeader(broker_id=broker_id, host_name=endpoint.host, port=endpoint.port)
+            for broker_id, live in sorted(state.brokers.items())
+            if broker_id in leaders
+            for endpoint in live.registration.endpoints[:1]
+        ],
+    )
+
+
+def update_metadata_request(
+    state: ControllerState, controller_id: int, partitions: Iterable[PartitionNews]
+) -> UpdateMetadataRequest:
+    """All live brokers with all their endpoints, and the partitions named."""
+    return UpdateMetadataRequest(
+        controller_id=controller_id,
+        controller_epoch=state.epoch,
+        topic_states=[
+            UpdateMetadataTopicState(
+                topic_name=topic,
+                topic_id=news[0].topic_id or ZERO_UUID,
+                partition_states=[
+                    UpdateMetadataPartitionState(
+                        partition_index=each.topic_partition.partition,
+                        controller_epoch=each.state.controller_epoch,
+                        leader=each.state.leader,
+                        leader_epoch=each.state.leader_epoch,
+                        isr=list(each.state.isr),
+                        zk_version=each.state.partition_epoch,
+                        replicas=list(each.replicas),
+                        offline_replicas=list(each.offline_replicas),
+                    )
+                    for each in news
+                ],
+            )
+            for topic, news in _by_topic(partitions).items()
+        ],
+        live_brokers=[
+            UpdateMetadataBroker(
+                id=broker_id,
+                endpoints=[
+                    UpdateMetadataEndpoint(
+                        port=endpoint.port,
+                        host=endpoint.host,
+                        listener=endpoint.listener,
+                        security_protocol=SECURITY_PROTOCOL_IDS[endpoint.security_protocol],
+                    )
+                    for endpoint in live.registration.endpoints
+                ],
+                rack=live.registration.rack,
+            )
+            for broker_id, live in sorted(state.brokers.items())
+        ],
+    )
+
+
+def stop_replica_request(state: ControllerState, controller_id: int, action: SendStopReplica) -> StopReplicaRequest:
+    """The request in the shape of version 3."""
+    topics: dict[str, list[StopReplicaPartitionState]] = {}
+    for (topic, partition), leader_epoch in action.partitions.items():
+        topics.setdefault(topic, []).append(
+            StopReplicaPartitionState(
+                partition_index=partition, leader_epoch=leader_epoch, delete_partition=action.is_deleting
+            )
+        )
+    return StopReplicaRequest(
+        controller_id=controller_id,
+        controller_epoch=state.epoch,
+        broker_epoch=state.brokers[action.broker_id].epoch,
+        topic_states=[StopReplicaTopicState(topic_name=t, partition_states=p) for t, p in topics.items()],
+    )
+
+
+def _by_topic(partitions: Iterable[PartitionNews]) -> dict[str, list[PartitionNews]]:
+    topics: dict[str, list[PartitionNews]] = {}
+    for news in partitions:
+        topics.setdefault(news.topic_partition.topic, []).append(news)
+    return topics
+
+
+def in_version_of_leader_and_isr(request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrRequest:
+    """The same in the shape of an older version."""
+    if version >= _FIRST_LEADER_AND_ISR_BY_TOPIC:
+        return request
+    flat = [replace(s, topic_name=t.topic_name) for t in request.topic_states for s in t.partition_states]
+    return replace(request, topic_states=[], ungrouped_partition_states=flat)
+
+
+def in_version_of_update_metadata(request: UpdateMetadataRequest, version: int) -> UpdateMetadataRequest:
+    """The same in the shape of an older version."""
+    if version >= _FIRST_UPDATE_METADATA_BY_TOPIC:
+        return request
+    flat = [replace(s, topic_name=t.topic_name) for t in request.topic_states for s in t.partition_states]
+    return replace(request, topic_states=[], ungrouped_partition_states=flat)
+
+
+def in_version_of_stop_replica(request: StopReplicaRequest, version: int) -> StopReplicaRequest:
+    """The same in the shape of an older version; it says for all partitions at once whether they are deleted."""
+    if version >= _FIRST_STOP_REPLICA_WITH_EPOCHS:
+        return request
+    is_deleting = any(s.delete_partition for t in request.topic_states for s in t.partition_states)
+    old = replace(request, topic_states=[], delete_partitions=is_deleting)
+    if version == 0:
+        flat = [
+            StopReplicaPartitionV0(topic_name=t.topic_name, partition_index=s.partition_index)
+            for t in request.topic_states
+            for s in t.partition_states
+        ]
+        return replace(old, ungrouped_partitions=flat)
+    topics = [
+        StopReplicaTopicV1(name=t.topic_name, partition_indexes=[s.partition_index for s in t.partition_states])
+        for t in request.topic_states
+    ]
+    return replace(old, topics=topics)

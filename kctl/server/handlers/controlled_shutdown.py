@@ -1,0 +1,46 @@
+"""ControlledShutdown (key 7, versions 0-3): a broker about to stop asks the controller to move its leaderships away.
+
+The answer lists the partitions that the broker still leads although others could; the broker asks again for those.
+
+Version notes: 0 has a request header without client id; 2 the broker epoch, which fences earlier lives of the broker.
+"""
+
+from __future__ import annotations
+
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+from kctl.server.controller.runner import ControllerRunner
+from kctl.server.requests.context import RequestContext
+
+
+class ControlledShutdownHandler:
+    """Owner: event loop."""
+
+    def __init__(self, controller: ControllerRunner) -> None:
+        self._controller = controller
+
+    async def handle(self, request: ControlledShutdownRequest, _context: RequestContext) -> ControlledShutdownResponse:
+        state = self._controller.state
+        if not state.is_active:
+            # What Kafka calls "controller moved": the broker looks for the controller again.
+            return _refused(ErrorCode.STALE_CONTROLLER_EPOCH)
+        live = state.brokers.get(request.broker_id)
+        if live is None:
+            return _refused(ErrorCode.BROKER_NOT_AVAILABLE)
+        if -1 < request.broker_epoch < live.epoch:
+            return _refused(ErrorCode.STALE_BROKER_EPOCH)
+        remaining = await self._controller.controlled_shutdown(request.broker_id)
+        return ControlledShutdownResponse(
+            error_code=ErrorCode.NONE,
+            remaining_partitions=[
+                RemainingPartition(topic_name=tp.topic, partition_index=tp.partition) for tp in remaining
+            ],
+        )
+
+
+def _refused(code: ErrorCode) -> ControlledShutdownResponse:
+    return ControlledShutdownResponse(error_code=code, remaining_partitions=[])

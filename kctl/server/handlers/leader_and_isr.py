@@ -1,0 +1,54 @@
+"""LeaderAndIsr (key 4, versions 0-5): the controller gives this broker its roles in partitions.
+
+A request of an older controller answers STALE_CONTROLLER_EPOCH, one meant for an earlier life of this broker
+STALE_BROKER_EPOCH; nothing is done then.  Else each partition has its own outcome.
+
+Version notes: 2 groups by topic and carries the broker epoch; 3 reassignments; 5 topic ids, also in the answer.
+"""
+
+from __future__ import annotations
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.protocol.apis.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from kctl.server.control_plane import BrokerControlPlane
+from kctl.server.requests.context import RequestContext
+
+FIRST_VERSION_WITH_TOPIC_IDS = 5
+
+
+class LeaderAndIsrHandler:
+    """Owner: event loop."""
+
+    def __init__(self, control_plane: BrokerControlPlane) -> None:
+        self._control_plane = control_plane
+
+    def handle(self, request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
+        try:
+            errors = self._control_plane.leader_and_isr(request)
+        except ApiError as error:
+            return LeaderAndIsrResponse(error_code=error.code)
+        if context.api_version < FIRST_VERSION_WITH_TOPIC_IDS:
+            return LeaderAndIsrResponse(
+                error_code=ErrorCode.NONE,
+                partition_errors=[
+                    LeaderAndIsrPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
+                    for tp, code in errors.items()
+                ],
+            )
+        topics = [
+            LeaderAndIsrTopicError(
+                topic_id=topic.topic_id,
+                partition_errors=[
+                    LeaderAndIsrPartitionError(partition_index=tp.partition, error_code=code)
+                    for tp, code in errors.items()
+                    if tp.topic == topic.topic_name
+                ],
+            )
+            for topic in request.topic_states
+        ]
+        return LeaderAndIsrResponse(error_code=ErrorCode.NONE, topics=topics)

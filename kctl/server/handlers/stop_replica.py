@@ -1,0 +1,61 @@
+"""StopReplica (key 5, versions 0-3): the controller stops replicas on this broker and may have their logs deleted.
+
+Version notes: 0 and 1 delete all or none and list partitions flat or by topic; 1 broker epoch; 3 leader epochs, and
+for each partition whether it is deleted.
+"""
+
+from __future__ import annotations
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+)
+from kctl.server.control_plane import BrokerControlPlane
+from kctl.server.requests.context import RequestContext
+
+FIRST_VERSION_WITH_EPOCHS = 3
+_ANY_EPOCH = -1
+
+
+class StopReplicaHandler:
+    """Owner: event loop."""
+
+    def __init__(self, control_plane: BrokerControlPlane) -> None:
+        self._control_plane = control_plane
+
+    def handle(self, request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:
+        if context.api_version < FIRST_VERSION_WITH_EPOCHS:
+            request.topic_states = _topic_states(request)
+        try:
+            errors = self._control_plane.stop_replica(request)
+        except ApiError as error:
+            return StopReplicaResponse(error_code=error.code, partition_errors=[])
+        return StopReplicaResponse(
+            error_code=ErrorCode.NONE,
+            partition_errors=[
+                StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
+                for tp, code in errors.items()
+            ],
+        )
+
+
+def _topic_states(request: StopReplicaRequest) -> list[StopReplicaTopicState]:
+    """An old request in the shape of the newest."""
+    flat = [TopicPartition(p.topic_name, p.partition_index) for p in request.ungrouped_partitions]
+    flat += [TopicPartition(t.name, index) for t in request.topics for index in t.partition_indexes]
+    return [
+        StopReplicaTopicState(
+            topic_name=topic,
+            partition_states=[
+                StopReplicaPartitionState(
+                    partition_index=index, leader_epoch=_ANY_EPOCH, delete_partition=request.delete_partitions
+                )
+            ],
+        )
+        for topic, index in flat
+    ]

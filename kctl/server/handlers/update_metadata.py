@@ -1,0 +1,39 @@
+"""UpdateMetadata (key 6, versions 0-7): the controller tells who is alive and who leads.
+
+Version notes: 1 several endpoints per broker; 2 racks; 3 listener names; 5 groups by topic, broker epoch; 7 topic ids.
+"""
+
+from __future__ import annotations
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.protocol.apis.update_metadata import UpdateMetadataEndpoint, UpdateMetadataRequest, UpdateMetadataResponse
+from kctl.server.control_plane import BrokerControlPlane
+from kctl.server.requests.context import RequestContext
+
+FIRST_VERSION_WITH_LISTENERS = 3
+_PROTOCOL_NAMES = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
+
+
+class UpdateMetadataHandler:
+    """Owner: event loop."""
+
+    def __init__(self, control_plane: BrokerControlPlane) -> None:
+        self._control_plane = control_plane
+
+    def handle(self, request: UpdateMetadataRequest, context: RequestContext) -> UpdateMetadataResponse:
+        if context.api_version < FIRST_VERSION_WITH_LISTENERS:
+            _name_listeners(request, context.api_version)
+        try:
+            self._control_plane.update_metadata(request)
+        except ApiError as error:
+            return UpdateMetadataResponse(error_code=error.code)
+        return UpdateMetadataResponse(error_code=ErrorCode.NONE)
+
+
+def _name_listeners(request: UpdateMetadataRequest, version: int) -> None:
+    """Before listeners had names they were called as their protocols."""
+    for broker in request.live_brokers:
+        if version == 0:
+            broker.endpoints = [UpdateMetadataEndpoint(port=broker.v0_port, host=broker.v0_host, security_protocol=0)]
+        for endpoint in broker.endpoints:
+            endpoint.listener = _PROTOCOL_NAMES.get(endpoint.security_protocol, "PLAINTEXT")

@@ -1,0 +1,53 @@
+"""Which versions brokers use among themselves: fixed by inter.broker.protocol.version, not negotiated.
+
+In a mixed cluster every broker has to use exactly these, or a rolling upgrade breaks.  Kafka's ApiVersion gates.  Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kctl.config.subjects.versions import version_rank
+
+
+@dataclass(frozen=True, slots=True)
+class InterBrokerVersions:
+    """One version per API that brokers send to each other."""
+
+    leader_and_isr: int
+    update_metadata: int
+    stop_replica: int
+    fetch: int
+    list_offsets: int
+    offset_for_leader_epoch: int
+    controlled_shutdown: int
+
+
+_TABLE: tuple[tuple[str, InterBrokerVersions], ...] = (
+    ("0.8.0", InterBrokerVersions(0, 0, 0, 0, 0, 0, 0)),
+    ("0.10.0", InterBrokerVersions(0, 2, 0, 2, 1, 0, 1)),
+    ("0.11.0", InterBrokerVersions(0, 3, 0, 5, 2, 0, 1)),
+    ("1.0-IV0", InterBrokerVersions(1, 4, 0, 5, 2, 0, 1)),
+    ("1.1-IV0", InterBrokerVersions(1, 4, 0, 7, 2, 0, 1)),
+    ("2.0-IV1", InterBrokerVersions(1, 4, 0, 8, 3, 1, 1)),
+    ("2.1-IV2", InterBrokerVersions(1, 4, 0, 10, 4, 2, 1)),
+    ("2.2-IV1", InterBrokerVersions(2, 5, 1, 10, 5, 2, 2)),
+    ("2.3-IV1", InterBrokerVersions(2, 5, 1, 11, 5, 3, 2)),
+    ("2.4-IV0", InterBrokerVersions(3, 5, 1, 11, 5, 3, 2)),
+    ("2.4-IV1", InterBrokerVersions(4, 6, 2, 11, 5, 3, 3)),
+    ("2.6-IV0", InterBrokerVersions(4, 6, 3, 11, 5, 3, 3)),
+    ("2.7-IV1", InterBrokerVersions(4, 6, 3, 12, 5, 3, 3)),
+    ("2.8-IV0", InterBrokerVersions(4, 6, 3, 12, 6, 4, 3)),
+    ("2.8-IV1", InterBrokerVersions(5, 7, 3, 12, 6, 4, 3)),
+)
+
+
+def inter_broker_versions(protocol_version: str) -> InterBrokerVersions:
+    """The versions that go with a value of inter.broker.protocol.version."""
+    rank = version_rank(protocol_version)
+    return [versions for name, versions in _TABLE if version_rank(name) <= rank][-1]
+
+
+def uses_topic_ids(protocol_version: str) -> bool:
+    """Whether topics have ids in ZooKeeper and in the controller's requests (KIP-516)."""
+    return version_rank(protocol_version) >= version_rank("2.8-IV0")

@@ -1,0 +1,445 @@
+"""Following: one fetcher per leader broker (num.replica.fetchers of them) copies what the leader has.
+
+A partition that is new to a fetcher first finds out where its log parts from the leader's (truncation), then fetches
+from its end.  Whatever goes wrong with one partition makes that one wait; the others go on.  A partition whose epoch
+the leader calls outdated waits for the controller.  Kafka's ReplicaFetcherThread.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from kctl.client.transport import Connection, ConnectionLost
+from kctl.environment import Clock
+from kctl.errors import ApiError, ErrorCode, LogDirFailure, MalformedRequest
+from kctl.model import TopicPartition
+from kctl.protocol.apis.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from kctl.protocol.apis.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from kctl.protocol.apis.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kctl.server.inter_broker import InterBrokerVersions
+from kctl.server.replication.fetch_requests import FetchRequests, Position
+from kctl.server.replication.partition import Partition
+from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.replication.truncation import UNDEFINED, truncation
+
+log = logging.getLogger(__name__)
+
+EARLIEST = -2
+LATEST = -1
+_FIRST_FETCH_WITH_DIVERGENCE = 12
+
+
+class Peers(Protocol):
+    """Connections to other brokers."""
+
+    async def connect(self, broker_id: int, purpose: str) -> Connection:
+        """A new connection.  Raises ConnectionLost, also when the broker is not known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """The properties replica.fetch.*, and what to say to the leader."""
+
+    wait_max_ms: int
+    min_bytes: int
+    max_bytes: int
+    response_max_bytes: int
+    backoff_ms: int
+    versions: InterBrokerVersions
+
+
+@dataclass(slots=True)
+class _Following:
+    """One partition of a fetcher."""
+
+    partition: Partition
+    leader_epoch: int
+    needs_truncation: bool = True
+    not_before_ms: int = 0
+
+
+class ReplicaFetcher:
+    """Follows one leader with one connection; `close` when it has nothing left to follow."""
+
+    def __init__(
+        self, leader_id: int, *, replicas: ReplicaManager, peers: Peers, clock: Clock, settings: FetchSettings
+    ) -> None:
+        self._leader_id = leader_id
+        self._replicas = replicas
+        self._peers = peers
+        self._clock = clock
+        self._settings = settings
+        self._following: dict[TopicPartition, _Following] = {}
+        self._changed = asyncio.Event()
+        self._session = FetchRequests()
+        self._connection: Connection | None = None
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher-{leader_id}")
+
+    def __len__(self) -> int:
+        return len(self._following)
+
+    def add(self, partition: Partition) -> None:
+        """Follows from now on; a partition that is followed already starts over with its new epoch."""
+        self._following[partition.topic_partition] = _Following(partition, partition.leader_epoch)
+        self._changed.set()
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Follows no more; what is under way is dropped when it arrives."""
+        self._following.pop(topic_partition, None)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                await self._round()
+            except (ConnectionLost, MalformedRequest) as error:
+                log.info("fetching from broker=%s pauses: %s", self._leader_id, error)
+                await self._drop_connection()
+                await self._pause()
+            except ApiError as error:
+                log.warning("fetching from broker=%s failed: %s", self._leader_id, error)
+                await self._pause()
+
+    async def _round(self) -> None:
+        """Truncates what has to be, then one fetch; sleeps while nothing is due."""
+        now_ms = self._clock.monotonic_ms()
+        due = {tp: each for tp, each in self._following.items() if each.not_before_ms <= now_ms}
+        if not due:
+            await self._wait_for_change()
+            return
+        connection = await self._connected()
+        untruncated = {tp: each for tp, each in due.items() if each.needs_truncation}
+        if untruncated:
+            await self._truncate(connection, untruncated)
+        fetching = {tp: each for tp, each in due.items() if not each.needs_truncation}
+        if fetching:
+            await self._fetch(connection, fetching)
+
+    async def _wait_for_change(self) -> None:
+        timeout_s = self._settings.backoff_ms / 1000 if self._following else None
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._settings.backoff_ms / 1000)
+
+    async def _connected(self) -> Connection:
+        if self._connection is None or not self._connection.is_open:
+            self._session.lost()
+            self._connection = await self._peers.connect(self._leader_id, "replica")
+        return self._connection
+
+    async def _drop_connection(self) -> None:
+        self._session.lost()
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+    def _is_current(self, following: _Following) -> bool:
+        """Whether the controller has not decided anew since we asked."""
+        found = self._following.get(following.partition.topic_partition)
+        return found is following and following.leader_epoch == following.partition.leader_epoch
+
+    def _delay(self, following: _Following) -> None:
+        following.not_before_ms = self._clock.monotonic_ms() + self._settings.backoff_ms
+
+    # Truncation
+
+    async def _truncate(self, connection: Connection, untruncated: Mapping[TopicPartition, _Following]) -> None:
+        """One question about all of them; those that need another come back in the next round."""
+        asked: dict[TopicPartition, _Following] = {}
+        for topic_partition, following in untruncated.items():
+            partition_log = following.partition.log
+            if partition_log.leader_epochs.latest_epoch == UNDEFINED:
+                # Nothing with an epoch was ever written: only the high watermark can tell.
+                self._cut(following, following.partition.high_watermark, is_final=True)
+            else:
+                asked[topic_partition] = following
+        if not asked:
+            return
+        version = self._settings.versions.offset_for_leader_epoch
+        request = _epoch_request(self._replicas.broker_id, asked)
+        response = await connection.send(request, OffsetForLeaderEpochResponse, version=version)
+        for topic in response.topics:
+            for answer in topic.partitions:
+                found = asked.get(TopicPartition(topic.topic, answer.partition))
+                if found is None or not self._is_current(found):
+                    continue
+                if answer.error_code != ErrorCode.NONE:
+                    self._refused(found, ErrorCode.of(answer.error_code))
+                else:
+                    self._apply_truncation(found, answer.leader_epoch, answer.end_offset)
+
+    def _apply_truncation(self, following: _Following, leader_epoch: int, leader_end_offset: int) -> None:
+        partition = following.partition
+        own_epoch, own_end_offset = partition.log.end_offset_for_epoch(leader_epoch)
+        if leader_epoch > partition.log.leader_epochs.latest_epoch:
+            own_epoch, own_end_offset = partition.log.leader_epochs.latest_epoch, partition.log.log_end_offset
+        cut = truncation(
+            leader_epoch=leader_epoch,
+            leader_end_offset=leader_end_offset,
+            own_epoch=own_epoch,
+            own_end_offset=own_end_offset,
+            log_end_offset=partition.log.log_end_offset,
+            high_watermark=partition.high_watermark,
+        )
+        self._cut(following, cut.offset, is_final=cut.is_final)
+
+    def _cut(self, following: _Following, offset: int, *, is_final: bool) -> None:
+        partition = following.partition
+        try:
+            if partition.log.truncate_to(offset):
+                log.info("partition=%s truncated offset=%s", partition.topic_partition, offset)
+        except LogDirFailure as failure:
+            self._disk_failed(following, failure)
+            return
+        partition.follow_high_watermark(partition.high_watermark)
+        following.needs_truncation = not is_final
+
+    # Fetching
+
+    async def _fetch(self, connection: Connection, fetching: Mapping[TopicPartition, _Following]) -> None:
+        settings = self._settings
+        positions = {tp: self._position(each) for tp, each in fetching.items()}
+        fetch = self._session.next(positions)
+        request = FetchRequest(
+            replica_id=self._replicas.broker_id,
+            max_wait_ms=settings.wait_max_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            session_id=fetch.session_id,
+            session_epoch=fetch.session_epoch,
+            topics=_topics(fetch.positions, settings.max_bytes),
+            forgotten_topics_data=_forgotten(fetch.forgotten),
+        )
+        version = settings.versions.fetch
+        response = await connection.send(request, FetchResponse, version=version)
+        if response.error_code != ErrorCode.NONE:
+            self._session.lost()
+            raise ApiError(ErrorCode.of(response.error_code))
+        self._session.answered(response.session_id)
+        for topic in response.responses:
+            for answer in topic.partitions:
+                found = fetching.get(TopicPartition(topic.topic, answer.partition_index))
+                if found is not None and self._is_current(found):
+                    await self._take(connection, found, answer)
+
+    def _position(self, following: _Following) -> Position:
+        partition_log = following.partition.log
+        knows_divergence = self._settings.versions.fetch >= _FIRST_FETCH_WITH_DIVERGENCE
+        return Position(
+            partition_log.log_end_offset,
+            partition_log.log_start_offset,
+            following.leader_epoch,
+            partition_log.leader_epochs.latest_epoch if knows_divergence else UNDEFINED,
+        )
+
+    async def _take(self, connection: Connection, following: _Following, answer: PartitionData) -> None:
+        code = ErrorCode.of(answer.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._find_range(connection, following)
+        elif code is not ErrorCode.NONE:
+            self._refused(following, code)
+        elif answer.diverging_epoch is not None and answer.diverging_epoch.end_offset >= 0:
+            self._apply_truncation(following, answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset)
+        else:
+            self._append(following, answer)
+
+    def _append(self, following: _Following, answer: PartitionData) -> None:
+        partition = following.partition
+        try:
+            if isinstance(answer.records, (bytes, memoryview)) and len(answer.records):
+                partition.log.append_as_follower(answer.records, now_ms=self._clock.now_ms())
+            if answer.log_start_offset > partition.log.log_start_offset:
+                partition.log.increment_log_start_offset(min(answer.log_start_offset, partition.log.log_end_offset))
+        except LogDirFailure as failure:
+            self._disk_failed(following, failure)
+            return
+        except ApiError as error:
+            log.warning("partition=%s cannot take what its leader sent: %s", partition.topic_partition, error)
+            self._delay(following)
+            return
+        partition.follow_high_watermark(answer.high_watermark)
+        self._replicas.partition_moved(partition.topic_partition)
+
+    async def _find_range(self, connection: Connection, following: _Following) -> None:
+        """This log ends where the leader's has not begun, or behind its end.  AbstractFetcherThread's handling."""
+        partition = following.partition
+        leader_end = await self._leader_offset(connection, following, LATEST)
+        if leader_end is None or not self._is_current(following):
+            return
+        try:
+            if leader_end < partition.log.log_end_offset:
+                partition.log.truncate_to(leader_end)
+                log.warning("partition=%s truncated to its leader's end=%s", partition.topic_partition, leader_end)
+            else:
+                leader_start = await self._leader_offset(connection, following, EARLIEST)
+                if leader_start is None or not self._is_current(following):
+                    return
+                if leader_start > partition.log.log_end_offset:
+                    partition.log.truncate_fully_and_start_at(leader_start)
+                    log.info("partition=%s starts anew offset=%s", partition.topic_partition, leader_start)
+        except LogDirFailure as failure:
+            self._disk_failed(following, failure)
+            return
+        partition.follow_high_watermark(partition.high_watermark)
+
+    async def _leader_offset(self, connection: Connection, following: _Following, timestamp: int) -> int | None:
+        topic, index = following.partition.topic_partition
+        asked = ListOffsetsPartition(
+            partition_index=index, current_leader_epoch=following.leader_epoch, timestamp=timestamp
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._replicas.broker_id, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
+        )
+        response = await connection.send(request, ListOffsetsResponse, version=self._settings.versions.list_offsets)
+        answer = response.topics[0].partitions[0]
+        if answer.error_code != ErrorCode.NONE:
+            self._refused(following, ErrorCode.of(answer.error_code))
+            return None
+        return answer.offset
+
+    # What goes wrong
+
+    def _refused(self, following: _Following, code: ErrorCode) -> None:
+        """FENCED_LEADER_EPOCH will not pass by waiting: the controller is about to tell a newer epoch."""
+        topic_partition = following.partition.topic_partition
+        if code is ErrorCode.FENCED_LEADER_EPOCH:
+            log.info("partition=%s waits for the controller: epoch %s is over", topic_partition, following.leader_epoch)
+            self._following.pop(topic_partition, None)
+            return
+        log.debug("partition=%s refused by its leader error=%s", topic_partition, code.name)
+        self._delay(following)
+
+    def _disk_failed(self, following: _Following, failure: LogDirFailure) -> None:
+        self._following.pop(following.partition.topic_partition, None)
+        self._replicas.log_dir_failed(failure)
+
+
+class ReplicaFetchers:
+    """All fetchers of a broker, made and closed as roles change."""
+
+    def __init__(
+        self, *, replicas: ReplicaManager, peers: Peers, clock: Clock, settings: FetchSettings, per_leader: int
+    ) -> None:
+        self._replicas = replicas
+        self._peers = peers
+        self._clock = clock
+        self._settings = settings
+        self._per_leader = per_leader
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def follow(self, partition: Partition) -> None:
+        """The partition has a new role: follows its leader if it is a follower with one, else nobody."""
+        self.stop(partition.topic_partition)
+        if partition.is_leader or partition.leader < 0:
+            return
+        key = (partition.leader, _fetcher_number(partition.topic_partition, self._per_leader))
+        fetcher = self._fetchers.get(key)
+        if fetcher is None:
+            fetcher = self._fetchers[key] = ReplicaFetcher(
+                partition.leader,
+                replicas=self._replicas,
+                peers=self._peers,
+                clock=self._clock,
+                settings=self._settings,
+            )
+        fetcher.add(partition)
+
+    def stop(self, topic_partition: TopicPartition) -> None:
+        """Follows nobody in this partition."""
+        for fetcher in self._fetchers.values():
+            fetcher.remove(topic_partition)
+
+    def close_idle(self) -> None:
+        """Closes fetchers without partitions; called when a batch of changes is through."""
+        for key in [key for key, fetcher in self._fetchers.items() if not len(fetcher)]:
+            task = asyncio.get_running_loop().create_task(self._fetchers.pop(key).close(), name="close-fetcher")
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(fetcher.close() for fetcher in self._fetchers.values()), *self._closing)
+        self._fetchers.clear()
+
+
+def _fetcher_number(topic_partition: TopicPartition, count: int) -> int:
+    return hash_of(topic_partition) % count
+
+
+def hash_of(topic_partition: TopicPartition) -> int:
+    """Spreads the partitions of a topic over fetchers; the same in every run."""
+    return sum(topic_partition.topic.encode()) * 31 + topic_partition.partition
+
+
+def _epoch_request(replica_id: int, asked: Mapping[TopicPartition, _Following]) -> OffsetForLeaderEpochRequest:
+    topics: dict[str, list[OffsetForLeaderPartition]] = {}
+    for (topic, index), following in asked.items():
+        topics.setdefault(topic, []).append(
+            OffsetForLeaderPartition(
+                partition=index,
+                current_leader_epoch=following.leader_epoch,
+                leader_epoch=following.partition.log.leader_epochs.latest_epoch,
+            )
+        )
+    return OffsetForLeaderEpochRequest(
+        replica_id=replica_id,
+        topics=[OffsetForLeaderTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+    )
+
+
+def _topics(positions: Mapping[TopicPartition, Position], max_bytes: int) -> list[FetchTopic]:
+    topics: dict[str, list[FetchPartition]] = {}
+    for (topic, index), position in positions.items():
+        topics.setdefault(topic, []).append(
+            FetchPartition(
+                partition=index,
+                current_leader_epoch=position.leader_epoch,
+                fetch_offset=position.fetch_offset,
+                last_fetched_epoch=position.last_fetched_epoch,
+                log_start_offset=position.log_start_offset,
+                partition_max_bytes=max_bytes,
+            )
+        )
+    return [FetchTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()]
+
+
+def _forgotten(partitions: tuple[TopicPartition, ...]) -> list[ForgottenTopic]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    return [ForgottenTopic(topic=topic, partitions=indexes) for topic, indexes in topics.items()]

@@ -1,0 +1,138 @@
+"""The leader's book of in-sync replicas, kept in ZooKeeper.
+
+A follower leaves the in-sync replicas when it has not caught up with the log's end for replica.lag.time.max.ms; it
+comes back when it has reached the high watermark and the start of this leader's epoch.  Both are conditional writes of
+the partition's state node: whoever wrote in between, mostly the controller, wins, and this leader takes over what it
+finds or waits to be told.  Changes are announced to the controller in bundles.
+
+While a write is under way the high watermark waits for the old and the new members alike, so that neither outcome
+loses a record.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+from kctl.environment import Clock
+from kctl.errors import BadVersionError, NoNodeError, SessionLostError, ZooKeeperError
+from kctl.model import LeaderAndIsr, TopicPartition
+from kctl.server.replication.partition import Partition
+from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.schedule import run_every
+from kctl.zookeeper import paths, znodes
+from kctl.zookeeper.operations import ZooKeeper
+
+log = logging.getLogger(__name__)
+
+ANNOUNCE_EVERY_MS = 2_500
+_ANNOUNCE_QUIET_MS = 5_000
+_ANNOUNCE_LATEST_MS = 60_000
+
+
+class IsrChanges:
+    """`shrink` comes round regularly; `may_expand` is called when a follower has fetched."""
+
+    def __init__(self, replicas: ReplicaManager, zookeeper: ZooKeeper, clock: Clock, *, lag_time_max_ms: int) -> None:
+        self._replicas = replicas
+        self._zookeeper = zookeeper
+        self._clock = clock
+        self._lag_time_max_ms = lag_time_max_ms
+        self._chores: list[asyncio.Task[None]] = []
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._unannounced: dict[TopicPartition, None] = {}
+        self._last_change_ms = 0
+        self._last_announced_ms = clock.monotonic_ms()
+
+    def start(self) -> None:
+        """Looks for laggards and announces changes from now on."""
+        loop = asyncio.get_running_loop()
+        self._chores = [
+            loop.create_task(run_every(self._lag_time_max_ms // 2, self.shrink), name="isr-shrink"),
+            loop.create_task(run_every(ANNOUNCE_EVERY_MS, self.announce), name="isr-announce"),
+        ]
+
+    def shrink(self) -> None:
+        """Takes followers that lag out of the in-sync replicas of every partition that this broker leads."""
+        now_ms = self._clock.monotonic_ms()
+        for partition in list(self._replicas.led()):
+            lagging = partition.lagging(now_ms)
+            if lagging and partition.pending_isr is None:
+                self._change(partition, tuple(r for r in partition.isr if r not in lagging))
+
+    def may_expand(self, partition: Partition, replica_id: int) -> None:
+        """Takes the follower back into the in-sync replicas if it has come far enough."""
+        if partition.pending_isr is None and partition.may_join(replica_id):
+            self._change(partition, (*partition.isr, replica_id))
+
+    async def announce(self) -> None:
+        """Tells the controller about changes once they have settled, or have waited for long."""
+        now_ms = self._clock.monotonic_ms()
+        has_settled = now_ms - self._last_change_ms >= _ANNOUNCE_QUIET_MS
+        is_late = now_ms - self._last_announced_ms >= _ANNOUNCE_LATEST_MS
+        if not self._unannounced or not (has_settled or is_late):
+            return
+        told, self._unannounced = self._unannounced, {}
+        try:
+            data = znodes.encode_partitions(told)
+            await self._zookeeper.create(paths.ISR_CHANGE_PREFIX, data, sequence=True)
+            self._last_announced_ms = now_ms
+        except ZooKeeperError as error:
+            self._unannounced = {**told, **self._unannounced}
+            log.warning("changes of in-sync replicas could not be announced yet: %s", error)
+
+    async def close(self) -> None:
+        """Changes nothing any more."""
+        tasks = [*self._chores, *self._under_way]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _change(self, partition: Partition, isr: tuple[int, ...]) -> None:
+        partition.pending_isr = isr
+        task = asyncio.get_running_loop().create_task(self._write(partition, isr), name=f"isr-{partition}")
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def _write(self, partition: Partition, isr: tuple[int, ...]) -> None:
+        leader_epoch = partition.leader_epoch
+        wanted = LeaderAndIsr(
+            partition.broker_id, leader_epoch, isr, partition.controller_epoch, partition.partition_epoch
+        )
+        written: LeaderAndIsr | None = None
+        try:
+            written = await self._put(partition.topic_partition, wanted)
+        except SessionLostError:
+            pass  # Written or not, a new session comes with new orders from the controller.
+        except ZooKeeperError as error:
+            log.warning("in-sync replicas of %s could not be written: %s", partition.topic_partition, error)
+        if partition.leader_epoch != leader_epoch or not partition.is_leader:
+            return  # The controller has decided anew; what was pending went with the old role.
+        partition.pending_isr = None
+        if written is None:
+            return
+        log.info("partition=%s isr=%s was=%s", partition.topic_partition, written.isr, partition.isr)
+        partition.isr, partition.partition_epoch = written.isr, written.partition_epoch
+        self._unannounced[partition.topic_partition] = None
+        self._last_change_ms = self._clock.monotonic_ms()
+        partition.advance_high_watermark(self._clock.monotonic_ms())
+        self._replicas.partition_moved(partition.topic_partition)
+
+    async def _put(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
+        """The state as written, or None when somebody else has changed it meanwhile."""
+        path = paths.partition_state(*topic_partition)
+        data = znodes.encode_partition_state(wanted)
+        try:
+            stat = await self._zookeeper.set(path, data, version=wanted.partition_epoch)
+        except NoNodeError:
+            return None
+        except BadVersionError:
+            found, stat = await self._zookeeper.get(path)
+            current = znodes.decode_partition_state(path, found, stat.version)
+            # An answer that got lost: the write had happened.
+            is_ours = replace(current, partition_epoch=wanted.partition_epoch) == wanted
+            return current if is_ours else None
+        return replace(wanted, partition_epoch=stat.version)
