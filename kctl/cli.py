@@ -2,7 +2,7 @@
 
 A command line costs only what it uses.  The nouns stand in a table of names, so one module is imported per run;
 well-formed lines are read by `kctl.commands.parsing`, and only the others, which are mostly mistakes, pay for importing
-typer.  Nouns written for typer itself (their `app` is a typer.Typer) work as well.
+typer.
 """
 
 from __future__ import annotations
@@ -70,22 +70,11 @@ def exit_status_of(error: BaseException) -> ExitStatus:
             return ExitStatus.FAILED
 
 
-def load(noun: str) -> Any:
-    """The `app` of a noun: a Group or a typer.Typer.  Raises ImportError when its module is missing."""
+def load(noun: str) -> Group:
+    """The declarations of a noun.  Raises ImportError when its module is missing."""
     module_name, _, attribute = NOUNS[noun][0].partition(":")
-    return getattr(importlib.import_module(module_name), attribute)
-
-
-def declarations(noun: str) -> Group:
-    """What a noun takes, however it is written; for help, completions and the reference."""
-    from kctl.commands.declaration import Group  # noqa: PLC0415
-
-    app = load(noun)
-    if isinstance(app, Group):
-        return app
-    from kctl.commands.typer_app import declarations_of  # noqa: PLC0415
-
-    return declarations_of(noun, app)
+    group: Group = getattr(importlib.import_module(module_name), attribute)
+    return group
 
 
 def _run(words: list[str]) -> int:
@@ -94,14 +83,7 @@ def _run(words: list[str]) -> int:
     leading, noun, rest = _split_noun(words)
     if noun is None:
         return _without_noun(words)
-    from kctl.commands.declaration import Group  # noqa: PLC0415
-
-    app = load(noun)
-    if not isinstance(app, Group):
-        from kctl.commands.typer_app import invoke  # noqa: PLC0415
-
-        return invoke(app, rest, program=f"kctl {noun}")
-    return _run_group(app, leading, rest)
+    return _run_group(load(noun), leading, rest)
 
 
 def _run_group(group: Group, leading: list[str], rest: list[str]) -> int:

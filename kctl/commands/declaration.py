@@ -18,7 +18,7 @@ Parameter types: str, int, float, bool (a flag), each `| None`, and list[str] (a
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., int])
@@ -111,10 +111,6 @@ class Command:
         if self._parameters is None:
             self._parameters = tuple(_parameters_of(self.function))
         return self._parameters
-
-    def replace_parameters(self, parameters: Iterable[Parameter]) -> None:
-        """Say what the command takes where the function does not, as for commands that typer itself reads."""
-        self._parameters = tuple(parameters)
 
 
 class Group:

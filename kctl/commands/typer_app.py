@@ -1,6 +1,6 @@
-"""Turns declarations into a typer app, and typer apps into declarations for help, completions and the reference.
+"""Turns declarations into a typer app, which reads every command line that `parsing` does not take.
 
-typer reads every command line that `parsing` does not take: it finds the mistake and words the complaint.
+Mostly those are mistakes: typer finds what is wrong and words the complaint.
 """
 
 from __future__ import annotations
@@ -19,17 +19,12 @@ from kctl.errors import UsageError
 
 def build(group: Group, run: Callable[[Command, dict[str, Any]], int]) -> typer.Typer:
     """A typer app of all commands of `group`; `run` is called with the command and the values that typer read."""
-    app = new_app(help=group.help)
+    app = typer.Typer(help=group.help, rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     for command in group.commands.values():
         app.command(command.name, help=command.summary)(_callback(command, run))
     if not group.is_verb:
         app.callback()(lambda: None)  # keeps the verb in the line even when there is only one
     return app
-
-
-def new_app(*, help: str) -> typer.Typer:  # noqa: A002 - typer's word
-    """An empty typer app without boxes, colours, tracebacks and run-time completion."""
-    return typer.Typer(help=help, rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
 
 def invoke(app: typer.Typer, words: list[str], *, program: str) -> int:
@@ -91,32 +86,3 @@ def _choice_of(option: Option) -> Callable[[str | None], str | None]:
         return value
 
     return check
-
-
-def declarations_of(name: str, app: typer.Typer) -> Group:
-    """What a noun written for typer itself takes, in our terms."""
-    root: Any = typer.main.get_command(app)
-    group = Group(name, (root.help or "").strip())
-    for verb, command in getattr(root, "commands", {name: root}).items():
-        declared = Command(verb, lambda: 0, cluster=False, examples=())
-        declared.summary, _, declared.description = (command.help or "").strip().partition("\n")
-        declared.description = declared.description.strip()
-        declared.replace_parameters(_parameter(parameter) for parameter in command.params if not parameter.hidden)
-        group.commands[verb] = declared
-    return group
-
-
-def _parameter(parameter: Any) -> Parameter:
-    help_text = str(getattr(parameter, "help", None) or "")
-    repeats = bool(parameter.multiple or parameter.nargs == -1)
-    is_flag = bool(getattr(parameter, "is_flag", False))
-    choices = tuple(getattr(parameter.type, "choices", ()))
-    if parameter.param_type_name == "argument":
-        declared: Argument | Option = Argument(help_text, metavar=parameter.metavar)
-    else:
-        names = [*parameter.opts, *parameter.secondary_opts]
-        declared = Option(*names, help=help_text, metavar=parameter.metavar, choices=choices)
-    type_ = {"integer": int, "float": float}.get(parameter.type.name, str)
-    return Parameter(
-        parameter.name, declared, bool if is_flag else type_, repeats=repeats, required=bool(parameter.required)
-    )
