@@ -126,12 +126,13 @@ class Broker:
         await self._load_logs()
         known = self._assemble(zookeeper, cluster)
         await self._join_cluster(zookeeper)
+        # The controller has to get through before anybody can be told that this broker serves.
+        self._listening.start()
         try:
             async with asyncio.timeout(_KNOWN_WAIT_S):
                 await known.wait()
         except TimeoutError:
             raise KctlError(f"no controller took notice of this broker in {_KNOWN_WAIT_S:.0f} s") from None
-        self._listening.start()
         assert self._chores is not None
         assert self._isr_changes is not None
         self._chores.start(self._config)

@@ -175,6 +175,7 @@ class _RemoteChannel:
                 await self._connection.close()
 
     async def _send(self, request: ControlRequest) -> None:
+        is_first_failure = True
         while True:
             try:
                 if self._connection is None or not self._connection.is_open:
@@ -182,7 +183,9 @@ class _RemoteChannel:
                 await self._exchange(self._connection, request)
                 return
             except (ConnectionLost, MalformedRequest) as error:
-                log.info("broker=%s is not reached by the controller: %s", self._broker_id, error)
+                if is_first_failure:
+                    log.info("broker=%s is not reached by the controller: %s", self._broker_id, error)
+                is_first_failure = False
                 await asyncio.sleep(_RETRY_S)
 
     async def _exchange(self, connection: Connection, request: ControlRequest) -> None:
