@@ -1,0 +1,61 @@
+"""Exports from our broker and from Apache Kafka; with KCTL_TEST_BOOTSTRAP=HOST:PORT from that broker instead."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.integration.spark.peer import Topic
+from tests.peers import apache_kafka
+from tests.peers.kctl_broker import kctl_broker
+
+GIVEN = os.environ.get("KCTL_TEST_BOOTSTRAP")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _spark() -> None:
+    pytest.importorskip("pyspark")
+    pytest.importorskip("pyarrow")
+    if shutil.which("java") is None:
+        pytest.skip("java is not on the PATH: install a Java 17 runtime")
+
+
+@pytest.fixture(scope="session")
+def kctl_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if GIVEN:
+        yield GIVEN
+    else:
+        with kctl_broker(tmp_path_factory.mktemp("kctl") / "data") as broker:
+            yield broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def apache_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if GIVEN:
+        yield GIVEN
+    elif reason := apache_kafka.why_not():
+        pytest.skip(reason)
+    else:
+        with apache_kafka.apache_kafka(apache_kafka.OLDEST_JUDGE, tmp_path_factory.mktemp("apache")) as bootstrap:
+            yield bootstrap
+
+
+@pytest.fixture(params=["kctl", "apache"])
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """Both brokers, one after the other."""
+    address: str = request.getfixturevalue(f"{request.param}_bootstrap")
+    return address
+
+
+@pytest.fixture
+def make_topic(request: pytest.FixtureRequest) -> Callable[[str, int], Topic]:
+    """A new topic named after the test."""
+
+    def make(bootstrap: str, partitions: int) -> Topic:
+        name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:200] + f"-{os.getpid()}"
+        return Topic(bootstrap, name, partitions)
+
+    return make

@@ -1,0 +1,149 @@
+"""What the tests do beside exporting: produce with librdkafka, run `kctl`, and read the files with pyarrow."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.peers.probe import wait_until
+
+TIMEOUT_S = 60
+RUN_TIMEOUT_S = 110
+
+Row = tuple[int, int, bytes | None, bytes | None, int, tuple[tuple[str, bytes | None], ...]]
+"""Partition, offset, key, value, timestamp in ms, headers."""
+
+
+class Topic:
+    """A topic, and everything that was delivered to it."""
+
+    def __init__(self, bootstrap: str, name: str, partitions: int) -> None:
+        self.bootstrap = bootstrap
+        self.name = name
+        self.partitions = partitions
+        self.rows: list[Row] = []
+        self._common = {"bootstrap.servers": bootstrap, "broker.address.family": "v4"}
+        self._admin = AdminClient(self._common)
+        self.create()
+
+    def create(self) -> None:
+        # The records carry timestamps of 2023, which the default retention would take away.
+        new = NewTopic(self.name, self.partitions, 1, config={"retention.ms": "-1"})
+        # Apache Kafka forgets a deleted topic some time after it has stopped to show it.
+        wait_until(lambda: self._is_created(new), what=f"creating {self.name}", timeout_s=TIMEOUT_S, interval_s=0.2)
+        wait_until(self._has_leaders, what=f"leaders of {self.name}", timeout_s=TIMEOUT_S)
+
+    def _is_created(self, new: NewTopic) -> bool:
+        try:
+            self._admin.create_topics([new])[self.name].result(TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+            return False
+        return True
+
+    def delete(self) -> None:
+        self._admin.delete_topics([self.name])[self.name].result(TIMEOUT_S)
+        gone = lambda: self.name not in self._admin.list_topics(timeout=TIMEOUT_S).topics  # noqa: E731
+        wait_until(gone, what=f"{self.name} to be gone", timeout_s=TIMEOUT_S, interval_s=0.2)
+        self.rows.clear()
+
+    def delete_records(self, partition: int, before: int) -> None:
+        tp = TopicPartition(self.name, partition, before)
+        self._admin.delete_records([tp])[tp].result(TIMEOUT_S)
+        self.rows = [row for row in self.rows if row[0] != partition or row[1] >= before]
+
+    def produce(self, entries: Iterable[dict[str, Any]], *, codec: str = "none", transactional_id: str = "") -> None:
+        """Entries are arguments of Producer.produce; with a transactional id they are one committed transaction."""
+        producer = self._producer(codec, transactional_id)
+        if transactional_id:
+            producer.init_transactions(TIMEOUT_S)
+            producer.begin_transaction()
+        for entry in entries:
+            # The delivery report knows everything about the record but its headers.
+            delivered = partial(self._on_delivery, tuple(entry.get("headers") or ()))
+            producer.produce(self.name, **entry, on_delivery=delivered)
+            producer.poll(0)
+        assert producer.flush(TIMEOUT_S) == 0
+        if transactional_id:
+            producer.commit_transaction(TIMEOUT_S)
+
+    def produce_aborted(self, entries: Iterable[dict[str, Any]], transactional_id: str) -> None:
+        producer = self._producer("none", transactional_id)
+        producer.init_transactions(TIMEOUT_S)
+        producer.begin_transaction()
+        for entry in entries:
+            producer.produce(self.name, **entry)
+        assert producer.flush(TIMEOUT_S) == 0
+        producer.abort_transaction(TIMEOUT_S)
+
+    def _producer(self, codec: str, transactional_id: str) -> Producer:
+        extra = {"transactional.id": transactional_id} if transactional_id else {}
+        return Producer({**self._common, "compression.type": codec, "linger.ms": 5, **extra})
+
+    def _on_delivery(
+        self, headers: tuple[tuple[str, bytes | None], ...], error: KafkaError | None, message: Message
+    ) -> None:
+        assert error is None, error
+        self.rows.append(
+            (message.partition(), message.offset(), message.key(), message.value(), message.timestamp()[1], headers)
+        )
+
+    def _has_leaders(self) -> bool:
+        topic = self._admin.list_topics(self.name, timeout=TIMEOUT_S).topics[self.name]
+        return len(topic.partitions) == self.partitions and all(p.leader >= 0 for p in topic.partitions.values())
+
+
+def export_command(topic: Topic, folder: Path, *options: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "kctl", "spark", "export", topic.name, "--to", str(folder)),
+        *("--bootstrap-server", topic.bootstrap, "--master", "local[2]", "--format", "json", *options),
+    ]
+
+
+def run_export(topic: Topic, folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
+    """Exit status, the document on stdout, and what was said on stderr."""
+    done = subprocess.run(
+        export_command(topic, folder, *options),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        stdin=subprocess.DEVNULL,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+def export(topic: Topic, folder: Path, *options: str) -> dict[str, Any]:
+    """An export that has to work; the document it printed."""
+    status, document, said = run_export(topic, folder, *options)
+    assert status == 0, said
+    return document
+
+
+def read_rows(folder: Path, *, topics: Sequence[str]) -> list[Row]:
+    """Every row of every file that a reader of Parquet folders finds, in the order of partition and offset."""
+    rows: list[Row] = []
+    for path in sorted(folder.rglob("[!._]*.parquet")):
+        for row in pq.read_table(path, partitioning=None).to_pylist():
+            assert row["topic"] in topics
+            headers = tuple((header["key"], header["value"]) for header in row.get("headers") or ())
+            timestamp_ms = round(row["timestamp"].timestamp() * 1000)
+            rows.append((row["partition"], row["offset"], row["key"], row["value"], timestamp_ms, headers))
+    return sorted(rows, key=lambda row: row[:2])
+
+
+def assert_exact(topic: Topic, folder: Path) -> None:
+    """The folder holds exactly what was delivered, and nothing is left over."""
+    assert read_rows(folder, topics=[topic.name]) == sorted(topic.rows, key=lambda row: row[:2])
+    assert not list(folder.rglob(".*.tmp"))

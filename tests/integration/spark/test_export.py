@@ -1,0 +1,217 @@
+"""`kctl spark export` end to end: a real broker, a real producer, Spark on this machine, files read back by pyarrow."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.spark.peer import (
+    RUN_TIMEOUT_S,
+    Topic,
+    assert_exact,
+    export,
+    export_command,
+    read_rows,
+    run_export,
+)
+from tests.peers.probe import free_port, wait_until
+
+pytestmark = pytest.mark.spark
+
+MakeTopic = Callable[[str, int], Topic]
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def entries(count: int, *, tag: str = "", partitions: int = 3) -> Iterator[dict[str, Any]]:
+    """Records with and without keys, values and headers."""
+    for index in range(count):
+        yield {
+            "key": None if index % 7 == 0 else f"key-{tag}-{index}".encode(),
+            "value": None if index % 11 == 0 else f"value-{tag}-{index}-".encode() * (index % 50),
+            "headers": [("tag", tag.encode()), ("null", None)][: index % 3],
+            "timestamp": 1_700_000_000_000 + index,
+            "partition": index % partitions,
+        }
+
+
+def test_two_increments_hold_what_was_produced_with_every_codec(
+    bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(bootstrap, 3)
+    for codec in CODECS:
+        topic.produce(entries(600, tag=codec), codec=codec)
+    first = export(topic, tmp_path, "--include-headers")
+    assert_exact(topic, tmp_path)
+    topic.produce(entries(500, tag="again"), codec="zstd")
+    second = export(topic, tmp_path, "--include-headers")
+    assert_exact(topic, tmp_path)
+    assert (first["records"], second["records"]) == (3000, 500)
+    assert [(one["start"], one["end"]) for one in second["partitions"]] == [(1000, 1167), (1000, 1167), (1000, 1166)]
+    nothing = export(topic, tmp_path, "--include-headers")
+    assert (nothing["batches"], nothing["records"], nothing["app_id"]) == ([], 0, None)
+
+
+def test_spark_reads_the_folder_as_it_reads_its_kafka_source(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(kctl_bootstrap, 2)
+    topic.produce(entries(200, partitions=2))
+    export(topic, tmp_path, "--include-headers", "--compression", "snappy")
+    found = _in_spark(tmp_path)
+    assert found == {
+        "count": 200,
+        "schema": "key binary,value binary,topic string,partition int,offset bigint,timestamp timestamp,"
+        "timestampType int,headers array<struct<key:string,value:binary>>",
+    }
+
+
+def _in_spark(folder: Path) -> dict[str, Any]:
+    """In a process of its own, because a JVM cannot be started twice with other settings."""
+    code = (
+        "import json, sys\n"
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false')"
+        ".config('spark.driver.bindAddress', '127.0.0.1').config('spark.driver.host', '127.0.0.1')"
+        ".config('spark.driver.extraJavaOptions', '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC').getOrCreate()\n"
+        "frame = spark.read.option('recursiveFileLookup', 'true').parquet(sys.argv[1])\n"
+        "schema = ','.join(f'{f.name} {f.dataType.simpleString()}' for f in frame.schema)\n"
+        "print(json.dumps({'count': frame.count(), 'schema': schema}))\n"
+    )
+    import json  # noqa: PLC0415 - beside its use in the other process
+    import sys  # noqa: PLC0415
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("moment", ["planned", "first file"])
+def test_a_driver_killed_in_the_middle_is_finished_by_the_next_run(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path, moment: str
+) -> None:
+    topic = make_topic(kctl_bootstrap, 6)
+    topic.produce(entries(30_000, partitions=6), codec="lz4")
+    signs = {"planned": "_kctl/plans/*.json", "first file": "*/*.parquet"}
+    _interrupt(topic, tmp_path, signal.SIGKILL, when=lambda: any(tmp_path.glob(signs[moment])))
+    assert not list(tmp_path.glob("_kctl/commits/*.json"))
+    topic.produce(entries(600, tag="later", partitions=6))
+    document = export(topic, tmp_path)
+    assert {one["status"] for one in document["partitions"]} == {"recovered", "exported"}
+    rows = read_rows(tmp_path, topics=[topic.name])
+    assert [row[:5] for row in rows] == sorted(row[:5] for row in topic.rows)
+    assert not list(tmp_path.rglob(".*.tmp"))
+
+
+def test_ctrl_c_ends_a_run_with_130_and_without_a_traceback(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(kctl_bootstrap, 4)
+    topic.produce(entries(400, partitions=4))
+    planned = lambda: any(tmp_path.glob("_kctl/plans/*.json"))  # noqa: E731
+    status, said = _interrupt(topic, tmp_path, signal.SIGINT, when=planned)
+    # CPython ends itself by the signal when the interrupt came while it made a class; a shell says 130 as well.
+    assert status in {130, -signal.SIGINT}
+    assert "Traceback" not in said
+    assert export(topic, tmp_path)["records"] == 400
+
+
+def _interrupt(topic: Topic, folder: Path, number: int, *, when: Callable[[], bool]) -> tuple[int, str]:
+    with subprocess.Popen(
+        export_command(topic, folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        moment = lambda: when() or process.poll() is not None  # noqa: E731
+        wait_until(moment, what="the moment to interrupt", timeout_s=RUN_TIMEOUT_S, interval_s=0.005)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=RUN_TIMEOUT_S)
+        return process.returncode, said
+
+
+def test_aborted_transactions_are_left_out_unless_asked_for(
+    apache_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(apache_bootstrap, 1)
+    topic.produce(entries(50, tag="plain", partitions=1))
+    topic.produce_aborted(entries(40, tag="aborted", partitions=1), f"{topic.name}-a")
+    topic.produce(entries(30, tag="committed", partitions=1), transactional_id=f"{topic.name}-b")
+    committed = export(topic, tmp_path / "committed", "--include-headers")
+    assert_exact(topic, tmp_path / "committed")
+    assert committed["partitions"][0]["end"] == 122  # both markers count as offsets
+    everything = export(topic, tmp_path / "everything", "--isolation", "read_uncommitted")
+    assert everything["records"] == 120
+
+
+def test_expired_records_end_a_run_with_3_unless_tolerated(
+    apache_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(apache_bootstrap, 1)
+    topic.produce(entries(100, partitions=1))
+    export(topic, tmp_path, "--until", "40")
+    topic.delete_records(0, before=60)
+    status, document, said = run_export(topic, tmp_path)
+    assert status == 3
+    assert document["error"]["code"] == "DATA_LOSS"
+    assert "offsets 40 to 59 are gone" in said
+    assert "--on-data-loss=warn" in said
+    document = export(topic, tmp_path, "--on-data-loss", "warn")
+    assert (document["lost"], document["records"]) == (20, 40)
+    assert [row[1] for row in read_rows(tmp_path, topics=[topic.name])] == [*range(40), *range(60, 100)]
+
+
+def test_a_topic_that_was_created_anew_ends_a_run_with_3_unless_tolerated(
+    bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(bootstrap, 1)
+    topic.produce(entries(20, tag="old", partitions=1))
+    export(topic, tmp_path, "--include-headers")
+    topic.delete()
+    topic.create()
+    topic.produce(entries(30, tag="new", partitions=1))
+    status, _, said = run_export(topic, tmp_path, "--include-headers")
+    assert status == 3
+    assert "deleted and created again" in said
+    assert export(topic, tmp_path, "--include-headers", "--on-data-loss", "warn")["records"] == 30
+    assert len(read_rows(tmp_path, topics=[topic.name])) == 50
+
+
+def test_a_dry_run_plans_without_touching_anything(bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
+    topic = make_topic(bootstrap, 2)
+    topic.produce(entries(20, partitions=2))
+    document = export(topic, tmp_path / "new", "--dry-run")
+    assert document["dry_run"]
+    assert [(one["start"], one["end"], one["records"]) for one in document["partitions"]] == [(0, 10, None)] * 2
+    assert not (tmp_path / "new").exists()
+
+
+def test_from_a_time_and_only_some_partitions(bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
+    topic = make_topic(bootstrap, 3)
+    topic.produce(entries(300))
+    document = export(topic, tmp_path, "--dry-run", "--from", "@1700000000150", "--partitions", "0,2")
+    assert [(one["partition"], one["start"], one["end"]) for one in document["partitions"]] == [
+        (0, 50, 100),
+        (2, 50, 100),
+    ]
+
+
+def test_what_cannot_be_exported_says_so_in_one_line(kctl_bootstrap: str, tmp_path: Path) -> None:
+    missing = Topic.__new__(Topic)
+    missing.bootstrap, missing.name = kctl_bootstrap, "no-such-topic"
+    status, document, said = run_export(missing, tmp_path)
+    assert (status, document["error"]["code"]) == (1, "UNKNOWN_TOPIC_OR_PARTITION")
+    assert said.count("\n") == 1
+    missing.bootstrap = f"127.0.0.1:{free_port()}"
+    status, document, said = run_export(missing, tmp_path, "--timeout", "1s")
+    assert (status, document["error"]["code"]) == (4, "CLUSTER_UNREACHABLE")
+    assert said.count("\n") == 1
