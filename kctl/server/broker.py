@@ -22,6 +22,7 @@ from kctl.config.listeners import advertised_endpoints, inter_broker_listener, l
 from kctl.config.topic import topic_config_ignoring_errors
 from kctl.errors import KctlError, ZooKeeperError
 from kctl.model import Endpoint, TopicPartition
+from kctl.server.admin_api_table import register_admin_handlers
 from kctl.server.api_table import register_handlers
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.config_changes import ConfigChanges
@@ -34,6 +35,7 @@ from kctl.server.inter_broker import InterBrokerVersions, inter_broker_versions
 from kctl.server.internal_topics import InternalLog
 from kctl.server.log_chores import LogChores
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.peers import BrokerPeers
 from kctl.server.producer_ids import ProducerIds
 from kctl.server.registration import cluster_id, ensure_paths, generate_broker_id, register
@@ -70,6 +72,7 @@ class Broker:
         self._produce_purgatory: Purgatory[TopicPartition] = Purgatory(self._timer)
         self._fetch_purgatory: Purgatory[TopicPartition] = Purgatory(self._timer)
         self._metadata = MetadataCache()
+        self._metadata_waits = MetadataWaits(self._timer)
         self._dispatcher = Dispatcher()
         self._listening = world.listen(
             handle=self._dispatcher.handle,
@@ -158,6 +161,7 @@ class Broker:
             await self._groups.stop()
         self._produce_purgatory.expire_all()
         self._fetch_purgatory.expire_all()
+        self._metadata_waits.expire_all()
         if self._controller is not None:
             await self._controller.close()
         if self._changes is not None:
@@ -272,6 +276,7 @@ class Broker:
             replicas=replicas,
             fetchers=fetchers,
             groups=groups,
+            metadata_waits=self._metadata_waits,
         )
         self._controller = ControllerRunner(
             self.broker_id,
@@ -308,6 +313,22 @@ class Broker:
             timer=self._timer,
             clock=world.clock,
             random=world.random,
+        )
+        state = self._controller.state
+        register_admin_handlers(
+            self._dispatcher,
+            broker_id=self.broker_id,
+            cluster_id=cluster,
+            configs=self.configs,
+            metadata=self._metadata,
+            waits=self._metadata_waits,
+            replicas=replicas,
+            logs=self._logs,
+            topics=writer,
+            zookeeper=zookeeper,
+            partition_purgatory=self._produce_purgatory,
+            random=world.random,
+            is_controller=lambda: state.is_active,
         )
         return control_plane.known
 

@@ -16,6 +16,7 @@ from kctl.protocol.apis.stop_replica import StopReplicaRequest
 from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.replication.fetcher import ReplicaFetchers
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
@@ -33,6 +34,7 @@ class BrokerControlPlane:
         replicas: ReplicaManager,
         fetchers: ReplicaFetchers,
         groups: GroupCoordinator,
+        metadata_waits: MetadataWaits,
     ) -> None:
         self._broker_id = broker_id
         self._metadata = metadata
@@ -40,6 +42,7 @@ class BrokerControlPlane:
         self._replicas = replicas
         self._fetchers = fetchers
         self._groups = groups
+        self._metadata_waits = metadata_waits
         self.broker_epoch = -1
         """Transaction that registered this broker; requests meant for an earlier registration are refused."""
         self.known = asyncio.Event()
@@ -67,6 +70,8 @@ class BrokerControlPlane:
             self._groups.topics_deleted(topics)
             for topic in topics:
                 self._configs.forget_topic(topic)
+        self._metadata_waits.changed(topic.topic_name for topic in request.topic_states)
+        self._metadata_waits.changed({state.topic_name for state in request.ungrouped_partition_states})
 
     def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
         """Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
