@@ -63,7 +63,6 @@ def _config(data_dir: Path, connect: str, settings: Mapping[str, str]) -> str:
         "maxClientCnxns": "0",
         "admin.enableServer": "false",
         "4lw.commands.whitelist": "*",
-        "extendedTypesEnabled": "true",
         **settings,
     }
     return "".join(f"{name}={value}\n" for name, value in lines.items())

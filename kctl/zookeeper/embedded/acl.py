@@ -44,6 +44,11 @@ def digest_identity(credentials: bytes) -> Id:
     return Id("digest", f"{user}:{base64.b64encode(hashed).decode()}")
 
 
+def named(identity: Id) -> Id:
+    """An identity as whoAmI tells it: the user of a digest without the hash."""
+    return Id("digest", identity.id.partition(":")[0]) if identity.scheme == "digest" else identity
+
+
 def resolved(acls: Iterable[Acl] | None, identities: Iterable[Id]) -> Acls:
     """What is stored for the ACL of a request, without repetitions.  INVALID_ACL."""
     result: dict[Acl, None] = {}

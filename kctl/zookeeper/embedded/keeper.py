@@ -21,7 +21,7 @@ from kctl.zookeeper.embedded.acl import Id
 from kctl.zookeeper.embedded.codes import Code, CreateMode, EventType, KeeperError, OpCode
 from kctl.zookeeper.embedded.sessions import Session, Sessions
 from kctl.zookeeper.embedded.tree import CONTAINER_OWNER, Tree, Znode
-from kctl.zookeeper.embedded.watches import WatchBoard, Watches, WatchMode
+from kctl.zookeeper.embedded.watches import Change, WatchBoard, Watches, WatchMode
 
 
 class Client(Protocol):
@@ -118,9 +118,14 @@ class Keeper:
             case requests.Reconfig():
                 raise KeeperError(Code.RECONFIG_DISABLED)
             case _:
-                response, event = self._apply(client, request, wall_ms)
-        self._announce(event)
+                response, change = self._apply(client, request, wall_ms)
+        if change is not None:
+            self.watches.tell(change)
         return response
+
+    def refuse_write(self) -> None:
+        """A write that makes no sense takes a transaction id, too."""
+        self.zxid += 1
 
     def read(self, client: Client, request: requests.Read) -> responses.Response | None:
         """KeeperError with the code of the refusal."""
@@ -154,14 +159,14 @@ class Keeper:
             case requests.RemoveWatches():
                 self._remove_watches(client, request)
             case requests.WhoAmI():
-                return responses.Identities(client.identities)
+                return responses.Identities(sorted(map(acls.named, client.identities)))
             case requests.Ping():
                 pass
         return None
 
     def _apply(
         self, client: Client, request: requests.WriteOperation, wall_ms: int
-    ) -> tuple[responses.Response, _Event]:
+    ) -> tuple[responses.OperationResponse, Change | None]:
         """Changes the tree and tells nobody yet."""
         tree, identities = self.tree, client.identities
         match request:
@@ -171,16 +176,18 @@ class Keeper:
                     request.data,
                     request.acl,
                     _create_mode(request.flags),
+                    is_container=request.is_container,
                     session_id=client.session_id,
                     identities=identities,
                     zxid=self.zxid,
                     now_ms=wall_ms,
                 )
                 stat = tree.stat(path) if request.wants_stat else None
-                return responses.Created(path, stat), (EventType.CREATED, path)
+                return responses.Created(path, stat), self._change(EventType.CREATED, path)
             case requests.Delete():
+                change = self._change(EventType.DELETED, request.path)
                 tree.delete(request.path, request.version, identities=identities, zxid=self.zxid)
-                return responses.Done(OpCode.DELETE), (EventType.DELETED, request.path)
+                return responses.Done(OpCode.DELETE), change
             case requests.SetData():
                 tree.set_data(
                     request.path,
@@ -190,7 +197,8 @@ class Keeper:
                     zxid=self.zxid,
                     now_ms=wall_ms,
                 )
-                return responses.Changed(tree.stat(request.path)), (EventType.DATA_CHANGED, request.path)
+                change = self._change(EventType.DATA_CHANGED, request.path)
+                return responses.Changed(tree.stat(request.path)), change
             case requests.SetAcl():
                 tree.set_acl(request.path, request.acl, request.version, identities=identities)
                 return responses.Changed(tree.stat(request.path)), None
@@ -199,35 +207,30 @@ class Keeper:
                 return responses.Done(OpCode.CHECK), None
 
     def _multi(self, client: Client, request: requests.Multi, wall_ms: int) -> responses.Results:
-        results: list[responses.Response] = []
-        events: list[_Event] = []
+        results: list[responses.OperationResponse] = []
+        changes: list[Change | None] = []
         for operation in request.operations:
             try:
-                response, event = self._apply(client, operation, wall_ms)
+                response, change = self._apply(client, operation, wall_ms)
             except KeeperError as refused:
                 self.tree.roll_back()
                 return responses.Results(_failed(refused.code, len(results), len(request.operations)))
             results.append(response)
-            events.append(event)
-        for event in events:
-            self._announce(event)
-        return responses.Results(results)  # type: ignore[arg-type]  # _apply answers with nothing else
+            changes.append(change)
+        for change in changes:
+            if change is not None:
+                self.watches.tell(change)
+        return responses.Results(results)
 
-    def _announce(self, event: _Event) -> None:
-        if event is None:
-            return
-        kind, path = event
-        match kind:
-            case EventType.CREATED:
-                self.watches.created(path, node_paths.parent(path))
-            case EventType.DELETED:
-                self.watches.deleted(path, node_paths.parent(path))
-            case _:
-                self.watches.data_changed(path)
+    def _change(self, event: EventType, path: str) -> Change:
+        """With the ACLs as they are now: a deletion is described before it is done."""
+        node, parent = self.tree.find(path), self.tree.find(node_paths.parent(path))
+        return Change(event, path, node.acl if node else (), parent.acl if parent else ())
 
     def _remove(self, path: str) -> None:
+        change = self._change(EventType.DELETED, path)
         self.tree.remove(path, zxid=self.zxid)
-        self._announce((EventType.DELETED, path))
+        self.watches.tell(change)
 
     def _get_data(self, client: Client, request: requests.GetData) -> responses.Data:
         data = self._require_read(client, request.path).data
@@ -236,8 +239,10 @@ class Keeper:
         return responses.Data(data, self.tree.stat(request.path))
 
     def _exists(self, client: Client, request: requests.Exists) -> responses.Changed:
-        """The one read that leaves its watch even when it fails."""
+        """The one read that leaves its watch even when there is no node.  Asks for READ as ZooKeeper does since 3.9."""
         node_paths.require_no_null_character(request.path)
+        if self.tree.find(request.path) is not None:
+            self._require_read(client, request.path)
         if request.watch:
             self.watches.data.add(request.path, client)
         return responses.Changed(self.tree.stat(request.path))
@@ -300,11 +305,11 @@ class Keeper:
             sorts.append(self.watches.data)
         if request.children:
             sorts.append(self.watches.children)
-        if not any(watches.has(request.path, client) for watches in sorts):
+        if not any(watches.has(request.path, client, request.modes) for watches in sorts):
             raise KeeperError(Code.NO_WATCHER)
         if not request.only_checks:
             for watches in sorts:
-                watches.remove(request.path, client)
+                watches.remove(request.path, client, request.modes)
 
 
 def _create_mode(flags: int) -> CreateMode:
@@ -316,9 +321,6 @@ def _create_mode(flags: int) -> CreateMode:
     if mode in {CreateMode.PERSISTENT_WITH_TTL, CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL}:
         raise KeeperError(Code.UNIMPLEMENTED)
     return mode
-
-
-_Event = tuple[EventType, str] | None
 
 
 def _failed(code: Code, index: int, count: int) -> list[responses.OperationResponse]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from kctl.errors import MalformedRequest
 from kctl.zookeeper.embedded.acl import Acl, Id
-from kctl.zookeeper.embedded.codes import OpCode
+from kctl.zookeeper.embedded.codes import CreateMode, OpCode
 from kctl.zookeeper.embedded.jute import Reader
+from kctl.zookeeper.embedded.watches import ANY_MODE, WatchMode
 
 PASSWORD_LENGTH = 16
+_CREATE_MODES = frozenset(CreateMode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +28,18 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """create, create2, createContainer; only the first is answered without a stat."""
+    """create, create2, createContainer; only the first is answered without a stat.
+
+    `flags` is a CreateMode, and whether it is one is judged when it is carried out; what makes a container is the
+    operation, whatever the flags say.
+    """
 
     path: str
     data: bytes | None
     acl: tuple[Acl, ...] | None
     flags: int
-    """A CreateMode; whether it is one is judged when it is carried out."""
     wants_stat: bool = False
+    is_container: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +151,7 @@ class RemoveWatches:
     path: str
     data: bool
     children: bool
+    modes: WatchMode
     only_checks: bool
 
 
@@ -221,6 +228,10 @@ def _create_with_stat(reader: Reader) -> Create:
     return Create(reader.path(), reader.buffer(), _acl(reader), reader.int32(), wants_stat=True)
 
 
+def _create_container(reader: Reader) -> Create:
+    return Create(reader.path(), reader.buffer(), _acl(reader), reader.int32(), wants_stat=True, is_container=True)
+
+
 def _create_ttl(reader: Reader) -> Create:
     create = _create_with_stat(reader)
     reader.int64()  # the time to live; such nodes are refused by their flags
@@ -251,11 +262,14 @@ def _check(reader: Reader) -> Check:
 
 
 def _multi(reader: Reader) -> Multi:
+    """In a multi, unlike alone, flags that are no CreateMode make the whole request unreadable."""
     operations = []
     while (op_code := _next_operation(reader)) is not None:
-        operation = _MULTI_DECODERS[op_code](reader) if op_code in _MULTI_DECODERS else None
-        if operation is None:
+        if op_code not in _MULTI_DECODERS:
             raise MalformedRequest(f"operation {op_code} cannot be part of a multi")
+        operation = _MULTI_DECODERS[op_code](reader)
+        if isinstance(operation, Create) and operation.flags not in _CREATE_MODES:
+            raise MalformedRequest(f"unknown create mode {operation.flags}")
         operations.append(operation)
     return Multi(tuple(operations))
 
@@ -303,11 +317,11 @@ def _check_watches(reader: Reader) -> RemoveWatches:
 
 
 def _watches_request(reader: Reader, *, only_checks: bool) -> RemoveWatches:
-    """Types: 1 children, 2 data, 3 any.  Watcher.WatcherType."""
     path, kind = reader.path(), reader.int32()
-    if kind not in {1, 2, 3}:
+    if kind not in _WATCHER_TYPES:
         raise MalformedRequest(f"unknown watcher type {kind}")
-    return RemoveWatches(path, data=kind in {2, 3}, children=kind in {1, 3}, only_checks=only_checks)
+    data, children, modes = _WATCHER_TYPES[kind]
+    return RemoveWatches(path, data, children, modes, only_checks)
 
 
 def _auth(reader: Reader) -> Auth:
@@ -315,10 +329,34 @@ def _auth(reader: Reader) -> Auth:
     return Auth(reader.string() or "", reader.buffer() or b"")
 
 
+_WATCHER_TYPES = {
+    1: (False, True, WatchMode.STANDARD),
+    2: (True, False, WatchMode.STANDARD),
+    3: (True, True, ANY_MODE),
+    4: (True, True, WatchMode.PERSISTENT),
+    5: (True, True, WatchMode.RECURSIVE),
+}
+"""Which watches each Watcher.WatcherType means, since 3.9: of data, of children, of which modes."""
+
+WRITES = frozenset(
+    {
+        OpCode.CREATE,
+        OpCode.CREATE2,
+        OpCode.CREATE_CONTAINER,
+        OpCode.CREATE_TTL,
+        OpCode.DELETE,
+        OpCode.SET_DATA,
+        OpCode.SET_ACL,
+        OpCode.CHECK,
+        OpCode.MULTI,
+        OpCode.RECONFIG,
+    }
+)
+
 _MULTI_DECODERS: dict[int, Callable[[Reader], Create | Delete | SetData | Check]] = {
     OpCode.CREATE: _create,
     OpCode.CREATE2: _create_with_stat,
-    OpCode.CREATE_CONTAINER: _create_with_stat,
+    OpCode.CREATE_CONTAINER: _create_container,
     OpCode.CREATE_TTL: _create_ttl,
     OpCode.DELETE: _delete,
     OpCode.SET_DATA: _set_data,

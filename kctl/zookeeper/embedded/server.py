@@ -234,6 +234,8 @@ class EmbeddedZooKeeper:
             self._answer(connection, xid, request)
         except MalformedRequest as problem:
             log.info("ZooKeeper request of type %d from %s:%d is malformed: %s", op_code, *connection.peer, problem)
+            if op_code in requests.WRITES:
+                self._keeper.refuse_write()
             connection.send(responses.frame(xid, self._keeper.zxid, Code.MARSHALLING_ERROR))
         except KeeperError as refused:
             connection.send(responses.frame(xid, self._keeper.zxid, refused.code))

@@ -22,7 +22,7 @@ from kctl.zookeeper.embedded.codes import Code, CreateMode, KeeperError
 from kctl.zookeeper.operations import ANY_VERSION, ZnodeStat
 
 CONTAINER_OWNER = -(1 << 63)
-"""Stands in a container's ephemeral owner, which is how ZooKeeper tells containers from other nodes."""
+"""Stands where an ephemeral node has its session, to tell containers from other nodes; clients see 0."""
 
 
 class Znode(NamedTuple):
@@ -54,8 +54,9 @@ class Tree:
             self._place(path, node)
         if not self._nodes:
             for path in sorted(node_paths.CANNOT_BE_DELETED):
-                acl = acls.READ_ACL_UNSAFE if path == node_paths.CONFIG else acls.OPEN_ACL_UNSAFE
-                self._put(path, Znode(b"", acl, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+                self._put(path, Znode(b"", acls.OPEN_ACL_UNSAFE, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+            config = self._nodes[node_paths.CONFIG]
+            self._put(node_paths.CONFIG, config._replace(acl=acls.READ_ACL_UNSAFE, aversion=-1))
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -101,7 +102,7 @@ class Tree:
             version=node.version,
             cversion=_int32(node.creations * 2 - child_count),
             aversion=node.aversion,
-            ephemeral_owner=node.owner,
+            ephemeral_owner=0 if node.owner == CONTAINER_OWNER else node.owner,
             data_length=len(node.data or b""),
             num_children=child_count,
             pzxid=node.pzxid,
@@ -114,6 +115,7 @@ class Tree:
         acl: Iterable[acls.Acl] | None,
         mode: CreateMode,
         *,
+        is_container: bool = False,
         session_id: int,
         identities: Iterable[Id],
         zxid: int,
@@ -131,7 +133,7 @@ class Tree:
             raise KeeperError(Code.NODE_EXISTS)
         if parent.owner not in {0, CONTAINER_OWNER}:
             raise KeeperError(Code.NO_CHILDREN_FOR_EPHEMERALS)
-        owner = session_id if mode.is_ephemeral else CONTAINER_OWNER if mode is CreateMode.CONTAINER else 0
+        owner = CONTAINER_OWNER if is_container else session_id if mode.is_ephemeral else 0
         self._put(parent_path, parent._replace(creations=_int32(parent.creations + 1), pzxid=zxid))
         self._put(path, Znode(data, stored_acl, zxid, zxid, zxid, now_ms, now_ms, 0, 0, 0, owner))
         return path
@@ -141,8 +143,8 @@ class Tree:
         parent_path = node_paths.parent(path)
         if path in node_paths.CANNOT_BE_DELETED:
             raise KeeperError(Code.BAD_ARGUMENTS)
-        parent, node = self.node(parent_path), self.node(path)
-        acls.require(parent.acl, codes.DELETE, identities)
+        acls.require(self.node(parent_path).acl, codes.DELETE, identities)
+        node = self.node(path)
         _require_version(node.version, version)
         if self._children.get(path):
             raise KeeperError(Code.NOT_EMPTY)

@@ -10,15 +10,20 @@ Pure.  Owner: the keeper.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import IntFlag
 from typing import Protocol
 
-from kctl.zookeeper.embedded.codes import EventType
-from kctl.zookeeper.embedded.node_paths import ROOT
+from kctl.zookeeper.embedded import acl as acls
+from kctl.zookeeper.embedded import node_paths
+from kctl.zookeeper.embedded.acl import Acls, Id
+from kctl.zookeeper.embedded.codes import READ, EventType
 
 
 class Watcher(Protocol):
     """A connection; its watches go when it goes."""
+
+    identities: tuple[Id, ...]
 
     def notify(self, event: EventType, path: str) -> None: ...
 
@@ -29,6 +34,9 @@ class WatchMode(IntFlag):
     STANDARD = 1
     PERSISTENT = 2
     RECURSIVE = 4
+
+
+ANY_MODE = WatchMode.STANDARD | WatchMode.PERSISTENT | WatchMode.RECURSIVE
 
 
 class Watches:
@@ -49,12 +57,12 @@ class Watches:
         watchers = self._by_path.setdefault(path, {})
         self._set(path, watcher, watchers.get(watcher, WatchMode(0)) | mode)
 
-    def has(self, path: str, watcher: Watcher) -> bool:
-        return watcher in self._by_path.get(path, ())
+    def has(self, path: str, watcher: Watcher, modes: WatchMode = ANY_MODE) -> bool:
+        return bool(self._by_path.get(path, {}).get(watcher, WatchMode(0)) & modes)
 
-    def remove(self, path: str, watcher: Watcher) -> None:
-        if self.has(path, watcher):
-            self._set(path, watcher, WatchMode(0))
+    def remove(self, path: str, watcher: Watcher, modes: WatchMode = ANY_MODE) -> None:
+        if self.has(path, watcher, modes):
+            self._set(path, watcher, self._by_path[path][watcher] & ~modes)
 
     def remove_watcher(self, watcher: Watcher) -> None:
         for path in list(self._by_watcher.get(watcher, ())):
@@ -93,37 +101,48 @@ class Watches:
             del self._by_watcher[watcher]
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happened to one node, and the ACLs that say who may hear of it: the node's and its parent's."""
+
+    event: EventType
+    path: str
+    acl: Acls
+    parent_acl: Acls
+
+
 class WatchBoard:
-    """Both sorts, and what a change of the tree means to them.  DataTree.createNode, deleteNode, setData."""
+    """Both sorts, and what a change of the tree means to them.  DataTree.createNode, deleteNode, setData.
+
+    A watch is used up by a change that its owner may not read of, but says nothing.  CVE-2024-23944.
+    """
 
     def __init__(self) -> None:
         self.data = Watches()
         self.children = Watches()
 
-    def created(self, path: str, parent: str) -> None:
-        _tell(self.data.fire(EventType.CREATED, path), EventType.CREATED, path)
-        _tell(self.children.fire(EventType.CHILDREN_CHANGED, parent), EventType.CHILDREN_CHANGED, parent)
-
-    def deleted(self, path: str, parent: str) -> None:
-        told = dict.fromkeys(self.data.fire(EventType.DELETED, path))
-        told.update(dict.fromkeys(self.children.fire(EventType.DELETED, path)))
-        _tell(told, EventType.DELETED, path)
-        _tell(self.children.fire(EventType.CHILDREN_CHANGED, parent), EventType.CHILDREN_CHANGED, parent)
-
-    def data_changed(self, path: str) -> None:
-        _tell(self.data.fire(EventType.DATA_CHANGED, path), EventType.DATA_CHANGED, path)
+    def tell(self, change: Change) -> None:
+        told = dict.fromkeys(self.data.fire(change.event, change.path))
+        if change.event is EventType.DELETED:
+            told.update(dict.fromkeys(self.children.fire(EventType.DELETED, change.path)))
+        _notify(told, change.event, change.path, change.acl)
+        if change.event is not EventType.DATA_CHANGED:
+            parent = node_paths.parent(change.path)
+            watchers = self.children.fire(EventType.CHILDREN_CHANGED, parent)
+            _notify(watchers, EventType.CHILDREN_CHANGED, parent, change.parent_acl)
 
     def remove_watcher(self, watcher: Watcher) -> None:
         self.data.remove_watcher(watcher)
         self.children.remove_watcher(watcher)
 
 
-def _tell(watchers: Iterable[Watcher], event: EventType, path: str) -> None:
+def _notify(watchers: Iterable[Watcher], event: EventType, path: str, acl: Acls) -> None:
     for watcher in watchers:
-        watcher.notify(event, path)
+        if acls.allows(acl, READ, watcher.identities):
+            watcher.notify(event, path)
 
 
 def _ancestors(path: str) -> Iterator[str]:
-    while path != ROOT:
-        path = path.rpartition("/")[0] or ROOT
+    while path != node_paths.ROOT:
+        path = node_paths.parent(path)
         yield path
