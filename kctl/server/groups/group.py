@@ -229,13 +229,14 @@ class Group:
 
     def replace_static(self, old_member_id: str, new_member_id: str) -> Member:
         """The instance's new process takes the place of the old one, which must have nothing parked."""
-        member = self.members.pop(old_member_id)
+        member = self.members[old_member_id]
         assert member.group_instance_id is not None
         assert not member.is_joining
         assert member.sync_token is None
         member.member_id = new_member_id
         member.timer_due_ms = None
-        self.members[new_member_id] = member
+        # It keeps its place in the row as well.
+        self.members = {each.member_id: each for each in self.members.values()}
         self.static_members[member.group_instance_id] = new_member_id
         if old_member_id in self.pending_sync:
             self.pending_sync.remove(old_member_id)

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kctl.errors import ErrorCode
-from kctl.server.groups.actions import Action, Answer, JoinOutcome, PersistGroup, ScheduleTimer, SyncOutcome
+from kctl.server.groups.actions import (
+    Action,
+    Answer,
+    CancelTimer,
+    JoinOutcome,
+    PersistGroup,
+    ScheduleTimer,
+    SyncOutcome,
+)
 from kctl.server.groups.events import UNKNOWN_MEMBER, JoinRequest, Now
 from kctl.server.groups.group import Group, ReplacementAppend
 from kctl.server.groups.members import Member
@@ -25,8 +35,8 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
 def join(group: Group, event: JoinRequest, now: Now, out: list[Action]) -> None:
     """Admits, updates or refuses.  Kafka: GroupCoordinator.handleJoinGroup."""
     if not _has_room_for(group, event.member_id):
-        if event.member_id in group.members:
-            forget_session(group.members[event.member_id], out)
+        if event.member_id in group.members or event.member_id in group.pending_members:
+            out.append(CancelTimer(session_timer(event.member_id)))
         group.remove(event.member_id)
         _refuse(event, ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER, out)
     elif group.state is GroupState.DEAD:
@@ -46,6 +56,8 @@ def replacement_stored(group: Group, append: ReplacementAppend, error: ErrorCode
     The old leader's id is answered on purpose: a leader that finds itself named would assign, and a stable group does
     not hand out what it assigned (KIP-345; skip_assignment exists from JoinGroup v9 only).
     """
+    if error is not ErrorCode.NONE:
+        _skip_refused(group, append)
     member = group.members.get(append.new_member_id)
     if member is None or member.join_token is not append.token:
         return
@@ -73,6 +85,14 @@ def replacement_stored(group: Group, append: ReplacementAppend, error: ErrorCode
     forget_session(member, out)
     group.replace_static(append.new_member_id, append.old_member_id)
     expect_heartbeat(member, member.session_timeout_ms, now, out)
+
+
+def _skip_refused(group: Group, refused: ReplacementAppend) -> None:
+    """The instance restarted again meanwhile: if that is refused too, what is in the log is the id before both."""
+    for append_id, later in group.appends.items():
+        if isinstance(later, ReplacementAppend) and later.old_member_id == refused.new_member_id:
+            before = replace(later, old_member_id=refused.old_member_id, old_protocols=refused.old_protocols)
+            group.appends[append_id] = before
 
 
 def _has_room_for(group: Group, member_id: str) -> bool:

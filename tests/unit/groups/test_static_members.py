@@ -57,7 +57,9 @@ def test_replacement_that_the_log_refuses_is_taken_back() -> None:
     world = GroupWorld()
     (old,) = stable(world, "i1")
     world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
-    outcome = world.answers[world.join(instance="i1")]
+    before = world.group.describe()
+    outcome = world.answers[world.join(instance="i1", supports=protocols("range", topics=("u",)))]
+    assert world.group.describe() == before
     assert outcome.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert outcome.member_id == ""
     assert world.heartbeat(old, instance="i1") is ErrorCode.NONE
@@ -147,3 +149,15 @@ def test_replacement_answered_twice_is_answered_once() -> None:
     world.finish_append()
     assert world.answers[second].error is ErrorCode.NONE
     assert list(world.group.members) == [world.answers[second].member_id]
+
+
+def test_two_restarts_that_the_log_refuses_are_both_taken_back() -> None:
+    world = GroupWorld()
+    (old,) = stable(world, "i1")
+    world.holds_appends = True
+    first, second = world.join(instance="i1"), world.join(instance="i1")
+    world.finish_append(ErrorCode.NOT_ENOUGH_REPLICAS)
+    world.finish_append(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert world.answers[first].error is ErrorCode.FENCED_INSTANCE_ID
+    assert world.answers[second].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert list(world.group.members) == [old]
