@@ -7,32 +7,18 @@ typer.
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from kctl.commands.catalog import NOUNS, load
 from kctl.commands.exit_status import ExitStatus, Refused, Terminated
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, KctlError, UsageError
 
 if TYPE_CHECKING:
     from kctl.commands.declaration import Command, Group
-
-NOUNS: dict[str, tuple[str, str]] = {
-    "topics": ("kctl.commands.topics:app", "List, describe, create, alter and delete topics."),
-    "produce": ("kctl.commands.produce:app", "Write lines from standard input to a topic."),
-    "consume": ("kctl.commands.consume:app", "Read records of a topic."),
-    "groups": ("kctl.commands.groups:app", "List, describe and delete consumer groups."),
-    "offsets": ("kctl.commands.offsets:app", "Look up offsets of partitions."),
-    "cluster": ("kctl.commands.cluster:app", "Describe the cluster and its brokers."),
-    "dump-log": ("kctl.commands.dump_log:app", "Show what log and index files hold."),
-    "broker": ("kctl.commands.broker:app", "Start, stop and check a broker."),
-    "zookeeper": ("kctl.commands.zookeeper:app", "Run the ZooKeeper-compatible service; look into any ensemble."),
-    "spark": ("kctl.commands.spark:app", "Export topics to Parquet with Apache Spark."),
-    "completion": ("kctl.commands.completion:app", "Print a completion script for bash, zsh or fish."),
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,13 +54,6 @@ def exit_status_of(error: BaseException) -> ExitStatus:
             return ExitStatus.UNREACHABLE
         case _:
             return ExitStatus.FAILED
-
-
-def load(noun: str) -> Group:
-    """The declarations of a noun.  Raises ImportError when its module is missing."""
-    module_name, _, attribute = NOUNS[noun][0].partition(":")
-    group: Group = getattr(importlib.import_module(module_name), attribute)
-    return group
 
 
 def _run(words: list[str]) -> int:

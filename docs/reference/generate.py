@@ -6,11 +6,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from kctl.commands.catalog import load_all
+from kctl.commands.reference import cli_reference
 from kctl.config.reference import config_reference
 
 FOLDER = Path(__file__).resolve().parent
 
 PAGES: dict[str, Callable[[], str]] = {
+    "cli.md": lambda: cli_reference(load_all()),
     "config.md": config_reference,
 }
 """Each page and what makes its text."""

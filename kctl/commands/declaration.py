@@ -25,13 +25,22 @@ F = TypeVar("F", bound=Callable[..., int])
 
 
 class Argument:
-    """A positional parameter."""
+    """A positional parameter.  `choices` and `complete` are as for Option."""
 
-    __slots__ = ("help", "metavar")
+    __slots__ = ("choices", "complete", "help", "metavar")
 
-    def __init__(self, help: str, *, metavar: str | None = None) -> None:  # noqa: A002 - typer's word
+    def __init__(
+        self,
+        help: str,  # noqa: A002 - typer's word
+        *,
+        metavar: str | None = None,
+        choices: Sequence[str] = (),
+        complete: str = "",
+    ) -> None:
         self.help = help
-        self.metavar = metavar
+        self.metavar = metavar or ("|".join(choices) if choices else None)
+        self.choices = tuple(choices)
+        self.complete = complete
 
 
 class Option:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kctl.commands.declaration import Argument, Command, Option, Parameter
+from kctl.commands.declaration import Argument, Command, Parameter
 from kctl.commands.options import all_parameters, flags_of
 
 
@@ -65,7 +65,7 @@ def _values(parameters: Sequence[Parameter], given: dict[str, list[str]]) -> dic
                 converted = [parameter.type(text) for text in texts]
             except ValueError:
                 return None
-            choices = parameter.declared.choices if isinstance(parameter.declared, Option) else ()
+            choices = parameter.declared.choices
             if choices and any(text not in choices for text in texts):
                 return None
             values[parameter.name] = converted if parameter.repeats else converted[-1]

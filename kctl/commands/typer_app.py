@@ -35,7 +35,8 @@ def invoke(app: typer.Typer, words: list[str], *, program: str) -> int:
     except Exception as error:
         # Where these classes live has moved between typer's versions; what they can do has not.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-            raise UsageError(f"{error.format_message()}  Try '{_path(error, program)} --help'.") from None
+            complaint = str(error.format_message()).removesuffix(".")
+            raise UsageError(f"{complaint}.  Try '{_path(error, program)} --help'.") from None
         if type(error).__name__ == "Abort":
             raise KeyboardInterrupt from None
         raise
@@ -61,7 +62,11 @@ def _signature_parameter(parameter: Parameter) -> inspect.Parameter:
     declared = parameter.declared
     type_: Any = list[parameter.type] if parameter.repeats else parameter.type  # type: ignore[name-defined]
     if isinstance(declared, Argument):
-        info: Any = typer.Argument(help=declared.help, metavar=parameter.metavar)
+        info: Any = typer.Argument(
+            help=declared.help,
+            metavar=parameter.metavar,
+            callback=_choice_of(declared) if declared.choices else None,
+        )
     else:
         info = typer.Option(
             *declared.names,
@@ -79,10 +84,10 @@ def _signature_parameter(parameter: Parameter) -> inspect.Parameter:
     )
 
 
-def _choice_of(option: Option) -> Callable[[str | None], str | None]:
+def _choice_of(declared: Argument | Option) -> Callable[[str | None], str | None]:
     def check(value: str | None) -> str | None:
-        if value is not None and value not in option.choices:
-            raise typer.BadParameter(f"'{value}' is not one of {', '.join(option.choices)}.")
+        if value is not None and value not in declared.choices:
+            raise typer.BadParameter(f"'{value}' is not one of {', '.join(declared.choices)}.")
         return value
 
     return check

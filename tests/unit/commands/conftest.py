@@ -30,6 +30,10 @@ class Ran(NamedTuple):
         return [line.split("\t") for line in self.out.splitlines()]
 
 
+Kctl = Callable[..., Ran]
+"""Runs the words of a line, and more words where blanks matter."""
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
     """Two brokers, which command lines find without being told."""
@@ -39,7 +43,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
 
 
 @pytest.fixture
-def kctl(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+def kctl(capfd: pytest.CaptureFixture[str]) -> Kctl:
     """Runs `kctl` with the words of a line, and more words where blanks matter."""
 
     def run(line: str, *more: str) -> Ran:

@@ -19,9 +19,8 @@ from kctl.commands.help import program_help
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, UsageError
 from kctl.protocol.apis.metadata import MetadataRequest
 from tests.unit.client.fake_cluster import FakeCluster
-from tests.unit.commands.conftest import Ran
+from tests.unit.commands.conftest import Kctl, Ran
 
-Kctl = Callable[..., Ran]
 ROOT = Path(__file__).parent.parent.parent.parent
 
 

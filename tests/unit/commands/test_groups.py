@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from kctl.commands.exit_status import ExitStatus
 from kctl.model import TopicPartition
 from kctl.protocol.apis.describe_groups import DescribedGroupMember
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions, encode_assignment
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
-from tests.unit.commands.conftest import Ran
-
-Kctl = Callable[..., Ran]
+from tests.unit.commands.conftest import Kctl
 
 
 def member(name: str, *partitions: int) -> DescribedGroupMember:

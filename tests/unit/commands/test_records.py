@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,9 +23,7 @@ from kctl.protocol.apis.produce import (
 from kctl.records.batch import Record
 from kctl.records.build import build_batch
 from tests.unit.client.fake_cluster import FakeCluster
-from tests.unit.commands.conftest import Ran
-
-Kctl = Callable[..., Ran]
+from tests.unit.commands.conftest import Kctl, Ran
 
 
 @contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from kctl.commands.exit_status import ExitStatus
@@ -13,9 +11,7 @@ from kctl.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsRe
 from kctl.protocol.apis.create_topics import CreateTopicsRequest
 from kctl.protocol.apis.delete_topics import DeleteTopicsRequest
 from tests.unit.client.fake_cluster import FakeCluster
-from tests.unit.commands.conftest import Ran
-
-Kctl = Callable[..., Ran]
+from tests.unit.commands.conftest import Kctl
 
 
 def test_list_is_sorted_and_hides_internal_topics(kctl: Kctl, cluster: FakeCluster) -> None:

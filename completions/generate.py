@@ -1,0 +1,34 @@
+"""Writes the completion scripts of this folder; with --check only says which are out of date.  `./dev completions`"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from kctl.commands.catalog import load_all
+from kctl.commands.completion_scripts import script_for
+
+FOLDER = Path(__file__).resolve().parent
+
+SCRIPTS = {"bash": "kctl.bash", "zsh": "_kctl", "fish": "kctl.fish"}
+"""Each shell and the name by which it finds a script."""
+
+
+def main(*, check: bool) -> int:
+    groups = load_all()
+    outdated = []
+    for shell, name in SCRIPTS.items():
+        script = FOLDER / name
+        text = script_for(shell, groups)
+        if script.exists() and script.read_text(encoding="utf-8") == text:
+            continue
+        outdated.append(name)
+        if not check:
+            script.write_text(text, encoding="utf-8")
+    for name in outdated:
+        sys.stdout.write(f"completions/{name} {'is out of date; run ./dev completions' if check else 'written'}\n")
+    return 1 if check and outdated else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(check="--check" in sys.argv[1:]))

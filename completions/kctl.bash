@@ -1,0 +1,229 @@
+# bash completion for kctl, made by `kctl completion bash`; ./dev completions renews it.
+_kctl() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
+    local noun='' verb='' words='' flags='' kind='' position
+    COMPREPLY=()
+    for ((position = 1; position < COMP_CWORD; position++)); do
+        case ${COMP_WORDS[position]} in
+        --bootstrap-server | --command-config | --timeout | --format) ((position++)) ;;
+        -*) ;;
+        *)
+            if [[ -n $noun ]]; then verb=${COMP_WORDS[position]} && break; fi
+            noun=${COMP_WORDS[position]}
+            ;;
+        esac
+    done
+    case $noun in
+    '') words='topics produce consume groups offsets cluster dump-log broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
+    produce) verb=produce ;;
+    consume) verb=consume ;;
+    groups) [[ -n $verb ]] || words='list describe delete' flags=--help ;;
+    offsets) [[ -n $verb ]] || words='get' flags=--help ;;
+    cluster) [[ -n $verb ]] || words='describe' flags=--help ;;
+    dump-log) verb=dump-log ;;
+    broker) [[ -n $verb ]] || words='start stop status' flags=--help ;;
+    zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
+    spark) [[ -n $verb ]] || words='export' flags=--help ;;
+    completion) verb=completion ;;
+    esac
+    case "$noun $verb" in
+    *' ')
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'topics list')
+        flags='--internal --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'topics describe')
+        flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'topics create')
+        flags='--partitions --replication-factor --config --replica-assignment --if-not-exists --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --partitions | --replication-factor | --config | --replica-assignment | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'topics alter')
+        flags='--partitions --replica-assignment --config --delete-config --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --partitions | --replica-assignment | --config | --delete-config | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'topics delete')
+        flags='--if-exists --yes -y --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'produce produce')
+        flags='--file --input --key --key-separator --null-marker --header -H --partition --acks --codec --bootstrap-server --command-config --timeout --format --no-color --quiet --debug --help'
+        case $prev in
+        --file) kind='file' ;;
+        --input) words='lines jsonl whole' flags='' ;;
+        --acks) words='all -1 1 0' flags='' ;;
+        --codec) words='none gzip snappy lz4 zstd' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --key | --key-separator | --null-marker | --header | -H | --partition | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'consume consume')
+        flags='--from --until -n --max-records --partition --follow -f --isolation --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --isolation) words='read_committed read_uncommitted' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --from | --until | -n | --max-records | --partition | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'groups list')
+        flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'groups describe')
+        flags='--show --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --show) words='offsets members state' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'groups delete')
+        flags='--yes -y --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'offsets get')
+        flags='--time --partition --committed --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --time | --partition | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'cluster describe')
+        flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'dump-log dump-log')
+        flags='--records -r --offsets-decoder --transaction-log-decoder --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --format) words='table plain json jsonl' flags='' ;;
+        *) [[ $cur == -* ]] || kind='file' ;;
+        esac
+        ;;
+    'broker start')
+        flags='--config -o --override --data-dir --port --zookeeper --embedded-zookeeper-port --detach --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --config) kind='file' ;;
+        --data-dir) kind='directory' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        -o | --override | --port | --zookeeper | --embedded-zookeeper-port) kind='none' ;;
+        esac
+        ;;
+    'broker stop')
+        flags='--data-dir --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --data-dir) kind='directory' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        esac
+        ;;
+    'broker status')
+        flags='--data-dir --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --data-dir) kind='directory' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        esac
+        ;;
+    'zookeeper start')
+        flags='--data-dir --port --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --data-dir) kind='directory' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --port) kind='none' ;;
+        esac
+        ;;
+    'zookeeper ls')
+        flags='--zookeeper --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --format) words='table plain json jsonl' flags='' ;;
+        --zookeeper) kind='none' ;;
+        esac
+        ;;
+    'zookeeper get')
+        flags='--zookeeper --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --format) words='table plain json jsonl' flags='' ;;
+        --zookeeper) kind='none' ;;
+        esac
+        ;;
+    'zookeeper stat')
+        flags='--zookeeper --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --format) words='table plain json jsonl' flags='' ;;
+        --zookeeper) kind='none' ;;
+        esac
+        ;;
+    'spark export')
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --master --conf --dry-run --no-progress --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --to) kind='directory' ;;
+        --isolation) words='read_committed read_uncommitted' flags='' ;;
+        --compression) words='zstd snappy none' flags='' ;;
+        --on-data-loss) words='fail warn' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --partitions | --from | --until | --target-file-size | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'completion completion')
+        flags='--format --header --no-color --quiet --debug --help'
+        words='bash zsh fish'
+        case $prev in
+        --format) words='table plain json jsonl' flags='' ;;
+        esac
+        ;;
+    esac
+    case $kind in
+    file) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+    directory) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+    none) ;;
+    *)
+        [[ $cur == -* ]] && words=$flags
+        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+        ;;
+    esac
+}
+complete -o filenames -F _kctl kctl

@@ -1,0 +1,32 @@
+"""`kctl completion`: print a completion script for a shell."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from kctl.commands.declaration import Argument, Group
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+
+app = Group("completion", "Print a completion script for bash, zsh or fish.")
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@app.command(
+    "completion",
+    examples=(
+        "source <(kctl completion bash)",
+        "kctl completion zsh > ~/.zsh/completions/_kctl",
+        "kctl completion fish > ~/.config/fish/completions/kctl.fish",
+    ),
+)
+def completion(
+    run: Invocation, shell: Annotated[str, Argument("Which shell.", metavar="SHELL", choices=SHELLS)]
+) -> ExitStatus:
+    """Print a completion script for a shell: bash, zsh or fish."""
+    from kctl.commands.catalog import load_all  # noqa: PLC0415 - imports every command
+    from kctl.commands.completion_scripts import script_for  # noqa: PLC0415 - same
+
+    run.console.text(script_for(shell, load_all()))
+    return ExitStatus.DONE

@@ -1,0 +1,92 @@
+"""What is made from the declarations: completion scripts and the reference are up to date and work."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kctl.commands.catalog import NOUNS, load_all
+from kctl.commands.completion_scripts import script_for
+from kctl.commands.declaration import Option
+from kctl.commands.help import command_help
+from kctl.commands.options import all_parameters
+from kctl.commands.reference import cli_reference
+from tests.unit.commands.conftest import Kctl
+
+ROOT = Path(__file__).parent.parent.parent.parent
+SCRIPTS = {"bash": "kctl.bash", "zsh": "_kctl", "fish": "kctl.fish"}
+
+COMPLETE_IN_BASH = """
+source completions/kctl.bash
+COMP_WORDS=("$@")
+COMP_CWORD=$(( $# - 1 ))
+_kctl
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_completion_script_is_up_to_date(kctl: Kctl, shell: str) -> None:
+    text = (ROOT / "completions" / SCRIPTS[shell]).read_text()
+    assert text == script_for(shell, load_all()), "run ./dev completions"
+    assert kctl(f"completion {shell}").out == text
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_the_shell_itself_understands_the_script(shell: str) -> None:
+    """Where it is installed; that every word is there is checked without it."""
+    text = (ROOT / "completions" / SCRIPTS[shell]).read_text()
+    for group in load_all().values():
+        for command in group.commands.values():
+            flags = [f for p in all_parameters(command) if isinstance(p.declared, Option) for f in p.declared.names]
+            assert all(flag.lstrip("-") in text for flag in flags)
+    if shutil.which(shell):
+        subprocess.run([shell, "-n", ROOT / "completions" / SCRIPTS[shell]], check=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("kctl ", set(NOUNS)),
+        ("kctl to", {"topics"}),
+        ("kctl --format ", {"table", "plain", "json", "jsonl"}),
+        ("kctl topics ", {"list", "describe", "create", "alter", "delete"}),
+        ("kctl --format json topics de", {"describe", "delete"}),
+        ("kctl topics create --part", {"--partitions"}),
+        ("kctl topics create orders --format ", {"table", "plain", "json", "jsonl"}),
+        ("kctl topics create --partitions ", set()),
+        ("kctl topics list --he", {"--header", "--help"}),
+        ("kctl completion ", {"bash", "zsh", "fish"}),
+        ("kctl produce orders --codec zs", {"zstd"}),
+        ("kctl dump-log pyp", {"pyproject.toml"}),
+    ],
+)
+def test_bash_completes(line: str, expected: set[str]) -> None:
+    ran = subprocess.run(
+        ["bash", "-c", COMPLETE_IN_BASH, "-", *line.split(" ")], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert ran.stderr == ""
+    assert {word for word in ran.stdout.splitlines() if word} == expected
+
+
+def test_reference_is_up_to_date() -> None:
+    text = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    assert text == cli_reference(load_all()), "run ./dev docs"
+
+
+def test_catalog_and_groups_say_the_same() -> None:
+    for noun, group in load_all().items():
+        assert (group.name, group.help) == (noun, NOUNS[noun][1])
+
+
+def test_every_command_has_help_and_examples_and_fits_the_screen() -> None:
+    for group in load_all().values():
+        for command in group.commands.values():
+            assert command.summary.endswith("."), command.name
+            assert command.examples, command.name
+            assert all(parameter.declared.help.endswith(".") for parameter in all_parameters(command)), command.name
+            text = command_help(group, command)
+            assert max(map(len, text.splitlines())) <= 120, command.name
