@@ -530,7 +530,10 @@ class GroupCoordinator:
         for hosted in restored.values():
             self._run(hosted, GroupLoaded())
         elapsed_ms = self._clock.monotonic_ms() - started_ms
-        log.info("broker=%d loaded partition=%d groups=%d ms=%d", self._broker_id, partition, len(restored), elapsed_ms)
+        # Most partitions have no groups, and a broker leads dozens of them.
+        level = logging.INFO if restored else logging.DEBUG
+        message = "broker=%d loaded partition=%d groups=%d ms=%d"
+        log.log(level, message, self._broker_id, partition, len(restored), elapsed_ms)
 
     def _schedule_expiry(self) -> None:
         self._expiry = self._timer.schedule(self._config.offsets_retention_check_interval_ms, self._expiry_due)
