@@ -92,6 +92,7 @@ class AutoTopics:
     async def _create(self, name: str, assignment: Mapping[int, tuple[int, ...]], overrides: Mapping[str, str]) -> None:
         try:
             await self._writer.create(name, assignment, overrides)
+            self._configs.set_topic(name, overrides)
             log.info("created topic=%s partitions=%s because it was asked for", name, len(assignment))
         except ApiError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:

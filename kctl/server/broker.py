@@ -222,6 +222,7 @@ class Broker:
     def _assemble(self, zookeeper: ZooKeeper, cluster: str) -> asyncio.Event:
         """Makes all parts and connects them; answers what is set once the controller knows this broker."""
         world, config = self._world, self._config
+        assert self._changes is not None
         writer = TopicWriter(zookeeper, world.random)
         auto_topics = AutoTopics(writer, self._metadata, self.configs, world.random)
         replicas = self._replicas = ReplicaManager(
@@ -273,6 +274,7 @@ class Broker:
             self.broker_id,
             metadata=self._metadata,
             configs=self.configs,
+            config_changes=self._changes,
             replicas=replicas,
             fetchers=fetchers,
             groups=groups,

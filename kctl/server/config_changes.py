@@ -1,8 +1,9 @@
 """Configuration that lives in ZooKeeper: read at start, and again whenever a change is announced.
 
 /config/changes gets a numbered node for each change, which names the entity; its configuration is then read afresh, so
-that missing or repeating an announcement does no harm.  Announcements older than 15 minutes are cleared away.
-Kafka's DynamicConfigManager.
+that missing or repeating an announcement does no harm.  The creation of a topic is not announced there, though its
+configuration is written just before it: `topics_appeared` has that read when the controller tells of the topic.
+Announcements older than 15 minutes are cleared away.  Kafka's DynamicConfigManager.
 
 Owner: event loop.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Clock
@@ -45,6 +46,7 @@ class ConfigChanges:
         self._last_seen = -1
         self._reading: asyncio.Task[None] | None = None
         self._is_stale = False
+        self._fresh: dict[str, None] = {}
 
     async def load(self) -> None:
         """Reads everything, and watches for changes from then on."""
@@ -59,8 +61,15 @@ class ConfigChanges:
         """A watch of the session fired; those of others are ignored."""
         if event.path == paths.CONFIG_CHANGES:
             self._is_stale = True
-            if self._reading is None:
-                self._reading = asyncio.get_running_loop().create_task(self._read(), name="config-changes")
+            self._start_reading()
+
+    def topics_appeared(self, topics: Iterable[str]) -> None:
+        """The controller told of these topics; those that are new to this broker have their configuration read."""
+        for topic in topics:
+            if topic not in self._view.topic_overrides:
+                self._fresh[topic] = None
+        if self._fresh:
+            self._start_reading()
 
     async def close(self) -> None:
         """Reads nothing any more."""
@@ -68,9 +77,17 @@ class ConfigChanges:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
 
+    def _start_reading(self) -> None:
+        if self._reading is None:
+            self._reading = asyncio.get_running_loop().create_task(self._read(), name="config-changes")
+
     async def _read(self) -> None:
         try:
-            while self._is_stale:
+            while self._is_stale or self._fresh:
+                if self._fresh:
+                    topics, self._fresh = self._fresh, {}
+                    await asyncio.gather(*(self._apply(_TOPICS + topic) for topic in topics))
+                    continue
                 self._is_stale = False
                 names = await self._zookeeper.children(paths.CONFIG_CHANGES, watch=True)
                 fresh = [name for name in names if paths.sequence_number(name) > self._last_seen]
@@ -96,20 +113,30 @@ class ConfigChanges:
 
     async def _apply(self, entity: str) -> None:
         path = paths.config_entity(entity)
+        overrides: dict[str, str] | None = None
         try:
             data, _ = await self._zookeeper.get(path)
             overrides = znodes.decode_config(path, data)
         except NoNodeError:
-            overrides = {}
+            pass  # Every topic has a node: without one it was deleted meanwhile.
         except ValueError as error:
             log.error("ignoring a configuration that cannot be read: %s", error)
             return
         if entity.startswith(_TOPICS):
-            topic = entity.removeprefix(_TOPICS)
+            self._apply_topic(entity.removeprefix(_TOPICS), overrides)
+        else:
+            self._apply_broker(entity, overrides or {})
+
+    def _apply_topic(self, topic: str, overrides: dict[str, str] | None) -> None:
+        if overrides is None:
+            self._view.forget_topic(topic)
+        else:
             for problem in self._view.set_topic(topic, overrides):
                 log.warning("topic %s: %s", topic, problem)
-            self._topic_changed(topic)
-        elif entity == "brokers/<default>":
+        self._topic_changed(topic)
+
+    def _apply_broker(self, entity: str, overrides: dict[str, str]) -> None:
+        if entity == "brokers/<default>":
             for each in self._view.set_dynamic_default(overrides):
                 log.warning("configuration of all brokers: %s", each)
         elif entity == f"{_BROKERS}{self._broker_id}":

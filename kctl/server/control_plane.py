@@ -14,6 +14,7 @@ from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
 from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
+from kctl.server.config_changes import ConfigChanges
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
@@ -31,6 +32,7 @@ class BrokerControlPlane:
         *,
         metadata: MetadataCache,
         configs: ConfigView,
+        config_changes: ConfigChanges,
         replicas: ReplicaManager,
         fetchers: ReplicaFetchers,
         groups: GroupCoordinator,
@@ -39,6 +41,7 @@ class BrokerControlPlane:
         self._broker_id = broker_id
         self._metadata = metadata
         self._configs = configs
+        self._config_changes = config_changes
         self._replicas = replicas
         self._fetchers = fetchers
         self._groups = groups
@@ -51,6 +54,7 @@ class BrokerControlPlane:
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
         """Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
         self._check_broker_epoch(request.broker_epoch)
+        self._config_changes.topics_appeared(_topics_of(request))
         errors, changed = self._replicas.become_leader_or_follower(request)
         for partition in changed:
             self._fetchers.follow(partition)
@@ -70,8 +74,9 @@ class BrokerControlPlane:
             self._groups.topics_deleted(topics)
             for topic in topics:
                 self._configs.forget_topic(topic)
-        self._metadata_waits.changed(topic.topic_name for topic in request.topic_states)
-        self._metadata_waits.changed({state.topic_name for state in request.ungrouped_partition_states})
+        topics_told = _topics_of(request)
+        self._config_changes.topics_appeared(topic for topic in topics_told if topic in self._metadata.topics)
+        self._metadata_waits.changed(topics_told)
 
     def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
         """Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
@@ -94,3 +99,10 @@ class BrokerControlPlane:
             self._groups.on_leader(index, partition.leader_epoch)
         else:
             self._groups.on_resign(index, partition.leader_epoch)
+
+
+def _topics_of(request: LeaderAndIsrRequest | UpdateMetadataRequest) -> list[str]:
+    """The topics that a request speaks of, each once, in their order."""
+    grouped = (topic.topic_name for topic in request.topic_states)
+    ungrouped = (state.topic_name for state in request.ungrouped_partition_states)
+    return list(dict.fromkeys([*grouped, *ungrouped]))

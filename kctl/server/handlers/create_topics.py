@@ -105,6 +105,8 @@ class CreateTopicsHandler:
         outcome = await outcome_of(self._topics.create(plan.name, plan.assignment, plan.overrides))
         if not outcome.is_success:
             return outcome
+        # What the other brokers read when they hear of the topic is known here before any of it is led.
+        self._configs.set_topic(plan.name, plan.overrides)
         if timeout_ms <= 0:
             return TIMED_OUT
         has_leaders = await self._waits.until(

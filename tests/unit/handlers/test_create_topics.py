@@ -74,6 +74,7 @@ def test_the_answer_comes_when_all_partitions_have_leaders_and_describes_the_top
         assert configs["retention.ms"] == ("5", 1)
         assert configs["cleanup.policy"] == ("delete", 5)
         assert await world.topics.config("topics/orders") == {"retention.ms": "5"}
+        assert world.configs.topic("orders").retention_ms == 5
 
     play(scene, others=2)
 

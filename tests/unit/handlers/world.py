@@ -15,12 +15,17 @@ from kctl.config.dynamic import ConfigView
 from kctl.errors import ErrorCode
 from kctl.model import Endpoint, TopicPartition
 from kctl.protocol import codec
-from kctl.protocol.apis.leader_and_isr import LeaderAndIsrRequest
-from kctl.protocol.apis.stop_replica import StopReplicaRequest
+from kctl.protocol.apis.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicError,
+)
+from kctl.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaRequest
 from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
 from kctl.server.config_changes import ConfigChanges
 from kctl.server.config_resources import ConfigResources
 from kctl.server.controller.runner import ControllerRunner
+from kctl.server.inter_broker import inter_broker_versions
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.registration import ensure_paths, register
@@ -36,6 +41,45 @@ from kctl.zookeeper.znodes import BrokerRegistration
 T = TypeVar("T")
 
 BROKER_ID = 0
+
+
+class PeerThatAgrees:
+    """A kctl.client.transport.Connection to a broker that does whatever the controller says."""
+
+    address = "peer"
+    is_open = True
+
+    async def send(self, request: object, response_class: type[T], **options: object) -> T:
+        match request:
+            case LeaderAndIsrRequest():
+                topics = [
+                    LeaderAndIsrTopicError(
+                        topic_id=topic.topic_id,
+                        partition_errors=[
+                            LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=0)
+                            for state in topic.partition_states
+                        ],
+                    )
+                    for topic in request.topic_states
+                ]
+                return response_class(error_code=0, topics=topics)
+            case StopReplicaRequest():
+                errors = [
+                    StopReplicaPartitionError(
+                        topic_name=topic.topic_name, partition_index=state.partition_index, error_code=0
+                    )
+                    for topic in request.topic_states
+                    for state in topic.partition_states
+                ]
+                return response_class(error_code=0, partition_errors=errors)
+        return response_class(error_code=0)
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+async def _connect(_endpoint: Endpoint, _purpose: str) -> PeerThatAgrees:
+    return PeerThatAgrees()
 
 
 class World:
@@ -60,6 +104,9 @@ class World:
             BROKER_ID,
             zookeeper=self.zookeeper,
             local=self,
+            connect=_connect,
+            versions=inter_broker_versions("2.8-IV1"),
+            listener="PLAINTEXT",
             clock=self.clock,
             random=self.random,
             allows_topic_deletion=self.configs.current.delete_topic_enable,
@@ -96,8 +143,9 @@ class World:
         """Creates a topic with one partition per entry, and waits until the cache has it."""
         assignment = dict(enumerate(replicas or ((BROKER_ID,),)))
         await self.topics.create(name, assignment, overrides or {})
-        self.configs.set_topic(name, overrides or {})
-        await self.until(lambda: self.metadata.has_leaders(name, len(assignment)))
+        await self.until(
+            lambda: self.metadata.has_leaders(name, len(assignment)) and name in self.configs.topic_overrides
+        )
 
     def is_controller(self) -> bool:
         return self.is_active
@@ -105,6 +153,7 @@ class World:
     # controller.broker_channels.ControlPlane
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
+        self.changes.topics_appeared(topic.topic_name for topic in request.topic_states)
         return {
             TopicPartition(topic.topic_name, state.partition_index): ErrorCode.NONE
             for topic in request.topic_states
@@ -114,7 +163,8 @@ class World:
     def update_metadata(self, request: UpdateMetadataRequest) -> None:
         if self.is_silent:
             return
-        self.metadata.update(request)
+        for topic, _ in self.metadata.update(request):
+            self.configs.forget_topic(topic)
         self.waits.changed(topic.topic_name for topic in request.topic_states)
 
     def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
