@@ -1,0 +1,84 @@
+"""`kctl spark export` before it comes to a cluster or to Spark: mistakes, missing pieces, and what starting costs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kctl.cli import main
+from tests.peers.probe import free_port
+
+
+def command(*words: str) -> list[str]:
+    return ["spark", "export", "orders", *words]
+
+
+def test_help_loads_neither_spark_nor_the_exporter() -> None:
+    code = (
+        "import sys\n"
+        "from kctl.cli import main\n"
+        "assert main(['spark', 'export', '--help']) == 0\n"
+        "heavy = {'pyspark', 'pyarrow', 'numpy', 'kctl.spark.export', 'kctl.client'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+
+
+def test_without_pyspark_one_line_says_how_to_get_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    folder = tmp_path / "new"
+    assert main(command("--to", str(folder), "--format", "json")) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out)["error"]["code"] == "SPARK_MISSING"
+    assert err == "kctl: pyspark missing: pip install 'kctl[spark]'\n"
+    assert not folder.exists()
+
+
+def test_without_java_one_line_says_how_to_get_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert main(command("--to", str(tmp_path / "new"))) == 1
+    err = capsys.readouterr().err
+    assert "Spark needs Java 17 or newer" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--to", "s3://bucket/orders"), "is not a folder"),
+        (("--to", "out", "--compression", "lzma"), "lzma"),
+        (("--to", "out", "--from", "yesterday"), "is no offset"),
+        (("--to", "out", "--partitions", "a"), "a"),
+        (("--to", "out", "--target-file-size", "0"), "at least 1"),
+        (("--to", "out", "--conf", "spark.executor.memory"), "NAME=VALUE"),
+        ((), "--to"),
+    ],
+)
+def test_mistakes_are_usage_errors(
+    words: tuple[str, ...],
+    complaint: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(command(*words)) == 2
+    assert complaint in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_without_a_cluster_is_unreachable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    server = f"127.0.0.1:{free_port()}"
+    words = command("--to", str(tmp_path), "--dry-run", "--bootstrap-server", server, "--timeout", "300ms")
+    assert main(words) == 4
+    assert "cannot reach" in capsys.readouterr().err

@@ -1,0 +1,45 @@
+"""What an export tells: rows for people and scripts, one document for programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kctl.spark.summary import document, planned_rows, rows_of, sentence
+from tests.unit.spark.scene import Cluster, exporter, run
+
+
+def test_rows_and_document_tell_the_same(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.append(0, 12)
+    cluster.append(1, 7)
+    request = exporter(cluster, tmp_path)._request
+    report = run(cluster, tmp_path)
+    rows = rows_of(report)
+    told = document(request, rows, report)
+    assert [(row["topic"], row["partition"], row["start"], row["end"], row["records"]) for row in rows] == [
+        ("orders", 0, 0, 12, 12),
+        ("orders", 1, 0, 7, 7),
+    ]
+    assert (told["records"], told["files"], told["batches"], told["lost"]) == (19, 2, [0], 0)
+    assert told["bytes_out"] == sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
+    assert not told["dry_run"]
+    assert told["partitions"] == rows
+    assert sentence(rows, report).startswith("19 records in 2 files (")
+
+
+def test_a_plan_has_no_records_yet(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.append(0, 12)
+    plan, _, _ = exporter(cluster, tmp_path).plan()
+    assert plan is not None
+    (row, *_) = planned_rows(plan, is_pending=False)
+    assert (row["records"], row["bytes_out"], row["files"], row["status"]) == (None, None, 1, "planned")
+
+
+def test_nothing_new_is_said_plainly(tmp_path: Path) -> None:
+    cluster = Cluster(partitions=1)
+    report = run(cluster, tmp_path)
+    assert sentence(rows_of(report), report).startswith("0 records")
+    again = run(cluster, tmp_path)
+    assert sentence(rows_of(again), again) == "nothing new"
+    assert document(exporter(cluster, tmp_path)._request, [], again)["batches"] == []
