@@ -24,14 +24,12 @@ from kctl.protocol.apis.metadata import (
 )
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.metadata_cache import MetadataCache, PartitionInfo
+from kctl.server.requests.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_CONTROL_OF_CREATION = 4
 FIRST_VERSION_WITH_LISTENER_ERRORS = 6
 NO_LEADER = -1
-ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-"""Read, write, create, delete, alter, describe, describe and alter configs: without an authorizer all are allowed."""
-ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
 
 class MetadataHandler:
