@@ -82,13 +82,18 @@ class ClusterClient:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not alive")
         return await self._connect(broker.host, broker.port)
 
-    async def on_any_broker(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do something that any broker can do, elsewhere if a connection is lost.  Raises ClusterUnreachable."""
+    async def on_any_broker(
+        self, work: Callable[[Connection], Awaitable[T]], *, codes: Collection[ErrorCode] = ()
+    ) -> T:
+        """Do something that any broker can do, again if it fails with one of `codes` or a connection is lost.
+
+        Raises ClusterUnreachable.
+        """
 
         async def attempt() -> T:
             return await work(await self.any_broker())
 
-        return await retry(attempt, deadline=self.deadline())
+        return await retry(attempt, deadline=self.deadline(), codes=codes)
 
     async def on_controller(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Do something that only the active controller does; `work` raises ApiError(NOT_CONTROLLER) when it is not.

@@ -18,7 +18,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.leaders import Outcomes, ask_leaders
 from kctl.client.metadata import ClusterMetadata
 from kctl.client.partitioner import partition_of_key
-from kctl.client.retrying import LEADER_MOVED
+from kctl.client.retrying import COORDINATOR_MOVED, LEADER_MOVED
 from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ErrorCode, KctlError
 from kctl.model import TopicPartition
@@ -270,7 +270,8 @@ class Producer:
         if not self._settings.idempotent:
             return -1, -1
         if self._producer is None:
-            asking = self._client.on_any_broker(_init_producer_id)
+            # A broker that is fetching its next block of ids answers COORDINATOR_LOAD_IN_PROGRESS (seen on 3.9.1).
+            asking = self._client.on_any_broker(_init_producer_id, codes=COORDINATOR_MOVED)
             self._producer = asyncio.create_task(asking, name="get a producer id")
         return await self._producer
 

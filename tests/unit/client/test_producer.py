@@ -13,7 +13,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.partitioner import partition_of_key
 from kctl.client.producer import Delivery, Producer, ProducerSettings
 from kctl.errors import ApiError, ErrorCode
-from kctl.protocol.apis.init_producer_id import InitProducerIdRequest
+from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kctl.protocol.apis.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -161,6 +161,15 @@ def test_sequence_numbers_count_records(cluster: FakeCluster) -> None:
     produce(cluster, sending(*"abcde"), batch_records=2)
     assert [header.base_sequence for header in headers_of(cluster)] == [0, 2, 4]
     assert {header.producer_id for header in headers_of(cluster)} == {4001}
+
+
+def test_producer_id_is_waited_for_while_the_broker_fetches_a_block_of_them(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    loading = [InitProducerIdResponse(error_code=14, producer_epoch=0)]
+    cluster.intercept(InitProducerIdRequest, lambda _: loading.pop() if loading else None)
+    (delivery,) = produce(cluster, sending("a"))
+    assert delivery.error is None
+    assert len(cluster.asked(InitProducerIdRequest)) == 2
 
 
 def test_batch_whose_answer_was_lost_is_sent_again_with_the_same_sequence(cluster: FakeCluster) -> None:
