@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+from kctl.errors import ErrorCode
 from kctl.model import LeaderAndIsr, TopicPartition
-from kctl.server.controller.events import BrokersRead
+from kctl.server.controller.events import BrokersRead, ReassignmentsBegun, ReassignmentsCompleted
+from kctl.zookeeper.znodes import TopicAssignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +75,51 @@ class DropDeletion:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteAssignments:
+    """Set the nodes of topics."""
+
+    topics: Mapping[str, TopicAssignment]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchStates:
+    """Read these partitions' states now and whenever they change; comes as StatesRead."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishRequestedReassignments:
+    """Leave only these partitions in /admin/reassign_partitions; the node goes when nothing is left."""
+
+    remaining: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What becomes of a wish, per partition."""
+
+    token: object
+    outcome: Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
 class Continue:
     """Feed this event once everything before it is done and known: the second half of a change."""
 
-    event: BrokersRead
+    event: BrokersRead | ReassignmentsBegun | ReassignmentsCompleted
 
 
 Action = (
-    WriteStates | SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica | DeleteTopicNodes | DropDeletion | Continue
+    WriteStates
+    | SendLeaderAndIsr
+    | SendUpdateMetadata
+    | SendStopReplica
+    | DeleteTopicNodes
+    | DropDeletion
+    | WriteAssignments
+    | WatchStates
+    | FinishRequestedReassignments
+    | Answer
+    | Continue
 )

@@ -83,6 +83,60 @@ class ControlledShutdownAsked:
     broker_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class ElectionAsked:
+    """Somebody wants leaders elected; partitions None stands for all.  Comes back as an Answer for `token`."""
+
+    partitions: tuple[TopicPartition, ...] | None
+    is_unclean: bool
+    token: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceDue:
+    """Time to look whether too many partitions are not led by their preferred replica."""
+
+    imbalance_percentage: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsAsked:
+    """Somebody wants replicas moved; None cancels.  Comes back as an Answer for `token`."""
+
+    replicas: Mapping[TopicPartition, tuple[int, ...] | None]
+    token: object = None
+    from_znode: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsBegun:
+    """The books of these reassignments are written."""
+
+    topics: Mapping[str, TopicAssignment]
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsCompleted:
+    """The target replicas of these partitions are in charge; what was removed can go."""
+
+    removed: Mapping[TopicPartition, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class StatesRead:
+    """Leaders changed in-sync replicas: what their partitions' nodes hold now."""
+
+    states: Mapping[TopicPartition, LeaderAndIsr]
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirFailed:
+    """A broker lost a disk."""
+
+    broker_id: int
+
+
 Event = (
     Elected
     | Resigned
@@ -93,4 +147,11 @@ Event = (
     | LeaderAndIsrAnswered
     | StopReplicaAnswered
     | ControlledShutdownAsked
+    | ElectionAsked
+    | RebalanceDue
+    | ReassignmentsAsked
+    | ReassignmentsBegun
+    | ReassignmentsCompleted
+    | StatesRead
+    | LogDirFailed
 )

@@ -45,6 +45,10 @@ class ControllerState:
     leaders: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     partition_phases: dict[TopicPartition, PartitionPhase] = field(default_factory=dict)
     replica_phases: dict[Replica, ReplicaPhase] = field(default_factory=dict)
+    offline_replicas: set[Replica] = field(default_factory=set)
+    """Replicas on a failed disk of a broker that is alive."""
+    requested_reassignments: set[TopicPartition] = field(default_factory=set)
+    """Those that /admin/reassign_partitions asked for and that are not through."""
     deleting: set[str] = field(default_factory=set)
     """Topics whose deletion is wanted or under way."""
     deletions_started: set[str] = field(default_factory=set)
@@ -53,6 +57,10 @@ class ControllerState:
     def live_ids(self) -> set[int]:
         """Brokers that may lead: alive and not about to stop."""
         return self.brokers.keys() - self.shutting_down
+
+    def live_for(self, topic_partition: TopicPartition) -> set[int]:
+        """Brokers that may lead this partition: alive, not about to stop, their disk in order."""
+        return {b for b in self.live_ids if (topic_partition, b) not in self.offline_replicas}
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         """The topic's partitions in order."""

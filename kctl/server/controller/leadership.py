@@ -1,0 +1,182 @@
+"""Who leads what: elections, their outcome written and told, controlled shutdown, preferred leaders.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from kctl.errors import ErrorCode
+from kctl.model import NO_LEADER, LeaderAndIsr, TopicPartition
+from kctl.server.controller import elections
+from kctl.server.controller.actions import Action, Answer, WriteStates
+from kctl.server.controller.events import ElectionAsked, RebalanceDue, StatesWritten
+from kctl.server.controller.partition_states import PartitionPhase
+from kctl.server.controller.replica_states import ReplicaPhase
+from kctl.server.controller.requests import RequestBatch
+from kctl.server.controller.state import ControllerState
+
+
+def bring_online(
+    state: ControllerState, candidates: Iterable[TopicPartition], *, allows_unclean: bool = False
+) -> list[Action]:
+    """Elections for the candidates that have no leader."""
+    created: dict[TopicPartition, LeaderAndIsr] = {}
+    changed: dict[TopicPartition, LeaderAndIsr] = {}
+    for topic_partition in candidates:
+        if topic_partition.topic in state.deleting:
+            continue
+        phase = state.phase(topic_partition)
+        if phase is PartitionPhase.NEW:
+            live = tuple(b for b in state.replicas(topic_partition) if b in state.live_for(topic_partition))
+            if live:
+                created[topic_partition] = LeaderAndIsr(live[0], 0, live, state.epoch)
+        elif phase is PartitionPhase.OFFLINE:
+            known = state.leaders[topic_partition]
+            changed_to = _elect_offline(state, topic_partition, known, allows_unclean=allows_unclean)
+            if changed_to is not None:
+                changed[topic_partition] = changed_to
+    return [WriteStates(created, changed)] if created or changed else []
+
+
+def _elect_offline(
+    state: ControllerState, topic_partition: TopicPartition, known: LeaderAndIsr, *, allows_unclean: bool
+) -> LeaderAndIsr | None:
+    elected = elections.offline(
+        state.replicas(topic_partition),
+        known.isr,
+        state.live_for(topic_partition),
+        allows_unclean=allows_unclean or topic_partition.topic in state.unclean_topics,
+    )
+    if elected is not None:
+        return next_state(state, known, elected.leader, elected.isr)
+    if known.leader == NO_LEADER:
+        return None
+    # The last in-sync replicas stay listed: only they may lead again.
+    return next_state(state, known, NO_LEADER, known.isr)
+
+
+def next_state(state: ControllerState, known: LeaderAndIsr, leader: int, isr: tuple[int, ...]) -> LeaderAndIsr:
+    """A new decision of this controller: one leader epoch up."""
+    return replace(known, leader=leader, isr=isr, leader_epoch=known.leader_epoch + 1, controller_epoch=state.epoch)
+
+
+def without(state: ControllerState, known: LeaderAndIsr, brokers: set[int]) -> LeaderAndIsr | None:
+    """The in-sync replicas without some brokers, or None when nothing changes; the last one always stays."""
+    isr = tuple(b for b in known.isr if b not in brokers)
+    if isr == known.isr:
+        return None
+    return next_state(state, known, known.leader, isr or known.isr[:1])
+
+
+def states_written(state: ControllerState, event: StatesWritten) -> list[Action]:
+    """ZooKeeper has the decisions: now the brokers hear of them."""
+    batch = RequestBatch(state)
+    for topic_partition, leader in event.written.items():
+        state.leaders[topic_partition] = leader
+        has_leader = leader.leader != NO_LEADER
+        state.move(topic_partition, PartitionPhase.ONLINE if has_leader else PartitionPhase.OFFLINE)
+        for broker_id in state.replicas(topic_partition):
+            if broker_id in state.brokers:
+                is_new = state.replica_phase((topic_partition, broker_id)) is ReplicaPhase.NEW
+                if is_new:
+                    state.move_replica((topic_partition, broker_id), ReplicaPhase.ONLINE)
+                batch.leader_and_isr(broker_id, topic_partition, is_new=is_new)
+        batch.metadata(topic_partition)
+    actions = batch.actions()
+    if event.conflicts:
+        actions += _retry(state, event)
+    return actions
+
+
+def _retry(state: ControllerState, event: StatesWritten) -> list[Action]:
+    """Somebody else wrote: take over what is there, and elect again where the leader is gone."""
+    again: list[TopicPartition] = []
+    for topic_partition, current in event.conflicts.items():
+        state.leaders[topic_partition] = current
+        if state.phase(topic_partition) is PartitionPhase.NEW:
+            state.move(topic_partition, PartitionPhase.OFFLINE)
+        if current.leader not in state.live_for(topic_partition):
+            again.append(topic_partition)
+    return bring_online(state, again)
+
+
+def shut_down(state: ControllerState, broker_id: int) -> list[Action]:
+    """KAFKA-340: leadership moves away while the broker still serves, so that clients notice nothing."""
+    if broker_id not in state.brokers:
+        return []
+    state.shutting_down.add(broker_id)
+    changed: dict[TopicPartition, LeaderAndIsr] = {}
+    batch = RequestBatch(state)
+    for topic_partition, known in state.leaders.items():
+        replicas = state.replicas(topic_partition)
+        if broker_id not in replicas or len(replicas) == 1 or topic_partition.topic in state.deleting:
+            continue
+        if known.leader == broker_id:
+            elected = elections.controlled_shutdown(
+                replicas, known.isr, state.live_for(topic_partition), state.shutting_down
+            )
+            if elected is not None:
+                changed[topic_partition] = next_state(state, known, elected.leader, elected.isr)
+            continue
+        batch.stop_replica(broker_id, topic_partition, is_deleting=False)
+        shrunk = without(state, known, {broker_id})
+        if shrunk is not None:
+            changed[topic_partition] = shrunk
+    actions: list[Action] = [WriteStates({}, changed)] if changed else []
+    return actions + batch.actions()
+
+
+def election_asked(state: ControllerState, event: ElectionAsked) -> list[Action]:
+    """Preferred or unclean elections; the answer says for each partition whether one was held.  KIP-460."""
+    wanted = tuple(state.all_partitions()) if event.partitions is None else event.partitions
+    outcome: dict[TopicPartition, ErrorCode] = {}
+    changed: dict[TopicPartition, LeaderAndIsr] = {}
+    for topic_partition in wanted:
+        decision = _elect(state, topic_partition, is_unclean=event.is_unclean)
+        if isinstance(decision, LeaderAndIsr):
+            changed[topic_partition] = decision
+            decision = ErrorCode.NONE
+        outcome[topic_partition] = decision
+    actions: list[Action] = [WriteStates({}, changed)] if changed else []
+    return [*actions, Answer(event.token, outcome)]
+
+
+def _elect(state: ControllerState, topic_partition: TopicPartition, *, is_unclean: bool) -> LeaderAndIsr | ErrorCode:
+    known = state.leaders.get(topic_partition)
+    if known is None or topic_partition.topic not in state.topics:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic_partition.topic in state.deleting:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    replicas, live = state.replicas(topic_partition), state.live_for(topic_partition)
+    if is_unclean:
+        if known.leader in live:
+            return ErrorCode.ELECTION_NOT_NEEDED
+        elected = elections.offline(replicas, known.isr, live, allows_unclean=True)
+        missing = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    else:
+        if known.leader == replicas[0]:
+            return ErrorCode.ELECTION_NOT_NEEDED
+        elected = elections.preferred(replicas, known.isr, live)
+        missing = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    return missing if elected is None else next_state(state, known, elected.leader, elected.isr)
+
+
+def rebalance(state: ControllerState, event: RebalanceDue) -> list[Action]:
+    """auto.leader.rebalance.enable: where too many partitions are not led by their preferred replica, that one leads."""
+    preferred: dict[int, list[TopicPartition]] = {}
+    for topic_partition in state.all_partitions():
+        if topic_partition in state.leaders and topic_partition.topic not in state.deleting:
+            preferred.setdefault(state.replicas(topic_partition)[0], []).append(topic_partition)
+    changed: dict[TopicPartition, LeaderAndIsr] = {}
+    for broker_id, partitions in preferred.items():
+        astray = [tp for tp in partitions if state.leaders[tp].leader != broker_id]
+        if len(astray) * 100 <= event.imbalance_percentage * len(partitions):
+            continue
+        for topic_partition in astray:
+            decision = _elect(state, topic_partition, is_unclean=False)
+            if isinstance(decision, LeaderAndIsr):
+                changed[topic_partition] = decision
+    return [WriteStates({}, changed)] if changed else []

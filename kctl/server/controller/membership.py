@@ -1,0 +1,129 @@
+"""Brokers come and go, and lose disks.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kctl.errors import ErrorCode
+from kctl.model import LeaderAndIsr, TopicPartition
+from kctl.server.controller.actions import Action, Continue, WriteStates
+from kctl.server.controller.events import BrokersRead
+from kctl.server.controller.leadership import bring_online, without
+from kctl.server.controller.partition_states import PartitionPhase
+from kctl.server.controller.reassigning import resume_reassignments
+from kctl.server.controller.replica_states import ReplicaPhase
+from kctl.server.controller.requests import RequestBatch
+from kctl.server.controller.state import ControllerState
+from kctl.server.controller.topic_deletion import resume_deletions
+
+
+def brokers_changed(state: ControllerState, event: BrokersRead) -> list[Action]:
+    """Brokers died, came, or came back so fast that only their epoch tells."""
+    bounced = {b for b, live in event.brokers.items() if b in state.brokers and state.brokers[b].epoch != live.epoch}
+    gone = (state.brokers.keys() - event.brokers.keys()) | bounced
+    come = event.brokers.keys() - (state.brokers.keys() - bounced)
+    is_modified = any(event.brokers[b] != state.brokers[b] for b in event.brokers.keys() & state.brokers.keys())
+    for broker_id in gone:
+        del state.brokers[broker_id]
+        state.shutting_down.discard(broker_id)
+        state.offline_replicas = {replica for replica in state.offline_replicas if replica[1] != broker_id}
+    if gone:
+        # What the dead leave behind is written before the newcomers are looked at.
+        actions = _brokers_gone(state, gone)
+        return [*actions, Continue(event)] if come or is_modified else actions
+    state.brokers.update(event.brokers)
+    if come:
+        return _brokers_come(state, come)
+    if is_modified:
+        batch = RequestBatch(state)
+        batch.tell_brokers_only()
+        return batch.actions()
+    return []
+
+
+def _brokers_gone(state: ControllerState, gone: set[int]) -> list[Action]:
+    orphans: list[TopicPartition] = []
+    changed: dict[TopicPartition, LeaderAndIsr] = {}
+    for topic_partition in state.all_partitions():
+        if topic_partition.topic in state.deleting:
+            continue
+        lost = [b for b in state.replicas(topic_partition) if b in gone]
+        for broker_id in lost:
+            state.move_replica((topic_partition, broker_id), ReplicaPhase.OFFLINE)
+        leader = state.leaders.get(topic_partition)
+        if leader is None or not lost:
+            continue
+        if leader.leader in gone:
+            state.move(topic_partition, PartitionPhase.OFFLINE)
+            orphans.append(topic_partition)
+        else:
+            shrunk = without(state, leader, set(lost))
+            if shrunk is not None:
+                changed[topic_partition] = shrunk
+    actions: list[Action] = bring_online(state, orphans)
+    if changed:
+        actions.append(WriteStates({}, changed))
+    if not actions:
+        batch = RequestBatch(state)
+        batch.tell_brokers_only()
+        actions = batch.actions()
+    return actions
+
+
+def _brokers_come(state: ControllerState, come: set[int]) -> list[Action]:
+    batch = RequestBatch(state)
+    batch.tell_brokers_only()
+    batch.tell_everything(come)
+    for topic_partition in state.all_partitions():
+        if topic_partition.topic in state.deleting:
+            continue
+        for broker_id in state.replicas(topic_partition):
+            if broker_id in come:
+                state.move_replica((topic_partition, broker_id), ReplicaPhase.ONLINE)
+                if topic_partition in state.leaders:
+                    batch.leader_and_isr(broker_id, topic_partition)
+    actions = batch.actions()
+    actions += bring_online(state, state.all_partitions())
+    actions += resume_reassignments(state)
+    actions += resume_deletions(state)
+    return actions
+
+
+def log_dir_failed(state: ControllerState, broker_id: int) -> list[Action]:
+    """The broker lost a disk, but does not say which replicas: asked about all, it refuses those that are gone."""
+    batch = RequestBatch(state)
+    for topic_partition in state.all_partitions():
+        if broker_id in state.replicas(topic_partition) and topic_partition in state.leaders:
+            batch.leader_and_isr(broker_id, topic_partition)
+    return batch.actions()
+
+
+def roles_answered(state: ControllerState, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]) -> list[Action]:
+    """Replicas whose disk the broker cannot use do not count as alive until the broker comes back."""
+    lost = {
+        topic_partition
+        for topic_partition, code in errors.items()
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and (topic_partition, broker_id) not in state.offline_replicas
+    }
+    found = {tp for tp, code in errors.items() if code is ErrorCode.NONE}
+    state.offline_replicas -= {(topic_partition, broker_id) for topic_partition in found}
+    state.offline_replicas |= {(topic_partition, broker_id) for topic_partition in lost}
+    changed: dict[TopicPartition, LeaderAndIsr] = {}
+    orphans: list[TopicPartition] = []
+    for topic_partition in sorted(lost):
+        leader = state.leaders.get(topic_partition)
+        if leader is None or topic_partition.topic in state.deleting:
+            continue
+        state.move_replica((topic_partition, broker_id), ReplicaPhase.OFFLINE)
+        if leader.leader == broker_id:
+            state.move(topic_partition, PartitionPhase.OFFLINE)
+            orphans.append(topic_partition)
+        else:
+            shrunk = without(state, leader, {broker_id})
+            if shrunk is not None:
+                changed[topic_partition] = shrunk
+    actions = bring_online(state, orphans)
+    return [*actions, WriteStates({}, changed)] if changed else actions

@@ -1,0 +1,171 @@
+"""The steps of reassignments, from the wish to the last deleted log; the rules are in `reassignment`.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from kctl.errors import ErrorCode
+from kctl.model import NO_LEADER, LeaderAndIsr, TopicPartition
+from kctl.server.controller import elections, reassignment
+from kctl.server.controller.actions import (
+    Action,
+    Answer,
+    Continue,
+    FinishRequestedReassignments,
+    WatchStates,
+    WriteAssignments,
+    WriteStates,
+)
+from kctl.server.controller.events import (
+    ReassignmentsAsked,
+    ReassignmentsBegun,
+    ReassignmentsCompleted,
+    StatesRead,
+)
+from kctl.server.controller.leadership import next_state
+from kctl.server.controller.replica_states import ReplicaPhase
+from kctl.server.controller.requests import RequestBatch
+from kctl.server.controller.state import ControllerState
+from kctl.server.controller.topic_deletion import resume_deletions
+from kctl.zookeeper.znodes import TopicAssignment
+
+
+def reassignments_asked(state: ControllerState, event: ReassignmentsAsked) -> list[Action]:
+    """Each partition by itself: refused, or written into the books of its topic."""
+    outcome: dict[TopicPartition, ErrorCode] = {}
+    topics: dict[str, TopicAssignment] = {}
+    begun: list[TopicPartition] = []
+    for topic_partition, wanted in event.replicas.items():
+        code = outcome[topic_partition] = reassignment.refusal(state, topic_partition, wanted)
+        if code is not ErrorCode.NONE:
+            continue
+        topic, partition = topic_partition
+        topics[topic] = reassignment.begun(topics.get(topic, state.topics[topic]), partition, wanted)
+        begun.append(topic_partition)
+    if event.from_znode:
+        state.requested_reassignments.update(begun)
+    actions: list[Action] = []
+    if begun:
+        actions = [WriteAssignments(topics), Continue(ReassignmentsBegun(topics, tuple(begun)))]
+    if event.from_znode and len(begun) < len(event.replicas):
+        actions.append(FinishRequestedReassignments(tuple(sorted(state.requested_reassignments))))
+    return [*actions, Answer(event.token, outcome)]
+
+
+def reassignments_begun(state: ControllerState, event: ReassignmentsBegun) -> list[Action]:
+    """The books are written: new replicas start to follow, those of an earlier wish that nobody wants any more go."""
+    batch = RequestBatch(state)
+    for topic_partition in event.partitions:
+        before = set(state.replicas(topic_partition))
+        state.topics[topic_partition.topic] = event.topics[topic_partition.topic]
+        after = set(state.replicas(topic_partition))
+        for broker_id in sorted(before - after):
+            _start_deletion(state, topic_partition, broker_id, batch)
+        for broker_id in sorted(after - before):
+            _start_replica(state, topic_partition, broker_id)
+    for topic, assignment in event.topics.items():
+        state.topics[topic] = assignment
+    return [*_push(state, event.partitions), *batch.actions(), WatchStates(event.partitions)]
+
+
+def resume_reassignments(state: ControllerState) -> list[Action]:
+    """Goes on with what is under way: after a failover, or when a broker came."""
+    under_way = tuple(reassignment.reassigning(state))
+    if not under_way:
+        return []
+    return [*_push(state, under_way), WatchStates(under_way)]
+
+
+def states_read(state: ControllerState, event: StatesRead) -> list[Action]:
+    """Leaders changed their in-sync replicas: all brokers hear of it, and reassignments may be complete."""
+    batch = RequestBatch(state)
+    changed: list[TopicPartition] = []
+    for topic_partition, current in event.states.items():
+        known = state.leaders.get(topic_partition)
+        if known is None or current.partition_epoch <= known.partition_epoch:
+            continue
+        state.leaders[topic_partition] = current
+        batch.metadata(topic_partition)
+        changed.append(topic_partition)
+    complete = [tp for tp in changed if _is_complete(state, tp)]
+    return [*batch.actions(), *_complete(state, complete)]
+
+
+def reassignments_completed(state: ControllerState, event: ReassignmentsCompleted) -> list[Action]:
+    """The target replicas are in charge: the removed ones delete their logs, and the books are closed."""
+    batch = RequestBatch(state)
+    topics: dict[str, TopicAssignment] = {}
+    for topic_partition, removed in event.removed.items():
+        topics[topic_partition.topic] = state.topics[topic_partition.topic]
+        for broker_id in removed:
+            _start_deletion(state, topic_partition, broker_id, batch)
+        batch.metadata(topic_partition)
+    actions: list[Action] = [*batch.actions(), WriteAssignments(topics)]
+    if not state.requested_reassignments.isdisjoint(event.removed):
+        state.requested_reassignments.difference_update(event.removed)
+        actions.append(FinishRequestedReassignments(tuple(sorted(state.requested_reassignments))))
+    return [*actions, *resume_deletions(state)]
+
+
+def _push(state: ControllerState, partitions: tuple[TopicPartition, ...]) -> list[Action]:
+    """Completes what is complete; the rest gets a new leader epoch, so that all replicas hear of the new books."""
+    complete = [tp for tp in partitions if tp in state.leaders and _is_complete(state, tp)]
+    pushed = {
+        tp: next_state(state, state.leaders[tp], state.leaders[tp].leader, state.leaders[tp].isr)
+        for tp in partitions
+        if tp in state.leaders and tp not in complete and state.leaders[tp].leader != NO_LEADER
+    }
+    actions: list[Action] = [WriteStates({}, pushed)] if pushed else []
+    return [*actions, *_complete(state, complete)]
+
+
+def _is_complete(state: ControllerState, topic_partition: TopicPartition) -> bool:
+    assignment = state.topics.get(topic_partition.topic)
+    if assignment is None or not reassignment.is_reassigning(assignment, topic_partition.partition):
+        return False
+    return reassignment.is_complete(assignment, topic_partition.partition, state.leaders[topic_partition].isr)
+
+
+def _complete(state: ControllerState, partitions: list[TopicPartition]) -> list[Action]:
+    """Only the target replicas are left, one of them leads; told before anything is deleted."""
+    changed: dict[TopicPartition, LeaderAndIsr] = {}
+    removed: dict[TopicPartition, tuple[int, ...]] = {}
+    for topic_partition in partitions:
+        topic, partition = topic_partition
+        known = state.leaders[topic_partition]
+        target = reassignment.target_replicas(state.topics[topic], partition)
+        live = state.live_for(topic_partition)
+        isr = tuple(r for r in known.isr if r in target)
+        leader = known.leader
+        if leader not in target or leader not in live:
+            elected = elections.reassign(target, isr, live)
+            if elected is None:
+                continue  # None of the new replicas can lead: tried again when a broker comes.
+            leader = elected.leader
+        removed[topic_partition] = state.topics[topic].removing_replicas.get(partition, ())
+        state.topics[topic] = reassignment.completed(state.topics[topic], partition)
+        changed[topic_partition] = next_state(state, known, leader, isr)
+    if not changed:
+        return []
+    return [WriteStates({}, changed), Continue(ReassignmentsCompleted(removed))]
+
+
+def _start_replica(state: ControllerState, topic_partition: TopicPartition, broker_id: int) -> None:
+    if state.replica_phase((topic_partition, broker_id)) is ReplicaPhase.NON_EXISTENT:
+        state.move_replica((topic_partition, broker_id), ReplicaPhase.NEW)
+
+
+def _start_deletion(
+    state: ControllerState, topic_partition: TopicPartition, broker_id: int, batch: RequestBatch
+) -> None:
+    """A broker that is not alive is not told; it deletes what is not its own when the controller greets it."""
+    replica = (topic_partition, broker_id)
+    if state.replica_phase(replica) in {ReplicaPhase.NON_EXISTENT, ReplicaPhase.DELETION_STARTED}:
+        return
+    state.move_replica(replica, ReplicaPhase.OFFLINE)
+    state.move_replica(replica, ReplicaPhase.DELETION_STARTED)
+    batch.stop_replica(broker_id, topic_partition, is_deleting=True)
+    if broker_id not in state.brokers:
+        state.move_replica(replica, ReplicaPhase.DELETION_SUCCESSFUL)
+        state.move_replica(replica, ReplicaPhase.NON_EXISTENT)

@@ -1,0 +1,109 @@
+"""Moving replicas: a partition's replicas are changed while it is led and read.  KIP-455.
+
+The topic's node holds the whole state, so that another controller can go on:
+  replicas   all that replicate now, the target ones first
+  adding     those that did not before
+  removing   those that will not any more
+target = replicas - removing; origin = replicas - adding.
+
+Begin: write the union, tell the new replicas to follow.  Complete, once all target replicas are in sync: only they are
+left in the books, one of them leads, the removed ones delete their logs.  Cancel: reassign to the origin.
+The caller of each step writes before it tells; the functions here only say what is to be written and told.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
+from kctl.server.controller.state import ControllerState
+from kctl.zookeeper.znodes import TopicAssignment
+
+
+def target_replicas(assignment: TopicAssignment, partition: int) -> tuple[int, ...]:
+    """Who replicates when the reassignment is through."""
+    removing = assignment.removing_replicas.get(partition, ())
+    return tuple(r for r in assignment.replicas[partition] if r not in removing)
+
+
+def origin_replicas(assignment: TopicAssignment, partition: int) -> tuple[int, ...]:
+    """Who replicated before it began."""
+    adding = assignment.adding_replicas.get(partition, ())
+    return tuple(r for r in assignment.replicas[partition] if r not in adding)
+
+
+def is_reassigning(assignment: TopicAssignment, partition: int) -> bool:
+    return bool(assignment.adding_replicas.get(partition) or assignment.removing_replicas.get(partition))
+
+
+def reassigning(state: ControllerState) -> Iterable[TopicPartition]:
+    """All partitions under reassignment."""
+    for topic_partition in state.all_partitions():
+        if is_reassigning(state.topics[topic_partition.topic], topic_partition.partition):
+            yield topic_partition
+
+
+def refusal(state: ControllerState, topic_partition: TopicPartition, wanted: Sequence[int] | None) -> ErrorCode:
+    """Why the partition cannot be reassigned so, or NONE; `wanted` None asks to cancel."""
+    topic, partition = topic_partition
+    assignment = state.topics.get(topic)
+    if assignment is None or partition not in assignment.replicas or topic in state.deleting:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if wanted is None:
+        is_under_way = is_reassigning(assignment, partition)
+        return ErrorCode.NONE if is_under_way else ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    adds = set(wanted) - set(assignment.replicas[partition])
+    is_well_formed = bool(wanted) and len(set(wanted)) == len(wanted) and min(wanted) >= 0
+    if not is_well_formed or not adds <= state.brokers.keys():
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    return ErrorCode.NONE
+
+
+def begun(assignment: TopicAssignment, partition: int, wanted: Sequence[int] | None) -> TopicAssignment:
+    """The books with the reassignment in them."""
+    origin = origin_replicas(assignment, partition)
+    target = tuple(wanted) if wanted is not None else origin
+    union = target + tuple(r for r in origin if r not in target)
+    return _with(
+        assignment,
+        partition,
+        replicas=union,
+        adding=tuple(r for r in target if r not in origin),
+        removing=tuple(r for r in origin if r not in target),
+    )
+
+
+def completed(assignment: TopicAssignment, partition: int) -> TopicAssignment:
+    """The books after it."""
+    return _with(assignment, partition, replicas=target_replicas(assignment, partition), adding=(), removing=())
+
+
+def is_complete(assignment: TopicAssignment, partition: int, isr: Collection[int]) -> bool:
+    """Whether all target replicas are in sync."""
+    return set(target_replicas(assignment, partition)) <= set(isr)
+
+
+def _with(
+    assignment: TopicAssignment,
+    partition: int,
+    *,
+    replicas: tuple[int, ...],
+    adding: tuple[int, ...],
+    removing: tuple[int, ...],
+) -> TopicAssignment:
+    return replace(
+        assignment,
+        replicas={**assignment.replicas, partition: replicas},
+        adding_replicas=_without_empty(assignment.adding_replicas, partition, adding),
+        removing_replicas=_without_empty(assignment.removing_replicas, partition, removing),
+    )
+
+
+def _without_empty(
+    known: Mapping[int, tuple[int, ...]], partition: int, value: tuple[int, ...]
+) -> Mapping[int, tuple[int, ...]]:
+    return {p: replicas for p, replicas in {**known, partition: value}.items() if replicas}

@@ -1,0 +1,61 @@
+"""Topics appear, grow and are to go.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from kctl.model import TopicPartition
+from kctl.server.controller.actions import Action, DropDeletion
+from kctl.server.controller.events import DeletionsRead, TopicsRead
+from kctl.server.controller.leadership import bring_online
+from kctl.server.controller.partition_states import PartitionPhase
+from kctl.server.controller.replica_states import ReplicaPhase
+from kctl.server.controller.state import ControllerState
+from kctl.server.controller.topic_deletion import resume_deletions
+
+
+def topics_changed(state: ControllerState, event: TopicsRead) -> list[Action]:
+    """Topics were created, grown, removed by hand, or may elect leaders that are not in sync."""
+    newly_unclean = event.unclean_topics - state.unclean_topics
+    state.unclean_topics = set(event.unclean_topics)
+    for topic in state.topics.keys() - event.topics.keys():
+        # Removed by hand: there is nobody left to tell what it was.
+        for topic_partition in state.partitions_of(topic):
+            _forget_partition(state, topic_partition)
+        del state.topics[topic]
+    added: list[TopicPartition] = []
+    for topic, assignment in sorted(event.topics.items()):
+        known = state.topics.get(topic)
+        if topic in state.deleting:
+            continue
+        state.topics[topic] = assignment
+        added += [
+            TopicPartition(topic, partition)
+            for partition in sorted(assignment.replicas)
+            if known is None or partition not in known.replicas
+        ]
+    for topic_partition in added:
+        state.move(topic_partition, PartitionPhase.NEW)
+        for broker_id in state.replicas(topic_partition):
+            state.move_replica((topic_partition, broker_id), ReplicaPhase.NEW)
+    leaderless = [tp for topic in sorted(newly_unclean & state.topics.keys()) for tp in state.partitions_of(topic)]
+    return bring_online(state, [*added, *leaderless])
+
+
+def deletions_wanted(state: ControllerState, event: DeletionsRead) -> list[Action]:
+    """Somebody wants topics deleted."""
+    actions: list[Action] = []
+    for topic in sorted(event.topics):
+        if topic not in state.topics or not state.allows_topic_deletion:
+            actions.append(DropDeletion(topic))
+        else:
+            state.deleting.add(topic)
+    return actions + resume_deletions(state)
+
+
+def _forget_partition(state: ControllerState, topic_partition: TopicPartition) -> None:
+    state.leaders.pop(topic_partition, None)
+    state.partition_phases.pop(topic_partition, None)
+    for replica in [r for r in state.replica_phases if r[0] == topic_partition]:
+        del state.replica_phases[replica]
