@@ -1,0 +1,138 @@
+"""A real broker in a process of its own, for tests: started, stopped, killed, restarted with its data.
+
+Needs neither Java nor ZooKeeper nor Docker; what runs is `kctl broker start` with its embedded coordination service, on
+a free port of the loopback address.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+_POLL_S = 0.01
+_TAIL_LINES = 30
+
+TEST_PROPERTIES: Mapping[str, str] = {
+    "offsets.topic.num.partitions": "5",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""Where a test gains by another value than a broker for keeps: fewer partitions to make, no wait for more members."""
+
+
+class BrokerFailed(RuntimeError):  # noqa: N818 - an outcome, told to whoever runs the tests
+    """The broker did not start, or not stop; the text ends with the last lines of its output."""
+
+
+class BrokerProcess:
+    """Serves from `start` on, which the fixtures have called already.
+
+    `bootstrap_servers` is for clients and stays the same over restarts; so do `data_dir` and what is in it.
+    """
+
+    def __init__(self, data_dir: Path, properties: Mapping[str, str] | None = None, *, port: int = 0) -> None:
+        """`properties` are Kafka's, by their names; port 0 takes a free one."""
+        self.data_dir = data_dir
+        self.properties = {**TEST_PROPERTIES, **(properties or {})}
+        self.host = "127.0.0.1"
+        self.port = port
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port, as clients want it."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The process; only while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def output(self) -> str:
+        """All that the broker has printed so far, over all its starts."""
+        return self._output_path.read_text(errors="replace") if self._output_path.exists() else ""
+
+    def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Returns when the broker serves.  Raises BrokerFailed."""
+        assert not self.is_running, "the broker runs already"
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "kctl", "broker", "start"]
+        command += ["--data-dir", str(self.data_dir), "--port", str(self.port)]
+        for name, value in self.properties.items():
+            command += ["-o", f"{name}={value}"]
+        with self._output_path.open("ab") as output:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        try:
+            self.port = self._wait_until_announced(self._process, timeout_s)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Shuts the broker down cleanly, as SIGTERM does; nothing when it does not run.  Raises BrokerFailed."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise BrokerFailed(f"the broker has not stopped in {timeout_s:.0f} s:\n{self._tail()}") from None
+        if status != 0:
+            raise BrokerFailed(f"the broker ended with status {status}:\n{self._tail()}")
+
+    def kill(self) -> None:
+        """Ends the broker at once, as a crash does: SIGKILL; nothing when it does not run."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def restart(self) -> None:
+        """Stops the broker, if it runs, and starts it again on the same port with the same data."""
+        self.stop()
+        self.start()
+
+    def _wait_until_announced(self, process: subprocess.Popen[bytes], timeout_s: float) -> int:
+        deadline_s = time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s:
+            announced = self._announced()
+            if announced.get("pid") == process.pid:
+                return int(announced["port"])
+            if process.poll() is not None:
+                raise BrokerFailed(f"the broker ended with status {process.returncode}:\n{self._tail()}")
+            time.sleep(_POLL_S)
+        raise BrokerFailed(f"the broker does not serve after {timeout_s:.0f} s:\n{self._tail()}")
+
+    def _announced(self) -> dict[str, Any]:
+        """What a broker of this folder, this one or one before it, wrote when it began to serve."""
+        try:
+            announced = json.loads((self.data_dir / "broker.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return announced if isinstance(announced, dict) else {}
+
+    @property
+    def _output_path(self) -> Path:
+        return self.data_dir / "test-output.txt"
+
+    def _tail(self) -> str:
+        return "\n".join(self.output.splitlines()[-_TAIL_LINES:])
