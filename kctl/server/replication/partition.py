@@ -194,8 +194,9 @@ class Partition:
         )
 
     def record_fetch(self, replica_id: int, offset: int, log_start_offset: int, now_ms: int) -> bool:
-        """A follower asks for `offset`, so it has everything before it; answers whether the high watermark moved.
+        """A follower asks for `offset`, so it has everything before it; answers whether somebody may wait for that.
 
+        That is: whether the high watermark moved, or where the follower's log starts.
         Raises ApiError(UNKNOWN_LEADER_EPOCH) for a replica that is not assigned.
         """
         follower = self.followers.get(replica_id)
@@ -207,10 +208,11 @@ class Partition:
         elif offset >= follower.leader_end_offset_at_last_fetch:
             follower.last_caught_up_ms = max(follower.last_caught_up_ms, follower.last_fetch_ms)
         follower.log_end_offset = offset
+        has_moved_start = follower.log_start_offset != log_start_offset
         follower.log_start_offset = log_start_offset
         follower.last_fetch_ms = now_ms
         follower.leader_end_offset_at_last_fetch = end
-        return self.advance_high_watermark(now_ms)
+        return self.advance_high_watermark(now_ms) or has_moved_start
 
     def low_watermark(self, live_brokers: Sequence[int]) -> int:
         """The smallest start offset of the live replicas; DeleteRecords waits for it."""
