@@ -5,15 +5,18 @@ from __future__ import annotations
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Clock, Random, Timer
 from kctl.model import TopicPartition
+from kctl.server.admin_api_table import register_admin_handlers
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.control_plane import BrokerControlPlane
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
 from kctl.server.handlers.api_versions import ApiVersionsHandler
 from kctl.server.handlers.controlled_shutdown import ControlledShutdownHandler
 from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.server.handlers.describe_groups import DescribeGroupsHandler
+from kctl.server.handlers.elect_leaders import ElectLeadersHandler
 from kctl.server.handlers.fetch import FetchHandler
 from kctl.server.handlers.find_coordinator import FindCoordinatorHandler
 from kctl.server.handlers.heartbeat import HeartbeatHandler
@@ -23,6 +26,7 @@ from kctl.server.handlers.leader_and_isr import LeaderAndIsrHandler
 from kctl.server.handlers.leave_group import LeaveGroupHandler
 from kctl.server.handlers.list_groups import ListGroupsHandler
 from kctl.server.handlers.list_offsets import ListOffsetsHandler
+from kctl.server.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
 from kctl.server.handlers.metadata import MetadataHandler
 from kctl.server.handlers.offset_commit import OffsetCommitHandler
 from kctl.server.handlers.offset_delete import OffsetDeleteHandler
@@ -34,6 +38,7 @@ from kctl.server.handlers.sync_group import SyncGroupHandler
 from kctl.server.handlers.update_metadata import UpdateMetadataHandler
 from kctl.server.internal_topics import InternalTopicsView, OffsetsInZooKeeper
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.producer_ids import ProducerIds
 from kctl.server.replication.fetch_session import FetchSessionCache
 from kctl.server.replication.isr_changes import IsrChanges
@@ -52,6 +57,7 @@ def register_handlers(
     cluster_id: str,
     configs: ConfigView,
     metadata: MetadataCache,
+    waits: MetadataWaits,
     replicas: ReplicaManager,
     logs: LogManager,
     groups: GroupCoordinator,
@@ -91,6 +97,9 @@ def register_handlers(
     serve("stop_replica", StopReplicaHandler(control_plane).handle)
     serve("update_metadata", UpdateMetadataHandler(control_plane).handle)
     serve("controlled_shutdown", ControlledShutdownHandler(controller).handle)
+    serve("elect_leaders", ElectLeadersHandler(controller, metadata, waits).handle)
+    serve("alter_partition_reassignments", AlterPartitionReassignmentsHandler(controller).handle)
+    serve("list_partition_reassignments", ListPartitionReassignmentsHandler(controller).handle)
     serve("offset_for_leader_epoch", OffsetForLeaderEpochHandler(replicas).handle)
     old_offsets = OffsetsInZooKeeper(zookeeper)
     commit = OffsetCommitHandler(groups, metadata, old_offsets, config=group_config, clock=clock)
@@ -105,3 +114,18 @@ def register_handlers(
     serve("describe_groups", DescribeGroupsHandler(groups).handle)
     serve("list_groups", ListGroupsHandler(groups).handle)
     serve("delete_groups", DeleteGroupsHandler(groups).handle)
+    register_admin_handlers(
+        dispatcher,
+        broker_id=broker_id,
+        cluster_id=cluster_id,
+        configs=configs,
+        metadata=metadata,
+        waits=waits,
+        replicas=replicas,
+        logs=logs,
+        topics=topics,
+        zookeeper=zookeeper,
+        partition_purgatory=produce_purgatory,
+        random=random,
+        is_controller=lambda: controller.state.is_active,
+    )

@@ -22,7 +22,6 @@ from kctl.config.listeners import advertised_endpoints, inter_broker_listener, l
 from kctl.config.topic import topic_config_ignoring_errors
 from kctl.errors import KctlError, ZooKeeperError
 from kctl.model import Endpoint, TopicPartition
-from kctl.server.admin_api_table import register_admin_handlers
 from kctl.server.api_table import register_handlers
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.config_changes import ConfigChanges
@@ -299,6 +298,7 @@ class Broker:
             cluster_id=cluster,
             configs=self.configs,
             metadata=self._metadata,
+            waits=self._metadata_waits,
             replicas=replicas,
             logs=self._logs,
             groups=groups,
@@ -317,21 +317,6 @@ class Broker:
             random=world.random,
         )
         state = self._controller.state
-        register_admin_handlers(
-            self._dispatcher,
-            broker_id=self.broker_id,
-            cluster_id=cluster,
-            configs=self.configs,
-            metadata=self._metadata,
-            waits=self._metadata_waits,
-            replicas=replicas,
-            logs=self._logs,
-            topics=writer,
-            zookeeper=zookeeper,
-            partition_purgatory=self._produce_purgatory,
-            random=world.random,
-            is_controller=lambda: state.is_active,
-        )
         return control_plane.known
 
     async def _join_cluster(self, zookeeper: ZooKeeper) -> None:

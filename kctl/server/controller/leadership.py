@@ -165,7 +165,7 @@ def _elect(state: ControllerState, topic_partition: TopicPartition, *, is_unclea
 
 
 def rebalance(state: ControllerState, event: RebalanceDue) -> list[Action]:
-    """auto.leader.rebalance.enable: where too many partitions are not led by their preferred replica, that one leads."""
+    """auto.leader.rebalance.enable: preferred replicas lead again where too many do not."""
     preferred: dict[int, list[TopicPartition]] = {}
     for topic_partition in state.all_partitions():
         if topic_partition in state.leaders and topic_partition.topic not in state.deleting:

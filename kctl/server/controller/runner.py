@@ -13,21 +13,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID
 
 from kctl.environment import Clock, Random
-from kctl.errors import BadVersionError, NodeExistsError, NoNodeError, SessionLostError, ZooKeeperError
-from kctl.model import LeaderAndIsr, TopicPartition
-from kctl.server.controller import znode_reader
+from kctl.errors import BadVersionError, ErrorCode, NodeExistsError, NoNodeError, SessionLostError, ZooKeeperError
+from kctl.model import TopicPartition
+from kctl.server.controller import reassignment, znode_reader
 from kctl.server.controller.actions import (
     Action,
+    Answer,
     Continue,
     DeleteTopicNodes,
     DropDeletion,
+    FinishRequestedReassignments,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
+    WatchStates,
+    WriteAssignments,
     WriteStates,
 )
 from kctl.server.controller.broker_channels import BrokerChannels, Connect, ControlPlane
@@ -36,27 +40,27 @@ from kctl.server.controller.events import (
     ControlledShutdownAsked,
     DeletionsRead,
     Elected,
+    ElectionAsked,
     Event,
+    LogDirFailed,
+    ReassignmentsAsked,
+    RebalanceDue,
     Resigned,
-    StatesWritten,
+    StatesRead,
     TopicsRead,
 )
 from kctl.server.controller.state import ControllerState
 from kctl.server.controller.step import led_with_followers, step
+from kctl.server.controller.znode_writer import ControllerMoved, ZnodeWriter
 from kctl.server.inter_broker import InterBrokerVersions
 from kctl.zookeeper import paths, znodes
-from kctl.zookeeper.operations import Check, Create, Delete, Operation, SetData, WatchEvent, ZnodeStat, ZooKeeper
+from kctl.zookeeper.operations import Create, Delete, SetData, WatchEvent, ZnodeStat, ZooKeeper
 
 log = logging.getLogger(__name__)
 
-_OPERATIONS_PER_MULTI = 400
-"""Keeps a multi well below ZooKeeper's frame limit of 1 MiB."""
-
 UncleanTopics = Callable[[Iterable[str]], frozenset[str]]
 
-
-class ControllerMoved(Exception):  # noqa: N818 - an outcome
-    """Another broker is the controller now."""
+_FIRST_REBALANCE_S = 5.0
 
 
 class ControllerRunner:
@@ -79,11 +83,11 @@ class ControllerRunner:
         self.state = ControllerState(broker_id, allows_topic_deletion=allows_topic_deletion)
         self._broker_id = broker_id
         self._zookeeper = zookeeper
+        self._writer = ZnodeWriter(zookeeper)
         self._clock = clock
         self._random = random
         self._unclean_topics = unclean_topics
-        self._inbox: asyncio.Queue[str | Event | tuple[ControlledShutdownAsked, asyncio.Future[list[TopicPartition]]]]
-        self._inbox = asyncio.Queue()
+        self._inbox: asyncio.Queue[str | TopicPartition | Event | _Ask] = asyncio.Queue()
         self._waiting: set[str] = set()
         self._channels = BrokerChannels(
             broker_id,
@@ -112,6 +116,10 @@ class ControllerRunner:
     def on_watch(self, event: WatchEvent) -> None:
         """A watch of the session fired; those of others are ignored."""
         path = event.path
+        if path.endswith(_STATE):
+            if (topic_partition := _partition_of(path)) is not None:
+                self._inbox.put_nowait(topic_partition)
+            return
         if path.startswith(paths.BROKER_IDS):
             path = paths.BROKER_IDS
         elif path.startswith(paths.TOPICS):
@@ -136,9 +144,37 @@ class ControllerRunner:
 
     async def controlled_shutdown(self, broker_id: int) -> list[TopicPartition]:
         """Moves leadership away from the broker; answers the partitions that it still leads though others could."""
-        done: asyncio.Future[list[TopicPartition]] = asyncio.get_running_loop().create_future()
-        self._inbox.put_nowait((ControlledShutdownAsked(broker_id), done))
-        return await done
+        await self._ask(ControlledShutdownAsked(broker_id))
+        return led_with_followers(self.state, broker_id)
+
+    async def elect_leaders(
+        self, partitions: tuple[TopicPartition, ...] | None, *, is_unclean: bool
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Holds elections for these or all partitions; NONE where one was held."""
+        ask = _Ask(asyncio.get_running_loop().create_future())
+        ask.event = ElectionAsked(partitions, is_unclean, ask)
+        return await self._wait(ask)
+
+    async def reassign(
+        self, replicas: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Begins reassignments, or cancels where None is given; NONE where one was begun."""
+        ask = _Ask(asyncio.get_running_loop().create_future())
+        ask.event = ReassignmentsAsked(replicas, ask)
+        return await self._wait(ask)
+
+    def unclean_election_changed(self) -> None:
+        """The configuration of a topic changed: leaderless partitions may get a leader now."""
+        self.notify(paths.TOPICS)
+
+    async def _ask(self, event: Event) -> None:
+        ask = _Ask(asyncio.get_running_loop().create_future())
+        ask.event = event
+        await self._wait(ask)
+
+    async def _wait(self, ask: _Ask) -> Mapping[TopicPartition, ErrorCode]:
+        self._inbox.put_nowait(ask)
+        return await ask.done
 
     async def _run(self) -> None:
         while True:
@@ -147,11 +183,11 @@ class ControllerRunner:
                 if isinstance(item, str):
                     self._waiting.discard(item)
                     await self._read_again(item)
-                elif isinstance(item, tuple):
-                    event, done = item
-                    await self._feed(event)
-                    if not done.done():
-                        done.set_result(led_with_followers(self.state, event.broker_id))
+                elif isinstance(item, TopicPartition):
+                    await self._feed(StatesRead(await znode_reader.read_watched_states(self._zookeeper, [item])))
+                elif isinstance(item, _Ask):
+                    assert item.event is not None
+                    await self._feed(item.event)
                 else:
                     await self._feed(item)
             except ControllerMoved:
@@ -163,7 +199,10 @@ class ControllerRunner:
                 await self._feed(Resigned())
             except ZooKeeperError:
                 log.exception("the controller could not finish an event; resigning")
-                await self._feed(Resigned())
+                await self._resign()
+            finally:
+                if isinstance(item, _Ask):
+                    item.answer({})
 
     async def _read_again(self, path: str) -> None:
         if path == paths.CONTROLLER:
@@ -177,6 +216,29 @@ class ControllerRunner:
             await self._feed(TopicsRead(topics, self._unclean_topics(topics)))
         elif path == paths.DELETE_TOPICS:
             await self._feed(DeletionsRead(await znode_reader.read_deletions(self._zookeeper)))
+        elif path == paths.ISR_CHANGE_NOTIFICATIONS:
+            await self._feed(StatesRead(await znode_reader.take_isr_changes(self._zookeeper)))
+        elif path == paths.LOG_DIR_EVENT_NOTIFICATIONS:
+            for broker_id in sorted(await znode_reader.take_log_dir_events(self._zookeeper)):
+                await self._feed(LogDirFailed(broker_id))
+        elif path == paths.REASSIGN_PARTITIONS:
+            wanted = await znode_reader.read_reassignments(self._zookeeper)
+            new = {tp: r for tp, r in wanted.items() if tp not in self.state.requested_reassignments}
+            if new:
+                await self._feed(ReassignmentsAsked(new, from_znode=True))
+        elif path == paths.PREFERRED_REPLICA_ELECTION:
+            partitions = await znode_reader.take_preferred_elections(self._zookeeper)
+            if partitions:
+                await self._feed(ElectionAsked(partitions, is_unclean=False))
+
+    async def _resign(self) -> None:
+        """Gives the office up, so that another broker, or this one with a fresh mind, takes it."""
+        await self._feed(Resigned())
+        try:
+            await self._writer.multi([Delete(paths.CONTROLLER)])
+        except (ControllerMoved, ZooKeeperError):
+            log.info("the office was lost already")
+        self.notify(paths.CONTROLLER)
 
     async def _feed(self, event: Event) -> None:
         """One event and everything that follows from it, before the next."""
@@ -190,16 +252,32 @@ class ControllerRunner:
     async def _perform(self, action: Action) -> Event | None:
         match action:
             case WriteStates():
-                return await self._write_states(action)
+                return await self._writer.write_states(action)
             case SendLeaderAndIsr() | SendUpdateMetadata() | SendStopReplica():
                 self._channels.send(self.state, action)
             case Continue():
                 return action.event
+            case Answer():
+                if isinstance(action.token, _Ask):
+                    action.token.answer(action.outcome)
+            case WriteAssignments():
+                for topic, assignment in action.topics.items():
+                    await self._writer.multi([SetData(paths.topic(topic), znodes.encode_topic(assignment))])
+            case WatchStates():
+                return StatesRead(await znode_reader.read_watched_states(self._zookeeper, action.partitions))
+            case FinishRequestedReassignments():
+                targets = {
+                    tp: reassignment.target_replicas(self.state.topics[tp.topic], tp.partition)
+                    for tp in action.remaining
+                    if tp.topic in self.state.topics
+                }
+                await self._writer.finish_requested_reassignments(targets)
             case DeleteTopicNodes():
-                await self._delete_topic(action.topic)
+                await self._writer.delete_topic(action.topic)
+                log.info("deleted topic=%s", action.topic)
             case DropDeletion():
                 log.info("topic %s cannot be deleted: unknown, or delete.topic.enable is false", action.topic)
-                await self._multi([Delete(paths.delete_topic(action.topic))])
+                await self._writer.multi([Delete(paths.delete_topic(action.topic))])
         return None
 
     async def _elect(self) -> None:
@@ -231,6 +309,7 @@ class ControllerRunner:
             return False
         assert isinstance(written, ZnodeStat)
         self.state.epoch, self.state.epoch_version = epoch + 1, written.version
+        self._writer.epoch_version = written.version
         log.info("elected as controller epoch=%s", epoch + 1)
         # The watch that tells when the node is taken away.
         await self._zookeeper.get(paths.CONTROLLER, watch=True)
@@ -254,9 +333,22 @@ class ControllerRunner:
         partitions = [TopicPartition(t, p) for t, a in topics.items() for p in a.replicas]
         leaders = await znode_reader.read_leaders(self._zookeeper, partitions)
         deletions = await znode_reader.read_deletions(self._zookeeper)
+        # What was announced so far is in what was read.
+        await znode_reader.take_isr_changes(self._zookeeper)
+        await znode_reader.take_log_dir_events(self._zookeeper)
         await self._feed(
             Elected(epoch, epoch_version, brokers, topics, leaders, deletions, self._unclean_topics(topics))
         )
+
+        for path in (paths.REASSIGN_PARTITIONS, paths.PREFERRED_REPLICA_ELECTION):
+            await self._read_again(path)
+
+    async def rebalance_regularly(self, interval_ms: int, imbalance_percentage: int) -> None:
+        """Looks for leaders astray as long as this broker lives; the queue decides when."""
+        await asyncio.sleep(_FIRST_REBALANCE_S)
+        while True:
+            self._inbox.put_nowait(RebalanceDue(imbalance_percentage))
+            await asyncio.sleep(interval_ms / 1000)
 
     async def _topics(self) -> dict[str, znodes.TopicAssignment]:
         """All topics; those without an id, made by brokers before 2.8 or by hand, get one."""
@@ -266,107 +358,44 @@ class ControllerRunner:
                 with_id = znodes.TopicAssignment(
                     assignment.replicas, self._new_topic_id(), assignment.adding_replicas, assignment.removing_replicas
                 )
-                await self._multi([SetData(paths.topic(name), znodes.encode_topic(with_id))])
+                await self._writer.multi([SetData(paths.topic(name), znodes.encode_topic(with_id))])
                 topics[name] = with_id
         return topics
 
     def _new_topic_id(self) -> UUID:
         return UUID(int=self._random.getrandbits(128), version=4)
 
-    async def _write_states(self, action: WriteStates) -> StatesWritten:
-        written: dict[TopicPartition, LeaderAndIsr] = {}
-        conflicts: dict[TopicPartition, LeaderAndIsr] = {}
-        topics: dict[str, list[TopicPartition]] = {}
-        for topic_partition in action.created:
-            topics.setdefault(topic_partition.topic, []).append(topic_partition)
-        for topic, partitions in topics.items():
-            await self._make_parents(topic, partitions)
-            for topic_partition, current in await self._create_states(action, partitions):
-                (written if current is action.created[topic_partition] else conflicts)[topic_partition] = current
-        for topic_partition, wanted in action.changed.items():
-            is_written, current = await self._change_state(topic_partition, wanted)
-            (written if is_written else conflicts)[topic_partition] = current
-        return StatesWritten(written, conflicts)
 
-    async def _make_parents(self, topic: str, partitions: list[TopicPartition]) -> None:
-        parents = [paths.topic_partitions(topic), *(paths.partition(topic, tp.partition) for tp in partitions)]
-        try:
-            for start in range(0, len(parents), _OPERATIONS_PER_MULTI):
-                await self._multi([Create(p, None) for p in parents[start : start + _OPERATIONS_PER_MULTI]])
-        except NodeExistsError:
-            # Some are there already: a new partition of an old topic, or a controller that did not get further.
-            for path in parents:
-                try:
-                    await self._multi([Create(path, None)])
-                except NodeExistsError:
-                    continue
-
-    async def _create_states(
-        self, action: WriteStates, partitions: list[TopicPartition]
-    ) -> list[tuple[TopicPartition, LeaderAndIsr]]:
-        outcome: list[tuple[TopicPartition, LeaderAndIsr]] = []
-        for start in range(0, len(partitions), _OPERATIONS_PER_MULTI):
-            some = partitions[start : start + _OPERATIONS_PER_MULTI]
-            creates: list[Operation] = [
-                Create(paths.partition_state(*tp), znodes.encode_partition_state(action.created[tp])) for tp in some
-            ]
-            try:
-                await self._multi(creates)
-                outcome += [(tp, action.created[tp]) for tp in some]
-            except NodeExistsError:
-                for topic_partition, create in zip(some, creates, strict=True):
-                    outcome.append((topic_partition, await self._create_state(action, topic_partition, create)))
-        return outcome
-
-    async def _create_state(
-        self, action: WriteStates, topic_partition: TopicPartition, create: Operation
-    ) -> LeaderAndIsr:
-        try:
-            await self._multi([create])
-        except NodeExistsError:
-            return await self._current_state(topic_partition)
-        return action.created[topic_partition]
-
-    async def _change_state(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> tuple[bool, LeaderAndIsr]:
-        path = paths.partition_state(*topic_partition)
-        try:
-            (stat,) = await self._multi([SetData(path, znodes.encode_partition_state(wanted), wanted.partition_epoch)])
-        except BadVersionError:
-            return False, await self._current_state(topic_partition)
-        assert isinstance(stat, ZnodeStat)
-        return True, LeaderAndIsr(
-            wanted.leader, wanted.leader_epoch, wanted.isr, wanted.controller_epoch, partition_epoch=stat.version
-        )
-
-    async def _current_state(self, topic_partition: TopicPartition) -> LeaderAndIsr:
-        path = paths.partition_state(*topic_partition)
-        data, stat = await self._zookeeper.get(path)
-        return znodes.decode_partition_state(path, data, stat.version)
-
-    async def _delete_topic(self, topic: str) -> None:
-        log.info("deleted topic=%s", topic)
-        for root in (paths.topic(topic), paths.topic_config(topic), paths.delete_topic(topic)):
-            doomed = await self._tree(root)
-            for start in range(0, len(doomed), _OPERATIONS_PER_MULTI):
-                await self._multi([Delete(path) for path in doomed[start : start + _OPERATIONS_PER_MULTI]])
-
-    async def _tree(self, root: str) -> list[str]:
-        """The node and all below it, children before parents; empty when it does not exist."""
-        try:
-            names = await self._zookeeper.children(root)
-        except NoNodeError:
-            return []
-        return [path for name in names for path in await self._tree(f"{root}/{name}")] + [root]
-
-    async def _multi(self, operations: list[Operation]) -> list[str | ZnodeStat | bool]:
-        """A write that only the current controller may do.  Raises ControllerMoved, or what an operation raises."""
-        check = Check(paths.CONTROLLER_EPOCH, self.state.epoch_version)
-        try:
-            return (await self._zookeeper.multi([check, *operations]))[1:]
-        except BadVersionError as error:
-            if error.path == paths.CONTROLLER_EPOCH:
-                raise ControllerMoved from error
-            raise
+_WATCHED = frozenset(
+    {
+        paths.CONTROLLER,
+        paths.BROKER_IDS,
+        paths.TOPICS,
+        paths.DELETE_TOPICS,
+        paths.ISR_CHANGE_NOTIFICATIONS,
+        paths.LOG_DIR_EVENT_NOTIFICATIONS,
+        paths.REASSIGN_PARTITIONS,
+        paths.PREFERRED_REPLICA_ELECTION,
+    }
+)
+_STATE = "/state"
 
 
-_WATCHED = frozenset({paths.CONTROLLER, paths.BROKER_IDS, paths.TOPICS, paths.DELETE_TOPICS})
+def _partition_of(path: str) -> TopicPartition | None:
+    """The partition of a state node's path."""
+    parts = path.removeprefix(paths.TOPICS + "/").split("/")
+    is_state = len(parts) == 4 and parts[1] == "partitions" and parts[2].isdigit()
+    return TopicPartition(parts[0], int(parts[2])) if is_state else None
+
+
+class _Ask:
+    """A wish with somebody who waits for its outcome."""
+
+    def __init__(self, done: asyncio.Future[Mapping[TopicPartition, ErrorCode]]) -> None:
+        self.done = done
+        self.event: Event | None = None
+
+    def answer(self, outcome: Mapping[TopicPartition, ErrorCode]) -> None:
+        """The first answer counts."""
+        if not self.done.done():
+            self.done.set_result(outcome)

@@ -49,6 +49,86 @@ async def read_deletions(zookeeper: ZooKeeper) -> frozenset[str]:
     return frozenset(await zookeeper.children(paths.DELETE_TOPICS, watch=True))
 
 
+async def read_watched_states(
+    zookeeper: ZooKeeper, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, LeaderAndIsr]:
+    """The states of these partitions, with a watch on each."""
+    wanted = list(partitions)
+    found = await _gather(_read_leader(zookeeper, topic_partition, watch=True) for topic_partition in wanted)
+    return {tp: leader for tp, leader in zip(wanted, found, strict=True) if leader is not None}
+
+
+async def take_isr_changes(zookeeper: ZooKeeper) -> dict[TopicPartition, LeaderAndIsr]:
+    """What leaders announced since last time: the states as they are now.  The announcements are deleted."""
+    partitions: dict[TopicPartition, None] = {}
+    for path, data in await _take_notifications(zookeeper, paths.ISR_CHANGE_NOTIFICATIONS):
+        try:
+            partitions.update(dict.fromkeys(znodes.decode_partitions(path, data)))
+        except ValueError as error:
+            log.error("ignoring an announcement that cannot be read: %s", error)
+    return await read_leaders(zookeeper, partitions)
+
+
+async def take_log_dir_events(zookeeper: ZooKeeper) -> set[int]:
+    """The brokers that lost a disk since last time.  The announcements are deleted."""
+    brokers: set[int] = set()
+    for path, data in await _take_notifications(zookeeper, paths.LOG_DIR_EVENT_NOTIFICATIONS):
+        try:
+            brokers.add(znodes.decode_log_dir_event(path, data).broker_id)
+        except ValueError as error:
+            log.error("ignoring an announcement that cannot be read: %s", error)
+    return brokers
+
+
+async def read_reassignments(zookeeper: ZooKeeper) -> dict[TopicPartition, tuple[int, ...]]:
+    """What /admin/reassign_partitions asks for."""
+    data = await _read_request(zookeeper, paths.REASSIGN_PARTITIONS)
+    if data is None:
+        return {}
+    try:
+        return znodes.decode_reassignment(paths.REASSIGN_PARTITIONS, data)
+    except ValueError as error:
+        log.error("deleting a request for reassignments that cannot be read: %s", error)
+        await zookeeper.delete(paths.REASSIGN_PARTITIONS)
+        return {}
+
+
+async def take_preferred_elections(zookeeper: ZooKeeper) -> tuple[TopicPartition, ...]:
+    """What /admin/preferred_replica_election asks for; the node is deleted."""
+    data = await _read_request(zookeeper, paths.PREFERRED_REPLICA_ELECTION)
+    if data is None:
+        return ()
+    await zookeeper.delete(paths.PREFERRED_REPLICA_ELECTION)
+    try:
+        return tuple(znodes.decode_partitions(paths.PREFERRED_REPLICA_ELECTION, data))
+    except ValueError as error:
+        log.error("ignoring a request for elections that cannot be read: %s", error)
+        return ()
+
+
+async def _read_request(zookeeper: ZooKeeper, path: str) -> bytes | None:
+    """A node that somebody may create, watched whether it is there or not."""
+    await zookeeper.exists(path, watch=True)
+    try:
+        data, _ = await zookeeper.get(path)
+    except NoNodeError:
+        return None
+    return data
+
+
+async def _take_notifications(zookeeper: ZooKeeper, parent: str) -> list[tuple[str, bytes]]:
+    taken: list[tuple[str, bytes]] = []
+    for name in await zookeeper.children(parent, watch=True):
+        path = f"{parent}/{name}"
+        try:
+            data, _ = await zookeeper.get(path)
+            await zookeeper.delete(path)
+        except NoNodeError:
+            continue
+        taken.append((path, data))
+    return taken
+
+
 async def _read_broker(zookeeper: ZooKeeper, broker_id: int) -> LiveBroker | None:
     path = paths.broker(broker_id)
     try:
@@ -73,10 +153,12 @@ async def _read_topic(zookeeper: ZooKeeper, name: str) -> TopicAssignment | None
         return None
 
 
-async def _read_leader(zookeeper: ZooKeeper, topic_partition: TopicPartition) -> LeaderAndIsr | None:
+async def _read_leader(
+    zookeeper: ZooKeeper, topic_partition: TopicPartition, *, watch: bool = False
+) -> LeaderAndIsr | None:
     path = paths.partition_state(topic_partition.topic, topic_partition.partition)
     try:
-        data, stat = await zookeeper.get(path)
+        data, stat = await zookeeper.get(path, watch=watch)
         return znodes.decode_partition_state(path, data, stat.version)
     except NoNodeError:
         return None

@@ -1,0 +1,138 @@
+"""What only the current controller may write: every write checks that its epoch is still the one in ZooKeeper.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kctl.errors import BadVersionError, NodeExistsError, NoNodeError
+from kctl.model import LeaderAndIsr, TopicPartition
+from kctl.server.controller.actions import WriteStates
+from kctl.server.controller.events import StatesWritten
+from kctl.zookeeper import paths, znodes
+from kctl.zookeeper.operations import Check, Create, Delete, Operation, SetData, ZnodeStat, ZooKeeper
+
+_OPERATIONS_PER_MULTI = 400
+"""Keeps a multi well below ZooKeeper's frame limit of 1 MiB."""
+
+
+class ControllerMoved(Exception):  # noqa: N818 - an outcome
+    """Another broker is the controller now."""
+
+
+class ZnodeWriter:
+    """The controller's pen.  Everything may raise ControllerMoved, besides what ZooKeeper raises."""
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
+        self.epoch_version = -1
+        """ZooKeeper version of /controller_epoch at this controller's election."""
+
+    async def write_states(self, action: WriteStates) -> StatesWritten:
+        """Creates and changes partition states; what somebody else changed meanwhile comes back as it is now."""
+        written: dict[TopicPartition, LeaderAndIsr] = {}
+        conflicts: dict[TopicPartition, LeaderAndIsr] = {}
+        topics: dict[str, list[TopicPartition]] = {}
+        for topic_partition in action.created:
+            topics.setdefault(topic_partition.topic, []).append(topic_partition)
+        for topic, partitions in topics.items():
+            await self._make_parents(topic, partitions)
+            for topic_partition, current in await self._create_states(action, partitions):
+                (written if current is action.created[topic_partition] else conflicts)[topic_partition] = current
+        for topic_partition, wanted in action.changed.items():
+            is_written, current = await self._change_state(topic_partition, wanted)
+            (written if is_written else conflicts)[topic_partition] = current
+        return StatesWritten(written, conflicts)
+
+    async def _make_parents(self, topic: str, partitions: list[TopicPartition]) -> None:
+        parents = [paths.topic_partitions(topic), *(paths.partition(topic, tp.partition) for tp in partitions)]
+        try:
+            for start in range(0, len(parents), _OPERATIONS_PER_MULTI):
+                await self.multi([Create(p, None) for p in parents[start : start + _OPERATIONS_PER_MULTI]])
+        except NodeExistsError:
+            # Some are there already: a new partition of an old topic, or a controller that did not get further.
+            for path in parents:
+                try:
+                    await self.multi([Create(path, None)])
+                except NodeExistsError:
+                    continue
+
+    async def _create_states(
+        self, action: WriteStates, partitions: list[TopicPartition]
+    ) -> list[tuple[TopicPartition, LeaderAndIsr]]:
+        outcome: list[tuple[TopicPartition, LeaderAndIsr]] = []
+        for start in range(0, len(partitions), _OPERATIONS_PER_MULTI):
+            some = partitions[start : start + _OPERATIONS_PER_MULTI]
+            creates: list[Operation] = [
+                Create(paths.partition_state(*tp), znodes.encode_partition_state(action.created[tp])) for tp in some
+            ]
+            try:
+                await self.multi(creates)
+                outcome += [(tp, action.created[tp]) for tp in some]
+            except NodeExistsError:
+                for topic_partition, create in zip(some, creates, strict=True):
+                    outcome.append((topic_partition, await self._create_state(action, topic_partition, create)))
+        return outcome
+
+    async def _create_state(
+        self, action: WriteStates, topic_partition: TopicPartition, create: Operation
+    ) -> LeaderAndIsr:
+        try:
+            await self.multi([create])
+        except NodeExistsError:
+            return await self._current_state(topic_partition)
+        return action.created[topic_partition]
+
+    async def _change_state(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> tuple[bool, LeaderAndIsr]:
+        path = paths.partition_state(*topic_partition)
+        try:
+            (stat,) = await self.multi([SetData(path, znodes.encode_partition_state(wanted), wanted.partition_epoch)])
+        except BadVersionError:
+            return False, await self._current_state(topic_partition)
+        assert isinstance(stat, ZnodeStat)
+        return True, LeaderAndIsr(
+            wanted.leader, wanted.leader_epoch, wanted.isr, wanted.controller_epoch, partition_epoch=stat.version
+        )
+
+    async def _current_state(self, topic_partition: TopicPartition) -> LeaderAndIsr:
+        path = paths.partition_state(*topic_partition)
+        data, stat = await self._zookeeper.get(path)
+        return znodes.decode_partition_state(path, data, stat.version)
+
+    async def delete_topic(self, topic: str) -> None:
+        """Its assignment, its states, its configuration and the wish to delete it."""
+        for root in (paths.topic(topic), paths.topic_config(topic), paths.delete_topic(topic)):
+            doomed = await self._tree(root)
+            for start in range(0, len(doomed), _OPERATIONS_PER_MULTI):
+                await self.multi([Delete(path) for path in doomed[start : start + _OPERATIONS_PER_MULTI]])
+
+    async def _tree(self, root: str) -> list[str]:
+        """The node and all below it, children before parents; empty when it does not exist."""
+        try:
+            names = await self._zookeeper.children(root)
+        except NoNodeError:
+            return []
+        return [path for name in names for path in await self._tree(f"{root}/{name}")] + [root]
+
+    async def multi(self, operations: list[Operation]) -> list[str | ZnodeStat | bool]:
+        """A write that only the current controller may do.  Raises ControllerMoved, or what an operation raises."""
+        check = Check(paths.CONTROLLER_EPOCH, self.epoch_version)
+        try:
+            return (await self._zookeeper.multi([check, *operations]))[1:]
+        except BadVersionError as error:
+            if error.path == paths.CONTROLLER_EPOCH:
+                raise ControllerMoved from error
+            raise
+
+    async def finish_requested_reassignments(self, remaining: Mapping[TopicPartition, tuple[int, ...]]) -> None:
+        """Leaves these in /admin/reassign_partitions; the node goes with the last one."""
+        path = paths.REASSIGN_PARTITIONS
+        try:
+            if remaining:
+                await self.multi([SetData(path, znodes.encode_reassignment(remaining))])
+            else:
+                await self.multi([Delete(path)])
+        except NoNodeError:
+            return

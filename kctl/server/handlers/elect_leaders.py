@@ -1,0 +1,72 @@
+"""ElectLeaders (key 43, versions 0-2): has leaders elected, preferred or, if need be, unclean.  KIP-183, KIP-460.
+
+Only the active controller answers.  The answer waits until the metadata shows the new leaders; where it does not within
+the timeout the partition says REQUEST_TIMED_OUT.  Asked about all partitions, those that need no election are left out.
+
+Version notes: 0 preferred only; 1 unclean elections and a top-level error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from kctl.server.controller.runner import ControllerRunner
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.requests.context import RequestContext
+
+UNCLEAN = 1
+
+
+class ElectLeadersHandler:
+    """Owner: event loop."""
+
+    def __init__(self, controller: ControllerRunner, metadata: MetadataCache, waits: MetadataWaits) -> None:
+        self._controller = controller
+        self._metadata = metadata
+        self._waits = waits
+
+    async def handle(self, request: ElectLeadersRequest, _context: RequestContext) -> ElectLeadersResponse:
+        asked = request.topic_partitions
+        wanted = None if asked is None else tuple(TopicPartition(t.topic, p) for t in asked for p in t.partitions)
+        if not self._controller.state.is_active:
+            outcome = dict.fromkeys(wanted or (), ErrorCode.NOT_CONTROLLER)
+            return ElectLeadersResponse(
+                error_code=ErrorCode.NOT_CONTROLLER, replica_election_results=_by_topic(outcome)
+            )
+        before = {tp: known.leader_epoch for tp, known in self._controller.state.leaders.items()}
+        elected = await self._controller.elect_leaders(wanted, is_unclean=request.election_type == UNCLEAN)
+        outcome = dict(elected)
+        if wanted is None:
+            outcome = {tp: code for tp, code in outcome.items() if code is not ErrorCode.ELECTION_NOT_NEEDED}
+        for topic_partition, code in outcome.items():
+            if code is ErrorCode.NONE and not await self._is_known(
+                topic_partition, before.get(topic_partition, -1), request.timeout_ms
+            ):
+                outcome[topic_partition] = ErrorCode.REQUEST_TIMED_OUT
+        return ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=_by_topic(outcome))
+
+    async def _is_known(self, topic_partition: TopicPartition, old_epoch: int, timeout_ms: int) -> bool:
+        def is_newer() -> bool:
+            info = self._metadata.partition(topic_partition)
+            return info is not None and info.leader_epoch > old_epoch
+
+        return await self._waits.until(topic_partition.topic, is_newer, timeout_ms)
+
+
+def _by_topic(outcome: Mapping[TopicPartition, ErrorCode]) -> list[ReplicaElectionResult]:
+    topics: dict[str, list[PartitionResult]] = {}
+    for (topic, partition), code in sorted(outcome.items()):
+        message = None if code is ErrorCode.NONE else code.description
+        topics.setdefault(topic, []).append(
+            PartitionResult(partition_id=partition, error_code=code, error_message=message)
+        )
+    return [ReplicaElectionResult(topic=topic, partition_result=results) for topic, results in topics.items()]

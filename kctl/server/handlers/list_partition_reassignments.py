@@ -1,0 +1,51 @@
+"""ListPartitionReassignments (key 46, version 0): the moves that are under way, all or of the partitions named.
+
+Only the active controller answers.  KIP-455.
+"""
+
+from __future__ import annotations
+
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from kctl.server.controller.reassignment import reassigning
+from kctl.server.controller.runner import ControllerRunner
+from kctl.server.requests.context import RequestContext
+
+
+class ListPartitionReassignmentsHandler:
+    """Owner: event loop."""
+
+    def __init__(self, controller: ControllerRunner) -> None:
+        self._controller = controller
+
+    def handle(
+        self, request: ListPartitionReassignmentsRequest, _context: RequestContext
+    ) -> ListPartitionReassignmentsResponse:
+        state = self._controller.state
+        if not state.is_active:
+            return ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, topics=[])
+        asked = None
+        if request.topics is not None:
+            asked = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+        topics: dict[str, list[OngoingPartitionReassignment]] = {}
+        for topic, partition in reassigning(state):
+            if asked is not None and (topic, partition) not in asked:
+                continue
+            assignment = state.topics[topic]
+            topics.setdefault(topic, []).append(
+                OngoingPartitionReassignment(
+                    partition_index=partition,
+                    replicas=list(assignment.replicas[partition]),
+                    adding_replicas=list(assignment.adding_replicas.get(partition, ())),
+                    removing_replicas=list(assignment.removing_replicas.get(partition, ())),
+                )
+            )
+        return ListPartitionReassignmentsResponse(
+            error_code=ErrorCode.NONE,
+            topics=[OngoingTopicReassignment(name=topic, partitions=moves) for topic, moves in topics.items()],
+        )
