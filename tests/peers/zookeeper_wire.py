@@ -1,6 +1,6 @@
 """ZooKeeper's client protocol by hand: any request, whole or broken, and the bytes that come back.
 
-Blocking, one request at a time, and none of kctl's code: what the tests of the embedded server and Apache ZooKeeper share.
+Blocking, one request at a time, and none of kctl's code: tests ask our server and Apache ZooKeeper the same with it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ class Connected(NamedTuple):
 
 
 class WireClient:
-    """One connection with a session; watch events that came with answers gather in `events` as (type, path)."""
+    """One connection with a session; watch events that came with answers gather in `events` as (type, path).
+
+    Raises EOFError or ConnectionResetError when the server closes the connection instead of answering.
+    """
 
     def __init__(
         self,
@@ -54,8 +57,12 @@ class WireClient:
         self.events: list[tuple[int, str]] = []
         self._xid = 0
         self.socket = socket.create_connection(probe.address(connect), timeout=20)
-        self.send(struct.pack(">iqiq", 0, last_zxid, timeout_ms, session_id) + buffer(password) + b"\0")
-        answer = self.receive()
+        try:
+            self.send(struct.pack(">iqiq", 0, last_zxid, timeout_ms, session_id) + buffer(password) + b"\0")
+            answer = self.receive()
+        except BaseException:
+            self.close()
+            raise
         timeout, session = struct.unpack_from(">iq", answer, 4)
         self.connected = Connected(timeout, session, answer[20:36])
 

@@ -1,0 +1,187 @@
+"""Goal: nonsense costs the one who sends it his connection, and nobody anything else."""
+
+from __future__ import annotations
+
+import random
+import resource
+import signal
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss, SessionExpiredError
+
+from tests.peers import probe
+from tests.peers import zookeeper_wire as wire
+from tests.peers.embedded_zookeeper import EmbeddedZooKeeperProcess
+from tests.peers.zookeeper_wire import WireClient
+
+JUTE_MAX_BUFFER = 0xFFFFF
+FRAMES = 10_000
+MARSHALLING_ERROR, UNIMPLEMENTED, AUTH_FAILED = -5, -6, -115
+
+
+def answer_to(connect: str, sent: bytes) -> bytes:
+    """All that comes back until the server closes the connection."""
+    with socket.create_connection(probe.address(connect), timeout=20) as connection:
+        connection.sendall(sent)
+        try:
+            return b"".join(iter(lambda: connection.recv(4096), b""))
+        except ConnectionResetError:
+            return b""
+
+
+def resident_kb(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0])
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", 0),
+        struct.pack(">i", JUTE_MAX_BUFFER + 1),
+        struct.pack(">i", 1 << 30) + b"x" * 100,
+        struct.pack(">i", 3) + b"abc",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+)
+def test_what_is_no_connect_request_closes_the_connection(shared_embedded: str, sent: bytes) -> None:
+    assert answer_to(shared_embedded, sent) == b""
+
+
+@pytest.mark.parametrize("length", [-1, 0, JUTE_MAX_BUFFER + 1, 3])
+def test_a_frame_that_cannot_be_a_request_closes_the_connection(shared_embedded: str, length: int) -> None:
+    client = WireClient(shared_embedded)
+    client.socket.sendall(struct.pack(">i", length) + b"abc")
+    with pytest.raises((EOFError, ConnectionResetError)):
+        client.receive()
+    client.close()
+
+
+def test_a_body_that_makes_no_sense_is_answered_and_the_session_goes_on(shared_embedded: str) -> None:
+    client = WireClient(shared_embedded)
+    for op_code in (wire.CREATE, wire.GET_DATA, wire.MULTI, wire.SET_WATCHES):
+        assert client.ask(op_code, b"\0\0\0\5ab").error == MARSHALLING_ERROR
+    assert client.ask(wire.EXISTS, wire.read("/")).error == 0
+    client.ask(wire.CLOSE)
+    client.close()
+
+
+@pytest.mark.parametrize("op_code", [0, 77, -10, wire.SASL])
+def test_an_unknown_request_is_answered_and_ends_the_connection(shared_embedded: str, op_code: int) -> None:
+    client = WireClient(shared_embedded)
+    assert client.ask(op_code).error == UNIMPLEMENTED
+    with pytest.raises(EOFError):
+        client.receive()
+    client.close()
+
+
+def test_an_unknown_scheme_is_shown_out(shared_embedded: str) -> None:
+    client = WireClient(shared_embedded)
+    body = struct.pack(">i", 0) + wire.string("sasl") + wire.buffer(b"")
+    assert client.ask(wire.AUTH, body, xid=-4).error == AUTH_FAILED
+    with pytest.raises(EOFError):
+        client.receive()
+    client.close()
+
+
+def test_a_session_is_not_given_to_who_does_not_know_its_password(shared_embedded: str) -> None:
+    owner = WireClient(shared_embedded)
+    thief = WireClient(shared_embedded, session_id=owner.connected.session_id, password=b"x" * 16)
+    assert thief.connected == (0, 0, bytes(16))
+    assert owner.ask(wire.EXISTS, wire.read("/")).error == 0
+    for client in (owner, thief):
+        client.close()
+
+
+def test_a_client_from_the_future_is_refused(shared_embedded: str) -> None:
+    """It has seen transactions that this server has not: another ensemble, or one restored from a backup."""
+    with pytest.raises((EOFError, ConnectionResetError)):
+        WireClient(shared_embedded, last_zxid=1 << 40)
+
+
+def test_a_client_that_comes_back_leaves_its_old_connection(shared_embedded: str) -> None:
+    first = WireClient(shared_embedded)
+    second = WireClient(shared_embedded, session_id=first.connected.session_id, password=first.connected.password)
+    with pytest.raises(EOFError):
+        first.receive()
+    assert second.ask(wire.EXISTS, wire.read("/")).error == 0
+    for client in (first, second):
+        client.close()
+
+
+@pytest.mark.parametrize(("asked_ms", "given_ms"), [(1, 4000), (10_000, 10_000), (1_000_000, 40_000)])
+def test_session_timeouts_are_between_2_and_20_ticks(shared_embedded: str, asked_ms: int, given_ms: int) -> None:
+    client = WireClient(shared_embedded, timeout_ms=asked_ms)
+    assert client.connected.timeout_ms == given_ms
+    client.close()
+
+
+@pytest.mark.timeout(180)
+def test_ten_thousand_bad_frames_leave_it_serving_and_its_memory_flat(embedded: EmbeddedZooKeeperProcess) -> None:
+    rng = random.Random(4)
+    keeper = WireClient(embedded.connect, timeout_ms=40_000)
+    keeper.ask(wire.CREATE, wire.create("/kept", b"data", flags=1))
+    _throw(embedded.connect, rng, FRAMES // 10)
+    before_kb = resident_kb(embedded.pid)
+    _throw(embedded.connect, rng, FRAMES)
+    assert resident_kb(embedded.pid) - before_kb < 8 * 1024
+    assert b"data" in keeper.ask(wire.GET_DATA, wire.read("/kept")).body
+    keeper.ask(wire.CLOSE)
+    keeper.close()
+    assert "Traceback" not in embedded.log_text
+
+
+def _throw(connect: str, rng: random.Random, count: int) -> None:
+    """Frames within sessions, mostly; each connection ends at the first that is too bad."""
+    sent = 0
+    while sent < count:
+        client = WireClient(connect, timeout_ms=4000)
+        try:
+            while sent < count:
+                sent += 1
+                op_code = rng.choice((wire.CREATE, wire.MULTI, wire.GET_DATA, wire.SET_WATCHES, wire.AUTH, 99))
+                frame = struct.pack(">ii", sent, op_code) + rng.randbytes(rng.randrange(40))
+                client.send(frame if rng.random() < 0.95 else rng.randbytes(rng.randrange(9)))
+                client.receive()
+        except (EOFError, OSError):
+            pass
+        finally:
+            client.close()
+
+
+def test_a_full_disk_takes_no_acknowledged_write_and_is_survived(embedded: EmbeddedZooKeeperProcess) -> None:
+    """The file size limit of the process plays the full disk: writes fail, and work again when there is room."""
+    client = KazooClient(embedded.connect, timeout=20)
+    client.start()
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    try:
+        client.create("/a", b"kept")
+        session = client.client_id
+        resource.prlimit(embedded.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        with pytest.raises((ConnectionLoss, SessionExpiredError)):
+            client.set("/a", b"lost" * 2000)
+        probe.wait_until(lambda: client.connected, what="reconnect", timeout_s=30)
+        assert client.get("/a")[0] == b"kept"
+        resource.prlimit(embedded.pid, resource.RLIMIT_FSIZE, unlimited)
+        client.set("/a", b"kept again")
+        assert client.client_id == session
+        embedded.kill9()
+        embedded.start()
+        probe.wait_until(lambda: client.connected, what="reconnect", timeout_s=30)
+        assert client.retry(client.get, "/a")[0] == b"kept again"
+        assert "cannot write to" in embedded.log_text
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_it_ends_cleanly_on_a_signal(embedded: EmbeddedZooKeeperProcess) -> None:
+    assert embedded.stop(signal.SIGINT) == 0
+    embedded.start()
+    assert embedded.stop(signal.SIGTERM) == 0

@@ -1,0 +1,109 @@
+"""Goal: `kctl zookeeper` says what is there, in every format, and one line when it cannot."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.peers import probe, zookeeper_wire
+from tests.peers.zookeeper_wire import WireClient
+
+
+def kctl(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kctl", "zookeeper", *words]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def filled(shared_embedded: str) -> str:
+    client = WireClient(shared_embedded)
+    for path, data in (("/app", None), ("/app/text", "zweiundvierzig ü".encode()), ("/app/bytes", b"\xff\0")):
+        client.ask(zookeeper_wire.CREATE, zookeeper_wire.create(path, data))
+    client.ask(zookeeper_wire.CLOSE)
+    client.close()
+    return shared_embedded
+
+
+def test_ls_lists_children_sorted(filled: str) -> None:
+    assert kctl("ls", "/app", "--zookeeper", filled).stdout == "bytes\t/app/bytes\ntext\t/app/text\n"
+    rows = json.loads(kctl("ls", "/", "--zookeeper", filled, "--format", "json").stdout)
+    assert {"name": "app", "path": "/app"} in rows
+    assert kctl("ls", "/app/text", "--zookeeper", filled, "--format", "json").stdout == "[]\n"
+
+
+def test_a_chroot_is_the_root(filled: str) -> None:
+    assert kctl("ls", "/", "--zookeeper", f"{filled}/app").stdout == "bytes\t/bytes\ntext\t/text\n"
+
+
+def test_get_prints_text_and_json_tells_the_encoding(filled: str) -> None:
+    assert kctl("get", "/app/text", "--zookeeper", filled).stdout == "zweiundvierzig ü\n"
+    text = json.loads(kctl("get", "/app/text", "--zookeeper", filled, "--format", "json").stdout)
+    assert (text["data"], text["encoding"], text["version"]) == ("zweiundvierzig ü", "utf-8", 0)
+    binary = json.loads(kctl("get", "/app/bytes", "--zookeeper", filled, "--format", "jsonl").stdout)
+    assert (binary["data"], binary["encoding"], binary["data_length"]) == ("/wA=", "base64", 2)
+
+
+def test_stat_shows_versions(filled: str) -> None:
+    lines = dict(line.split("\t") for line in kctl("stat", "/app", "--zookeeper", filled).stdout.splitlines())
+    assert lines["num_children"] == "2"
+    assert lines["cversion"] == "2"
+    assert lines["ephemeral_owner"] == "-"
+
+
+@pytest.mark.parametrize("verb", ["ls", "get", "stat"])
+def test_a_missing_znode_is_one_line_and_status_1(filled: str, verb: str) -> None:
+    result = kctl(verb, "/nowhere", "--zookeeper", filled)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == "kctl: znode /nowhere does not exist\n"
+
+
+def test_what_is_no_path_is_a_usage_error(filled: str) -> None:
+    result = kctl("ls", "app", "--zookeeper", filled)
+    assert (result.returncode, result.stdout) == (2, "")
+
+
+def test_nobody_there_is_status_4_and_names_the_option() -> None:
+    connect = f"127.0.0.1:{probe.free_port()}"
+    result = kctl("ls", "/", "--zookeeper", connect)
+    assert (result.returncode, result.stdout) == (4, "")
+    assert result.stderr.count("\n") == 1
+    assert f"does not answer at {connect}" in result.stderr
+    assert "--zookeeper" in result.stderr
+
+
+def test_a_busy_port_is_one_line_and_status_1(filled: str, tmp_path) -> None:
+    port = filled.rpartition(":")[2]
+    result = kctl("start", "--port", port, "--data-dir", str(tmp_path))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert (
+        result.stderr == f"kctl: port {port} of 127.0.0.1 is in use: stop what listens there, or choose another port\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("ruok", "imok"),
+        ("isro", "rw"),
+        ("srvr", "Mode: standalone"),
+        ("stat", "Clients:"),
+        ("mntr", "zk_znode_count\t"),
+        ("conf", "maxSessionTimeout=40000"),
+        ("envi", "zookeeper.version=3.8.0"),
+        ("cons", "recved="),
+        ("dirs", "datadir_size"),
+        ("dump", "Sessions with Ephemerals"),
+        ("wchs", "Total watches:"),
+        ("wchp", ""),
+        ("crst", "crst is not executed because it is not in the whitelist."),
+    ],
+)
+def test_four_letter_words_that_only_look_are_answered(filled: str, word: str, says: str) -> None:
+    with socket.create_connection(probe.address(filled), timeout=10) as connection:
+        connection.sendall(word.encode())
+        answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
+    assert says in answer

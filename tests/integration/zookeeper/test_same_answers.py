@@ -1,0 +1,31 @@
+"""Goal: whatever is asked, our server answers as Apache ZooKeeper does, zxid for zxid, and tells the same watches.
+
+Random requests of every kind by hand-made bytes, on both servers with empty folders.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.zookeeper.story import play, story
+from tests.peers.apache_zookeeper import apache_zookeeper, why_not
+from tests.peers.embedded_zookeeper import embedded_zookeeper
+
+LENGTH = 700
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("seed", range(3))
+def test_every_request_is_answered_as_by_apache_zookeeper(tmp_path: Path, seed: int) -> None:
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
+    steps = story(seed, LENGTH)
+    with apache_zookeeper(tmp_path / "apache") as connect:
+        expected = play(connect, steps)
+    with embedded_zookeeper(tmp_path / "embedded") as server:
+        answers = play(server.connect, steps)
+    for mine, theirs in zip(answers, expected, strict=False):
+        assert mine == theirs, f"seed {seed}"
+    assert len(answers) == len(expected)

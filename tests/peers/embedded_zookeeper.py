@@ -1,0 +1,58 @@
+"""Our own ZooKeeper as a user has it: a process started by `kctl zookeeper start`, which can be killed."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.peers import probe
+from tests.peers.process import Process
+
+START_TIMEOUT_S = 30
+
+
+class EmbeddedZooKeeperProcess:
+    """The handle: where it listens, and the ways to end it and start it again."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.port = probe.free_port()
+        self.connect = f"127.0.0.1:{self.port}"
+        self.log = data_dir.with_name(f"{data_dir.name}.output")
+        self._process: Process | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "kctl", "zookeeper", "start", "--port", str(self.port)]
+        self._process = Process("kctl zookeeper", [*command, "--data-dir", str(self.data_dir)], log=self.log)
+        self._process.wait_until(lambda: probe.accepts(self.connect), timeout_s=START_TIMEOUT_S)
+
+    def stop(self, signal_number: int = signal.SIGTERM) -> int:
+        """The exit status; negative: the signal that ended it."""
+        assert self._process is not None
+        return self._process.stop(signal_number)
+
+    def kill9(self) -> None:
+        self.stop(signal.SIGKILL)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def log_text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+@contextlib.contextmanager
+def embedded_zookeeper(data_dir: Path) -> Iterator[EmbeddedZooKeeperProcess]:
+    """Serving in the block, and ended after it."""
+    server = EmbeddedZooKeeperProcess(data_dir)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,120 @@
+"""Goal: nobody hears of work before it is on disk, and one commit serves all that waited for it."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor, Future
+
+from kctl.zookeeper.embedded.batches import Batches
+
+
+class Disk(Executor):
+    """Commits when the test says so."""
+
+    def __init__(self) -> None:
+        self.commits: list[tuple[Future, object]] = []
+
+    def submit(self, function, /, *args, **kwargs):
+        future: Future = Future()
+        self.commits.append((future, args[0]))
+        return future
+
+
+class Account:
+    """Something that work changes: numbers, and those that nobody has committed yet."""
+
+    def __init__(self) -> None:
+        self.disk = Disk()
+        self.done: list[int] = []
+        self.failures: list[str] = []
+        self.changed: list[int] = []
+        self.batches = Batches(
+            self.disk,
+            take_changes=self.take,
+            commit=lambda _: None,
+            on_done=lambda arrived: self.done.append(len(arrived)),
+            on_failed=lambda error: self.failures.append(str(error)),
+        )
+
+    def take(self) -> list[int] | None:
+        changed, self.changed = self.changed, []
+        return changed or None
+
+    def write(self, number: int) -> None:
+        self.batches.add(lambda: self.changed.append(number))
+
+    def read(self) -> None:
+        self.batches.add(lambda: None)
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_what_arrives_during_a_commit_is_the_next_batch() -> None:
+    async def main() -> None:
+        account = Account()
+        account.write(1)
+        account.write(2)
+        await settled()
+        for number in (3, 4, 5):
+            account.write(number)
+        account.read()
+        await settled()
+        assert [changes for _, changes in account.disk.commits] == [[1, 2]]
+        assert account.done == []
+        account.disk.commits[0][0].set_result(None)
+        await settled()
+        assert [changes for _, changes in account.disk.commits] == [[1, 2], [3, 4, 5]]
+        assert account.done == [2]
+        account.disk.commits[1][0].set_result(None)
+        await settled()
+        assert account.done == [2, 4]
+
+    asyncio.run(main())
+
+
+def test_reads_alone_need_no_commit() -> None:
+    async def main() -> None:
+        account = Account()
+        account.read()
+        await settled()
+        assert account.done == [1]
+        assert account.disk.commits == []
+
+    asyncio.run(main())
+
+
+def test_after_a_failed_commit_nothing_is_done_any_more() -> None:
+    async def main() -> None:
+        account = Account()
+        account.write(1)
+        await settled()
+        account.write(2)
+        account.disk.commits[0][0].set_exception(OSError("disk full"))
+        await settled()
+        account.write(3)
+        await settled()
+        assert account.failures == ["disk full"]
+        assert account.done == []
+        assert len(account.disk.commits) == 1
+
+    asyncio.run(main())
+
+
+def test_stopping_sees_the_commit_through_that_runs() -> None:
+    async def main() -> None:
+        account = Account()
+        account.write(1)
+        await settled()
+        account.write(2)
+        stopping = asyncio.create_task(account.batches.stop())
+        await settled()
+        assert not stopping.done()
+        account.disk.commits[0][0].set_result(None)
+        await stopping
+        assert account.done == [1]
+        assert len(account.disk.commits) == 1
+
+    asyncio.run(main())

@@ -1,0 +1,68 @@
+"""Goal: whatever bytes come, reading ends in a value or in MalformedRequest, and allocates no more than came."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.errors import MalformedRequest
+from kctl.zookeeper.embedded import jute, requests
+from kctl.zookeeper.embedded.codes import OpCode
+from kctl.zookeeper.embedded.jute import Reader
+
+
+@given(st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]))))
+def test_strings_come_back(text: str | None) -> None:
+    reader = Reader(jute.string(text))
+    assert reader.string() == text
+    assert reader.remaining == 0
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
+def test_vectors_come_back(texts: list[str]) -> None:
+    assert Reader(jute.strings(texts)).paths() == texts
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"\0\0\0",
+        jute.int32(5) + b"abcd",
+        jute.int32(-2),
+        jute.int32(1 << 30),
+        jute.int32(2) + b"\xff\xff",
+    ],
+)
+def test_a_string_that_is_none_is_malformed(frame: bytes) -> None:
+    with pytest.raises(MalformedRequest):
+        Reader(frame).string()
+
+
+@pytest.mark.parametrize("count", [-2, 3, 1 << 30])
+def test_a_vector_longer_than_its_frame_is_malformed(count: int) -> None:
+    with pytest.raises(MalformedRequest):
+        Reader(jute.int32(count) + jute.string("") * 2).paths()
+
+
+@given(st.sampled_from([*OpCode, 0, 99]), st.binary(max_size=60))
+def test_no_bytes_break_the_decoder(op_code: int, body: bytes) -> None:
+    try:
+        requests.decode(op_code, Reader(body))
+    except MalformedRequest:
+        return
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_break_the_decoder_of_connect_requests(frame: bytes) -> None:
+    try:
+        requests.decode_connect(frame)
+    except MalformedRequest:
+        return
+
+
+def test_a_client_before_3_4_does_not_know_about_read_only_servers() -> None:
+    old = jute.int32(0) + jute.int64(5) + jute.int32(4000) + jute.int64(0) + jute.buffer(bytes(16))
+    assert not requests.decode_connect(old).knows_read_only
+    assert requests.decode_connect(old + b"\0").knows_read_only

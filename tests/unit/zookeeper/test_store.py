@@ -1,0 +1,123 @@
+"""Goal: what was committed is there after any restart, nothing else, and nobody else may touch it meanwhile."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from kctl.errors import ZooKeeperError
+from kctl.zookeeper.embedded.codes import CreateMode
+from kctl.zookeeper.embedded.keeper import Changes, Keeper
+from kctl.zookeeper.embedded.store import DATABASE, Store
+from tests.unit.zookeeper.player import Player
+
+
+def loaded(store: Store) -> Keeper:
+    return Keeper(store.load(), now_ms=0, wall_ms=0)
+
+
+def commit(keeper: Keeper, store: Store) -> None:
+    changes = keeper.take_changes()
+    if changes is not None:
+        store.commit(changes)
+
+
+def everything(keeper: Keeper) -> object:
+    tree = keeper.tree
+    paths = ["/"]
+    nodes = {}
+    while paths:
+        path = paths.pop()
+        nodes[path] = (tree.node(path), tree.stat(path))
+        paths += [f"{path.rstrip('/')}/{name}" for name in tree.children(path)]
+    sessions = sorted((each.id, each.password, each.timeout_ms) for each in keeper.sessions)
+    return keeper.zxid, nodes, sessions, {owner: set(paths) for owner, paths in tree.ephemerals.items()}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_loaded_is_what_was_committed(tmp_path: Path, seed: int) -> None:
+    """Random writes in random batches, compared with memory after every reopening."""
+    rng = random.Random(seed)
+    store = Store(tmp_path)
+    keeper = loaded(store)
+    players = [Player(keeper) for _ in range(2)]
+    for _ in range(4):
+        for _ in range(60):
+            player = rng.choice(players)
+            path = "".join(rng.choice(("/a", "/b", "/c")) for _ in range(rng.randrange(1, 4)))
+            match rng.randrange(5):
+                case 0 | 1:
+                    player.create(path, rng.choice((None, b"", b"x" * 50)), CreateMode(rng.randrange(4)))
+                case 2:
+                    player.set(path, rng.randbytes(9))
+                case 3:
+                    player.delete(path)
+                case 4:
+                    player.create_container(path)
+            if rng.random() < 0.3:
+                commit(keeper, store)
+        if rng.random() < 0.5:
+            keeper.close_session(players.pop(0).session_id)
+            players.append(Player(keeper))
+        commit(keeper, store)
+        store.close()
+        store = Store(tmp_path)
+        assert everything(loaded(store)) == everything(keeper)
+    store.close()
+
+
+def test_a_failed_commit_leaves_what_was_there(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    keeper = loaded(store)
+    player = Player(keeper)
+    commit(keeper, store)
+    before = everything(loaded(store))
+    player.create("/a")
+    changes = keeper.take_changes()
+    assert changes is not None
+    session = keeper.sessions.find(player.session_id)
+    assert session is not None
+    with pytest.raises(sqlite3.IntegrityError):
+        store.commit(Changes(changes.zxid, changes.nodes, [session], []))  # this session is stored already
+    assert everything(loaded(store)) == before
+    store.commit(changes)
+    assert loaded(store).tree.find("/a") is not None
+    store.close()
+
+
+def test_two_servers_never_share_a_folder(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(ZooKeeperError, match=f"{tmp_path} is in use by another ZooKeeper server"):
+        Store(tmp_path)
+    store.close()
+    Store(tmp_path).close()
+
+
+def test_a_damaged_database_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / DATABASE).write_bytes(b"this is no database" * 100)
+    with pytest.raises(ZooKeeperError, match=rf"{DATABASE} cannot be used: .*restore it from a backup"):
+        Store(tmp_path)
+
+
+def test_a_database_of_another_format_is_left_alone(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / DATABASE) as database:
+        database.execute("PRAGMA user_version = 99")
+    database.close()
+    with pytest.raises(ZooKeeperError, match="format 99 is not 1"):
+        Store(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ZooKeeperError, match="file/x cannot be used for ZooKeeper's data"):
+        Store(tmp_path / "file" / "x")
+
+
+def test_a_commit_is_synced_to_disk(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    settings = [store._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+    assert settings == ["wal", 2]
+    store.close()
