@@ -11,13 +11,17 @@ square brackets for markup.  Above RICH_ROWS_MAX rows it would also take seconds
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+if TYPE_CHECKING:
+    import json
 
 RICH_ROWS_MAX = 200
 PROGRESS_INTERVAL_S = 0.1
@@ -331,7 +335,9 @@ def cell(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return _UNSAFE.sub(_escape, value) if _UNSAFE.search(value) else value
+            if value.isprintable() and "\\" not in value:
+                return value
+            return _UNSAFE.sub(_escape, value)
         case Mapping():
             return ",".join(f"{key}={'' if inner is None else cell(inner)}" for key, inner in value.items()) or "-"
         case list() | tuple():
@@ -355,9 +361,15 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _dumps(value: object, indent: int | None = None) -> str:
+    return _json_encoder(indent).encode(value)
+
+
+@functools.cache
+def _json_encoder(indent: int | None) -> json.JSONEncoder:
+    """Kept, because making one takes as long as encoding a record."""
     import json  # noqa: PLC0415 - not needed for tables
 
-    return json.dumps(value, ensure_ascii=False, indent=indent, separators=(",", ": ") if indent else (",", ":"))
+    return json.JSONEncoder(ensure_ascii=False, indent=indent, separators=(",", ": ") if indent else (",", ":"))
 
 
 def _rich_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:

@@ -12,6 +12,7 @@ Pure: callers pass now_ms.
 
 from __future__ import annotations
 
+import functools
 import re
 
 from kctl.admin.offset_spec import END, START, Anchor, OffsetSpec
@@ -137,10 +138,16 @@ def format_time(timestamp_ms: int) -> str | None:
     """RFC 3339 in UTC with milliseconds; None for the timestamps that mean none."""
     if timestamp_ms < 0:
         return None
+    seconds = _format_seconds(timestamp_ms // 1000)
+    return None if seconds is None else f"{seconds}.{timestamp_ms % 1000:03}Z"
+
+
+@functools.lru_cache
+def _format_seconds(timestamp_s: int) -> str | None:
+    """Kept for a while, because neighbouring records mostly have the same second."""
     from datetime import UTC, datetime, timedelta  # noqa: PLC0415 - not needed by most commands
 
     try:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp_ms)
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=timestamp_s)).isoformat()[:19]
     except OverflowError:
         return None
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
