@@ -332,13 +332,15 @@ def cell(value: object) -> str:
     match value:
         case None | "":
             return "-"
-        case bool():
-            return "true" if value else "false"
         case str():
             if value.isprintable() and "\\" not in value:
                 return value
             return _UNSAFE.sub(_escape, value)
-        case Mapping():
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return str(value)
+        case dict():
             return ",".join(f"{key}={'' if inner is None else cell(inner)}" for key, inner in value.items()) or "-"
         case list() | tuple():
             return ",".join(map(cell, value)) or "-"
