@@ -316,7 +316,6 @@ class Broker:
             clock=world.clock,
             random=world.random,
         )
-        state = self._controller.state
         return control_plane.known
 
     async def _join_cluster(self, zookeeper: ZooKeeper) -> None:
