@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.commands.declaration import Argument, Group, Option
@@ -311,6 +310,8 @@ def _change_row(outcome: Outcome, status: str) -> dict[str, Any]:
 
 def _topic_id(topic: Topic) -> str | None:
     """As Kafka's tools write it: base64 without padding."""
+    import base64  # noqa: PLC0415 - rarely used
+
     if not topic.topic_id.int:
         return None
     return base64.urlsafe_b64encode(topic.topic_id.bytes).decode().rstrip("=")
