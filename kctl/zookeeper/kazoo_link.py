@@ -116,7 +116,8 @@ class KazooLink:
             # KazooClient.stop() does the same and then joins its thread, which may be stuck in connect().
             client._stopped.set()
             client._queue.append((wire.CloseInstance, None))
-            client._connection._write_sock.send(b"\0")
+            with contextlib.suppress(OSError, AttributeError):  # the thread has just ended by itself
+                client._connection._write_sock.send(b"\0")
         await asyncio.wait([self._ended], timeout=CLOSE_TIMEOUT_S)
 
     async def get(self, path: str, *, watch: bool) -> tuple[bytes, ZnodeStat]:
@@ -210,6 +211,8 @@ class KazooLink:
 
     def answered(self, call: _Call, value: object, error: Exception | None) -> None:
         self._in_flight.pop(call, None)
+        if isinstance(error, kazoo_errors.ConnectionLoss):
+            self._is_up = False  # the state will say so next; what waits must not overtake what is repeated
         if call.future.done():  # cancelled, or the session is over
             pass
         elif error is None:

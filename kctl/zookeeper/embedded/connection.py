@@ -79,6 +79,8 @@ class Connection(asyncio.Protocol):
         self._server.connection_lost(self)
 
     def data_received(self, data: bytes) -> None:
+        if not self.is_open:
+            return
         self._buffer += data
         while self.is_open and len(self._buffer) >= _LENGTH.size:
             if not self._is_greeted and self._answers_word():

@@ -73,11 +73,11 @@ class EmbeddedZooKeeper:
         self._told_to_wait: list[Connection] = []
         self._is_closed_to_clients = False
         self._recovery: asyncio.Task[None] | None = None
+        self._listener: asyncio.Server | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._container_check: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop
         self._writer: ThreadPoolExecutor
-        self._listener: asyncio.Server
         self._store: Store
         self._keeper: Keeper
         self._batches: Batches[Changes]
@@ -111,7 +111,12 @@ class EmbeddedZooKeeper:
         log.info("ZooKeeper serving at %s data=%s znodes=%d", self.connect, self._data_dir, len(self._keeper.tree))
 
     async def stop(self) -> None:
-        """What was carried out is answered; sessions stay in the store and can be resumed after the next start."""
+        """What was carried out is answered; sessions stay in the store and can be resumed after the next start.
+
+        Harmless where `start` has failed.
+        """
+        if self._listener is None:
+            return
         self._is_closed_to_clients = True
         self._listener.close()
         for timer in (self._expiry, self._container_check):
@@ -326,6 +331,7 @@ class EmbeddedZooKeeper:
             self._is_closed_to_clients = False
         except ZooKeeperError as error:
             log.exception("ZooKeeper cannot go on")
+            assert self._listener is not None
             self._listener.close()
             self._on_failure(error)
 

@@ -1,0 +1,62 @@
+"""A pytest plugin for kazoo's own test suite: its ensemble is one server of ours, which it may stop and start.
+
+Loaded into the subprocess that `test_kazoo_suite` starts; KCTL_ZOOKEEPER_FOLDER says where the server keeps its data.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kazoo.testing import harness
+
+from tests.peers.embedded_zookeeper import EmbeddedZooKeeperProcess
+
+
+class OneServer:
+    """What kazoo's harness wants of a managed server."""
+
+    def __init__(self, process: EmbeddedZooKeeperProcess) -> None:
+        self._process = process
+        self.address = process.connect
+        self.client_port = process.port
+        self.running = False
+
+    def run(self) -> None:
+        if not self.running:
+            self._process.start()
+            self.running = True
+
+    def stop(self) -> None:
+        if self.running:
+            self._process.stop()
+            self.running = False
+
+
+class Ensemble(list):
+    """What kazoo's harness wants of a cluster."""
+
+    def start(self) -> None:
+        for server in self:
+            server.run()
+
+    def stop(self) -> None:
+        for server in self:
+            server.stop()
+
+    terminate = reset = stop
+
+    def get_logs(self) -> list[str]:
+        return []
+
+
+ENSEMBLE = Ensemble([OneServer(EmbeddedZooKeeperProcess(Path(os.environ["KCTL_ZOOKEEPER_FOLDER"])))])
+
+
+def pytest_configure() -> None:
+    ENSEMBLE.start()
+    harness.get_global_cluster = lambda: ENSEMBLE
+
+
+def pytest_unconfigure() -> None:
+    ENSEMBLE.stop()

@@ -1,0 +1,43 @@
+"""Goal: kazoo's own tests, all that one server suffices for, pass on ours as on Apache ZooKeeper 3.8: 306 of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.clients
+
+ROOT = Path(__file__).parents[3]
+PASSED_BY_APACHE_ZOOKEEPER = 306
+NOT_FOR_ONE_SERVER = (
+    *("TestSSLClient", "TestReconfig", "ReadOnlyMode", "update_host_list", "test_sasl"),
+    *("gevent", "eventlet", "test_build"),
+)
+"""What needs more servers, TLS, SASL, or other libraries' threads."""
+
+
+@pytest.mark.timeout(600)
+def test_kazoos_own_suite_passes(tmp_path: Path) -> None:
+    for module in ("objgraph", "OpenSSL", "jks"):
+        pytest.importorskip(module, reason="kazoo's tests need objgraph, pyOpenSSL and pyjks")
+    command = [
+        *(sys.executable, "-m", "pytest", "-q", "-rf", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts="),
+        *("-p", "tests.integration.zookeeper.kazoo_plugin", "--pyargs", "kazoo.tests", "--timeout=120"),
+        *("-k", " and ".join(f"not {name}" for name in NOT_FOR_ONE_SERVER)),
+    ]
+    environment = {name: value for name, value in os.environ.items() if name not in {"CI", "ZOOKEEPER_VERSION"}}
+    environment |= {"KCTL_ZOOKEEPER_FOLDER": str(tmp_path / "zookeeper"), "PYTHONPATH": str(ROOT)}
+    suite = subprocess.run(
+        command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=540
+    )
+    counts = {
+        what: int(count) for count, what in re.findall(r"(\d+) (passed|failed|error|errors|skipped)", suite.stdout)
+    }
+    assert counts.get("failed", 0) == 0, suite.stdout[-6000:]
+    assert counts.get("passed") == PASSED_BY_APACHE_ZOOKEEPER, suite.stdout[-3000:] + suite.stderr[-3000:]
+    assert suite.returncode == 0
