@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import json
 
 RICH_ROWS_MAX = 200
+WRAPPED_WIDTH_MIN = 16
 PROGRESS_INTERVAL_S = 0.1
 PROGRESS_LINE_INTERVAL_S = 10.0
 
@@ -45,17 +46,21 @@ class Format(Enum):
 
 
 class Column:
-    """One column of a table: the key in each row and how its title and cells look."""
+    """One column of a table: the key in each row and how its title and cells look.
 
-    __slots__ = ("name", "numeric", "title")
+    `wraps`: prose or a list, which may go on in the next line where a terminal is narrow; names and ids stay whole.
+    """
 
-    def __init__(self, name: str, title: str | None = None, *, numeric: bool = False) -> None:
+    __slots__ = ("name", "numeric", "title", "wraps")
+
+    def __init__(self, name: str, title: str | None = None, *, numeric: bool = False, wraps: bool = False) -> None:
         self.name = name
         self.title = title or name.upper().replace("_", "-")
         self.numeric = numeric
+        self.wraps = wraps
 
 
-ERROR_COLUMNS = (Column("error"), Column("message"))
+ERROR_COLUMNS = (Column("error"), Column("message", wraps=True))
 """The last two columns of every row about one item: a bare Kafka error name and what it means; empty on success."""
 
 
@@ -259,9 +264,7 @@ class _TableStream(RowStream):
         if self._widths is not None:
             return
         self._drop_empty_error_columns()
-        if self.console.stdout.isatty() and self._held:
-            _rich_table(self.console, self.columns, self._held)
-        else:
+        if not (self._held and self.console.stdout.isatty() and _rich_table(self.console, self.columns, self._held)):
             self._release()
 
     def _drop_empty_error_columns(self) -> None:
@@ -374,20 +377,41 @@ def _json_encoder(indent: int | None) -> json.JSONEncoder:
     return json.JSONEncoder(ensure_ascii=False, indent=indent, separators=(",", ": ") if indent else (",", ":"))
 
 
-def _rich_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+def _rich_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> bool:
+    """Write the table for people; False, and nothing written, when the terminal is too narrow for its names and ids."""
     import rich.console  # noqa: PLC0415 - costs more than the rest of a command; only people at a terminal pay
-    import rich.table  # noqa: PLC0415
-    import rich.text  # noqa: PLC0415
+    import rich.table  # noqa: PLC0415 - same
+    import rich.text  # noqa: PLC0415 - same
 
+    printer = rich.console.Console(
+        file=console.stdout,
+        no_color=not console.color,
+        color_system="auto" if console.color else None,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+    widths = [max(map(len, texts)) for texts in zip([column.title for column in columns], *rows, strict=True)]
+    needed = [
+        min(width, WRAPPED_WIDTH_MIN) if column.wraps else width for column, width in zip(columns, widths, strict=True)
+    ]
+    if sum(needed) + 2 * len(columns) > printer.width:
+        return False
     table = rich.table.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
-        table.add_column(rich.text.Text(column.title), justify="right" if column.numeric else "left", overflow="fold")
+        table.add_column(
+            rich.text.Text(column.title),
+            justify="right" if column.numeric else "left",
+            overflow="fold",
+            no_wrap=not column.wraps,
+        )
     for cells in rows:
-        styled = [rich.text.Text(text, style="red" if column.name == "error" and text != "-" else "")
-                  for column, text in zip(columns, cells, strict=True)]  # fmt: skip
-        table.add_row(*styled)
-    printer = rich.console.Console(
-        file=console.stdout, no_color=not console.color, color_system="auto" if console.color else None,
-        markup=False, emoji=False, highlight=False,
-    )  # fmt: skip
+        table.add_row(*(_styled(column, text) for column, text in zip(columns, cells, strict=True)))
     printer.print(table)
+    return True
+
+
+def _styled(column: Column, text: str) -> Any:
+    import rich.text  # noqa: PLC0415 - see above
+
+    return rich.text.Text(text, style="red" if column.name == "error" and text != "-" else "")

@@ -45,7 +45,7 @@ MEMBER_COLUMNS = (
     Column("host"),
     Column("client_id"),
     Column("partition_count", numeric=True),
-    Column("assignment"),
+    Column("assignment", wraps=True),
     *ERROR_COLUMNS,
 )
 STATE_COLUMNS = (

@@ -19,9 +19,9 @@ RECORD_COLUMNS = (
     Column("partition", numeric=True),
     Column("offset", numeric=True),
     Column("time"),
-    Column("key"),
-    Column("value"),
-    Column("headers"),
+    Column("key", wraps=True),
+    Column("value", wraps=True),
+    Column("headers", wraps=True),
 )
 
 

@@ -24,15 +24,15 @@ TOPIC_COLUMNS = (
     Column("replication_factor", numeric=True),
     *ERROR_COLUMNS,
 )
-OVERVIEW_COLUMNS = (*TOPIC_COLUMNS[:3], Column("topic_id"), Column("configs"), *ERROR_COLUMNS)
+OVERVIEW_COLUMNS = (*TOPIC_COLUMNS[:3], Column("topic_id"), Column("configs", wraps=True), *ERROR_COLUMNS)
 PARTITION_COLUMNS = (
     Column("topic"),
     Column("partition", numeric=True),
     Column("leader", numeric=True),
     Column("leader_epoch", numeric=True),
-    Column("replicas"),
-    Column("isr"),
-    Column("offline"),
+    Column("replicas", wraps=True),
+    Column("isr", wraps=True),
+    Column("offline", wraps=True),
     *ERROR_COLUMNS,
 )
 CHANGE_COLUMNS = (*TOPIC_COLUMNS[:3], Column("status"), *ERROR_COLUMNS)

@@ -152,9 +152,23 @@ def test_terminal_gets_whole_values_and_brackets(monkeypatch: pytest.MonkeyPatch
     assert "…" not in shown
 
 
+def test_narrow_terminal_wraps_prose_but_never_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    columns = (Column("id"), Column("message", wraps=True))
+    row = {"id": "x" * 30, "message": "one two three four five six seven eight nine ten"}
+    for width, lines in ((60, 3), (40, 2)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        out = Terminal()
+        console(None, out=out, color=False).show(columns, [row])
+        assert "x" * 30 in out.getvalue()
+        assert "…" not in out.getvalue()
+        assert len(out.getvalue().splitlines()) == lines
+
+
 def test_no_color_means_no_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
     coloured, bare = Terminal(), Terminal()
     console(None, out=coloured).show(COLUMNS, ROWS)
     console(None, out=bare, color=False).show(COLUMNS, ROWS)
