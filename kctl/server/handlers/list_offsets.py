@@ -26,6 +26,8 @@ from kctl.server.requests.context import RequestContext
 LATEST = -1
 EARLIEST = -2
 READ_COMMITTED = 1
+FIRST_VERSION_WITH_EPOCHS = 4
+NO_EPOCH = -1
 
 
 class ListOffsetsHandler:
@@ -72,6 +74,8 @@ class ListOffsetsHandler:
             found = partition.log.offset_for_timestamp(asked.timestamp, max_offset=upper_bound)
             if found is not None:
                 answer.timestamp, answer.offset, answer.leader_epoch = found.timestamp, found.offset, found.leader_epoch
+        if version < FIRST_VERSION_WITH_EPOCHS:
+            answer.leader_epoch = NO_EPOCH
         return answer
 
 
