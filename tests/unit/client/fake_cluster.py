@@ -1,7 +1,7 @@
 """A Kafka cluster small enough for unit tests: real sockets and real encodings around a few dictionaries.
 
 It keeps records in memory, knows leaders, a controller and groups, and can be told to answer otherwise: `intercept` a
-request class to return another response, an error, or DROP to close the connection.
+request class to return another response, bytes in its place (b"": silence), or DROP to close the connection.
 """
 
 from __future__ import annotations
@@ -196,6 +196,9 @@ class FakeCluster:
             return DROP
         if response == b"":
             return b""
+        if isinstance(response, bytes):
+            answer = struct.pack(">i", header.correlation_id) + response
+            return struct.pack(">i", len(answer)) + answer
         body = b"".join(bytes(chunk) for chunk in encode(response, version))
         answer = encode_response_header(header.api_key, version, header.correlation_id) + body
         return struct.pack(">i", len(answer)) + answer

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
@@ -24,6 +26,13 @@ T = TypeVar("T")
 Run = Callable[[Callable[[Transport], Awaitable[T]]], T]
 
 ALL_TOPICS = MetadataRequest(topics=None)
+GARBLED = FakeCluster()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _garbled() -> Iterator[None]:
+    with GARBLED:
+        yield
 
 
 @pytest.fixture(params=["asyncio", "blocking"])
@@ -163,6 +172,23 @@ def _answer_http(listener: socket.socket) -> None:
     with connection:
         connection.recv(1000)
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+@given(st.binary(min_size=1, max_size=60))
+@settings(max_examples=200)
+def test_bytes_that_are_no_response_are_an_error_and_nothing_worse(data: bytes) -> None:
+    async def work(transport: Transport, port: int) -> None:
+        connection = await connect(transport, port)
+        try:
+            await connection.send(ALL_TOPICS, MetadataResponse)
+        finally:
+            await connection.close()
+
+    GARBLED.intercept(MetadataRequest, lambda _: data)
+    try:
+        run_blocking(work(BlockingTransport(), GARBLED.ports[0]))
+    except MalformedRequest:
+        return  # all but a handful of random bytes
 
 
 def test_gather_raises_the_first_error_after_all_have_ended(run: Run[Any]) -> None:
