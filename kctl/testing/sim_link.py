@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from random import Random
 
+from kctl.testing.sim_process import NOBODY
+
 
 @dataclass(slots=True)
 class LinkConditions:
@@ -143,9 +145,10 @@ class Pipe:
         arrival_s, segment = self._segments[0]
         if self.conditions.is_blocked:
             if self._patience is None:
-                self._patience = self._loop.call_later(PATIENCE_S, self._on_patience_lost)
+                self._patience = self._loop.call_later(PATIENCE_S, self._on_patience_lost, context=NOBODY)
         elif not self._is_held or segment is Signal.RST:
-            self._timer = self._loop.call_at(max(arrival_s, self._not_before_s, self._loop.time()), self._arrive)
+            due_s = max(arrival_s, self._not_before_s, self._loop.time())
+            self._timer = self._loop.call_at(due_s, self._arrive, context=NOBODY)
 
     def _arrive(self) -> None:
         self._timer = None

@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 import itertools
 import random
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
+from kctl.testing.sim_process import SimProcess, process_of
 from kctl.testing.sim_trace import SimTrace
 
 if TYPE_CHECKING:
@@ -98,6 +101,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self.network: SimNetwork | None = None
         self.unhandled: list[BaseException] = []
         self._now_s = 0.0
+        self._dead: list[SimProcess] = []
+        self._frozen: list[asyncio.Handle] = []
         self._numbers = itertools.count()
         self._selector = _VirtualSelector(self)
         self._clock_resolution = _CLOCK_RESOLUTION_S
@@ -110,10 +115,47 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def pass_time(self, seconds: float) -> None:
         """Moves on to the next timer, at most this far."""
-        scheduled: list[asyncio.TimerHandle] = getattr(self, "_scheduled", [])
+        scheduled = self._timers()
         next_s = scheduled[0].when() if scheduled else self._now_s + seconds
         # Adding the difference would miss the timer by a rounding error.
         self._now_s = max(self._now_s, min(next_s, self._now_s + _SLEEP_S_MAX))
+
+    def call_soon(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Unless the process that it belongs to is dead."""
+        if context is None:
+            context = contextvars.copy_context()
+        if process_of(context).is_alive:
+            return super().call_soon(callback, *args, context=context)
+        handle = asyncio.Handle(callback, args, self, context)
+        self._frozen.append(handle)
+        return handle
+
+    def freeze(self, process: SimProcess) -> None:
+        """Kills a process: nothing of it runs any more."""
+        process.is_alive = False
+        self._dead.append(process)
+        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]  # of BaseEventLoop, unlisted
+        for handle in [each for each in ready if _owner(each) is process]:
+            ready.remove(handle)
+            self._frozen.append(handle)
+        for timer in self._timers():
+            if _owner(timer) is process:
+                timer.cancel()
+
+    def thaw(self) -> None:
+        """The end of the run: the dead may end properly, so that nothing is left behind."""
+        for process in self._dead:
+            process.is_alive = True
+        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
+        ready.extend(self._frozen)
+        self._dead.clear()
+        self._frozen.clear()
+
+    def _timers(self) -> list[asyncio.TimerHandle]:
+        scheduled: list[asyncio.TimerHandle] = getattr(self, "_scheduled", [])
+        return scheduled
 
     def create_future(self) -> asyncio.Future[Any]:
         return SimFuture(next(self._numbers), loop=self)
@@ -196,6 +238,7 @@ async def _awaited(main: Callable[[SimLoop], Awaitable[T]], loop: SimLoop) -> T:
 
 
 def _cancel_leftovers(loop: SimLoop) -> None:
+    loop.thaw()
     leftovers = sorted(asyncio.all_tasks(loop), key=hash)
     if loop.network is not None:
         loop.network.close()
@@ -216,6 +259,11 @@ def _complete(future: asyncio.Future[T], function: Callable[[], T]) -> None:
         future.set_result(function())
     except Exception as error:
         future.set_exception(error)
+
+
+def _owner(handle: asyncio.Handle) -> SimProcess:
+    context: Context = handle._context  # type: ignore[attr-defined]  # noqa: SLF001 - unlisted, and needed
+    return process_of(context)
 
 
 def _who_waits(loop: SimLoop) -> str:

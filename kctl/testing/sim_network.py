@@ -17,7 +17,6 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import ipaddress
 import random
 import socket
@@ -26,16 +25,14 @@ from contextlib import contextmanager
 
 from kctl.testing.sim_link import LinkConditions, Segment, Signal
 from kctl.testing.sim_loop import SimLoop
+from kctl.testing.sim_process import SimProcess, current_process
 from kctl.testing.sim_transport import Address, SimTransport
 
-DEFAULT_HOST = "test"
 CONNECT_PATIENCE_S = 127.0
 """How long a connection is tried when nothing answers; Linux's default number of SYNs."""
 
 _FIRST_EPHEMERAL_PORT = 49_152
 _LOCAL_NAMES = frozenset({"", "localhost", "127.0.0.1", "::1", "0.0.0.0", "::"})  # noqa: S104 - names only
-
-_current_host: contextvars.ContextVar[str] = contextvars.ContextVar("kctl_sim_host", default=DEFAULT_HOST)
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
@@ -60,11 +57,8 @@ class SimNetwork:
     def on_host(self, host: str) -> Iterator[None]:
         """Code in this block, and every task that it starts, runs on `host`."""
         self.address_of(host)
-        token = _current_host.set(host)
-        try:
+        with SimProcess(host).running():
             yield
-        finally:
-            _current_host.reset(token)
 
     def address_of(self, host: str) -> str:
         """The host's IP address; the hosts are numbered as they first appear."""
@@ -104,12 +98,15 @@ class SimNetwork:
                 transport.reset(ConnectionResetError("connection reset by peer"))
 
     def kill(self, host: str) -> None:
-        """The process on this host is killed: its listeners go, and its connections are reset."""
+        """The processes on this host are killed: their listeners go, and their connections are reset.
+
+        Their code has to be stopped beside that: SimLoop.freeze.
+        """
         for server in [server for server in self._listeners.values() if server.host == host]:
             server.close()
         for transport, ends in list(self._transports.items()):
             if ends[0] == host:
-                transport.reset(ConnectionResetError("killed"))
+                transport.vanish()
 
     def close(self) -> None:
         """The end of the run: nothing listens and nothing is connected any more."""
@@ -120,11 +117,12 @@ class SimNetwork:
 
     def listen(self, factory: ProtocolFactory, port: int | None) -> SimServer:
         """What loop.create_server does.  Raises OSError when the port is taken on this host."""
-        here = _current_host.get()
+        process = current_process()
+        here = process.host
         number = port or self._ephemeral_port()
         if (here, number) in self._listeners:
             raise OSError(98, f"{here}:{number}: address already in use")
-        server = SimServer(self._loop, factory, here, number, self.address_of(here), self._forget_listener)
+        server = SimServer(self._loop, factory, process, number, self.address_of(here), self._forget_listener)
         self._listeners[here, number] = server
         return server
 
@@ -132,13 +130,14 @@ class SimNetwork:
         self, factory: ProtocolFactory, host: str, port: int
     ) -> tuple[SimTransport, asyncio.BaseProtocol]:
         """What loop.create_connection does.  Raises ConnectionRefusedError, TimeoutError or socket.gaierror."""
-        here, there = _current_host.get(), self._resolve(host)
+        process = current_process()
+        here, there = process.host, self._resolve(host)
         await self._handshake(here, there)
         server = self._listeners.get((there, port))
         if server is None:
             raise ConnectionRefusedError(111, f"{there}:{port}: connection refused")
         client, accepted = self._pair(here, there, port)
-        with self.on_host(there):
+        with server.process.running():
             accepted.start(server.factory())
         protocol = factory()
         client.start(protocol)
@@ -186,7 +185,7 @@ class SimNetwork:
 
     def _resolve(self, host: str) -> str:
         if host in _LOCAL_NAMES:
-            return _current_host.get()
+            return current_process().host
         for name, address in self._addresses.items():
             if host in {name, address}:
                 return name
@@ -218,13 +217,14 @@ class SimServer(asyncio.AbstractServer):
         self,
         loop: SimLoop,
         factory: ProtocolFactory,
-        host: str,
+        process: SimProcess,
         port: int,
         address: str,
         on_close: Callable[[SimServer], None],
     ) -> None:
         self.factory = factory
-        self.host = host
+        self.process = process
+        self.host = process.host
         self.port = port
         self.sockets: Sequence[SimListenerName] = (SimListenerName((address, port)),)
         self._loop = loop

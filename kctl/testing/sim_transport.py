@@ -106,6 +106,14 @@ class SimTransport(asyncio.Transport):
         self.outgoing.reset()
         self._loop.call_soon(self._lose, error)
 
+    def vanish(self) -> None:
+        """The process of this end was killed: it hears nothing, the other end is reset."""
+        if not self._is_gone:
+            self._is_closing = self._is_gone = True
+            self.outgoing.reset()
+            if self._peer is not None:
+                self._peer.outgoing.release()
+
     def is_closing(self) -> bool:
         return self._is_closing
 

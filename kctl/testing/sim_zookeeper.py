@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from kctl.errors import NoNodeError, SessionLostError
+from kctl.testing.sim_process import NOBODY
 from kctl.zookeeper import refusals
 from kctl.zookeeper.embedded import requests, responses
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Id
@@ -183,7 +184,9 @@ class SimZooKeeperSession:
         self._disconnect()
         self._become(SessionState.SUSPENDED)
         loop = asyncio.get_running_loop()
-        self._expiry = loop.call_later(self._session_timeout_ms / 1000, self._ensemble_gives_up, self._session_id)
+        self._expiry = loop.call_later(
+            self._session_timeout_ms / 1000, self._ensemble_gives_up, self._session_id, context=NOBODY
+        )
 
     def heal(self) -> None:
         """The client comes back, and finds its session or learns that it is over."""
@@ -367,9 +370,9 @@ class _Line:
         # Timers of equal time fire in no certain order, so each takes the first message and not its own.
         self._last_arrival = max(self._last_arrival, loop.time() + self._delay_s())
         if self._last_arrival > loop.time():
-            loop.call_at(self._last_arrival, self._arrive)
+            loop.call_at(self._last_arrival, self._arrive, context=NOBODY)
         else:
-            loop.call_soon(self._arrive)
+            loop.call_soon(self._arrive, context=NOBODY)
 
     def cut(self) -> None:
         self._is_cut = True

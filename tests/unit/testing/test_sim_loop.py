@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from kctl.testing.sim_loop import SimDeadlockError, SimLoop, simulate
+from kctl.testing.sim_process import SimProcess
 
 
 def test_waiting_takes_virtual_time_only() -> None:
@@ -154,6 +155,48 @@ def test_tasks_in_a_set_have_an_order() -> None:
 
     assert cancelled(1) == cancelled(1)
     assert len(cancelled(1)) == 50
+
+
+def test_a_killed_process_does_nothing_any_more_not_even_clean_up() -> None:
+    done: list[str] = []
+
+    async def works() -> None:
+        try:
+            while True:
+                await asyncio.sleep(1)
+                done.append("worked")
+        finally:
+            done.append("cleaned up")
+
+    async def main(loop: SimLoop) -> None:
+        process = SimProcess("host")
+        with process.running():
+            loop.create_task(works())
+            loop.call_later(3, done.append, "fired")
+            ready = loop.create_future()
+            ready.add_done_callback(lambda _: done.append("told"))
+        await asyncio.sleep(1.5)
+        ready.set_result(None)
+        loop.freeze(process)
+        await asyncio.sleep(10)
+        assert done == ["worked"]
+
+    simulate(main, seed=1)
+    assert done[-1] == "cleaned up", "at the end of the run, so that nothing is left behind"
+
+
+def test_others_live_on_when_a_process_is_killed() -> None:
+    async def main(loop: SimLoop) -> float:
+        dying, living = SimProcess("a"), SimProcess("b")
+        with living.running():
+            task = loop.create_task(asyncio.sleep(5))
+        with dying.running():
+            loop.create_task(asyncio.sleep(100))
+        loop.freeze(dying)
+        await task
+        return loop.time()
+
+    assert simulate(main, seed=1) == 5
 
 
 def test_without_a_network_nothing_connects() -> None:
