@@ -318,7 +318,6 @@ class LogProperties:
         default=1,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
-        inert=True,
         doc="Threads that recover the logs of one directory at start.",
     )
 

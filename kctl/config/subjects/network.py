@@ -99,6 +99,7 @@ class NetworkProperties:
         at_least(-1),
         default=102400,
         importance=Importance.HIGH,
+        inert=True,
         doc="SO_SNDBUF of connections; -1 leaves the operating system's choice.",
     )
     socket_receive_buffer_bytes: int = prop(
@@ -107,6 +108,7 @@ class NetworkProperties:
         at_least(-1),
         default=102400,
         importance=Importance.HIGH,
+        inert=True,
         doc="SO_RCVBUF of connections; -1 leaves the operating system's choice.",
     )
     socket_request_max_bytes: int = prop(
@@ -170,6 +172,7 @@ class NetworkProperties:
         at_least(1),
         default=30000,
         importance=Importance.HIGH,
+        inert=True,
         doc="Time that a request of this broker to another one may take.",
     )
     socket_connection_setup_timeout_ms: int = prop(
@@ -177,6 +180,7 @@ class NetworkProperties:
         LONG,
         at_least(1),
         default=10000,
+        inert=True,
         doc="Time to establish a connection to another broker, at the first try.",
     )
     socket_connection_setup_timeout_max_ms: int = prop(
@@ -184,6 +188,7 @@ class NetworkProperties:
         LONG,
         at_least(1),
         default=30000,
+        inert=True,
         doc="Upper bound of the time to establish a connection, which doubles from try to try.",
     )
 

@@ -54,6 +54,7 @@ class ReplicationProperties:
         at_least(-1),
         default=64 << 10,
         importance=Importance.HIGH,
+        inert=True,
         doc="SO_RCVBUF of a follower's connection to a leader.",
     )
     replica_fetch_max_bytes: int = prop(
@@ -111,7 +112,6 @@ class ReplicationProperties:
         default=1,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
-        inert=True,
         doc="Connections that a follower fetches from one leader with.",
     )
     num_replica_alter_log_dirs_threads: int | None = prop(
@@ -152,6 +152,7 @@ class ReplicationProperties:
         INT,
         at_least(1),
         default=30000,
+        inert=True,
         doc="Time that a request of the controller may take.",
     )
     controlled_shutdown_enable: bool = prop(

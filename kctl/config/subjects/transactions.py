@@ -21,6 +21,7 @@ class TransactionProperties:
         at_least(1),
         default=604800000,
         importance=Importance.HIGH,
+        inert=True,
         doc="Idle time after which a transactional id, or the state of an idempotent producer, is forgotten.",
     )
     transaction_max_timeout_ms: int = prop(
