@@ -69,7 +69,7 @@ def start(
 @app.command("ls", examples=("kctl zookeeper ls /brokers/ids", "kctl zookeeper ls / --zookeeper zk1:2181/kafka"))
 def list_children(
     run: Invocation,
-    path: Annotated[str, Argument("Path of the znode; / when none is given.")] = "/",
+    path: Annotated[str, Argument("Path of the znode.")] = "/",
     *,
     zookeeper: Connect = DEFAULT_CONNECT,
 ) -> ExitStatus:

@@ -54,6 +54,8 @@ log = logging.getLogger(__name__)
 IN_FLIGHT_MAX = 64
 """Requests handed to kazoo at a time: each is a byte in a pipe to its thread, and a full pipe would block the loop."""
 CLOSE_TIMEOUT_S = 3.0
+"""How long to wait for ZooKeeper's word that the session is closed; without a connection nobody could say it."""
+CLOSE_TIMEOUT_DISCONNECTED_S = 0.2
 SET_WATCHES_BYTES_MAX = 128 * 1024
 
 _kazoo_log = logging.getLogger("kctl.zookeeper.kazoo")
@@ -110,6 +112,7 @@ class KazooLink:
 
     async def close(self) -> None:
         """Ask ZooKeeper to end the session and wait for its word, a little while; a stuck thread is left behind."""
+        timeout_s = CLOSE_TIMEOUT_S if self._is_up else CLOSE_TIMEOUT_DISCONNECTED_S
         self._over()
         client = self._client
         if not client._stopped.is_set():
@@ -118,7 +121,7 @@ class KazooLink:
             client._queue.append((wire.CloseInstance, None))
             with contextlib.suppress(OSError, AttributeError):  # the thread has just ended by itself
                 client._connection._write_sock.send(b"\0")
-        await asyncio.wait([self._ended], timeout=CLOSE_TIMEOUT_S)
+        await asyncio.wait([self._ended], timeout=timeout_s)
 
     async def get(self, path: str, *, watch: bool) -> tuple[bytes, ZnodeStat]:
         watcher = Watch(Watch.DATA, self._full(path)) if watch else None

@@ -1,4 +1,4 @@
-"""What Kafka's znodes hold: JSON in UTF-8, exactly as brokers of the ZooKeeper era write it.
+"""What Kafka's znodes hold: JSON in UTF-8, as brokers of the ZooKeeper era write it, but for the order of keys.
 
 Encoders write the newest version that a 2.8 broker writes; decoders read every version since 0.10 that may be found, in
 any order of keys, and raise ValueError with the path when the data is not what its place promises.  Numbers that Kafka

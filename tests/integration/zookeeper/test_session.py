@@ -291,6 +291,18 @@ def test_nobody_at_the_address_is_an_error_that_says_what_to_do() -> None:
     run(main)
 
 
+def test_a_server_that_never_answers_is_an_error_too() -> None:
+    async def main() -> None:
+        mute = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        host, port = mute.sockets[0].getsockname()
+        session = ZooKeeperSession(f"{host}:{port}", session_timeout_ms=1000)
+        with pytest.raises(ZooKeeperError, match=f"does not answer at {host}:{port}"):
+            await session.start(300)
+        mute.close()
+
+    run(main)
+
+
 @contextlib.asynccontextmanager
 async def server_on(folder: Path, port: int = 0) -> AsyncIterator[EmbeddedZooKeeper]:
     server = EmbeddedZooKeeper(folder, port=port)
