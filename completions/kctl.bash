@@ -24,7 +24,7 @@ _kctl() {
     dump-log) verb=dump-log ;;
     broker) [[ -n $verb ]] || words='start stop status' flags=--help ;;
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
-    spark) [[ -n $verb ]] || words='export' flags=--help ;;
+    spark) [[ -n $verb ]] || words='export warmup' flags=--help ;;
     completion) verb=completion ;;
     esac
     case "$noun $verb" in
@@ -206,6 +206,12 @@ _kctl() {
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --partitions | --from | --until | --target-file-size | --master | --conf | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'spark warmup')
+        flags='--format --header --no-color --quiet --debug --help'
+        case $prev in
+        --format) words='table plain json jsonl' flags='' ;;
         esac
         ;;
     'completion completion')

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status; prints whatever there is to say and never raises."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _replace_closed_streams()
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         status = _run(words)
@@ -37,6 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
     return int(status)
+
+
+def _replace_closed_streams() -> None:
+    """A process may be started with standard streams closed; then there is nothing to read and nobody to write to."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - lives as long as the process
 
 
 def exit_status_of(error: BaseException) -> ExitStatus:
@@ -122,22 +130,27 @@ def _split_leading(words: list[str]) -> tuple[list[str], str | None, list[str]]:
 
 def _without_noun(words: list[str]) -> int:
     from kctl.commands.help import program_help  # noqa: PLC0415
+    from kctl.commands.options import global_flag_takes_value  # noqa: PLC0415
 
-    nouns = {noun: summary for noun, (_, summary) in NOUNS.items()}
     _, word, _ = _split_leading(words)
-    if word == "help" or _asks_for_help(words):
-        return _help_for(words) if word == "help" else _print(program_help(nouns))
-    if word is None:
-        sys.stderr.write(program_help(nouns) + "\n")
-        return ExitStatus.USAGE
-    raise UsageError(
-        f"no such {'option' if word.startswith('-') else 'command'}: {word}{_meant(word, NOUNS)}  Try 'kctl --help'."
-    )
+    if word == "help":
+        return _help_for(words)
+    if word is not None and word not in {"--help", "-h"}:
+        what = "option" if word.startswith("-") else "command"
+        raise UsageError(f"no such {what}: {word}{_meant(word, NOUNS)}  Try 'kctl --help'.")
+    text = program_help({noun: summary for noun, (_, summary) in NOUNS.items()})
+    if word is not None:
+        return _print(text)
+    if words and global_flag_takes_value(words[-1]):
+        raise UsageError(f"option {words[-1]} needs a value.  Try 'kctl --help'.")
+    sys.stderr.write(text + "\n")
+    return ExitStatus.USAGE
 
 
 def _help_for(words: list[str]) -> int:
     """`kctl help topics create` is `kctl topics create --help`."""
-    wanted = [word for word in words if word != "help"]
+    wanted = list(words)
+    wanted.remove("help")
     return _run([*wanted, "--help"])
 
 
@@ -218,8 +231,8 @@ def _describe(error: BaseException) -> tuple[str, str, bool]:
             return "REFUSED", str(error), False
         case KctlError():
             return "FAILED", str(error), False
-        case OSError(filename=str() as name, strerror=str() as reason):
-            return "OS_ERROR", f"{name}: {reason}", False
+        case OSError(strerror=str() as reason):
+            return "OS_ERROR", f"{error.filename}: {reason}" if error.filename else reason, False
         case ModuleNotFoundError(name=str() as name) if name.startswith("kctl."):
             return "NOT_BUILT", f"this build of kctl lacks {name}", False
         case _:

@@ -97,7 +97,10 @@ def split_given(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
 def _duration_ms(text: str) -> int:
     from kctl.commands.values import parse_duration_ms  # noqa: PLC0415 - rarely used
 
-    return parse_duration_ms(text)
+    duration_ms = parse_duration_ms(text)
+    if duration_ms == 0:
+        raise UsageError("--timeout needs some time")
+    return duration_ms
 
 
 def _read_properties(path: str) -> dict[str, str]:

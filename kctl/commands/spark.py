@@ -132,6 +132,26 @@ def export(
     return _translated(run, request, dry_run=dry_run, show_progress=not no_progress)
 
 
+@app.command("warmup", examples=("kctl spark warmup",))
+def warmup(run: Invocation) -> ExitStatus:
+    """Make exports start faster on this machine.
+
+    Starts Spark once and keeps an archive of the Java classes that it loaded in the cache folder (about 70 MB).
+    Exports use it from then on; after an update of Java or PySpark it has to be made again.
+    """
+    from kctl.spark.class_archive import make_archive  # noqa: PLC0415 - help needs none of this
+    from kctl.spark.session import SparkMissing  # noqa: PLC0415 - same
+
+    run.console.note("starting Spark once; this takes about 15 seconds")
+    try:
+        path = make_archive()
+    except SparkMissing as error:
+        run.console.fail("SPARK_MISSING", str(error))
+        return ExitStatus.FAILED
+    run.console.show_one({"archive": str(path), "bytes": path.stat().st_size})
+    return ExitStatus.DONE
+
+
 def _translated(run: Invocation, request: ExportRequest, *, dry_run: bool, show_progress: bool) -> ExitStatus:
     """Outcomes that only an export has, as statuses of kctl."""
     from kctl.spark.commit_log import LostRace  # noqa: PLC0415 - help needs none of this

@@ -75,6 +75,9 @@ def test_help_needs_no_cluster_and_no_typer() -> None:
         ("topics create", "Missing argument"),
         ("topics create a --partitions x", "Invalid value for '--partitions'"),
         ("topics list --format xml", "'xml' is not one of table, plain, json, jsonl."),
+        ("nope --help", "no such command: nope."),
+        ("help nope", "no such command: nope."),
+        ("topics list --timeout 0", "--timeout needs some time"),
         ("topics list --timeout soon", "'soon' is no duration"),
         ("topics list --bootstrap-server host:port", "'host:port' is no address"),
         ("topics list --command-config /does/not/exist", "cannot read /does/not/exist"),
@@ -188,6 +191,25 @@ def test_reader_that_leaves_early_is_no_error(cluster: FakeCluster) -> None:
     assert process.stderr.read() == ""
     process.stderr.close()
     assert process.wait(20) == 0
+
+
+def test_closed_streams_are_no_traceback(cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    for redirection, status in ((">&-", 0), ("2>&-", 0), ("<&-", 0), ("> /dev/full", 1)):
+        for line in ("topics list", "produce orders --quiet"):
+            if ">" in redirection and line.startswith("produce"):
+                continue
+            command = f"{sys.executable} -m kctl {line} {redirection}"
+            ran = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+            assert (ran.returncode, "Traceback" in ran.stderr) == (status, False), (line, redirection, ran)
+
+
+@pytest.mark.parametrize("line", ["--format", "topics list --format", "--bootstrap-server"])
+def test_option_without_its_value_is_named(kctl: Kctl, line: str) -> None:
+    ran = kctl(line)
+    assert ran.status == ExitStatus.USAGE
+    assert ran.err.count("\n") == 1
+    assert line.rsplit(maxsplit=1)[-1] in ran.err
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
