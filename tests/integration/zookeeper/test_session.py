@@ -293,12 +293,16 @@ def test_nobody_at_the_address_is_an_error_that_says_what_to_do() -> None:
 
 def test_a_server_that_never_answers_is_an_error_too() -> None:
     async def main() -> None:
-        mute = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        writers: list[asyncio.StreamWriter] = []
+        mute = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
         host, port = mute.sockets[0].getsockname()
         session = ZooKeeperSession(f"{host}:{port}", session_timeout_ms=1000)
         with pytest.raises(ZooKeeperError, match=f"does not answer at {host}:{port}"):
             await session.start(300)
         mute.close()
+        for writer in writers:
+            writer.close()
+            await writer.wait_closed()
 
     run(main)
 
