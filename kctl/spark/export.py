@@ -111,8 +111,8 @@ class Exporter:
     def run(self, listener: Listener) -> ExportReport:
         """Export what is new.
 
-        Raises DataLoss, Locked, LostRace, SparkMissing, SparkFailed, UsageError, ClusterUnreachable, ApiError and other
-        KctlErrors; what was planned then stays pending.
+        Raises DataLoss, Locked, LostRace, SparkMissing, SparkFailed, UsageError, ClusterUnreachable, ApiError and
+        other KctlErrors; what was planned then stays pending.
         """
         if self._start_runner is None:
             require_spark()

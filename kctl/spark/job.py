@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kctl.client.settings import ClientSettings
 from kctl.errors import ClusterUnreachable, KctlError
+from kctl.spark.class_archive import use_option
 from kctl.spark.cluster_view import ISOLATION_LEVELS
 from kctl.spark.exec.outcome import DataLoss, Failure, FileOutcome
 from kctl.spark.plan import Plan
@@ -50,7 +51,7 @@ class TaskRunner(Protocol):
 @contextlib.contextmanager
 def spark_runner(settings: SparkSettings) -> Iterator[TaskRunner]:
     """Spark, started for one run.  Raises SparkFailed, SparkMissing and UsageError."""
-    with running_spark(settings, name="kctl spark export") as spark:
+    with running_spark(settings, name="kctl spark export", class_archive_option=use_option()) as spark:
         yield SparkRunner(spark)
 
 
@@ -86,7 +87,7 @@ class SparkRunner:
         job = _in_background(collect)
         try:
             while not _is_done_within(job, POLL_INTERVAL_S):
-                # Accumulators may count a task twice that ran twice, so they are for the eye; outcomes are what counts.
+                # Accumulators may count a task twice that ran twice: they are for the eye, the outcomes count.
                 done = min(files.value, len(tasks))
                 on_progress(JobProgress(done, len(tasks), records.value, bytes_in.value))
         except BaseException:

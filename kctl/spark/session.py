@@ -12,21 +12,27 @@ import contextlib
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kctl.errors import KctlError, UsageError
 from kctl.spark.package import build_package
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import SparkConf, SparkContext
 
 LOOPBACK = "127.0.0.1"
+JVM_END_TIMEOUT_S = 60
+"""Ending takes a fraction of a second, and some seconds where an archive of classes is written."""
+
 JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOCAL_ATTEMPTS = 4
 """How often a local master tries a task whose worker process died; other masters have spark.task.maxFailures."""
@@ -77,11 +83,12 @@ def require_spark() -> None:
     missing = [name for name in ("pyspark", "pyarrow", "numpy") if find_spec(name) is None]
     if missing:
         raise SparkMissing(f"{', '.join(missing)} missing: pip install 'kctl[spark]'")
-    if _java() is None:
+    if java() is None:
         raise SparkMissing("Spark needs Java 17 or newer: install a JRE (openjdk-17-jre-headless) or set JAVA_HOME")
 
 
-def _java() -> str | None:
+def java() -> str | None:
+    """The Java that Spark will use: of JAVA_HOME, else of the PATH."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
 
@@ -104,44 +111,88 @@ class RunningSpark:
 
 
 @contextlib.contextmanager
-def running_spark(settings: SparkSettings, *, name: str) -> Iterator[RunningSpark]:
-    """Spark with kctl's code on its executors.  Raises SparkFailed, and UsageError for a master it does not take."""
+def running_spark(settings: SparkSettings, *, name: str, class_archive_option: str = "") -> Iterator[RunningSpark]:
+    """Spark with kctl's code on its executors.  Raises SparkFailed, and UsageError for a master it does not take.
+
+    `class_archive_option` makes a local JVM use or write an archive of its classes.
+    """
     with tempfile.TemporaryDirectory(prefix="kctl-spark-", ignore_cleanup_errors=True) as scratch:
         log = Path(scratch, "spark.log")
         log_settings = Path(scratch, "log4j2.properties")
         log_settings.write_text(_LOG_SETTINGS)
-        context = _start(settings, name, log, log_settings)
-        try:
+        if settings.is_local:
+            os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        configuration = _configuration(settings, name, log_settings, class_archive_option)
+        with contextlib.ExitStack() as stack:
+            try:
+                context = _start(configuration, log, stack)
+            except Exception as error:
+                raise _start_failure(settings, error, log) from error
             context.addPyFile(str(build_package(Path(scratch))))
             yield RunningSpark(context, log)
-        finally:
-            context.stop()
 
 
-def _start(settings: SparkSettings, name: str, log: Path, log_settings: Path) -> SparkContext:
+def _start(configuration: Mapping[str, str], log: Path, stack: contextlib.ExitStack) -> SparkContext:
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - half a second that only exports pay
 
     conf = SparkConf(loadDefaults=False)
-    for key, value in _configuration(settings, name, log_settings).items():
+    for key, value in configuration.items():
         conf.set(key, value)
-    if settings.is_local:
-        os.environ["SPARK_LOCAL_IP"] = LOOPBACK
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    gateway = _launch_jvm(conf, log)
+    stack.callback(_end_jvm, gateway)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PySpark talks about the version of pandas, which nothing here uses
+        context = SparkContext(conf=conf, gateway=gateway)
+    stack.callback(context.stop)
+    return context
+
+
+def _launch_jvm(conf: SparkConf, log: Path) -> Any:
+    """A JVM that listens to this process.
+
+    PySpark's own waiting cannot be interrupted safely: it would forget the JVM, which then waits for ever.  So it
+    waits in a thread, where no signal arrives, and an interrupt ends the JVM as soon as it is known.
+    """
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - see above
+
+    with log.open("ab") as output, ThreadPoolExecutor(max_workers=1) as thread:
+        launch = thread.submit(launch_gateway, conf=conf, popen_kwargs={"stdout": output, "stderr": output})
+        try:
+            return launch.result()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                _end_jvm(launch.result())
+            raise
+
+
+def _end_jvm(gateway: Any) -> None:
+    """Let the JVM end; it does when its standard input does, after it has removed its own scratch folders."""
+    from pyspark import SparkContext  # noqa: PLC0415 - see above
+
+    # PySpark would use the ended JVM for the next start.
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    gateway.shutdown()
+    gateway.proc.stdin.close()
     try:
-        with _output_to(log):
-            return SparkContext(conf=conf)
-    except Exception as error:
-        output = log.read_text(errors="replace") if log.exists() else ""
-        if "UnsupportedClassVersionError" in output:
-            raise SparkMissing("this Java is too old for Spark: it needs Java 17 or newer (see JAVA_HOME)") from error
-        if "Could not parse Master URL" in str(error) or "Master must either be" in output:
-            raise UsageError(
-                f"'{settings.master}' is no Spark master; write local[*], local[N] or spark://HOST:PORT"
-            ) from error
-        raise SparkFailed(f"Spark did not start: {_first_line(error)}; its log: {_keep(log)}") from error
+        gateway.proc.wait(timeout=JVM_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
 
 
-def _configuration(settings: SparkSettings, name: str, log_settings: Path) -> dict[str, str]:
+def _start_failure(settings: SparkSettings, error: Exception, log: Path) -> KctlError:
+    output = log.read_text(errors="replace") if log.exists() else ""
+    if "UnsupportedClassVersionError" in output:
+        return SparkMissing("this Java is too old for Spark: it needs Java 17 or newer (see JAVA_HOME)")
+    if "Could not parse Master URL" in f"{error} {output}" or "Master must either be" in output:
+        return UsageError(f"'{settings.master}' is no Spark master; write local[*], local[N] or spark://HOST:PORT")
+    return SparkFailed(f"Spark did not start: {_first_line(error)}; its log: {_keep(log)}")
+
+
+def _configuration(
+    settings: SparkSettings, name: str, log_settings: Path, class_archive_option: str = ""
+) -> dict[str, str]:
     java_options = f"-Dlog4j2.configurationFile=file:{log_settings}"
     master = settings.master
     local: dict[str, str] = {}
@@ -149,7 +200,7 @@ def _configuration(settings: SparkSettings, name: str, log_settings: Path) -> di
         found = _LOCAL.match(master)
         threads = found[1] if found and found[1] else "1"
         master = f"local[{threads},{LOCAL_ATTEMPTS}]"
-        java_options += f" {JVM_FLAGS}"
+        java_options += f" {JVM_FLAGS} {class_archive_option}"
         local = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     return {
         "spark.master": master,
@@ -160,23 +211,6 @@ def _configuration(settings: SparkSettings, name: str, log_settings: Path) -> di
         **local,
         **settings.conf,
     }
-
-
-@contextlib.contextmanager
-def _output_to(path: Path) -> Iterator[None]:
-    """Standard output and error of processes that start meanwhile go to `path`: the JVM and the workers it starts."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    saved = [os.dup(descriptor) for descriptor in (1, 2)]
-    try:
-        with path.open("ab") as file:
-            for descriptor in (1, 2):
-                os.dup2(file.fileno(), descriptor)
-        yield
-    finally:
-        for descriptor, copy in zip((1, 2), saved, strict=True):
-            os.dup2(copy, descriptor)
-            os.close(copy)
 
 
 def _keep(log: Path) -> Path:

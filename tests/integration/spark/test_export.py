@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -83,9 +85,6 @@ def _in_spark(folder: Path) -> dict[str, Any]:
         "schema = ','.join(f'{f.name} {f.dataType.simpleString()}' for f in frame.schema)\n"
         "print(json.dumps({'count': frame.count(), 'schema': schema}))\n"
     )
-    import json  # noqa: PLC0415 - beside its use in the other process
-    import sys  # noqa: PLC0415
-
     done = subprocess.run(
         [sys.executable, "-c", code, str(folder)],
         check=True,
@@ -215,3 +214,21 @@ def test_what_cannot_be_exported_says_so_in_one_line(kctl_bootstrap: str, tmp_pa
     status, document, said = run_export(missing, tmp_path, "--timeout", "1s")
     assert (status, document["error"]["code"]) == (4, "CLUSTER_UNREACHABLE")
     assert said.count("\n") == 1
+
+
+def test_after_a_warmup_exports_use_its_archive_of_classes(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    done = subprocess.run(
+        [sys.executable, "-m", "kctl", "spark", "warmup", "--format", "json"],
+        check=True,
+        capture_output=True,
+        timeout=RUN_TIMEOUT_S,
+    )
+    archive = Path(json.loads(done.stdout)["archive"])
+    assert archive.stat().st_size > 1 << 20
+    topic = make_topic(kctl_bootstrap, 1)
+    topic.produce(entries(10, partitions=1))
+    assert export(topic, tmp_path / "out")["records"] == 10
+    assert list(archive.parent.iterdir()) == [archive]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.spark.session import SparkSettings, _configuration, _first_line, _output_to
+from kctl.spark.session import SparkSettings, _configuration, _first_line
 
 LOG = Path("/tmp/log4j2.properties")
 
@@ -48,12 +48,3 @@ def test_the_first_telling_line_of_a_java_error_is_its_message() -> None:
         "\tat org.apache.spark.scheduler.DAGScheduler.failJob\n"
     )
     assert _first_line(RuntimeError(text)) == "org.apache.spark.SparkException: Job aborted: Task 0 failed 4 times"
-
-
-def test_output_of_processes_goes_to_the_log_and_comes_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    log = tmp_path / "spark.log"
-    with _output_to(log):
-        os.system("echo noise; echo trouble >&2")
-    os.system("echo heard")
-    assert log.read_text() == "noise\ntrouble\n"
-    assert capfd.readouterr().out == "heard\n"

@@ -1,0 +1,32 @@
+"""Where the archive of Java classes is, and when it is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kctl.spark.class_archive import archive_path, use_option
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def test_an_archive_is_used_once_it_is_there() -> None:
+    assert not use_option()
+    path = archive_path()
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"classes")
+    assert use_option() == f"-XX:SharedArchiveFile={path}"
+
+
+def test_another_java_has_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = archive_path()
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    assert archive_path() != before
