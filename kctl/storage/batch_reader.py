@@ -1,0 +1,81 @@
+"""Walking the batches of a log file from one position to another, in constant memory.
+
+Two walks: headers only, which skips over the records, and whole batches, which reads every byte once.  Both raise
+CorruptLog at the first place where no batch can be; what came before has been yielded.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+from kctl.errors import CorruptLog
+from kctl.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, OldFormat, crc_of, parse_header
+from kctl.storage.files import File
+
+_HEADER_READ_SIZE = 4096
+_BATCH_READ_SIZE = 1 << 20
+
+
+class UnreadableFormat(CorruptLog):
+    """Sound data of magic 0 or 1, which is not read yet and must not be deleted either."""
+
+
+def read_headers(file: File, start: int, end: int, *, read_size: int = _HEADER_READ_SIZE) -> Iterator[BatchHeader]:
+    """The headers of the batches in [start, end); `position` is that in the file."""
+    chunk, chunk_start = b"", start
+    position = start
+    while position < end:
+        offset = position - chunk_start
+        if offset + HEADER_SIZE > len(chunk):
+            chunk, chunk_start, offset = file.read_at(position, min(read_size, end - position)), position, 0
+        header = _header(file, chunk, offset, position, end)
+        position = header.end  # Before the caller has the header, who may look at it from another angle.
+        yield header
+
+
+def read_batches(
+    file: File, start: int, end: int, *, read_size: int = _BATCH_READ_SIZE
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches in [start, end) with their bytes; `position` is that in the file."""
+    chunk, chunk_start = memoryview(b""), start
+    position = start
+    while position < end:
+        offset = position - chunk_start
+        if offset + HEADER_SIZE > len(chunk):
+            chunk, chunk_start, offset = memoryview(file.read_at(position, min(read_size, end - position))), position, 0
+        header = _header(file, chunk, offset, position, end)
+        if offset + header.size > len(chunk):
+            size = min(max(read_size, header.size), end - position)
+            chunk, chunk_start, offset = memoryview(file.read_at(position, size)), position, 0
+            if header.size > len(chunk):
+                raise CorruptLog(file.path, position, "the file ends inside a batch")
+        position = header.end
+        yield header, chunk[offset : offset + header.size]
+
+
+def check_crc(file: File, header: BatchHeader, batch: memoryview) -> None:
+    """Raises CorruptLog when the bytes do not have the checksum in their header."""
+    actual = crc_of(batch, 0, len(batch))
+    if actual != header.crc:
+        raise CorruptLog(file.path, header.position, f"checksum {actual:#010x}, header says {header.crc:#010x}")
+
+
+def _header(file: File, chunk: bytes | memoryview, offset: int, position: int, end: int) -> BatchHeader:
+    try:
+        header = parse_header(chunk, offset)
+    except OldFormat as error:
+        if _is_old_message(file.read_at(position, min(error.size, end - position)), error.size):
+            raise UnreadableFormat(file.path, position, error.reason) from error
+        raise CorruptLog(file.path, position, f"no message of format {error.magic} either") from error
+    except CorruptBatch as error:
+        raise CorruptLog(file.path, position, error.reason) from error
+    header.position = position
+    if header.end > end:
+        raise CorruptLog(file.path, position, f"batch of {header.size} bytes passes the end at {end}")
+    return header
+
+
+def _is_old_message(data: bytes, size: int) -> bool:
+    """Whether these are a message of magic 0 or 1: its CRC-32, at 12, covers all from 16 on."""
+    return len(data) == size and zlib.crc32(memoryview(data)[16:]) == int.from_bytes(data[12:16], "big")

@@ -1,0 +1,195 @@
+"""The small text files of a log dir and of a log, and the snapshots of producer state.
+
+    <name>-offset-checkpoint   "0", number of entries, one "topic partition offset" per line
+    leader-epoch-checkpoint    "0", number of entries, one "epoch start-offset" per line
+    partition.metadata         "version: 0" and "topic_id: <22 characters>"
+    meta.properties            version=0, broker.id, cluster.id
+    <offset>.snapshot          binary, with its own checksum
+
+docs/formats/checkpoints.md and producer-snapshot.md have the bytes.  Pure functions make and read text and bytes;
+whoever owns a file writes it atomically through Files.  Readers raise CorruptLog.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from crc32c import crc32c
+
+from kctl.errors import CorruptLog
+from kctl.model import TopicPartition
+from kctl.storage.leader_epochs import EpochEntry
+from kctl.storage.producer_state import SnapshotEntry
+
+CHECKPOINT_VERSION = 0
+SNAPSHOT_VERSION = 1
+_SNAPSHOT_HEADER = struct.Struct(">hIi")
+_SNAPSHOT_CHECKED_FROM = 6
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+
+
+def offsets_text(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """An offset checkpoint."""
+    return _checkpoint(f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
+
+
+def parse_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
+    """The entries of an offset checkpoint; an empty file has none."""
+    offsets: dict[TopicPartition, int] = {}
+    for position, line in _checkpoint_lines(data, path):
+        words = line.split()
+        if len(words) != 3:
+            raise CorruptLog(path, position, f"'{line}' is not 'topic partition offset'")
+        try:
+            offsets[TopicPartition(words[0], int(words[1]))] = int(words[2])
+        except ValueError as error:
+            raise CorruptLog(path, position, f"'{line}' is not 'topic partition offset'") from error
+    return offsets
+
+
+def epochs_text(entries: Iterable[EpochEntry]) -> bytes:
+    """A leader epoch checkpoint."""
+    return _checkpoint(f"{entry.epoch} {entry.start_offset}" for entry in entries)
+
+
+def parse_epochs(data: bytes, path: str) -> list[EpochEntry]:
+    """The entries of a leader epoch checkpoint; an empty file has none."""
+    entries: list[EpochEntry] = []
+    for position, line in _checkpoint_lines(data, path):
+        words = line.split()
+        try:
+            epoch, start_offset = (int(word) for word in words)
+        except ValueError as error:
+            raise CorruptLog(path, position, f"'{line}' is not 'epoch start-offset'") from error
+        entries.append(EpochEntry(epoch, start_offset))
+    return entries
+
+
+def _checkpoint(lines: Iterable[str]) -> bytes:
+    body = list(lines)
+    return "\n".join([str(CHECKPOINT_VERSION), str(len(body)), *body, ""]).encode()
+
+
+def _checkpoint_lines(data: bytes, path: str) -> list[tuple[int, str]]:
+    """(position, line) of the entries, whose count is the one announced."""
+    if not data:
+        return []
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptLog(path, error.start, "not text") from error
+    positioned: list[tuple[int, str]] = []
+    position = 0
+    for line in text.split("\n"):
+        positioned.append((position, line))
+        position += len(line.encode()) + 1
+    if positioned[-1][1] == "":
+        positioned.pop()
+    if positioned[0][1] != str(CHECKPOINT_VERSION):
+        raise CorruptLog(path, 0, f"version '{positioned[0][1]}', expected {CHECKPOINT_VERSION}")
+    if len(positioned) < 2 or not positioned[1][1].isdigit():
+        raise CorruptLog(path, min(2, len(data)), "the number of entries is missing")
+    entries = positioned[2:]
+    if len(entries) != int(positioned[1][1]):
+        raise CorruptLog(path, len(data), f"{len(entries)} entries, {positioned[1][1]} announced")
+    return entries
+
+
+def uuid_text(value: UUID) -> str:
+    """A UUID as Kafka writes it: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def parse_uuid(text: str) -> UUID:
+    """Raises ValueError."""
+    try:
+        return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    except binascii.Error as error:
+        raise ValueError(str(error)) from error
+
+
+def partition_metadata_text(topic_id: UUID) -> bytes:
+    """`partition.metadata`; no newline at the end, as Kafka writes it."""
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
+
+
+def parse_partition_metadata(data: bytes, path: str) -> UUID:
+    """The topic id of the log."""
+    fields = dict(_pairs(data, path, separator=":"))
+    if fields.get("version") != "0":
+        raise CorruptLog(path, 0, f"version '{fields.get('version', '')}', expected 0")
+    try:
+        return parse_uuid(fields["topic_id"])
+    except (KeyError, ValueError) as error:
+        raise CorruptLog(path, 0, "topic_id is missing or malformed") from error
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """Whose data a log dir holds."""
+
+    broker_id: int | None
+    cluster_id: str | None
+
+
+def meta_properties_text(meta: MetaProperties) -> bytes:
+    """`meta.properties` of a ZooKeeper-mode broker."""
+    lines = ["#", "version=0"]
+    if meta.broker_id is not None:
+        lines.append(f"broker.id={meta.broker_id}")
+    if meta.cluster_id is not None:
+        lines.append(f"cluster.id={meta.cluster_id}")
+    return "\n".join([*lines, ""]).encode()
+
+
+def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
+    """Raises CorruptLog for KRaft's version 1 too: such a directory is not ours to write to."""
+    fields = dict(_pairs(data, path, separator="="))
+    if fields.get("version") != "0":
+        raise CorruptLog(path, 0, f"version '{fields.get('version', '')}' is not that of a ZooKeeper-mode broker, 0")
+    broker_id = fields.get("broker.id")
+    try:
+        return MetaProperties(None if broker_id is None else int(broker_id), fields.get("cluster.id"))
+    except ValueError as error:
+        raise CorruptLog(path, 0, f"broker.id '{broker_id}' is not a number") from error
+
+
+def _pairs(data: bytes, path: str, *, separator: str) -> list[tuple[str, str]]:
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise CorruptLog(path, error.start, "not text") from error
+    pairs: list[tuple[str, str]] = []
+    for line in lines:
+        if line.strip() and not line.startswith("#"):
+            name, _, value = line.partition(separator)
+            # Java escapes ':' and '=' in property values.
+            pairs.append((name.strip(), value.strip().replace("\\", "")))
+    return pairs
+
+
+def snapshot_bytes(entries: Iterable[SnapshotEntry]) -> bytes:
+    """A producer state snapshot, version 1."""
+    body = [_SNAPSHOT_ENTRY.pack(*entry) for entry in entries]
+    content = b"".join([struct.pack(">i", len(body)), *body])
+    return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(content)) + content
+
+
+def parse_snapshot(data: bytes, path: str) -> list[SnapshotEntry]:
+    """The producers in a snapshot."""
+    if len(data) < _SNAPSHOT_HEADER.size:
+        raise CorruptLog(path, 0, f"{len(data)} bytes are too few for a snapshot")
+    version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise CorruptLog(path, 0, f"version {version}, expected {SNAPSHOT_VERSION}")
+    actual = crc32c(memoryview(data)[_SNAPSHOT_CHECKED_FROM:])
+    if actual != crc:
+        raise CorruptLog(path, 2, f"checksum {actual:#010x}, header says {crc:#010x}")
+    if count < 0 or len(data) != _SNAPSHOT_HEADER.size + count * _SNAPSHOT_ENTRY.size:
+        raise CorruptLog(path, _SNAPSHOT_CHECKED_FROM, f"{count} entries do not fill {len(data)} bytes")
+    return [SnapshotEntry(*fields) for fields in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEADER.size :])]

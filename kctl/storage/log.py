@@ -1,0 +1,538 @@
+"""The log of one partition: appending, reading, rolling, truncating, deleting.
+
+A log is a list of segments, the leader epochs and the producer state that belong to them, and three offsets:
+
+    log start offset   below it records are gone for readers, whatever files still hold
+    recovery point     below it everything is known to be on the disk; recovery starts at its segment
+    log end offset     the offset of the next record
+
+The high watermark is replication's business and comes in as an argument.  Order of an append: check everything, roll if
+due, write the batches, index them, then update producers, epochs and the end offset.  What fails before the write
+changes nothing, and an OSError takes the log directory offline.
+
+kctl.storage.recovery opens logs.  Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from kctl.environment import Random
+from kctl.errors import ApiError, CorruptLog, ErrorCode
+from kctl.model import TopicPartition
+from kctl.records.batch import LEADER_EPOCH_POSITION, TimestampType
+from kctl.records.compression import Buffer
+from kctl.records.validate import ValidBatches, validate_internal, validate_produced, validate_replicated
+from kctl.storage import lookup
+from kctl.storage.checkpoints import epochs_text, partition_metadata_text
+from kctl.storage.config import LogConfig
+from kctl.storage.files import Files
+from kctl.storage.flushing import FlushPlan
+from kctl.storage.leader_epochs import LeaderEpochs
+from kctl.storage.log_directory import DelayedRemovals, LogDirectory
+from kctl.storage.lookup import RecordsSlice, TimestampOffset
+from kctl.storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from kctl.storage.producer_replay import marker_in, replay_producers, take_in_producer
+from kctl.storage.producer_snapshots import ProducerSnapshots
+from kctl.storage.producer_state import ProducerState
+from kctl.storage.retention import deletable_segments
+from kctl.storage.rolling import should_roll
+from kctl.storage.segment import Segment
+from kctl.storage.segments import SegmentList
+from kctl.storage.transaction_index import AbortedTransaction
+
+NO_APPEND_TIME = -1
+_OFFSET = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+
+
+class AppendResult(NamedTuple):
+    """What became of an append; a duplicate carries the offsets that its first copy got."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool = False
+
+
+@dataclass(slots=True)
+class LogContents:
+    """What recovery found in a log's directory."""
+
+    segments: SegmentList
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    leader_epochs: LeaderEpochs
+    producer_state: ProducerState
+    snapshots: ProducerSnapshots
+    topic_id: UUID | None = None
+
+
+class Log:
+    """One partition's records on disk."""
+
+    __slots__ = (
+        "_files",
+        "_is_metadata_unsynced",
+        "_random",
+        "_removals",
+        "_segments",
+        "_truncations",
+        "config",
+        "directory",
+        "last_flush_ms",
+        "leader_epochs",
+        "log_directory",
+        "log_end_offset",
+        "log_start_offset",
+        "producer_state",
+        "recovery_point",
+        "snapshots",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        directory: str,
+        config: LogConfig,
+        contents: LogContents,
+        *,
+        files: Files,
+        log_directory: LogDirectory,
+        removals: DelayedRemovals,
+        random: Random,
+        now_ms: int,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.directory = directory
+        self.config = config
+        """Replaceable at any time."""
+        self.topic_id = contents.topic_id
+        self.log_directory = log_directory
+        self.log_start_offset = contents.log_start_offset
+        self.log_end_offset = contents.log_end_offset
+        self.recovery_point = contents.recovery_point
+        self.leader_epochs = contents.leader_epochs
+        self.producer_state = contents.producer_state
+        self.snapshots = contents.snapshots
+        self._segments = contents.segments
+        self._files = files
+        self._removals = removals
+        self._random = random
+        self._truncations = 0
+        self.last_flush_ms = now_ms
+        self._is_metadata_unsynced = False
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments, oldest first; a copy."""
+        return self._segments.all()
+
+    @property
+    def active_segment(self) -> Segment:
+        return self._segments.active
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches."""
+        return self._segments.size
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Below it every transaction is decided, and its marker replicated; readers of committed records stop there."""
+        state = self.producer_state
+        if not state.has_transactions:
+            return high_watermark
+        state.on_high_watermark(high_watermark)
+        first_unstable = state.first_unstable_offset
+        return high_watermark if first_unstable is None else min(high_watermark, first_unstable)
+
+    # Appending
+
+    def append_as_leader(
+        self,
+        records: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        from_client: bool = True,
+        request_version: int = 9,
+    ) -> AppendResult:
+        """Give the records their offsets and write them.
+
+        A writable buffer is patched in place (offsets, leader epoch; timestamps for LogAppendTime).  What does not come
+        from a client may be several batches, control batches among them, and is spared the sequence check.  Raises
+        ApiError as the table of kctl.records.validate and kctl.storage.producer_state say, and LogDirFailure.
+        """
+        self.log_directory.check()
+        rules = self.config.append_rules
+        if from_client:
+            valid = validate_produced(records, rules, now_ms=now_ms, request_version=request_version)
+        else:
+            valid = validate_internal(records, rules, now_ms=now_ms)
+        append_time = now_ms if rules.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_APPEND_TIME
+        duplicate = self._check_producers(valid, from_client=from_client)
+        if duplicate is not None:
+            return duplicate
+        offset = self.log_end_offset
+        for header in valid.headers:
+            header.base_offset, header.leader_epoch = offset, leader_epoch
+            _OFFSET.pack_into(valid.buffer, header.position, offset)
+            _EPOCH.pack_into(valid.buffer, header.position + LEADER_EPOCH_POSITION, leader_epoch)
+            offset = header.next_offset
+        return self._append(valid, append_time, now_ms)
+
+    def append_as_follower(self, records: Buffer, *, now_ms: int = 0) -> AppendResult:
+        """Write what a leader sent, offsets, epochs and all; a batch cut off at the end is left out.
+
+        Raises ApiError(CORRUPT_MESSAGE), ApiError(OFFSET_OUT_OF_RANGE) when the records do not continue this log, and
+        LogDirFailure.
+        """
+        self.log_directory.check()
+        valid = validate_replicated(records)
+        expected = self.log_end_offset
+        for header in valid.headers:
+            if header.base_offset < expected:
+                raise ApiError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE, f"batch at {header.base_offset} came where {expected} was due"
+                )
+            expected = header.next_offset
+        return self._append(valid, NO_APPEND_TIME, now_ms)
+
+    def _check_producers(self, valid: ValidBatches, *, from_client: bool) -> AppendResult | None:
+        """The result of a batch that was appended before; raises ApiError for one that may not be appended."""
+        for header in valid.headers:
+            if header.producer_id < 0:
+                continue
+            if header.is_control:
+                marker = marker_in(valid.buffer, header)
+                if marker is not None:
+                    self.producer_state.check_marker(header, marker)
+                continue
+            batch = self.producer_state.check(header, with_sequence=from_client)
+            if batch is not None:
+                time_ms = batch.timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_APPEND_TIME
+                return AppendResult(
+                    batch.first_offset, batch.last_offset, time_ms, self.log_start_offset, duplicate=True
+                )
+        return None
+
+    def _append(self, valid: ValidBatches, append_time: int, now_ms: int) -> AppendResult:
+        headers = valid.headers
+        if not headers:
+            return AppendResult(self.log_end_offset, self.log_end_offset - 1, append_time, self.log_start_offset)
+        try:
+            self._segment_for(valid, now_ms).append(valid.buffer, headers)
+            self._take_in(valid)
+        except OSError as error:
+            raise self.log_directory.fail(error) from error
+        self.log_end_offset = headers[-1].next_offset
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush()
+        return AppendResult(headers[0].base_offset, headers[-1].last_offset, append_time, self.log_start_offset)
+
+    def _take_in(self, valid: ValidBatches) -> None:
+        """Tell the epochs and producers of batches that are in the active segment."""
+        epochs, producers = self.leader_epochs, self.producer_state
+        for header in valid.headers:
+            if header.leader_epoch > epochs.latest_epoch:
+                epochs.assign(header.leader_epoch, header.base_offset)
+                self._write_epochs()
+            if header.producer_id < 0:
+                producers.end_offset = header.next_offset
+            else:
+                take_in_producer(producers, self._segments.active, header, valid.buffer)
+
+    def _segment_for(self, valid: ValidBatches, now_ms: int) -> Segment:
+        headers = valid.headers
+        active = self._segments.active
+        if active.size == 0 and headers[0].base_offset == active.base_offset:
+            return active
+        if should_roll(
+            active,
+            self.config,
+            append_size=len(valid.buffer),
+            max_timestamp=max(header.max_timestamp for header in headers),
+            last_offset=headers[-1].last_offset,
+            now_ms=now_ms,
+        ):
+            self._roll_at(headers[0].base_offset, now_ms)
+        return self._segments.active
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """`epoch` writes from `start_offset` on; a new leader says so before it appends.  Raises LogDirFailure."""
+        if self.leader_epochs.assign(epoch, start_offset):
+            with self._disk():
+                self._write_epochs()
+
+    def assign_topic_id(self, topic_id: UUID) -> None:
+        """Write `partition.metadata`, before the first append that knows the id.  Raises LogDirFailure."""
+        with self._disk():
+            self._files.write_atomically(
+                f"{self.directory}/{PARTITION_METADATA}", partition_metadata_text(topic_id), sync=False
+            )
+        self.topic_id = topic_id
+        self._is_metadata_unsynced = True
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, max_offset: int, min_one_batch: bool = True) -> RecordsSlice:
+        """The batches from the one that holds `offset`, of one segment, ending before `max_offset`.
+
+        Offsets from `max_offset` to the log's end read as nothing.  Raises ApiError(OFFSET_OUT_OF_RANGE) outside of
+        [log_start_offset, log_end_offset], and LogDirFailure.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.topic_partition} is outside of {self.log_start_offset}.."
+                f"{self.log_end_offset}",
+            )
+        self.log_directory.check()
+        try:  # Not _disk(), which would cost more than the rest of a read at the log's end.
+            return lookup.read_slice(
+                self._segments,
+                offset,
+                max_bytes,
+                max_offset=max_offset,
+                log_end_offset=self.log_end_offset,
+                min_one_batch=min_one_batch,
+            )
+        except OSError as error:
+            raise self.log_directory.fail(error) from error
+        except CorruptLog as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+
+    def offset_for_timestamp(self, timestamp_ms: int, *, max_offset: int) -> TimestampOffset | None:
+        """The first record at or after `timestamp_ms` and before `max_offset`.  Raises LogDirFailure."""
+        with self._disk():
+            return lookup.offset_for_timestamp(
+                self._segments, timestamp_ms, log_start_offset=self.log_start_offset, max_offset=max_offset
+            )
+
+    def end_offset_for_epoch(self, requested_epoch: int) -> tuple[int, int]:
+        """The largest known epoch <= `requested_epoch` and where it ends; see LeaderEpochs.end_offset_for."""
+        return self.leader_epochs.end_offset_for(requested_epoch, log_end_offset=self.log_end_offset)
+
+    def aborted_transactions(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in [fetch_offset, upper_bound).  Raises LogDirFailure."""
+        with self._disk():
+            return lookup.aborted_transactions(self._segments, fetch_offset, upper_bound)
+
+    # Rolling and flushing
+
+    def roll(self, now_ms: int) -> None:
+        """Close the active segment and start a new one at the log's end; nothing happens while it is empty."""
+        with self._disk():
+            self._roll_at(self.log_end_offset, now_ms)
+
+    def _roll_at(self, base_offset: int, now_ms: int) -> None:
+        active = self._segments.active
+        if active.size == 0 and active.base_offset == base_offset:
+            return
+        active.become_inactive()
+        self.producer_state.skip_to(self.log_end_offset)
+        self.snapshots.write(self.producer_state)
+        self._segments.add(self._new_segment(base_offset, now_ms))
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return Segment.create(
+            self._files,
+            self.directory,
+            base_offset,
+            self.config,
+            now_ms=now_ms,
+            roll_jitter_ms=self._random.randrange(0, jitter) if jitter > 0 else 0,
+        )
+
+    def needs_flush(self, now_ms: int) -> bool:
+        """Whether a closed segment waits to be synced, or `flush.ms` is over."""
+        if self.recovery_point >= self.log_end_offset:
+            return False
+        if self.recovery_point < self._segments.active.base_offset:
+            return True
+        return now_ms - self.last_flush_ms >= self.config.flush_ms
+
+    def plan_flush(self, *, closed_segments_only: bool = False) -> FlushPlan:
+        """What has to be synced for all records, or for those of closed segments, to be safe.  Raises LogDirFailure."""
+        end = self._segments.active.base_offset if closed_segments_only else self.log_end_offset
+        with self._disk():
+            open_files = [
+                file
+                for segment in self._segments.from_index(self._segments.floor_index(self.recovery_point))
+                if segment.base_offset < end or not closed_segments_only
+                for file in segment.files_to_sync()
+            ]
+            paths = self.snapshots.take_unsynced()
+            if self._is_metadata_unsynced:
+                paths += [f"{self.directory}/{PARTITION_METADATA}"] if self.topic_id is not None else []
+                paths += [f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"] if self.leader_epochs.entries else []
+                self._is_metadata_unsynced = False
+            open_files += [self._files.open(path) for path in paths]
+        return FlushPlan(self._files, self.directory, open_files, offset=end, truncations=self._truncations)
+
+    def flushed(self, plan: FlushPlan, now_ms: int | None = None) -> None:
+        """Take note that `plan` has run: everything below its offset is safe."""
+        if plan.truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, plan.offset)
+        if now_ms is not None:
+            self.last_flush_ms = now_ms
+
+    def flush(self) -> None:
+        """Sync all records now.  Raises LogDirFailure."""
+        plan = self.plan_flush()
+        with self._disk():
+            plan.run()
+        self.flushed(plan)
+
+    # Cutting
+
+    def increment_log_start_offset(self, offset: int) -> bool:
+        """Hide the records below `offset`; says whether that was news.  Raises ApiError(OFFSET_OUT_OF_RANGE)."""
+        if offset > self.log_end_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is behind the end of the log, {self.log_end_offset}"
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.producer_state.on_log_start_offset(offset)
+        if self.leader_epochs.truncate_from_start(offset):
+            with self._disk():
+                self._write_epochs()
+        return True
+
+    def truncate_to(self, offset: int) -> bool:
+        """Make `offset` the end of the log; says whether anything went.  Raises LogDirFailure."""
+        with self._disk():
+            if offset >= self.log_end_offset:
+                return False
+            if offset < self._segments.first.base_offset:
+                self._start_over(offset)
+                return True
+            self._truncations += 1
+            self.recovery_point = min(self.recovery_point, offset)
+            for segment in self._segments.take_after(offset):
+                segment.remove()
+            active = self._segments.active
+            active.truncate_to(offset)
+            active.become_active()
+            self.log_end_offset = offset
+            self.log_start_offset = min(self.log_start_offset, offset)
+            if self.leader_epochs.truncate_from_end(offset):
+                self._write_epochs()
+            self._reload_producers()
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop all records; the next one gets `offset`.  Raises LogDirFailure."""
+        with self._disk():
+            self._start_over(offset)
+
+    def _start_over(self, offset: int) -> None:
+        self._truncations += 1
+        now_ms = self._segments.active.created_ms
+        for segment in reversed(self._segments.all()):
+            segment.remove()
+        self.snapshots.remove_all()
+        self._segments.replace_all(self._new_segment(offset, now_ms))
+        self.log_start_offset = self.log_end_offset = self.recovery_point = offset
+        if self.leader_epochs.clear():
+            self._write_epochs()
+        self.producer_state.clear(offset)
+
+    def _reload_producers(self) -> None:
+        end = self.log_end_offset
+        self.snapshots.remove_after(end)
+        if self.producer_state.end_offset > end:
+            self.snapshots.load_latest(self.producer_state, at_most=end, at_least=self.log_start_offset)
+            replay_producers(self.producer_state, self._segments, end)
+
+    def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
+        """Delete the segments that retention has no use for; their files go `file.delete.delay.ms` later.
+
+        Returns how many.  Raises LogDirFailure.
+        """
+        with self._disk():
+            count = deletable_segments(
+                self._segments.all(),
+                self.config,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=self.log_end_offset,
+                high_watermark=high_watermark,
+                now_ms=now_ms,
+            )
+            if not count:
+                return 0
+            if count == len(self._segments):
+                self._roll_at(self.log_end_offset, now_ms)
+            taken = self._segments.take_first(count)
+            # First the offset, then the files: readers never look for what is on its way out.
+            start = max(self.log_start_offset, self._segments.first.base_offset)
+            self.recovery_point = max(self.recovery_point, self._segments.first.base_offset)
+            self.increment_log_start_offset(start)
+            for segment in taken:
+                paths = segment.mark_deleted() + self.snapshots.mark_deleted(segment.base_offset)
+                self._removals.add(paths, due_ms=now_ms + self.config.file_delete_delay_ms)
+            return count
+
+    def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment], *, now_ms: int) -> None:
+        """Take cleaned segments, whose files have their final names, for the ones they were made of."""
+        self._segments.replace(list(old), list(new))
+        self.snapshots.keep_only(segment.base_offset for segment in self._segments)
+        for segment in old:
+            segment.close()
+        self.last_flush_ms = max(self.last_flush_ms, now_ms)
+
+    # Closing
+
+    def close(self) -> None:
+        """Leave the files as a clean shutdown does: producer snapshot, trimmed indexes, everything synced."""
+        with self._disk():
+            state = self.producer_state
+            state.skip_to(self.log_end_offset)
+            if state.end_offset > (self.snapshots.latest_offset or 0):
+                self.snapshots.write(state)
+            self._segments.active.become_inactive()
+        if self.recovery_point < self.log_end_offset or self.snapshots.has_unsynced or self._is_metadata_unsynced:
+            self.flush()
+        self.release()
+
+    def release(self) -> None:
+        """Close the files as they are: for a log whose directory failed or is about to be deleted."""
+        for segment in self._segments:
+            segment.close()
+
+    def unload_indexes(self) -> None:
+        """Free the memory of the indexes of closed segments."""
+        for segment in self._segments.from_index(0)[:-1]:
+            segment.unload_indexes()
+
+    def moved_to(self, directory: str) -> None:
+        """The directory has been renamed."""
+        self.directory = directory
+
+    def _write_epochs(self) -> None:
+        path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
+        self._files.write_atomically(path, epochs_text(self.leader_epochs.entries), sync=False)
+        self._is_metadata_unsynced = True
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """Turns OSError into a failed log directory, and damage that readers meet into its error code."""
+        self.log_directory.check()
+        try:
+            yield
+        except OSError as error:
+            raise self.log_directory.fail(error) from error
+        except CorruptLog as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error

@@ -1,0 +1,66 @@
+"""One of the directories in `log.dirs`, and whether the operating system still lets us use it.
+
+The first OSError takes the directory offline: its logs answer KAFKA_STORAGE_ERROR from then on, the others go on.  It
+comes back with the next start of the broker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from kctl.errors import LogDirFailure
+
+_logger = logging.getLogger(__name__)
+
+
+class LogDirectory:
+    """Owner: event loop."""
+
+    __slots__ = ("_on_failure", "failure", "path")
+
+    def __init__(self, path: str, on_failure: Callable[[LogDirectory], None] | None = None) -> None:
+        self.path = path
+        self.failure: str | None = None
+        """Why the directory is offline; None while it is online."""
+        self._on_failure = on_failure
+
+    @property
+    def is_online(self) -> bool:
+        return self.failure is None
+
+    def check(self) -> None:
+        """Raises LogDirFailure when the directory is offline."""
+        if self.failure is not None:
+            raise LogDirFailure(self.path, self.failure)
+
+    def fail(self, error: OSError) -> LogDirFailure:
+        """Take the directory offline because of `error`; the caller raises what this returns."""
+        reason = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+        if self.failure is None:
+            self.failure = reason
+            _logger.error("Log directory %s goes offline: %s", self.path, reason)
+            if self._on_failure is not None:
+                self._on_failure(self)
+        return LogDirFailure(self.path, reason)
+
+
+class DelayedRemovals:
+    """Files and directories that were renamed and are removed after `file.delete.delay.ms`.  Owner: event loop."""
+
+    __slots__ = ("_due",)
+
+    def __init__(self) -> None:
+        self._due: list[tuple[int, str, bool]] = []
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, paths: list[str], *, due_ms: int, is_directory: bool = False) -> None:
+        self._due.extend((due_ms, path, is_directory) for path in paths)
+
+    def take_due(self, now_ms: int) -> list[tuple[str, bool]]:
+        """(path, is directory) of all whose time has come."""
+        due = [(path, is_directory) for due_ms, path, is_directory in self._due if due_ms <= now_ms]
+        self._due = [entry for entry in self._due if entry[0] > now_ms]
+        return due

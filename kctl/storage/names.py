@@ -1,0 +1,86 @@
+"""The names of files and directories of a log.  Pure.
+
+<log dir>/<topic>-<partition>/                        a log; the partition follows the last '-'
+<log dir>/<topic>-<partition>.<32 hex>-delete/        a log whose removal is due
+<log dir>/<topic>-<partition>.<32 hex>-future/        a log that is being moved here from another log dir
+<base offset, 20 digits>.log .index .timeindex .txnindex    the files of one segment
+<offset, 20 digits>.snapshot                          producer state of all records before that offset
+... + .deleted | .cleaned | .swap                     waiting for removal | cleaner's draft | finished, to be swapped in
+"""
+
+from __future__ import annotations
+
+import re
+
+from kctl.model import TopicPartition
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+META_PROPERTIES = "meta.properties"
+LOCK = ".lock"
+
+DELETE_DIRECTORY_SUFFIX = "-delete"
+FUTURE_DIRECTORY_SUFFIX = "-future"
+STRAY_DIRECTORY_SUFFIX = "-stray"
+NOT_A_LOG = frozenset({"__cluster_metadata-0", "remote-log-index-cache"})
+"""Directories that newer versions of Kafka leave in a log dir and that are no logs of ours."""
+
+_NAME_LENGTH_MAX = 255
+_OFFSET_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.[a-z]+)?)\Z")
+_MOVED_DIRECTORY = re.compile(r"(.+)\.[0-9a-f]{32}(-delete|-future|-stray)\Z")
+
+
+def offset_file_name(offset: int, suffix: str) -> str:
+    """The file of the kind `suffix` that belongs to `offset`."""
+    return f"{offset:020d}{suffix}"
+
+
+def parse_offset_file_name(name: str) -> tuple[int, str, str] | None:
+    """(offset, kind suffix, state suffix or '') of a file that belongs to an offset; None for any other name."""
+    match = _OFFSET_FILE.match(name)
+    if match is None:
+        return None
+    return int(match[1]), match[2], match[3]
+
+
+def parse_log_directory_name(name: str) -> tuple[TopicPartition, str] | None:
+    """The partition of a log's directory and '', '-delete', '-future' or '-stray'; None when it is no such directory.
+
+    The topic of a directory that is to be deleted may have been cut.
+    """
+    state = ""
+    match = _MOVED_DIRECTORY.match(name)
+    if match is not None:
+        name, state = match[1], match[2]
+    topic, dash, partition = name.rpartition("-")
+    if not dash or not topic or not partition.isascii() or not partition.isdigit():
+        return None
+    return TopicPartition(topic, int(partition)), state
+
+
+def delete_directory_name(tp: TopicPartition, unique_hex: str) -> str:
+    """The name a log gets while its files wait for removal; the topic is cut where the name would become too long."""
+    ending = f"-{tp.partition}.{unique_hex}{DELETE_DIRECTORY_SUFFIX}"
+    return tp.topic[: _NAME_LENGTH_MAX - len(ending)] + ending
+
+
+def future_directory_name(tp: TopicPartition, unique_hex: str) -> str:
+    """The name of the copy of a log that moves into this log dir."""
+    return f"{tp}.{unique_hex}{FUTURE_DIRECTORY_SUFFIX}"

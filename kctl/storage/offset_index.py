@@ -1,0 +1,88 @@
+"""The `.index` of a segment: which file position a look-up of an offset may start from.
+
+Entries are 8 bytes: last offset of a batch minus the segment's base offset, and the position where that batch starts.
+They ascend in both columns and are sparse: one for the first batch after every `index.interval.bytes`.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+
+from kctl.errors import CorruptLog
+from kctl.storage.files import Files
+from kctl.storage.index_file import IndexFile
+
+ENTRY_SIZE = 8
+_ENTRY = struct.Struct(">ii")
+_SWAP = sys.byteorder == "little"
+
+
+class OffsetIndex:
+    """Two columns in memory, read from the file when the first look-up needs them."""
+
+    __slots__ = ("_offsets", "_positions", "base_offset", "file")
+
+    def __init__(self, files: Files, path: str, *, base_offset: int, size_max: int) -> None:
+        self.file = IndexFile(files, path, entry_size=ENTRY_SIZE, size_max=size_max)
+        self.base_offset = base_offset
+        self._offsets: array[int] | None = None
+        self._positions: array[int] = array("i")
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._offsets is not None
+
+    @property
+    def is_full(self) -> bool:
+        return self.file.size >= self.file.size_max
+
+    def __len__(self) -> int:
+        return self.file.size // ENTRY_SIZE
+
+    def create(self, *, preallocate: bool) -> None:
+        """Start without entries, in memory and on disk."""
+        self._offsets, self._positions = array("i"), array("i")
+        self.file.create(preallocate=preallocate)
+
+    def load(self, log_size: int) -> None:
+        """Read the entries.  Raises CorruptLog when they cannot belong to a log file of this size."""
+        columns = array("i", self.file.read())
+        if _SWAP:
+            columns.byteswap()
+        offsets, positions = columns[0::2], columns[1::2]
+        # Kafka looks at the last entry only; what a look-up finds is checked against the log by the segment.
+        if offsets and not (offsets[0] >= 0 and offsets[-1] >= offsets[0] and 0 <= positions[-1] < log_size):
+            last = len(positions) - 1
+            raise CorruptLog(
+                self.file.path, last * ENTRY_SIZE, f"last entry ({offsets[-1]}, {positions[-1]}) is impossible"
+            )
+        self._offsets, self._positions = offsets, positions
+
+    def unload(self) -> None:
+        """Free the memory; the next look-up loads again."""
+        self.file.write_pending()
+        self._offsets, self._positions = None, array("i")
+
+    def append(self, offset: int, position: int) -> None:
+        """One more entry, larger than all before in both columns."""
+        assert self._offsets is not None
+        self._offsets.append(offset - self.base_offset)
+        self._positions.append(position)
+        self.file.append(_ENTRY.pack(offset - self.base_offset, position))
+
+    def lookup(self, offset: int) -> int:
+        """The position of the greatest entry at or below `offset`; 0 when there is none."""
+        assert self._offsets is not None
+        slot = bisect_right(self._offsets, offset - self.base_offset)
+        return self._positions[slot - 1] if slot else 0
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or above `offset`; the file ends with the rest."""
+        assert self._offsets is not None
+        count = bisect_left(self._offsets, offset - self.base_offset)
+        del self._offsets[count:]
+        del self._positions[count:]
+        self.file.cut(count)

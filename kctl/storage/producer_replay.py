@@ -1,0 +1,72 @@
+"""Keeping producer state in step with the batches of a log, as they are appended and when they are read again."""
+
+from __future__ import annotations
+
+from kctl.records.batch import BatchHeader, CorruptBatch, iterate_records
+from kctl.records.compression import Buffer
+from kctl.records.control import EndTransactionMarker, parse_end_transaction_marker
+from kctl.storage.files import File
+from kctl.storage.producer_state import ProducerState
+from kctl.storage.segment import Segment
+from kctl.storage.segments import SegmentList
+from kctl.storage.transaction_index import AbortedTransaction
+
+
+def take_in_producer(state: ProducerState, segment: Segment, header: BatchHeader, buffer: Buffer) -> None:
+    """Tell `state` of a batch with a producer id that lies in `segment`; note an aborted transaction in its index."""
+    if not header.is_control:
+        state.append(header)
+        return
+    marker = marker_in(buffer, header)
+    if marker is None:
+        state.skip_to(header.next_offset)
+        return
+    completed = state.append_marker(header, marker)
+    if completed is not None and completed.is_aborted:
+        segment.transaction_index.append(
+            AbortedTransaction(
+                completed.producer_id,
+                completed.first_offset,
+                completed.last_offset,
+                state.stable_offset_after(completed),
+            )
+        )
+
+
+def replay_producers(state: ProducerState, segments: SegmentList, end_offset: int) -> None:
+    """Bring `state` from its end offset to `end_offset` by reading the batches between."""
+    for segment in segments.from_index(segments.floor_index(state.end_offset)):
+        if segment.base_offset >= end_offset:
+            break
+        start = segment.locate(state.end_offset)
+        if start is None:
+            continue
+        for header in segment.headers(start.position):
+            if header.base_offset >= end_offset:
+                break
+            replay_batch(state, header, segment.file)
+    state.skip_to(end_offset)
+
+
+def replay_batch(state: ProducerState, header: BatchHeader, file: File) -> None:
+    """Tell `state` of one batch of the log; the bytes are only read for control batches."""
+    if header.producer_id < 0 or header.last_offset < state.end_offset:
+        state.skip_to(header.next_offset)
+    elif header.is_control:
+        marker = marker_in(file.read_at(header.position, header.size), header, position=0)
+        if marker is None:
+            state.skip_to(header.next_offset)
+        else:
+            state.append_marker(header, marker)
+    else:
+        state.append(header)
+
+
+def marker_in(buffer: Buffer, header: BatchHeader, position: int | None = None) -> EndTransactionMarker | None:
+    """The transaction marker in the control batch at `position` (by default the header's); None for other records."""
+    view = memoryview(buffer)[header.position if position is None else position :]
+    try:
+        record = next(iterate_records(view), None)
+    except CorruptBatch:
+        return None
+    return None if record is None else parse_end_transaction_marker(record)

@@ -1,0 +1,301 @@
+"""What a partition remembers of its producers: sequence numbers, epochs, open transactions.  Pure.  KIP-98, KIP-360.
+
+Per producer id: the epoch, up to five of its last batches (a client has at most five requests in flight, so a retry is
+always among them), the first offset of its open transaction, the epoch of the coordinator that wrote its last marker.
+
+A batch from a client is
+    a duplicate   same epoch, first and last sequence as a remembered batch: it is answered as if it were appended now
+    fenced        older epoch: INVALID_PRODUCER_EPOCH
+    in order      first sequence follows the last one (2**31-1 is followed by 0); a new epoch starts at 0; a producer
+                  that the partition does not know may start anywhere, because its records may have been deleted
+    out of order  anything else: OUT_OF_ORDER_SEQUENCE_NUMBER
+
+The last stable offset is below every record whose transaction is open, or ended by a marker that the high watermark has
+not passed yet.  Only the last batch of a producer is in snapshots: a restart shrinks the window of duplicates to one.
+Kafka's ProducerStateManager and ProducerAppendInfo.
+
+Owner: event loop (recovery runs before the loop knows the log).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX, BatchHeader
+from kctl.records.control import ControlType, EndTransactionMarker
+
+BATCHES_REMEMBERED = 5
+NO_OFFSET = -1
+NO_COORDINATOR_EPOCH = -1
+
+
+class ProducerBatch(NamedTuple):
+    """One appended batch of a producer."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class SnapshotEntry(NamedTuple):
+    """One producer as snapshots keep it; `offset_delta` is last minus first offset of its last batch."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker lies at `last_offset`."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+class ProducerEntry:
+    """What is known of one producer id."""
+
+    __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "epoch", "last_timestamp", "producer_id")
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = NO_PRODUCER_EPOCH
+        self.batches: deque[ProducerBatch] = deque(maxlen=BATCHES_REMEMBERED)
+        self.current_txn_first_offset = NO_OFFSET
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.last_timestamp = -1
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence number that is in order within the epoch."""
+        return (self.batches[-1].last_sequence + 1) & SEQUENCE_MAX if self.batches else 0
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last data record, or -1 when only markers are known."""
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+
+class ProducerState:
+    """The producers of one log up to `end_offset`."""
+
+    __slots__ = ("_open", "_unreplicated", "end_offset", "producers")
+
+    def __init__(self, end_offset: int = 0) -> None:
+        self.producers: dict[int, ProducerEntry] = {}
+        self.end_offset = end_offset
+        """Everything before this offset has been taken in."""
+        # Both by first offset; offsets only grow, so the dicts are in order.
+        self._open: dict[int, int] = {}
+        self._unreplicated: dict[int, int] = {}
+
+    def check(self, header: BatchHeader, *, with_sequence: bool = True) -> ProducerBatch | None:
+        """Whether a data batch with a producer id may be appended; the remembered batch if it is a duplicate.
+
+        Coordinators write for producers without sequence numbers, so theirs are not looked at.  Raises ApiError:
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            return None
+        if with_sequence and header.producer_epoch == entry.epoch and header.base_sequence != entry.next_sequence:
+            last_sequence = header.last_sequence
+            for batch in entry.batches:
+                if batch.first_sequence == header.base_sequence and batch.last_sequence == last_sequence:
+                    return batch
+        _check_epoch(entry, header)
+        if with_sequence:
+            _check_sequence(entry, header)
+        if entry.current_txn_first_offset != NO_OFFSET and not header.is_transactional:
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {entry.producer_id} has a transaction open and sent a batch outside of it",
+            )
+        return None
+
+    def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
+        """Whether a coordinator may write this marker.
+
+        Raises ApiError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            return
+        _check_epoch(entry, header)
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise ApiError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {marker.coordinator_epoch} of the marker for producer {header.producer_id} "
+                f"is below {entry.coordinator_epoch}",
+            )
+
+    def append(self, header: BatchHeader) -> None:
+        """Take in a data batch that has its offsets; no questions asked, as for followers and recovery."""
+        self.end_offset = header.next_offset
+        if header.producer_id < 0:
+            return
+        entry = self._entry(header.producer_id)
+        _take_epoch(entry, header.producer_epoch)
+        entry.batches.append(
+            ProducerBatch(
+                header.base_sequence, header.last_sequence, header.base_offset, header.last_offset, header.max_timestamp
+            )
+        )
+        entry.last_timestamp = header.max_timestamp
+        if header.is_transactional and entry.current_txn_first_offset == NO_OFFSET:
+            entry.current_txn_first_offset = header.base_offset
+            self._open[header.base_offset] = header.producer_id
+
+    def append_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> CompletedTransaction | None:
+        """Take in a transaction marker that has its offset; the transaction that it ends, if one was open."""
+        self.end_offset = header.next_offset
+        entry = self._entry(header.producer_id)
+        first_offset = entry.current_txn_first_offset
+        _take_epoch(entry, header.producer_epoch)
+        entry.current_txn_first_offset = NO_OFFSET
+        entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
+        entry.last_timestamp = header.max_timestamp
+        if first_offset == NO_OFFSET:
+            return None
+        self._open.pop(first_offset, None)
+        self._unreplicated[first_offset] = header.last_offset
+        return CompletedTransaction(
+            header.producer_id, first_offset, header.last_offset, marker.type is ControlType.ABORT
+        )
+
+    def skip_to(self, offset: int) -> None:
+        """Nothing between here and `offset` concerned producers."""
+        self.end_offset = max(self.end_offset, offset)
+
+    def stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """The last stable offset at the moment when this transaction is over, high watermark aside."""
+        first_open = next(iter(self._open), None)
+        return completed.last_offset + 1 if first_open is None else first_open
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Transactions whose markers are replicated hold nobody up any more."""
+        for first_offset, marker_offset in list(self._unreplicated.items()):
+            if marker_offset < high_watermark:
+                del self._unreplicated[first_offset]
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction starts that is open or whose marker is not known to be replicated."""
+        candidates = [next(iter(self._open), None), min(self._unreplicated, default=None)]
+        return min((offset for offset in candidates if offset is not None), default=None)
+
+    @property
+    def has_transactions(self) -> bool:
+        """Whether any transaction may hold the last stable offset below the high watermark."""
+        return bool(self._open or self._unreplicated)
+
+    def on_log_start_offset(self, log_start_offset: int) -> None:
+        """Records before `log_start_offset` are gone, and with them the transactions that had ended there."""
+        self.on_high_watermark(log_start_offset)
+        self.skip_to(log_start_offset)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers without an open transaction that were idle for `expiration_ms`; returns how many."""
+        idle = [
+            producer_id
+            for producer_id, entry in self.producers.items()
+            if entry.current_txn_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= expiration_ms
+        ]
+        for producer_id in idle:
+            del self.producers[producer_id]
+        return len(idle)
+
+    def snapshot(self) -> list[SnapshotEntry]:
+        """What a snapshot at `end_offset` holds."""
+        return [_snapshot_of(entry) for entry in self.producers.values()]
+
+    def load(self, entries: Iterable[SnapshotEntry], end_offset: int) -> None:
+        """Replace everything by what a snapshot taken at `end_offset` holds."""
+        self.clear(end_offset)
+        transactions: list[tuple[int, int]] = []
+        for saved in entries:
+            entry = self._entry(saved.producer_id)
+            entry.epoch = saved.producer_epoch
+            entry.coordinator_epoch = saved.coordinator_epoch
+            entry.last_timestamp = saved.timestamp
+            entry.current_txn_first_offset = saved.current_txn_first_offset
+            if saved.last_sequence != NO_SEQUENCE:
+                entry.batches.append(_batch_of(saved))
+            if saved.current_txn_first_offset != NO_OFFSET:
+                transactions.append((saved.current_txn_first_offset, saved.producer_id))
+        self._open.update(sorted(transactions))
+
+    def clear(self, end_offset: int) -> None:
+        """Know nothing, up to `end_offset`."""
+        self.producers.clear()
+        self._open.clear()
+        self._unreplicated.clear()
+        self.end_offset = end_offset
+
+    def _entry(self, producer_id: int) -> ProducerEntry:
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry(producer_id)
+        return entry
+
+
+def _check_epoch(entry: ProducerEntry, header: BatchHeader) -> None:
+    if header.producer_epoch < entry.epoch:
+        raise ApiError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"epoch {header.producer_epoch} of producer {entry.producer_id} is below the last one seen, {entry.epoch}",
+        )
+
+
+def _check_sequence(entry: ProducerEntry, header: BatchHeader) -> None:
+    if entry.epoch == NO_PRODUCER_EPOCH:
+        return
+    expected = entry.next_sequence if header.producer_epoch == entry.epoch else 0
+    if header.base_sequence != expected:
+        raise ApiError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"sequence {header.base_sequence} of producer {entry.producer_id} epoch {header.producer_epoch} "
+            f"came where {expected} was due",
+        )
+
+
+def _take_epoch(entry: ProducerEntry, epoch: int) -> None:
+    if epoch != entry.epoch:
+        entry.batches.clear()
+        entry.epoch = epoch
+
+
+def _snapshot_of(entry: ProducerEntry) -> SnapshotEntry:
+    last = entry.batches[-1] if entry.batches else None
+    return SnapshotEntry(
+        entry.producer_id,
+        entry.epoch,
+        NO_SEQUENCE if last is None else last.last_sequence,
+        NO_OFFSET if last is None else last.last_offset,
+        0 if last is None else last.last_offset - last.first_offset,
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        entry.current_txn_first_offset,
+    )
+
+
+def _batch_of(saved: SnapshotEntry) -> ProducerBatch:
+    first_sequence = (saved.last_sequence - saved.offset_delta) & SEQUENCE_MAX
+    first_offset = saved.last_offset - saved.offset_delta
+    return ProducerBatch(first_sequence, saved.last_sequence, first_offset, saved.last_offset, saved.timestamp)

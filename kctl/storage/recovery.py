@@ -1,0 +1,318 @@
+"""Opening a log that is on the disk, whatever the last process left there.
+
+    1. finish or undo what a cleaner or a deletion was in the middle of (.deleted, .cleaned, .swap)
+    2. list the segments; drop indexes without batches
+    3. after an unclean shutdown, read every batch from the segment of the recovery point on: rebuild the indexes,
+       epochs and producer state, cut the log at the first byte that is no sound batch, drop all segments behind the cut
+    4. a log that ends before its checkpointed start offset starts over there
+    5. bring epochs and producer state in line with what is left
+
+Damage where none should be (below the recovery point, or after a clean shutdown) makes step 3 start from the first
+segment.  Messages of magic 0 and 1 are not cut off: the log is refused with UnreadableFormat and stays as it is.  Each
+log is opened by itself, so many can be opened at once in threads.  Kafka's LogLoader.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from uuid import UUID
+
+from kctl.environment import Random
+from kctl.errors import CorruptLog
+from kctl.model import TopicPartition
+from kctl.records.batch import BatchHeader
+from kctl.storage.batch_reader import UnreadableFormat, check_crc
+from kctl.storage.checkpoints import epochs_text, parse_epochs, parse_partition_metadata
+from kctl.storage.config import LogConfig
+from kctl.storage.files import Files
+from kctl.storage.leader_epochs import LeaderEpochs
+from kctl.storage.leftovers import settle_leftovers
+from kctl.storage.log import Log, LogContents
+from kctl.storage.log_directory import DelayedRemovals, LogDirectory
+from kctl.storage.names import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    SNAPSHOT_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_offset_file_name,
+)
+from kctl.storage.producer_replay import replay_producers, take_in_producer
+from kctl.storage.producer_snapshots import ProducerSnapshots
+from kctl.storage.producer_state import ProducerState
+from kctl.storage.segment import Segment
+from kctl.storage.segments import SegmentList
+
+_logger = logging.getLogger(__name__)
+
+
+def open_log(
+    topic_partition: TopicPartition,
+    directory: str,
+    config: LogConfig,
+    *,
+    files: Files,
+    log_directory: LogDirectory,
+    removals: DelayedRemovals,
+    random: Random,
+    now_ms: int,
+    was_clean: bool = True,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+) -> Log:
+    """The log in `directory`, created if missing; the last three arguments are what the log dir's checkpoints say.
+
+    Raises OSError, and UnreadableFormat for a log that holds messages of an old format.
+    """
+    try:
+        loader = _Loader(files, directory, config, now_ms, log_start_offset)
+        contents = loader.load(was_clean=was_clean, recovery_point=recovery_point)
+    except UnreadableFormat:
+        raise
+    except CorruptLog as error:
+        _logger.warning("Log %s is damaged below its recovery point; reading all of it: %s", directory, error)
+        loader = _Loader(files, directory, config, now_ms, log_start_offset)
+        contents = loader.load(was_clean=False, recovery_point=0)
+    return Log(
+        topic_partition,
+        directory,
+        config,
+        contents,
+        files=files,
+        log_directory=log_directory,
+        removals=removals,
+        random=random,
+        now_ms=now_ms,
+    )
+
+
+class _Loader:
+    """The steps of opening one log, with what they know so far."""
+
+    def __init__(
+        self, files: Files, directory: str, config: LogConfig, now_ms: int, checkpointed_start_offset: int
+    ) -> None:
+        self.files = files
+        self.directory = directory
+        self.config = config
+        self.now_ms = now_ms
+        self.log_start_offset = checkpointed_start_offset
+        self.epochs = LeaderEpochs()
+        self.epochs_on_disk = self.epochs.entries
+        self.epochs_are_lost = False
+        self.producers = ProducerState(checkpointed_start_offset)
+        self.snapshots = ProducerSnapshots(files, directory)
+
+    def load(self, *, was_clean: bool, recovery_point: int) -> LogContents:
+        if not self.files.exists(self.directory):
+            self.files.make_directory(self.directory)
+        swapped = settle_leftovers(self.files, self.directory, self.config)
+        if swapped is not None:
+            # What a cleaner has written was not indexed for aborted transactions by a process that finished.
+            was_clean, recovery_point = False, min(recovery_point, swapped)
+        segments, topic_id = self._list()
+        log_end_offset = self.log_start_offset
+        if segments:
+            self.log_start_offset = max(self.log_start_offset, segments[0].base_offset)
+            if was_clean:
+                log_end_offset = segments[-1].next_offset()
+            else:
+                log_end_offset = self._recover(segments, _segment_of(segments, recovery_point))
+            if self.epochs_are_lost:
+                self._epochs_of_batches(segments)
+            if log_end_offset < self.log_start_offset:
+                _logger.warning(
+                    "Log %s ends at %d, before its start offset %d: it starts over there",
+                    self.directory,
+                    log_end_offset,
+                    self.log_start_offset,
+                )
+                self._drop(segments)
+                segments, log_end_offset = [], self.log_start_offset
+        if not segments:
+            segments = [self._new_segment()]
+            self.producers.clear(log_end_offset)
+        else:
+            segments[-1].become_active()
+        contents = SegmentList(segments)
+        self._settle_epochs(log_end_offset)
+        self._settle_producers(contents, log_end_offset)
+        return LogContents(
+            segments=contents,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=log_end_offset if was_clean else min(recovery_point, log_end_offset),
+            leader_epochs=self.epochs,
+            producer_state=self.producers,
+            snapshots=self.snapshots,
+            topic_id=topic_id,
+        )
+
+    def _list(self) -> tuple[list[Segment], UUID | None]:
+        """The segments in order, the topic id; epochs and snapshots go to their attributes."""
+        sizes: dict[int, int] = {}
+        others: list[tuple[int, str, str]] = []
+        snapshot_offsets: list[int] = []
+        topic_id: UUID | None = None
+        for entry in self.files.list(self.directory):
+            parsed = parse_offset_file_name(entry.name)
+            path = f"{self.directory}/{entry.name}"
+            if entry.name == PARTITION_METADATA:
+                topic_id = self._topic_id(path)
+            elif entry.name == LEADER_EPOCH_CHECKPOINT:
+                self._read_epochs(path)
+            elif parsed is None or parsed[2]:
+                continue
+            elif parsed[1] == LOG_SUFFIX:
+                sizes[parsed[0]] = entry.size
+            elif parsed[1] == SNAPSHOT_SUFFIX:
+                snapshot_offsets.append(parsed[0])
+            else:
+                others.append((parsed[0], parsed[1], path))
+        for offset, _, path in others:
+            if offset not in sizes:
+                _logger.warning("Removing %s, an index without its segment", path)
+                self.files.remove(path)
+        self.snapshots = ProducerSnapshots(self.files, self.directory, snapshot_offsets)
+        aborted = {offset for offset, kind, _ in others if kind == TRANSACTION_INDEX_SUFFIX}
+        segments = [
+            Segment(
+                self.files,
+                self.directory,
+                offset,
+                self.config,
+                size=sizes[offset],
+                created_ms=self.now_ms,
+                has_transaction_index=offset in aborted,
+            )
+            for offset in sorted(sizes)
+        ]
+        return segments, topic_id
+
+    def _topic_id(self, path: str) -> UUID | None:
+        data = self.files.read(path)
+        try:
+            return parse_partition_metadata(data, path) if data else None
+        except CorruptLog as error:
+            _logger.warning("The topic id will be written anew: %s", error)
+            return None
+
+    def _read_epochs(self, path: str) -> None:
+        try:
+            self.epochs = LeaderEpochs(parse_epochs(self.files.read(path), path))
+            self.epochs_on_disk = self.epochs.entries
+        except CorruptLog as error:
+            _logger.warning("The leader epochs will be read from the batches: %s", error)
+            self.epochs = LeaderEpochs()
+            self.epochs_are_lost = True
+
+    def _epochs_of_batches(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            for header in segment.headers():
+                if header.leader_epoch > self.epochs.latest_epoch:
+                    self.epochs.assign(header.leader_epoch, header.base_offset)
+
+    def _recover(self, segments: list[Segment], first: int) -> int:
+        start = segments[first].base_offset
+        self.snapshots.remove_after(start)
+        self.snapshots.load_latest(self.producers, at_most=start, at_least=self.log_start_offset)
+        if self.producers.end_offset < start:
+            replay_producers(self.producers, SegmentList(segments[: first + 1]), start)
+        end_offset = segments[first].base_offset
+        for index in range(first, len(segments)):
+            segment = segments[index]
+            if segment.base_offset > self.producers.end_offset:
+                self.producers.skip_to(segment.base_offset)
+            if index > first:
+                self.snapshots.write(self.producers)
+            end_offset, damage = self._recover_segment(segment, end_offset)
+            if damage is not None:
+                dropped = segments[index + 1 :]
+                _logger.warning(
+                    "Recovered %s: cut at position %d of %s, %d later segments dropped: %s",
+                    self.directory,
+                    segment.size,
+                    segment.path(LOG_SUFFIX),
+                    len(dropped),
+                    damage.reason,
+                )
+                self._drop(dropped)
+                del segments[index + 1 :]
+                break
+        return end_offset
+
+    def _recover_segment(self, segment: Segment, expected_offset: int) -> tuple[int, CorruptLog | None]:
+        """Read the segment, rebuilding all that belongs to it; its end offset, and why it was cut, if it was."""
+        progress = _Progress(segment, max(expected_offset, segment.base_offset))
+        segment.transaction_index.clear()
+        damage: CorruptLog | None = None
+        try:
+            segment.rebuild_indexes(self._sound_batches(progress))
+        except UnreadableFormat:
+            raise
+        except CorruptLog as error:
+            damage = error
+            segment.cut_at(progress.position)
+        return progress.next_offset, damage
+
+    def _sound_batches(self, progress: _Progress) -> Iterator[BatchHeader]:
+        """The batches of the segment up to the first that is not sound; epochs and producers hear of each."""
+        segment = progress.segment
+        for header, batch in segment.batches():
+            path = segment.path(LOG_SUFFIX)
+            if header.base_offset < progress.next_offset or header.last_offset_delta < 0 or header.record_count < 0:
+                raise CorruptLog(
+                    path, header.position, f"batch at {header.base_offset} where {progress.next_offset} was due"
+                )
+            check_crc(segment.file, header, batch)
+            yield header
+            progress.position, progress.next_offset = header.end, header.next_offset
+            if header.leader_epoch > self.epochs.latest_epoch:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
+            if header.last_offset < self.producers.end_offset:
+                continue
+            if header.producer_id < 0:
+                self.producers.end_offset = header.next_offset
+            else:
+                header.position = 0
+                take_in_producer(self.producers, segment, header, batch)
+
+    def _drop(self, segments: list[Segment]) -> None:
+        for segment in reversed(segments):
+            segment.remove()
+
+    def _new_segment(self) -> Segment:
+        return Segment.create(self.files, self.directory, self.log_start_offset, self.config, now_ms=self.now_ms)
+
+    def _settle_epochs(self, log_end_offset: int) -> None:
+        self.epochs.truncate_from_end(log_end_offset)
+        self.epochs.truncate_from_start(self.log_start_offset)
+        if self.epochs.entries != self.epochs_on_disk:
+            path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
+            self.files.write_atomically(path, epochs_text(self.epochs.entries), sync=False)
+
+    def _settle_producers(self, segments: SegmentList, log_end_offset: int) -> None:
+        self.snapshots.remove_after(log_end_offset)
+        if self.producers.end_offset < log_end_offset:
+            self.snapshots.load_latest(self.producers, at_most=log_end_offset, at_least=self.log_start_offset)
+            replay_producers(self.producers, segments, log_end_offset)
+        if log_end_offset > (self.snapshots.latest_offset or 0):
+            self.snapshots.write(self.producers)
+        self.snapshots.keep_only(segment.base_offset for segment in segments)
+
+
+def _segment_of(segments: list[Segment], recovery_point: int) -> int:
+    """The index of the segment that holds the recovery point."""
+    return max((index for index, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+
+
+class _Progress:
+    """How far the recovery of a segment has come."""
+
+    __slots__ = ("next_offset", "position", "segment")
+
+    def __init__(self, segment: Segment, next_offset: int) -> None:
+        self.segment = segment
+        self.next_offset = next_offset
+        self.position = 0

@@ -1,0 +1,41 @@
+"""When the active segment is closed and a new one started.  Pure.  Kafka's LogSegment.shouldRoll."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kctl.records.batch import NO_TIMESTAMP
+from kctl.storage.config import LogConfig
+
+
+class ActiveSegment(Protocol):
+    """What the rule needs to know of the active segment."""
+
+    base_offset: int
+    size: int
+    created_ms: int
+    roll_jitter_ms: int
+
+    @property
+    def first_timestamp(self) -> int: ...
+
+    @property
+    def has_full_index(self) -> bool: ...
+
+
+def should_roll(
+    segment: ActiveSegment, config: LogConfig, *, append_size: int, max_timestamp: int, last_offset: int, now_ms: int
+) -> bool:
+    """Whether `append_size` more bytes, up to `last_offset` and `max_timestamp`, belong into a new segment."""
+    if segment.size > config.segment_bytes - append_size:
+        return segment.size > 0
+    if segment.has_full_index or last_offset - segment.base_offset > (1 << 31) - 1:
+        return True
+    return segment.size > 0 and age_ms(segment, max_timestamp, now_ms) > config.segment_ms - segment.roll_jitter_ms
+
+
+def age_ms(segment: ActiveSegment, max_timestamp: int, now_ms: int) -> int:
+    """By record time where there is one, so that a replica rolls where the leader did; by the clock otherwise."""
+    if segment.first_timestamp > NO_TIMESTAMP and max_timestamp > NO_TIMESTAMP:
+        return max_timestamp - segment.first_timestamp
+    return now_ms - segment.created_ms

@@ -1,0 +1,419 @@
+"""One segment of a log: a file of batches and its indexes.
+
+The last segment of a log is active: it takes appends and its index files have their full size.  The others are closed:
+their indexes are trimmed, and loaded again when a look-up needs them.  A damaged or missing index is rebuilt from the
+file of batches, with one warning.
+
+Owner: event loop; recovery and cleaning use segments that the loop does not know yet.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from kctl.errors import CorruptLog
+from kctl.records.batch import NO_TIMESTAMP, BatchHeader, CorruptBatch, iterate_records
+from kctl.storage.batch_reader import read_batches, read_headers
+from kctl.storage.config import LogConfig
+from kctl.storage.files import File, Files
+from kctl.storage.names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_file_name,
+)
+from kctl.storage.offset_index import OffsetIndex
+from kctl.storage.time_index import TimeIndex
+from kctl.storage.transaction_index import TransactionIndex
+
+_logger = logging.getLogger(__name__)
+
+RELATIVE_OFFSET_MAX = (1 << 31) - 1
+"""Indexes and batches hold offsets relative to the base in 31 bits."""
+
+
+class Segment:
+    """Batches from `base_offset` on, in one file."""
+
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_file",
+        "_files",
+        "_first_timestamp",
+        "_index_interval_bytes",
+        "_largest",
+        "_last_position",
+        "_last_start",
+        "_offset_index",
+        "_preallocate",
+        "_time_index",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "roll_jitter_ms",
+        "size",
+        "suffix",
+        "transaction_index",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        size: int,
+        created_ms: int = 0,
+        roll_jitter_ms: int = 0,
+        has_transaction_index: bool = False,
+        suffix: str = "",
+    ) -> None:
+        """A segment that is on the disk already; `suffix` is that of a cleaner's draft."""
+        self._files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.suffix = suffix
+        self.size = size
+        self.created_ms = created_ms
+        self.roll_jitter_ms = roll_jitter_ms
+        self._file: File | None = None
+        self._index_interval_bytes = config.index_interval_bytes
+        self._preallocate = config.preallocate
+        self._offset_index = OffsetIndex(
+            files, self.path(INDEX_SUFFIX), base_offset=base_offset, size_max=config.segment_index_bytes
+        )
+        self._time_index = TimeIndex(
+            files, self.path(TIME_INDEX_SUFFIX), base_offset=base_offset, size_max=config.segment_index_bytes
+        )
+        self.transaction_index = TransactionIndex(
+            files, self.path(TRANSACTION_INDEX_SUFFIX), exists=has_transaction_index
+        )
+        self._bytes_since_index_entry = 0
+        self._largest: tuple[int, int] | None = None
+        """(max timestamp, last offset of its batch), once known."""
+        self._first_timestamp: int | None = None
+        self._last_start = base_offset
+        self._last_position = -1
+        """Base offset and position of the batch appended last, which readers at the end of the log ask for."""
+
+    @classmethod
+    def create(
+        cls,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        roll_jitter_ms: int = 0,
+        suffix: str = "",
+    ) -> Segment:
+        """A new, empty, active segment; files of that name lose their content."""
+        segment = cls(
+            files,
+            directory,
+            base_offset,
+            config,
+            size=0,
+            created_ms=now_ms,
+            roll_jitter_ms=roll_jitter_ms,
+            suffix=suffix,
+        )
+        file = files.open(segment.path(LOG_SUFFIX), create=True)
+        if file.size():
+            file.truncate(0)
+        if config.preallocate:
+            file.truncate(config.segment_bytes)
+        segment._file = file
+        segment._start_indexes(preallocate=not suffix)
+        segment.transaction_index.clear()
+        return segment
+
+    def path(self, kind: str) -> str:
+        """The segment's file of one kind."""
+        return f"{self.directory}/{offset_file_name(self.base_offset, kind)}{self.suffix}"
+
+    @property
+    def file(self) -> File:
+        """The file of batches, opened when first needed."""
+        if self._file is None:
+            self._file = self._files.open(self.path(LOG_SUFFIX))
+        return self._file
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """The index by offset, loaded, and rebuilt if it has to be."""
+        if not self._offset_index.is_loaded:
+            self._load_indexes()
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The index by timestamp, loaded, and rebuilt if it has to be."""
+        if not self._time_index.is_loaded:
+            self._load_indexes()
+        return self._time_index
+
+    @property
+    def largest_timestamp(self) -> int:
+        """The largest timestamp of the records, or NO_TIMESTAMP."""
+        return self.largest()[0]
+
+    def largest(self) -> tuple[int, int]:
+        """(largest timestamp, last offset of its batch); (NO_TIMESTAMP, base offset) if no record has a timestamp."""
+        if self._largest is None:
+            try:
+                self._largest = self._time_index.last()
+            except (CorruptLog, FileNotFoundError):
+                self._largest = self.time_index.last()
+        return self._largest
+
+    @property
+    def modified_ms(self) -> int:
+        return self._files.modified_ms(self.path(LOG_SUFFIX))
+
+    @property
+    def retention_timestamp(self) -> int:
+        """What retention by time goes by: the largest timestamp, or the file's time when no record has one."""
+        largest = self.largest_timestamp
+        return largest if largest >= 0 else self.modified_ms
+
+    @property
+    def first_timestamp(self) -> int:
+        """The max timestamp of the first batch, or NO_TIMESTAMP; `segment.ms` counts from it."""
+        if self._first_timestamp is None:
+            header = next(self.headers(), None)
+            if header is None:
+                return NO_TIMESTAMP
+            self._first_timestamp = header.max_timestamp
+        return self._first_timestamp
+
+    @property
+    def has_full_index(self) -> bool:
+        return self._offset_index.is_full or self._time_index.is_full
+
+    def append(self, buffer: memoryview, headers: Sequence[BatchHeader]) -> None:
+        """Write whole batches, positioned in `buffer` by `headers`, behind the others."""
+        start = self.size
+        self.file.write_at(start, buffer)
+        for header in headers:
+            self._index_batch(header, start + header.position)
+        if self._first_timestamp is None and start == 0:
+            self._first_timestamp = headers[0].max_timestamp
+        last = headers[-1]
+        self._last_start, self._last_position = last.base_offset, start + last.position
+        self.size = start + len(buffer)
+
+    def _index_batch(self, header: BatchHeader, position: int) -> None:
+        if header.max_timestamp > self.largest()[0]:
+            self._largest = (header.max_timestamp, header.last_offset)
+        if self._bytes_since_index_entry > self._index_interval_bytes:
+            index = self.offset_index
+            if not index.is_full:
+                index.append(header.last_offset, position)
+                self.time_index.append(*self.largest())
+                self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += header.size
+
+    def locate(self, offset: int) -> BatchHeader | None:
+        """The first batch that ends at or after `offset`, or None when all end before it.
+
+        Raises CorruptLog when the log file itself makes no sense.
+        """
+        if offset >= self._last_start and self._last_position >= 0:
+            header = next(read_headers(self.file, self._last_position, self.size), None)
+            return header if header is not None and header.last_offset >= offset else None
+        start = self.offset_index.lookup(offset)
+        if start:
+            try:
+                return self._scan(start, offset)
+            except CorruptLog as error:
+                self._rebuild_after(error)
+                start = self.offset_index.lookup(offset)
+        return self._scan(start, offset)
+
+    def _scan(self, start: int, offset: int) -> BatchHeader | None:
+        for header in read_headers(self.file, start, self.size):
+            if start and header.position == start and header.base_offset > offset:
+                raise CorruptLog(self.path(INDEX_SUFFIX), 0, f"sends a look-up of offset {offset} too far")
+            if header.last_offset >= offset:
+                return header
+        return None
+
+    def headers(self, start: int = 0) -> Iterator[BatchHeader]:
+        """The batch headers from a position on."""
+        return read_headers(self.file, start, self.size)
+
+    def batches(self, start: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The batches from a position on, with their bytes; checksums are not looked at."""
+        return read_batches(self.file, start, self.size)
+
+    def next_offset(self) -> int:
+        """The offset after the last record, found by reading from the last index entry."""
+        start = self.offset_index.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
+        offset = self.base_offset
+        try:
+            for header in self.headers(start):
+                offset = header.next_offset
+        except CorruptLog:
+            if not start:
+                raise
+            offset = self.base_offset
+            for header in self.headers():
+                offset = header.next_offset
+        return offset
+
+    def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record at or after both `timestamp` and `start_offset`."""
+        if self.largest_timestamp < timestamp:
+            return None
+        first = self.locate(max(self.time_index.lookup(timestamp - 1), start_offset))
+        if first is None:
+            return None
+        for header in self.headers(first.position):
+            if header.max_timestamp < timestamp or header.last_offset < start_offset:
+                continue
+            batch = self.file.read_at(header.position, header.size)
+            try:
+                for record in iterate_records(batch):
+                    if record.timestamp >= timestamp and record.offset >= start_offset:
+                        return record.timestamp, record.offset, header.leader_epoch
+            except CorruptBatch as error:
+                raise CorruptLog(self.path(LOG_SUFFIX), header.position, error.reason) from error
+        return None
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop the batch that holds `offset` and all after it; returns how many bytes went."""
+        header = self.locate(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        removed = 0
+        if header is not None:
+            removed = self.size - header.position
+            self.file.truncate(header.position)
+            self.size = header.position
+        self._forget_end()
+        return removed
+
+    def _forget_end(self) -> None:
+        if self.size == 0:
+            self._first_timestamp = None
+        self._largest = None
+        self._last_start, self._last_position = self.base_offset, -1
+        self._bytes_since_index_entry = 0
+        # The largest timestamp since the last index entry is not in the index.
+        start = self.offset_index.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
+        largest = self.time_index.last()
+        for header in self.headers(start):
+            if header.max_timestamp > largest[0]:
+                largest = (header.max_timestamp, header.last_offset)
+        self._largest = largest
+
+    def cut_at(self, position: int) -> None:
+        """Recovery: drop the bytes from `position` on, which hold no batch."""
+        self.file.truncate(position)
+        self.size = position
+
+    def rebuild_indexes(self, headers: Iterator[BatchHeader] | None = None) -> None:
+        """Write both indexes anew while `headers` (by default those of the file) pass by, up to the first damage.
+
+        Raises CorruptLog from `headers`; the indexes hold what came before.
+        """
+        self._start_indexes(preallocate=False)
+        try:
+            for header in self.headers() if headers is None else headers:
+                self._index_batch(header, header.position)
+        finally:
+            self.close_indexes()
+
+    def _start_indexes(self, *, preallocate: bool) -> None:
+        self._offset_index.create(preallocate=preallocate)
+        self._time_index.create(preallocate=preallocate)
+        self._largest = (NO_TIMESTAMP, self.base_offset)
+        self._bytes_since_index_entry = 0
+
+    def close_indexes(self) -> None:
+        """Add the closing time index entry and trim the files, as for a segment that takes no more appends."""
+        if self._time_index.is_loaded:
+            self._time_index.append(*self.largest(), closing=True)
+        self._offset_index.file.trim()
+        self._time_index.file.trim()
+
+    def become_inactive(self) -> None:
+        """No more appends: trim everything."""
+        self.close_indexes()
+        if self._preallocate:
+            self.file.truncate(self.size)
+
+    def become_active(self) -> None:
+        """Appends will follow: load the indexes and give their files full size."""
+        self.largest()
+        self.offset_index.file.preallocate()
+        self.time_index.file.preallocate()
+
+    def unload_indexes(self) -> None:
+        """Free what look-ups have loaded; not for the active segment."""
+        if self._offset_index.is_loaded:
+            self.largest()
+            self._offset_index.unload()
+            self._time_index.unload()
+
+    def files_to_sync(self) -> list[File]:
+        """Everything of the segment that has to be on the disk before the recovery point may pass it, opened."""
+        self._offset_index.file.write_pending()
+        self._time_index.file.write_pending()
+        kinds = [INDEX_SUFFIX, TIME_INDEX_SUFFIX]
+        if self.transaction_index.exists:
+            kinds.append(TRANSACTION_INDEX_SUFFIX)
+        return [self.file, *(self._files.open(self.path(kind), create=True) for kind in kinds)]
+
+    def change_suffix(self, suffix: str, kinds: Sequence[str] = SEGMENT_SUFFIXES[::-1]) -> list[str]:
+        """Rename all files of the segment, by default the batches last; returns their new paths.
+
+        Readers that hold the file keep it.
+        """
+        new_paths: list[str] = []
+        old_paths = [self.path(kind) for kind in kinds]
+        self.suffix = suffix
+        for kind, old_path in zip(kinds, old_paths, strict=True):
+            if kind != LOG_SUFFIX and not self._files.exists(old_path):
+                continue
+            self._files.rename(old_path, self.path(kind))
+            new_paths.append(self.path(kind))
+        self._offset_index.file.path = self.path(INDEX_SUFFIX)
+        self._time_index.file.path = self.path(TIME_INDEX_SUFFIX)
+        self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
+        return new_paths
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the files to `.deleted`, the batches first: then a crash leaves no batches without their indexes."""
+        return self.change_suffix(DELETED_SUFFIX, SEGMENT_SUFFIXES)
+
+    def remove(self) -> None:
+        """Remove the files at once, the batches first."""
+        for kind in SEGMENT_SUFFIXES:
+            self._files.remove(self.path(kind))
+
+    def close(self) -> None:
+        """Release the file once no reader holds it."""
+        self._file = None
+
+    def _load_indexes(self) -> None:
+        try:
+            self._offset_index.load(self.size)
+            self._time_index.load()
+        except (CorruptLog, FileNotFoundError) as error:
+            self._rebuild_after(error)
+
+    def _rebuild_after(self, error: CorruptLog | FileNotFoundError) -> None:
+        _logger.warning("Rebuilding the indexes of %s: %s", self.path(LOG_SUFFIX), error)
+        try:
+            self.rebuild_indexes()
+        except CorruptLog as damage:
+            _logger.error("The batches end early: %s", damage)
