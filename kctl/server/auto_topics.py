@@ -32,6 +32,7 @@ class AutoTopics:
         self._configs = configs
         self._random = random
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._complaints: dict[str, str] = {}
 
     def request(self, name: str) -> ErrorCode:
         """Starts creating the topic; answers LEADER_NOT_AVAILABLE, or why it cannot be created."""
@@ -42,18 +43,13 @@ class AutoTopics:
         partition_count, replication_factor, overrides = self._shape(name)
         live = self._metadata.brokers
         if len(live) < replication_factor:
-            log.warning(
-                "topic %s cannot be created: %s brokers are alive, its replication factor is %s",
-                name,
-                len(live),
-                replication_factor,
-            )
+            self._complain(name, f"{len(live)} brokers are alive, its replication factor is {replication_factor}")
             return ErrorCode.INVALID_REPLICATION_FACTOR
         brokers = {broker_id: broker.rack for broker_id, broker in live.items()}
         try:
             assignment = placement.assign_replicas(brokers, partition_count, replication_factor, self._random)
         except ApiError as error:
-            log.warning("topic %s cannot be created: %s", name, error)
+            self._complain(name, str(error))
             return error.code
         task = asyncio.get_running_loop().create_task(
             self._create(name, assignment, overrides), name=f"create-topic-{name}"
@@ -61,6 +57,12 @@ class AutoTopics:
         self._under_way[name] = task
         task.add_done_callback(lambda _: self._under_way.pop(name, None))
         return ErrorCode.LEADER_NOT_AVAILABLE
+
+    def _complain(self, name: str, reason: str) -> None:
+        """Clients ask again and again; the log hears of each reason once."""
+        if self._complaints.get(name) != reason:
+            self._complaints[name] = reason
+            log.warning("topic %s cannot be created: %s", name, reason)
 
     def _shape(self, name: str) -> tuple[int, int, Mapping[str, str]]:
         """Partitions, replication factor and overrides of a topic of this name."""

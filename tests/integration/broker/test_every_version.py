@@ -56,6 +56,7 @@ from tests.peers.kctl_broker import KctlBroker
 
 TOPIC = "every-version"
 FIRST_DELETION_BY_ID = 6
+ENDS = ((0, -1), (0, 0), (7, -2))
 NOT_FOR_CLIENTS = {"leader_and_isr", "update_metadata", "stop_replica", "controlled_shutdown", "write_txn_markers"}
 """Told by the controller; what a stranger says there would be believed."""
 BATCH = build_batch([Record(0, 1_600_000_000_000, b"k", b"v"), Record(1, 1_600_000_000_001, None, None)])
