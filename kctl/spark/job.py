@@ -117,7 +117,7 @@ def tasks_of(plan: Plan, folder: Path, settings: ClientSettings, *, may_skip: bo
                 ISOLATION_LEVELS[plan.options.isolation],
             ),
             include_headers=plan.options.include_headers,
-            compression=plan.options.compression,
+            compression=plan.options.compression.value,
             may_skip=may_skip,
         )
         for range_ in plan.ranges

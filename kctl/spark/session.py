@@ -37,7 +37,7 @@ JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOCAL_ATTEMPTS = 4
 """How often a local master tries a task whose worker process died; other masters have spark.task.maxFailures."""
 
-_LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?\Z")
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:, *(\d+))?\])?\Z")
 _LOG_SETTINGS = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -107,7 +107,7 @@ class RunningSpark:
 
     def failure(self, error: Exception) -> SparkFailed:
         """What to raise for a job that Spark gave up; the log is kept for the user."""
-        return SparkFailed(f"Spark gave up: {_first_line(error)}; its log: {_keep(self._log)}")
+        return SparkFailed(f"Spark gave up: {_message(error)}; its log: {_keep(self._log)}")
 
 
 @contextlib.contextmanager
@@ -187,7 +187,7 @@ def _start_failure(settings: SparkSettings, error: Exception, log: Path) -> Kctl
         return SparkMissing("this Java is too old for Spark: it needs Java 17 or newer (see JAVA_HOME)")
     if "Could not parse Master URL" in f"{error} {output}" or "Master must either be" in output:
         return UsageError(f"'{settings.master}' is no Spark master; write local[*], local[N] or spark://HOST:PORT")
-    return SparkFailed(f"Spark did not start: {_first_line(error)}; its log: {_keep(log)}")
+    return SparkFailed(f"Spark did not start: {_message(error)}; its log: {_keep(log)}")
 
 
 def _configuration(
@@ -198,8 +198,8 @@ def _configuration(
     local: dict[str, str] = {}
     if settings.is_local:
         found = _LOCAL.match(master)
-        threads = found[1] if found and found[1] else "1"
-        master = f"local[{threads},{LOCAL_ATTEMPTS}]"
+        threads, attempts = found.groups() if found else (None, None)
+        master = f"local[{threads or 1},{attempts or LOCAL_ATTEMPTS}]"
         java_options += f" {JVM_FLAGS} {class_archive_option}"
         local = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     return {
@@ -222,8 +222,13 @@ def _keep(log: Path) -> Path:
     return Path(kept)
 
 
-def _first_line(error: Exception) -> str:
-    """What a Java or Python error says, without the stack traces of two languages."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("at ", "Traceback", "File ", "An error occurred while"))]
-    return (told or lines or [type(error).__name__])[0].removeprefix(": ")
+def _message(error: Exception) -> str:
+    """What a Java or Python error says, without the stack traces of two languages.
+
+    An exception of a Python worker arrives inside one of Java; after the word Traceback its message is the first line
+    that is not indented.
+    """
+    _, traceback, after = str(error).partition("Traceback (most recent call last):\n")
+    lines = [line for line in (after if traceback else str(error)).splitlines() if line.strip()]
+    told = [line.strip() for line in lines if not line.startswith((" ", "\t", "An error occurred while"))]
+    return (told or [type(error).__name__])[0].removeprefix(": ")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+from kctl.spark.job import tasks_of
 from kctl.spark.package import build_package
+from tests.unit.spark.scene import Cluster, exporter
 
 
 def test_tasks_run_from_the_zip_alone(tmp_path: Path) -> None:
@@ -24,6 +27,26 @@ def test_tasks_run_from_the_zip_alone(tmp_path: Path) -> None:
         "assert not foreign, foreign\n"
     )
     subprocess.run([sys.executable, "-I", "-c", code, str(package)], check=True, timeout=60)
+
+
+def test_what_travels_between_driver_and_tasks_is_known_on_both_sides(tmp_path: Path) -> None:
+    """A class of the driver's in a task would be found on this machine and on no other."""
+    cluster = Cluster()
+    cluster.append(0, 3)
+    exporting = exporter(cluster, tmp_path)
+    plan, _, _ = exporting.plan()
+    assert plan is not None
+    tasks = tasks_of(plan, tmp_path, exporting._request.client, may_skip=False)
+    package = build_package(tmp_path)
+    pickled = tmp_path / "tasks"
+    pickled.write_bytes(pickle.dumps(tasks))
+    code = (
+        "import sys, pickle; sys.path.insert(0, sys.argv[1])\n"
+        "tasks = pickle.load(open(sys.argv[2], 'rb'))\n"
+        "assert type(tasks[0]).__module__ == 'kctl.spark.exec.task'\n"
+        "assert type(tasks[0].compression) is str\n"
+    )
+    subprocess.run([sys.executable, "-I", "-c", code, str(package), str(pickled)], check=True, timeout=60)
 
 
 def test_the_same_code_gives_the_same_zip(tmp_path: Path) -> None:

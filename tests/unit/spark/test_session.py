@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.spark.session import SparkSettings, _configuration, _first_line
+from kctl.spark.session import SparkSettings, _configuration, _message
 
 LOG = Path("/tmp/log4j2.properties")
 
@@ -22,6 +22,8 @@ def test_parallelism_is_known_for_local_masters(master: str, parallelism: int) -
 def test_a_local_spark_listens_on_loopback_and_tries_dead_workers_again() -> None:
     found = _configuration(SparkSettings("local[2]"), "export", LOG)
     assert found["spark.master"] == "local[2,4]"
+    assert _configuration(SparkSettings("local"), "export", LOG)["spark.master"] == "local[1,4]"
+    assert _configuration(SparkSettings("local[*, 2]"), "export", LOG)["spark.master"] == "local[*,2]"
     assert found["spark.driver.bindAddress"] == found["spark.driver.host"] == "127.0.0.1"
     assert "TieredStopAtLevel=1" in found["spark.driver.extraJavaOptions"]
     assert found["spark.ui.enabled"] == "false"
@@ -41,10 +43,20 @@ def test_properties_of_the_user_win() -> None:
     assert found["spark.driver.memory"] == "3g"
 
 
+def test_an_error_of_a_python_worker_is_told_without_the_java_around_it() -> None:
+    text = (
+        "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+        ": org.apache.spark.SparkException: Job aborted: Traceback (most recent call last):\n"
+        '  File "worker.py", line 4327, in invoke_udf\n    run_process()\n'
+        "ModuleNotFoundError: No module named 'numpy'\n SQLSTATE: 38000\n\tat org.apache.spark.api\n"
+    )
+    assert _message(RuntimeError(text)) == "ModuleNotFoundError: No module named 'numpy'"
+
+
 def test_the_first_telling_line_of_a_java_error_is_its_message() -> None:
     text = (
         "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
         ": org.apache.spark.SparkException: Job aborted: Task 0 failed 4 times\n"
         "\tat org.apache.spark.scheduler.DAGScheduler.failJob\n"
     )
-    assert _first_line(RuntimeError(text)) == "org.apache.spark.SparkException: Job aborted: Task 0 failed 4 times"
+    assert _message(RuntimeError(text)) == "org.apache.spark.SparkException: Job aborted: Task 0 failed 4 times"
