@@ -138,9 +138,10 @@ _kctl() {
         esac
         ;;
     'dump-log dump-log')
-        flags='--records -r --offsets-decoder --transaction-log-decoder --format --header --no-color --quiet --debug --help'
+        flags='--records -r --offset --offsets-decoder --transaction-log-decoder --format --header --no-color --quiet --debug --help'
         case $prev in
         --format) words='table plain json jsonl' flags='' ;;
+        --offset) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;

@@ -163,9 +163,10 @@ complete -c kctl -n '__fish_seen_subcommand_from cluster; and __fish_seen_subcom
 complete -c kctl -n '__fish_seen_subcommand_from cluster; and __fish_seen_subcommand_from describe' -l quiet -d 'No notes and no progress on stderr.'
 complete -c kctl -n '__fish_seen_subcommand_from cluster; and __fish_seen_subcommand_from describe' -l debug -d 'Show where an error came from.'
 complete -c kctl -n '__fish_seen_subcommand_from dump-log' -F
-complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l records -s r -d 'Also every record, not only batches.'
-complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l offsets-decoder -d 'Keys and values are those of __consumer_offsets; implies --records.'
-complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l transaction-log-decoder -d 'Keys and values are those of __transaction_state; implies --records.'
+complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l records -s r -d 'The records instead of the batches.'
+complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l offset -x -d 'Only what has offsets from A up to, but not including, B.'
+complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l offsets-decoder -d 'The records, as those of __consumer_offsets.'
+complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l transaction-log-decoder -d 'The records, as those of __transaction_state.'
 complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l format -x -a 'table plain json jsonl' -d 'How to show the result.  Default: table on a terminal, plain elsewhere.'
 complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l header -d 'Under plain, begin with a line of column titles.'
 complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l no-color -d 'No colours; NO_COLOR and TERM=dumb do the same.'

@@ -1,7 +1,7 @@
 """The grammar of offsets, times, durations and sizes: one parser for every command.
 
     offset   start  end  N  +N (after the start)  -N (before the end)  @TIME (first record at or after TIME)
-    range    A:B  A:  :B  A     each side an offset; the upper side is exclusive
+    range    A:B  A:  :B  A     numbers; the upper side is exclusive
     TIME     RFC 3339 (2026-11-21T09:30:00Z), a date, a date with a time (zone-less means UTC), `now`, epoch seconds or
              milliseconds, or a duration back from now (-1h30m, -PT90M)
     duration 500ms  10s  5m  1h30m  2d  PT1H30M; a bare number is seconds
@@ -45,24 +45,17 @@ def parse_offset(text: str, *, now_ms: int) -> OffsetSpec:
     return OffsetSpec(Anchor.ZERO, int(text))
 
 
-def parse_range(text: str, *, now_ms: int) -> tuple[OffsetSpec, OffsetSpec | None]:
-    """Read `A:B`, where a side may be missing, or a single offset; None means without an end.  Raises UsageError."""
-    lower, upper = _split_range(text)
-    return (
-        parse_offset(lower, now_ms=now_ms) if lower else START,
-        parse_offset(upper, now_ms=now_ms) if upper else None,
-    )
-
-
-def _split_range(text: str) -> tuple[str, str]:
-    """Split at the colon between two offsets; times have colons of their own."""
-    if text.startswith(":"):
-        return "", text[1:]
-    if text.startswith("@"):
-        split = re.search(r":(?=@|end\Z|\Z)", text)
-        return (text[: split.start()], text[split.end() :]) if split else (text, "")
-    lower, _, upper = text.partition(":")
-    return lower, upper
+def parse_number_range(text: str | None, option: str) -> range | None:
+    """Read `A:B`, where a side may be missing, or a single number; None stays None.  Raises UsageError."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d*)(:?)(\d*)", text)
+    if not found or not (found[1] or found[3]):
+        raise UsageError(f"{option} takes A:B, A:, :B or A, not '{text}'")
+    first = int(found[1] or 0)
+    if not found[2]:
+        return range(first, first + 1)
+    return range(first, int(found[3]) if found[3] else 1 << 63)
 
 
 def parse_time_ms(text: str, *, now_ms: int) -> int:

@@ -8,10 +8,10 @@ from kctl.admin.offset_spec import END, START, Anchor, OffsetSpec
 from kctl.commands.values import (
     format_time,
     parse_duration_ms,
+    parse_number_range,
     parse_offset,
     parse_pairs,
     parse_partitions,
-    parse_range,
     parse_size,
     parse_time_ms,
 )
@@ -47,24 +47,23 @@ def test_anything_else_is_no_offset(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "lower", "upper"),
+    ("text", "expected"),
     [
-        ("5:10", OffsetSpec(Anchor.ZERO, 5), OffsetSpec(Anchor.ZERO, 10)),
-        (":end", START, END),
-        ("5:", OffsetSpec(Anchor.ZERO, 5), None),
-        ("5", OffsetSpec(Anchor.ZERO, 5), None),
-        (":", START, None),
-        ("-10:end", OffsetSpec(Anchor.END, -10), END),
-        ("@-1h:end", OffsetSpec(Anchor.TIME, NOW_MS - 3_600_000), END),
-        (
-            "@1970-01-02T00:00:00Z:@1970-01-03T12:30:00+00:30",
-            OffsetSpec(Anchor.TIME, 86_400_000),
-            OffsetSpec(Anchor.TIME, 216_000_000),
-        ),
+        ("5:10", range(5, 10)),
+        (":10", range(10)),
+        ("5:", range(5, 1 << 63)),
+        ("5", range(5, 6)),
     ],
 )
-def test_range_splits_at_the_colon_between_offsets(text: str, lower: OffsetSpec, upper: OffsetSpec | None) -> None:
-    assert parse_range(text, now_ms=NOW_MS) == (lower, upper)
+def test_range_of_numbers_is_read(text: str, expected: range) -> None:
+    assert parse_number_range(text, "--offset") == expected
+    assert parse_number_range(None, "--offset") is None
+
+
+@pytest.mark.parametrize("text", ["", ":", "a:b", "-1:3", "1:2:3"])
+def test_anything_else_is_no_range(text: str) -> None:
+    with pytest.raises(UsageError, match="--offset takes A:B"):
+        parse_number_range(text, "--offset")
 
 
 @pytest.mark.parametrize(

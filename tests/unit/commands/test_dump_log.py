@@ -1,0 +1,290 @@
+"""kctl dump-log shows what files hold, and nothing wrong with them goes unsaid."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartitions,
+    encode_assignment,
+    encode_subscription,
+)
+from kctl.records.batch import Record
+from kctl.records.build import build_batch
+from kctl.records.compression import Codec
+from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.records.internal_topics import (
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitValue,
+    PartitionsSchema,
+    TransactionLogValue,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+    encode_transaction_key,
+    encode_transaction_value,
+)
+from kctl.storage.checkpoints import snapshot_bytes
+from kctl.storage.producer_state import SnapshotEntry
+from tests.unit.commands.conftest import Kctl
+
+GOLDEN = Path(__file__).parent.parent.parent / "golden" / "dump_log"
+BASE = "00000000000000000100"
+T0 = 1_700_000_000_000
+
+
+def batches() -> list[bytes]:
+    """Offsets 100 to 105: plain records, a transaction, and the marker that aborts it."""
+    plain = [Record(0, T0, b"k", b"v", (("h", b"1"),)), Record(0, T0 + 5, None, None), Record(0, T0 + 3, b"\xff", b"")]
+    in_transaction = [Record(0, T0 + 10, b"a", b"x" * 50), Record(0, T0 + 11, b"b", b"y" * 50)]
+    marker = EndTransactionMarker(ControlType.ABORT, coordinator_epoch=9)
+    return [
+        build_batch(plain, base_offset=100, leader_epoch=2),
+        build_batch(
+            in_transaction, base_offset=103, leader_epoch=2, is_transactional=True,
+            producer_id=7, producer_epoch=1, base_sequence=0x7FFFFFFF,
+        ),
+        build_end_transaction_marker(
+            marker, producer_id=7, producer_epoch=1, timestamp=T0 + 20, base_offset=105, leader_epoch=2
+        ),
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Partition 3 of `orders` with one file of every kind, all of them sound."""
+    folder = tmp_path / "orders-3"
+    folder.mkdir()
+    data = batches()
+    (folder / f"{BASE}.log").write_bytes(b"".join(data))
+    second, third = len(data[0]), len(data[0]) + len(data[1])
+    entries = struct.pack(">iiii", 4, second, 5, third)
+    (folder / f"{BASE}.index").write_bytes(entries + bytes(80))
+    (folder / f"{BASE}.timeindex").write_bytes(struct.pack(">qiqi", T0 + 5, 2, T0 + 20, 5))
+    (folder / f"{BASE}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 7, 103, 105, 106))
+    producer = SnapshotEntry(7, 1, 0, 104, 1, T0 + 11, 9, -1)
+    (folder / "00000000000000000106.snapshot").write_bytes(snapshot_bytes([producer]))
+    (folder / "leader-epoch-checkpoint").write_text("0\n0\n")
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("batches.plain", "--format plain --header orders-3"),
+        ("batches.table", "--format table orders-3"),
+        ("records.plain", f"--format plain --header --records orders-3/{BASE}.log"),
+        ("everything.jsonl", "--format jsonl --records orders-3"),
+    ],
+)
+def test_sound_files_are_shown_as_ever(kctl: Kctl, folder: Path, name: str, options: str) -> None:
+    ran = kctl(f"dump-log {options}")
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out == (GOLDEN / name).read_text()
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_compressed_batches_are_read(kctl: Kctl, folder: Path, codec: Codec) -> None:
+    records = [Record(0, T0, b"k", b"v" * 100) for _ in range(10)]
+    (folder / "00000000000000000000.log").write_bytes(build_batch(records, codec=codec))
+    items = kctl("dump-log --records --format json orders-3/00000000000000000000.log").document
+    assert items[0]["codec"] == codec.name.lower()
+    assert [item["value"] for item in items[1:]] == ["v" * 100] * 10
+
+
+def test_json_is_one_document(kctl: Kctl, folder: Path) -> None:
+    document = kctl("dump-log orders-3 --records --format json").document
+    lines = kctl("dump-log orders-3 --records --format jsonl").out.splitlines()
+    assert document == [json.loads(line) for line in lines]
+
+
+def test_offsets_are_selected(kctl: Kctl, folder: Path) -> None:
+    def offsets(options: str) -> list[int]:
+        return [int(row[1]) for row in kctl(f"dump-log --records orders-3/{BASE}.log {options}").rows]
+
+    assert offsets("--offset 101:104") == [101, 102, 103]
+    assert offsets("--offset 105") == [105]
+    assert [row[3] for row in kctl(f"dump-log orders-3/{BASE}.log --offset 104:").rows] == ["103", "105"]
+
+
+def problems(ran: Any) -> list[str]:
+    """The messages of all problems; there has to be one exactly when the status says so."""
+    found = [item["message"] for item in ran.document if item["error"]]
+    assert all(item["error"] == "CORRUPT_MESSAGE" for item in ran.document if item["error"])
+    assert ran.status == (1 if found else 0)
+    return found
+
+
+def damage(path: Path, position: int, data: bytes) -> None:
+    content = bytearray(path.read_bytes())
+    content[position : position + len(data)] = data
+    path.write_bytes(content)
+
+
+def test_wrong_checksum_is_said_and_the_next_batches_are_shown(kctl: Kctl, folder: Path) -> None:
+    damage(folder / f"{BASE}.log", 70, b"\x55")
+    ran = kctl(f"dump-log --records --format json orders-3/{BASE}.log")
+    assert [message.partition(" ")[0] for message in problems(ran)] == ["checksum"]
+    assert [item["offset"] for item in ran.document if item["type"] == "record"] == [103, 104, 105]
+
+
+def test_torn_tail_is_said_with_its_size(kctl: Kctl, folder: Path) -> None:
+    log = folder / f"{BASE}.log"
+    log.write_bytes(log.read_bytes()[:-10])
+    (message,) = problems(kctl(f"dump-log --format json orders-3/{BASE}.log"))
+    assert message.startswith("68 bytes from here on are no batches: ")
+
+
+def test_zeros_that_a_crash_left_are_told_from_garbage(kctl: Kctl, folder: Path) -> None:
+    log = folder / f"{BASE}.log"
+    log.write_bytes(log.read_bytes() + bytes(100))
+    assert problems(kctl(f"dump-log --format json orders-3/{BASE}.log")) == [
+        "100 zero bytes at the end: room that a crash left"
+    ]
+
+
+def test_offsets_that_go_back_are_said(kctl: Kctl, folder: Path) -> None:
+    log = folder / f"{BASE}.log"
+    log.write_bytes(log.read_bytes() + batches()[0])
+    message = "batch at offset 100, but 106 was to follow"
+    assert problems(kctl(f"dump-log --format json orders-3/{BASE}.log")) == [message]
+
+
+@pytest.mark.parametrize(
+    ("position", "data", "complaint"),
+    [
+        (4, struct.pack(">i", 1), "entry 104 points to 1, where the log has no batch"),
+        (4, struct.pack(">i", 1 << 20), "entry 104 points to 1048576, behind the end of the log"),
+        (0, struct.pack(">i", 3), "entry 103 points to"),
+        (8, struct.pack(">i", 1), "entry 101 at"),
+    ],
+)
+def test_bad_entries_of_the_offset_index_are_said(
+    kctl: Kctl, folder: Path, position: int, data: bytes, complaint: str
+) -> None:
+    damage(folder / f"{BASE}.index", position, data)
+    first, *_ = problems(kctl(f"dump-log --format json orders-3/{BASE}.index"))
+    assert first.startswith(complaint)
+
+
+@pytest.mark.parametrize(
+    ("position", "data", "complaint"),
+    [
+        (0, struct.pack(">q", T0 + 4), f"entry {T0 + 4} for offset 102: the batch says {T0 + 5}"),
+        (20, struct.pack(">i", 9), f"entry {T0 + 20} is for offset 109, which the log does not have"),
+        (12, struct.pack(">q", T0), f"entry {T0} for offset 105 is not above the one before"),
+    ],
+)
+def test_bad_entries_of_the_time_index_are_said(
+    kctl: Kctl, folder: Path, position: int, data: bytes, complaint: str
+) -> None:
+    damage(folder / f"{BASE}.timeindex", position, data)
+    assert complaint in problems(kctl(f"dump-log --format json orders-3/{BASE}.timeindex"))
+
+
+def test_index_of_a_follower_that_points_to_the_first_of_several_batches_is_sound(kctl: Kctl, folder: Path) -> None:
+    """Kafka's followers append what they fetched at once and index it under the last offset."""
+    (folder / f"{BASE}.index").write_bytes(struct.pack(">ii", 5, 0))
+    assert problems(kctl(f"dump-log --format json orders-3/{BASE}.index")) == []
+
+
+def test_index_without_its_log_is_listed(kctl: Kctl, folder: Path) -> None:
+    (folder / f"{BASE}.log").unlink()
+    ran = kctl(f"dump-log orders-3/{BASE}.index orders-3/{BASE}.timeindex")
+    assert (ran.status, len(ran.rows)) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        (f"{BASE}.index", "size is not a multiple of 8"),
+        (f"{BASE}.timeindex", "size is not a multiple of 12"),
+        (f"{BASE}.txnindex", "size is not a multiple of 34"),
+        ("00000000000000000106.snapshot", "checksum"),
+        ("leader-epoch-checkpoint", "no file of a log"),
+    ],
+)
+def test_damaged_file_of_any_kind_is_one_problem(kctl: Kctl, folder: Path, name: str, complaint: str) -> None:
+    path = folder / name
+    path.write_bytes(path.read_bytes() + b"\x01")
+    assert problems(kctl(f"dump-log --format json orders-3/{name}"))[-1].startswith(complaint)
+
+
+def test_file_that_is_not_there_is_one_line(kctl: Kctl, folder: Path) -> None:
+    ran = kctl("dump-log nothing/00000000000000000000.log")
+    assert (ran.status, ran.err) == (1, "kctl: nothing/00000000000000000000.log: No such file or directory\n")
+
+
+def test_files_are_never_written(kctl: Kctl, folder: Path) -> None:
+    before = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
+    for path in folder.iterdir():
+        path.chmod(0o400)
+    kctl("dump-log orders-3 --records")
+    assert {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()} == before
+
+
+def internal(folder: Path, records: list[tuple[bytes, bytes | None]]) -> None:
+    log = build_batch([Record(0, T0, key, value) for key, value in records])
+    (folder / "00000000000000000000.log").write_bytes(log)
+
+
+def test_offsets_decoder(kctl: Kctl, folder: Path) -> None:
+    assignment = ConsumerProtocolAssignment(assigned_partitions=[TopicPartitions(topic="orders", partitions=[1, 0])])
+    member = MemberMetadata(
+        member_id="m-1", client_id="app", client_host="/10.0.0.1", rebalance_timeout=300_000, session_timeout=45_000,
+        subscription=encode_subscription(ConsumerProtocolSubscription(topics=["payments", "orders"])),
+        assignment=encode_assignment(assignment),
+    )  # fmt: skip
+    group = GroupMetadataValue(
+        protocol_type="consumer", generation=3, protocol="range", leader="m-1", current_state_timestamp=T0,
+        members=[member],
+    )  # fmt: skip
+    commit = OffsetCommitValue(offset=42, leader_epoch=1, metadata="note", commit_timestamp=T0)
+    key = encode_offset_commit_key("billing", "orders", 2)
+    internal(folder, [
+        (key, encode_offset_commit_value(commit)),
+        (encode_group_metadata_key("billing"), encode_group_metadata_value(group)),
+        (key, None),
+        (b"\x00\x63newer", b"unknown"),
+        (b"", b"\xff"),
+    ])  # fmt: skip
+    items = kctl("dump-log --offsets-decoder --format json orders-3/00000000000000000000.log").document
+    told = [(item["key"], item["value"]) for item in items if item["type"] == "record"]
+    committed = {"type": "offset_commit", "group": "billing", "topic": "orders", "partition": 2}
+    assert told[0] == (
+        committed,
+        {"offset": 42, "leader_epoch": 1, "metadata": "note", "commit_timestamp_ms": T0, "expire_timestamp_ms": -1},
+    )
+    assert told[1][0] == {"type": "group_metadata", "group": "billing"}
+    assert told[1][1]["members"][0]["subscription"] == ["orders", "payments"]
+    assert told[1][1]["members"][0]["assignment"] == [{"topic": "orders", "partitions": [0, 1]}]
+    assert told[2:] == [(committed, None), ("\x00cnewer", "unknown"), ("", "/w==")]
+    (row, *_) = kctl("dump-log --offsets-decoder orders-3/00000000000000000000.log").rows
+    assert json.loads(row[4]) == committed
+
+
+def test_transaction_log_decoder(kctl: Kctl, folder: Path) -> None:
+    value = TransactionLogValue(
+        producer_id=7, producer_epoch=1, transaction_timeout_ms=60_000, transaction_status=1,
+        transaction_partitions=[PartitionsSchema(topic="orders", partition_ids=[2, 0])],
+        transaction_last_update_timestamp_ms=T0, transaction_start_timestamp_ms=T0,
+    )  # fmt: skip
+    internal(folder, [(encode_transaction_key("app-1"), encode_transaction_value(value))])
+    items = kctl("dump-log --transaction-log-decoder --format json orders-3/00000000000000000000.log").document
+    (item,) = [item for item in items if item["type"] == "record"]
+    assert item["key"] == {"type": "transaction", "transactional_id": "app-1"}
+    assert (item["value"]["state"], item["value"]["partitions"]) == (
+        "Ongoing",
+        [{"topic": "orders", "partitions": [0, 2]}],
+    )
+    assert kctl("dump-log --transaction-log-decoder --offsets-decoder orders-3").status == 2
