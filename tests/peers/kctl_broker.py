@@ -20,7 +20,7 @@ COORDINATIONS = ("embedded-zookeeper", "apache-zookeeper")
 TEST_PROPERTIES = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "5",
-    "group.initial.rebalance.delay.ms": "0",
+    "group.initial.rebalance.delay.ms": "250",
 }
 
 
