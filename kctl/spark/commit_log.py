@@ -18,7 +18,7 @@ Owner: the process that runs the export.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -106,9 +106,9 @@ class CommitLog:
             put_if_absent(self._files, self._folder / layout.SUCCESS, b"", temporary=self._temporary(layout.SUCCESS))
         return after
 
-    def remove_unfinished(self, topics: Sequence[str]) -> None:
+    def remove_unfinished(self, topics: Collection[str]) -> None:
         """Remove what interrupted tasks and exporters left under temporary names."""
-        directories = [layout.PLANS, layout.COMMITS, *map(layout.topic_directory, topics)]
+        directories = [layout.PLANS, layout.COMMITS, *map(layout.topic_directory, sorted(topics))]
         for directory in (self._folder / name for name in directories):
             for name in self._files.names(directory):
                 if layout.is_temporary(name):

@@ -120,6 +120,7 @@ class Exporter:
         with self._log.lock(), self._stack:
             positions = self._log.positions()
             pending = self._log.pending(positions)
+            self._log.remove_unfinished({*positions.topics, *(pending.topics if pending else ())})
             with self._timed("plan"):
                 view = self._look(self._request)
             if pending:
@@ -135,7 +136,6 @@ class Exporter:
 
     def _carry_out(self, plan: Plan, positions: Positions, listener: Listener, *, is_recovered: bool) -> Positions:
         """Run a plan that is written and commit it."""
-        self._log.remove_unfinished(list(plan.topics))
         listener.on_plan(plan, is_recovered)
         outcomes: dict[str, FileOutcome] = {}
         if plan.file_count:
@@ -148,6 +148,8 @@ class Exporter:
             check_outcomes(outcomes)
             self._report.warnings += sorted({one.message for one in outcomes.values() if one.message})
         after = self._log.write_commit(plan, outcomes, positions, now_ms=self._clock.now_ms())
+        # Of tasks that died and were tried again.
+        self._log.remove_unfinished(plan.topics)
         self._report.batches.append(FinishedBatch(plan=plan, outcomes=outcomes, is_recovered=is_recovered))
         return after
 

@@ -174,6 +174,25 @@ class _SecondExporter:
         exporter(self._cluster, self._folder, files=UnlockedFiles()).run(SILENT)
 
 
+def test_what_dead_tasks_left_is_removed_even_when_nothing_is_new(tmp_path: Path) -> None:
+    cluster = filled()
+    run(cluster, tmp_path)
+    (tmp_path / "orders" / ".orders+0.parquet.abc.tmp").write_bytes(b"half")
+    run(cluster, tmp_path)
+    assert_exact(cluster, tmp_path)
+
+
+def test_what_tasks_left_that_died_and_were_tried_again_is_removed(tmp_path: Path) -> None:
+    cluster = filled()
+
+    def leave(*_: object) -> None:
+        (tmp_path / "orders").mkdir()
+        (tmp_path / "orders" / ".orders+0.parquet.abc.tmp").write_bytes(b"half")
+
+    exporter(cluster, tmp_path).run(Listener(leave, lambda progress: None))
+    assert_exact(cluster, tmp_path)
+
+
 def test_a_failed_task_leaves_the_batch_pending(tmp_path: Path) -> None:
     cluster = filled()
     obstacle = tmp_path / "orders" / "orders+1+00000000000000000000-00000000000000000007.parquet"
