@@ -72,6 +72,19 @@ COLUMNS: dict[str | None, tuple[Column, ...]] = {
 }
 
 
+class _File:
+    """A file by its names: as it was given, short, and the partition that its folder is named after."""
+
+    __slots__ = ("path", "short", "tp")
+
+    def __init__(self, path: str) -> None:
+        folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
+        parsed = parse_log_directory_name(folder)
+        self.path = path
+        self.short = os.path.join(folder, os.path.basename(path))
+        self.tp = parsed[0] if parsed is not None else TopicPartition(folder, -1)
+
+
 class LineRows:
     """Shows the lines of file after file; json gathers them into the one document."""
 
@@ -85,9 +98,10 @@ class LineRows:
 
     def show(self, console: Console, path: str, lines: Iterable[Line]) -> None:
         """The rows of one file, as they are found."""
+        file = _File(path)
         told = (self._noting_problems(line) for line in lines if self._is_wanted(line))
         if console.format is Format.JSON:
-            self._items.extend(self._item(path, line) for line in told)
+            self._items.extend(self._item(file, line) for line in told)
             return
         if console.format is Format.TABLE and not self._is_first:
             console.text("")
@@ -95,9 +109,9 @@ class LineRows:
         with console.stream(self._columns(path)) as stream:
             for line in told:
                 if console.is_machine_readable:
-                    stream.write(self._item(path, line))
+                    stream.write(self._item(file, line))
                 elif not (self._with_records and isinstance(line, BatchLine)):
-                    stream.write(self._row(path, line))
+                    stream.write(self._row(file, line))
 
     def finish(self, console: Console) -> None:
         """Nothing more will come."""
@@ -128,31 +142,31 @@ class LineRows:
             case _:
                 return True
 
-    def _item(self, path: str, line: Line) -> dict[str, Any]:
+    def _item(self, file: _File, line: Line) -> dict[str, Any]:
         """A line as JSON tells it."""
         match line:
             case BatchLine(header):
-                return {"type": "batch", "file": path, **_batch(header), **NO_ERROR}
+                return {"type": "batch", "file": file.path, **_batch(header), **NO_ERROR}
             case RecordLine(header, record):
-                return {"type": "record", "file": path, **self._record_item(path, header, record), **NO_ERROR}
+                return {"type": "record", "file": file.path, **self._record_item(file, header, record), **NO_ERROR}
             case OffsetIndexLine():
                 told: dict[str, Any] = {"offset": line.offset, "position": line.position}
-                return {"type": "offset_index", "file": path, **told, **NO_ERROR}
+                return {"type": "offset_index", "file": file.path, **told, **NO_ERROR}
             case TimeIndexLine():
                 told = {"time": format_time(line.timestamp), "timestamp_ms": line.timestamp, "offset": line.offset}
-                return {"type": "time_index", "file": path, **told, **NO_ERROR}
+                return {"type": "time_index", "file": file.path, **told, **NO_ERROR}
             case SnapshotEntry():
-                return {"type": "producer", "file": path, **_producer(line), **NO_ERROR}
+                return {"type": "producer", "file": file.path, **_producer(line), **NO_ERROR}
             case AbortedTransaction():
-                return {"type": "aborted_transaction", "file": path, **line._asdict(), **NO_ERROR}
+                return {"type": "aborted_transaction", "file": file.path, **line._asdict(), **NO_ERROR}
             case Problem():
                 told = {"position": line.position, "error": PROBLEM, "message": line.reason}
-                return {"type": "problem", "file": path, **told}
+                return {"type": "problem", "file": file.path, **told}
 
-    def _row(self, path: str, line: Line) -> dict[str, Any]:
+    def _row(self, file: _File, line: Line) -> dict[str, Any]:
         """The same for one line of text: the name of the file is short, and records are readable."""
         if isinstance(line, RecordLine):
-            row = record_row(_partition(path), line.record)
+            row = record_row(file.tp, line.record)
             row["sequence"] = _sequence(line.header, line.record)
             if self._decode is not None and not line.header.is_control:
                 key, value = self._decode(line.record)
@@ -160,13 +174,14 @@ class LineRows:
             elif line.header.is_control:
                 row |= {"key": _control(line.record)["control"], "value": None}
         else:
-            row = self._item(path, line)
+            row = self._item(file, line)
         if isinstance(line, Problem) and line.position is not None:
             row["message"] = f"{line.reason} (position {line.position})"
-        return row | {"file": _short(path)}
+        row["file"] = file.short
+        return row
 
-    def _record_item(self, path: str, header: BatchHeader, record: Record) -> dict[str, Any]:
-        item = {**record_item(_partition(path), record), "sequence": _sequence(header, record)}
+    def _record_item(self, file: _File, header: BatchHeader, record: Record) -> dict[str, Any]:
+        item = {**record_item(file.tp, record), "sequence": _sequence(header, record)}
         if header.is_control:
             item |= _control(record)
         elif self._decode is not None:
@@ -240,18 +255,6 @@ def _control(record: Record) -> dict[str, Any]:
         return {"control": "unknown", "coordinator_epoch": None}
     name = "commit" if marker.type is ControlType.COMMIT else "abort"
     return {"control": name, "coordinator_epoch": marker.coordinator_epoch}
-
-
-def _partition(path: str) -> TopicPartition:
-    """The partition by the name of the folder; its name and -1 when it is no folder of a partition."""
-    folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
-    parsed = parse_log_directory_name(folder)
-    return parsed[0] if parsed is not None else TopicPartition(folder, -1)
-
-
-def _short(path: str) -> str:
-    """Folder and file, which is what tells segments apart."""
-    return os.path.join(os.path.basename(os.path.dirname(os.path.abspath(path))), os.path.basename(path))
 
 
 def _compact(value: object) -> object:
