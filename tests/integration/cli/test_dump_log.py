@@ -1,0 +1,129 @@
+"""kctl dump-log says of files what Kafka's DumpLogSegments says, whoever wrote them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+
+from tests.integration.cli.conftest import ROOT
+from tests.peers import apache_kafka
+from tests.peers.kctl_broker import kctl_broker
+
+pytestmark = pytest.mark.jvm
+
+SMALL_SEGMENTS = {"log.segment.bytes": "16384", "log.index.interval.bytes": "1024"}
+BATCH = re.compile(
+    r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .* position: (\d+) .* size: (\d+) .* crc: (\d+) "
+)
+RECORD = re.compile(r"^\| offset: (\d+) ")
+INDEX_ENTRY = re.compile(r"^offset: (\d+) position: (\d+)")
+TIME_INDEX_ENTRY = re.compile(r"^timestamp: (\d+) offset: (\d+)")
+
+
+@pytest.fixture(scope="module", params=["kctl", apache_kafka.OLDEST_JUDGE, apache_kafka.LAST_WITH_ZOOKEEPER])
+def log_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log dir of a broker that has stopped: a topic under each codec, and a group's offsets."""
+    if reason := apache_kafka.why_not():
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("broker")
+    with contextlib.ExitStack() as stack:
+        if request.param == "kctl":
+            bootstrap = stack.enter_context(kctl_broker(folder / "data", properties=SMALL_SEGMENTS)).bootstrap
+            logs = folder / "data" / "logs"
+        else:
+            broker = apache_kafka.apache_kafka(request.param, folder, properties=SMALL_SEGMENTS)
+            bootstrap, logs = stack.enter_context(broker), folder / "logs"
+        for codec in (None, "gzip", "snappy", "lz4", "zstd"):
+            _fill(bootstrap, f"dumped-{codec or 'none'}", codec)
+        consumer = KafkaConsumer(
+            "dumped-none", bootstrap_servers=bootstrap, group_id="dumper", auto_offset_reset="earliest"
+        )
+        while not consumer.poll(timeout_ms=200):
+            pass
+        consumer.commit()
+        consumer.close()
+    return logs
+
+
+def _fill(bootstrap: str, topic: str, codec: str | None) -> None:
+    with KafkaProducer(bootstrap_servers=bootstrap, compression_type=codec, linger_ms=5) as producer:
+        for number in range(300):
+            value = bytes((number * 7 + byte * byte * 31) % 251 for byte in range(200))
+            producer.send(topic, key=b"%d" % number, value=value, headers=[("n", b"%d" % number)], partition=0)
+            if number % 10 == 9:
+                producer.flush()
+
+
+def dump(*words: str | Path) -> tuple[int, list[dict[str, Any]]]:
+    """Exit status and items of `kctl dump-log`."""
+    command = [sys.executable, "-m", "kctl", "dump-log", "--format", "jsonl", *map(str, words)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stderr == ""
+    return ran.returncode, [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def kafka_dump(*files: Path, options: tuple[str, ...] = ()) -> list[str]:
+    """What Kafka's tool prints."""
+    listed = ",".join(map(str, files))
+    tool = "kafka.tools.DumpLogSegments"
+    ran = apache_kafka.run_java_tool(apache_kafka.OLDEST_JUDGE, tool, ["--files", listed, *options])
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.splitlines()
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_batches_and_records_are_those_that_kafka_sees(log_dir: Path, codec: str) -> None:
+    segments = sorted((log_dir / f"dumped-{codec}-0").glob("*.log"))
+    theirs = kafka_dump(*segments, options=("--deep-iteration",))
+    status, ours = dump("--records", *segments)
+    assert status == 0
+    batches = [
+        tuple(item[name] for name in ("base_offset", "last_offset", "count", "position", "size", "crc"))
+        for item in ours
+        if item["type"] == "batch"
+    ]
+    assert batches == [tuple(map(int, match.groups())) for match in map(BATCH.match, theirs) if match]
+    offsets = [item["offset"] for item in ours if item["type"] == "record"]
+    assert offsets == [int(match[1]) for match in map(RECORD.match, theirs) if match] == list(range(300))
+
+
+def test_indexes_are_those_that_kafka_sees_and_sound(log_dir: Path) -> None:
+    folder = log_dir / "dumped-none-0"
+    for suffix, pattern, names in (
+        (".index", INDEX_ENTRY, ("offset", "position")),
+        (".timeindex", TIME_INDEX_ENTRY, ("timestamp_ms", "offset")),
+    ):
+        files = sorted(folder.glob(f"*{suffix}"))
+        status, ours = dump(*files)
+        assert (status, [item for item in ours if item["error"]]) == (0, [])
+        theirs = [tuple(map(int, match.groups())) for match in map(pattern.match, kafka_dump(*files)) if match]
+        # Kafka's tool shows one entry of zeros for an index that has none.
+        entries = [tuple(item[name] for name in names) for item in ours]
+        assert entries
+        assert [entry for entry in theirs if entry in entries] == entries
+
+
+def test_whole_log_dir_is_sound(log_dir: Path) -> None:
+    folders = [folder for folder in log_dir.iterdir() if folder.is_dir()]
+    status, items = dump(*folders)
+    assert (status, [item for item in items if item["error"]]) == (0, [])
+    assert {item["type"] for item in items} >= {"batch", "offset_index", "time_index"}
+
+
+def test_committed_offsets_are_decoded(log_dir: Path) -> None:
+    logs = [path for path in log_dir.glob("__consumer_offsets-*/*.log") if path.stat().st_size]
+    status, items = dump("--offsets-decoder", *logs)
+    assert status == 0
+    records = [(item["key"], item["value"]) for item in items if item["type"] == "record"]
+    commits = [value for key, value in records if key["type"] == "offset_commit" and key["topic"] == "dumped-none"]
+    assert commits[-1]["offset"] > 0
+    groups = [value for key, value in records if key == {"type": "group_metadata", "group": "dumper"} and value]
+    assert any(member["subscription"] == ["dumped-none"] for group in groups for member in group["members"])
