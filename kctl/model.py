@@ -29,6 +29,13 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class ProducerIdAndEpoch(NamedTuple):
+    """Who writes idempotently or in transactions; a newer epoch of the same id shuts out the older ones."""
+
+    producer_id: int
+    epoch: int
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where one listener of a broker is reached."""

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from kctl.errors import ApiError, ErrorCode, NoNodeError
-from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
+from kctl.model import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.records.batch import iterate_batches
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.groups.ports import AppendOutcome, CoordinatorNode
@@ -24,8 +24,50 @@ ALL_IN_SYNC = -1
 _NEWEST_PRODUCE_VERSION = 9
 
 
+class CoordinatorAppends:
+    """transactions.ports.PartitionAppends: what this broker itself writes to the partitions that it leads."""
+
+    def __init__(self, replicas: ReplicaManager, purgatory: Purgatory[TopicPartition]) -> None:
+        self._replicas = replicas
+        self._purgatory = purgatory
+
+    def is_hosted(self, partition: TopicPartition) -> bool:
+        return partition in self._replicas.partitions
+
+    def append(
+        self, partition: TopicPartition, batch: bytes, *, required_acks: int, timeout_ms: int
+    ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
+        topic, index = partition
+        try:
+            led = self._replicas.partition(topic, index)
+            result = self._replicas.append(
+                led,
+                memoryview(bytearray(batch)),
+                required_acks=required_acks,
+                request_version=_NEWEST_PRODUCE_VERSION,
+                from_client=False,
+            )
+        except ApiError as error:
+            return AppendOutcome(error.code)
+        self._replicas.partition_moved(partition)
+        append = _DelayedAppend(
+            led,
+            result.base_offset,
+            result.last_offset + 1,
+            min_insync_replicas=self._replicas.min_insync_replicas(topic),
+        )
+        if required_acks != ALL_IN_SYNC:
+            return AppendOutcome(ErrorCode.NONE, result.base_offset)
+        outcome = append.outcome()
+        if outcome is not None:
+            return outcome
+        append.future = asyncio.get_running_loop().create_future()
+        self._purgatory.complete_or_watch(append, [partition], timeout_ms)
+        return append.future
+
+
 class InternalLog:
-    """groups.ports.OffsetsLog over the partitions of this broker."""
+    """groups.ports.OffsetsLog and transactions.ports.StateLog over the partitions of this broker."""
 
     def __init__(
         self,
@@ -38,7 +80,7 @@ class InternalLog:
     ) -> None:
         self._replicas = replicas
         self._metadata = metadata
-        self._purgatory = purgatory
+        self._appends = CoordinatorAppends(replicas, purgatory)
         self._load_buffer_bytes = load_buffer_bytes
         self._topic = topic
 
@@ -48,24 +90,8 @@ class InternalLog:
     def append(
         self, partition: int, batch: bytes, *, required_acks: int, timeout_ms: int
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        try:
-            led = self._replicas.partition(self._topic, partition)
-            result = self._replicas.append(
-                led,
-                memoryview(bytearray(batch)),
-                required_acks=required_acks,
-                request_version=_NEWEST_PRODUCE_VERSION,
-                from_client=False,
-            )
-        except ApiError as error:
-            return AppendOutcome(error.code)
-        self._replicas.partition_moved(led.topic_partition)
-        append = _DelayedAppend(led, result.base_offset, result.last_offset + 1)
-        if required_acks != ALL_IN_SYNC or append.try_complete():
-            return AppendOutcome(ErrorCode.NONE, result.base_offset)
-        append.future = asyncio.get_running_loop().create_future()
-        self._purgatory.complete_or_watch(append, [led.topic_partition], timeout_ms)
-        return append.future
+        topic_partition = TopicPartition(self._topic, partition)
+        return self._appends.append(topic_partition, batch, required_acks=required_acks, timeout_ms=timeout_ms)
 
     async def read_all(self, partition: int) -> AsyncIterator[bytes]:
         """Reads in a thread: a coordinator's partition may be large and cold."""
@@ -85,28 +111,38 @@ class InternalLog:
 class _DelayedAppend:
     """An append until the high watermark has passed it."""
 
-    def __init__(self, partition: Partition, base_offset: int, required_offset: int) -> None:
+    def __init__(
+        self, partition: Partition, base_offset: int, required_offset: int, *, min_insync_replicas: int
+    ) -> None:
         self.future: asyncio.Future[AppendOutcome] | None = None
         self._partition = partition
         self._base_offset = base_offset
         self._required_offset = required_offset
+        self._min_insync_replicas = min_insync_replicas
+
+    def outcome(self) -> AppendOutcome | None:
+        """How it ended, or None as long as that is open."""
+        if not self._partition.is_leader:
+            return AppendOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self._partition.high_watermark < self._required_offset:
+            return None
+        if len(self._partition.isr) < self._min_insync_replicas:
+            return AppendOutcome(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        return AppendOutcome(ErrorCode.NONE, self._base_offset)
 
     def try_complete(self) -> bool:
-        if not self._partition.is_leader:
-            self._answer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return True
-        if self._partition.high_watermark < self._required_offset:
+        outcome = self.outcome()
+        if outcome is None:
             return False
-        self._answer(ErrorCode.NONE)
+        self._answer(outcome)
         return True
 
     def on_timeout(self) -> None:
-        self._answer(ErrorCode.REQUEST_TIMED_OUT)
+        self._answer(AppendOutcome(ErrorCode.REQUEST_TIMED_OUT))
 
-    def _answer(self, error: ErrorCode) -> None:
+    def _answer(self, outcome: AppendOutcome) -> None:
         if self.future is not None and not self.future.done():
-            offset = self._base_offset if error is ErrorCode.NONE else -1
-            self.future.set_result(AppendOutcome(error, offset))
+            self.future.set_result(outcome)
 
 
 class InternalTopicsView:
@@ -129,6 +165,23 @@ class InternalTopicsView:
 
     def ensure_topic(self, topic: str) -> None:
         self._auto_topics.request(topic)
+
+
+class PartitionLeadersView:
+    """transactions.ports.PartitionLeaders from the metadata cache."""
+
+    def __init__(self, metadata: MetadataCache) -> None:
+        self._metadata = metadata
+
+    def leader_of(self, partition: TopicPartition) -> int | None:
+        info = self._metadata.partition(partition)
+        if info is None:
+            return None
+        return info.leader if info.leader in self._metadata.brokers else NO_LEADER
+
+    @property
+    def is_informed(self) -> bool:
+        return self._metadata.partition_count(TRANSACTION_STATE_TOPIC) is not None
 
 
 class OffsetsInZooKeeper:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kctl.errors import ErrorCode
-from kctl.model import TopicPartition
+from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.groups.events import TimerKey, Token
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.snapshot import GroupSnapshot
@@ -89,6 +89,8 @@ class PersistOffsets:
 
     append_id: int
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    producer: ProducerIdAndEpoch | None = None
+    """Whose transaction they belong to, if any."""
 
 
 @dataclass(frozen=True, slots=True)

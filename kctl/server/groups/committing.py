@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.server.groups.actions import Action, Answer, DeleteOffsetsOutcome, Discard, PersistOffsets, PersistTombstones
-from kctl.server.groups.events import CommitRequest, DeleteGroup, DeleteOffsets, ForgetTopics, Now
+from kctl.server.groups.events import (
+    UNKNOWN_MEMBER,
+    CommitRequest,
+    DeleteGroup,
+    DeleteOffsets,
+    ForgetTopics,
+    Now,
+    TransactionalCommit,
+)
 from kctl.server.groups.group import CommitAppend, Group
+from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.sessions import expect_heartbeat
 from kctl.server.groups.states import GroupState
 
@@ -22,9 +31,7 @@ def commit(group: Group, event: CommitRequest, now: Now, out: list[Action]) -> N
     member = group.members.get(event.member_id)
     if member is not None:
         expect_heartbeat(member, member.session_timeout_ms, now, out)
-    size_max = group.config.offset_metadata_max_bytes
-    accepted = {tp: value for tp, value in event.offsets.items() if java_length(value.metadata) <= size_max}
-    refused = tuple(tp for tp in event.offsets if tp not in accepted)
+    accepted, refused = _sorted_by_size(group, event.offsets)
     if not accepted:
         out.append(Answer(event.token, dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE)))
         return
@@ -33,12 +40,34 @@ def commit(group: Group, event: CommitRequest, now: Now, out: list[Action]) -> N
     out.append(PersistOffsets(append_id, accepted))
 
 
+def commit_in_transaction(group: Group, event: TransactionalCommit, out: list[Action]) -> None:
+    """The same inside of a transaction: the commits stay invisible until its marker, and are no sign of life."""
+    error = _transactional_commit_error(group, event)
+    if error is not ErrorCode.NONE:
+        out.append(Answer(event.token, dict.fromkeys(event.offsets, error)))
+        return
+    accepted, refused = _sorted_by_size(group, event.offsets)
+    if not accepted:
+        out.append(Answer(event.token, dict.fromkeys(refused, ErrorCode.OFFSET_METADATA_TOO_LARGE)))
+        return
+    producer_id = event.producer.producer_id
+    group.offsets.stage_transaction(producer_id, accepted)
+    append_id = group.remember_append(CommitAppend(event.token, accepted, refused, producer_id))
+    out.append(PersistOffsets(append_id, accepted, event.producer))
+
+
 def commit_stored(group: Group, append: CommitAppend, error: ErrorCode, base_offset: int, out: list[Action]) -> None:
-    """The commits are in the log and visible, or were refused."""
-    if error is ErrorCode.NONE:
-        group.offsets.confirm(append.offsets, base_offset)
-    else:
-        group.offsets.reject(append.offsets)
+    """The commits are in the log, or were refused; outside of a transaction they are visible now."""
+    offsets, producer_id = group.offsets, append.producer_id
+    match error, producer_id:
+        case ErrorCode.NONE, None:
+            offsets.confirm(append.offsets, base_offset)
+        case ErrorCode.NONE, int():
+            offsets.confirm_transaction(producer_id, append.offsets, base_offset)
+        case _, None:
+            offsets.reject(append.offsets)
+        case _, int():
+            offsets.reject_transaction(producer_id, append.offsets)
     outcome = dict.fromkeys(append.offsets, error)
     outcome.update(dict.fromkeys(append.refused, ErrorCode.OFFSET_METADATA_TOO_LARGE))
     out.append(Answer(append.token, outcome))
@@ -106,6 +135,28 @@ def _commit_error(group: Group, event: CommitRequest) -> ErrorCode:
         return ErrorCode.REBALANCE_IN_PROGRESS
     # While a rebalance is being prepared members may still save what they did; heartbeats tell them to join.
     return ErrorCode.NONE
+
+
+def _transactional_commit_error(group: Group, event: TransactionalCommit) -> ErrorCode:
+    """KIP-447: a member of an older generation must not commit for partitions that another one reads by now."""
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if group.is_fenced(event.member_id, event.group_instance_id):
+        return ErrorCode.FENCED_INSTANCE_ID
+    if event.member_id != UNKNOWN_MEMBER and event.member_id not in group.members:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if 0 <= event.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.NONE
+
+
+def _sorted_by_size(
+    group: Group, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> tuple[dict[TopicPartition, OffsetAndMetadata], tuple[TopicPartition, ...]]:
+    """What may go to the log, and the partitions whose metadata is too large."""
+    size_max = group.config.offset_metadata_max_bytes
+    accepted = {tp: value for tp, value in offsets.items() if java_length(value.metadata) <= size_max}
+    return accepted, tuple(tp for tp in offsets if tp not in accepted)
 
 
 def _expired(group: Group, now: Now) -> list[TopicPartition]:

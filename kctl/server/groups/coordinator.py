@@ -22,7 +22,7 @@ from uuid import UUID
 
 from kctl.environment import Clock, Random, Timer, TimerTask
 from kctl.errors import ErrorCode, KctlError
-from kctl.model import TopicPartition, partition_for_key
+from kctl.model import ProducerIdAndEpoch, TopicPartition, partition_for_key
 from kctl.records.batch import Record
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
@@ -61,6 +61,8 @@ from kctl.server.groups.events import (
     SyncRequest,
     TimerFired,
     TimerKey,
+    TransactionalCommit,
+    TransactionCompleted,
     Unload,
 )
 from kctl.server.groups.group import Group
@@ -105,12 +107,16 @@ class _Hosted:
 class _Partition:
     """A partition of `__consumer_offsets` that this broker leads."""
 
-    __slots__ = ("epoch", "is_loading", "task")
+    __slots__ = ("completed", "epoch", "groups_in_transactions", "is_loading", "task")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.is_loading = True
         self.task: asyncio.Task[None] | None = None
+        self.groups_in_transactions: dict[int, dict[str, None]] = {}
+        """Per producer id the groups that it may have committed offsets for."""
+        self.completed: list[tuple[int, bool]] = []
+        """Transactions that ended while the partition loads."""
 
 
 class GroupCoordinator:
@@ -304,6 +310,46 @@ class GroupCoordinator:
         self._run_or_create(group_id, request)
         return call.reply()
 
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        *,
+        producer: ProducerIdAndEpoch,
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> Reply[CommitOutcome]:
+        """TxnOffsetCommit: answered when the commits are in the log, or refused at once."""
+        error = self._status(group_id)
+        if error is not ErrorCode.NONE:
+            return dict.fromkeys(offsets, error)
+        call: ParkedCall[CommitOutcome] = ParkedCall()
+        request = TransactionalCommit(
+            token=call,
+            producer=producer,
+            member_id=member_id,
+            group_instance_id=group_instance_id,
+            generation=generation,
+            offsets=offsets,
+        )
+        self._run_or_create(group_id, request)
+        return call.reply()
+
+    def transaction_completed(self, partition: int, producer_id: int, *, committed: bool) -> None:
+        """The marker of the producer's transaction lies in this partition: what it committed there is decided."""
+        owned = self._partitions.get(partition)
+        if owned is None:
+            return
+        if owned.is_loading:
+            # The load may have come past the marker's place already.
+            owned.completed.append((producer_id, committed))
+            return
+        for group_id in owned.groups_in_transactions.pop(producer_id, {}):
+            hosted = self._groups.get(group_id)
+            if hosted is not None:
+                self._run(hosted, TransactionCompleted(producer_id, committed))
+
     def committed(
         self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
     ) -> tuple[ErrorCode, dict[TopicPartition, tuple[ErrorCode, OffsetAndMetadata]]]:
@@ -434,9 +480,7 @@ class GroupCoordinator:
                 if task is not None:
                     task.cancel()
             case PersistOffsets():
-                records = offset_records(group_id, action.offsets, self._clock.now_ms())
-                acks = self._config.offsets_commit_required_acks
-                self._append(hosted, records, action.append_id, inbox, required_acks=acks)
+                self._append_offsets(hosted, action, inbox)
             case PersistGroup():
                 records = [group_record(group_id, action.snapshot, self._clock.now_ms())]
                 acks = self._config.offsets_commit_required_acks
@@ -448,10 +492,26 @@ class GroupCoordinator:
             case _:
                 assert_never(action)
 
+    def _append_offsets(self, hosted: _Hosted, action: PersistOffsets, inbox: deque[Event]) -> None:
+        group_id, producer = hosted.group.group_id, action.producer
+        if producer is not None:
+            owned = self._partitions[hosted.partition]
+            owned.groups_in_transactions.setdefault(producer.producer_id, {})[group_id] = None
+        records = offset_records(group_id, action.offsets, self._clock.now_ms())
+        acks = self._config.offsets_commit_required_acks
+        self._append(hosted, records, action.append_id, inbox, required_acks=acks, producer=producer)
+
     def _append(
-        self, hosted: _Hosted, records: Sequence[Record], append_id: int, inbox: deque[Event], *, required_acks: int
+        self,
+        hosted: _Hosted,
+        records: Sequence[Record],
+        append_id: int,
+        inbox: deque[Event],
+        *,
+        required_acks: int,
+        producer: ProducerIdAndEpoch | None = None,
     ) -> None:
-        outcome = self._write(hosted, records, required_acks=required_acks)
+        outcome = self._write(hosted, records, required_acks=required_acks, producer=producer)
         if isinstance(outcome, asyncio.Future):
             outcome.add_done_callback(partial(self._appended, hosted, append_id))
         else:
@@ -469,9 +529,25 @@ class GroupCoordinator:
         self._write(hosted, records, required_acks=0)
 
     def _write(
-        self, hosted: _Hosted, records: Sequence[Record], *, required_acks: int
+        self,
+        hosted: _Hosted,
+        records: Sequence[Record],
+        *,
+        required_acks: int,
+        producer: ProducerIdAndEpoch | None = None,
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        batch = build_batch(records, codec=Codec(self._config.offsets_topic_compression_codec))
+        codec = Codec(self._config.offsets_topic_compression_codec)
+        if producer is None:
+            batch = build_batch(records, codec=codec)
+        else:
+            batch = build_batch(
+                records,
+                codec=codec,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                base_sequence=0,
+                is_transactional=True,
+            )
         timeout_ms = self._config.offsets_commit_timeout_ms
         return self._log.append(hosted.partition, batch, required_acks=required_acks, timeout_ms=timeout_ms)
 
@@ -527,8 +603,12 @@ class GroupCoordinator:
             return
         self._groups.update(restored)
         owned.is_loading = False
-        for hosted in restored.values():
+        for group_id, hosted in restored.items():
+            for producer_id in hosted.group.offsets.open_transactions:
+                owned.groups_in_transactions.setdefault(producer_id, {})[group_id] = None
             self._run(hosted, GroupLoaded())
+        for producer_id, committed in owned.completed:
+            self.transaction_completed(partition, producer_id, committed=committed)
         elapsed_ms = self._clock.monotonic_ms() - started_ms
         # Most partitions have no groups, and a broker leads dozens of them.
         level = logging.INFO if restored else logging.DEBUG

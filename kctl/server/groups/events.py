@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from kctl.errors import ErrorCode
-from kctl.model import TopicPartition
+from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.groups.offsets import OffsetAndMetadata
 
 Token: TypeAlias = object
@@ -117,6 +117,21 @@ class CommitRequest:
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalCommit:
+    """A producer says, as part of its transaction, how far a member of the group has read.
+
+    Producers of before KIP-447 name neither member nor generation.
+    """
+
+    token: Token
+    producer: ProducerIdAndEpoch
+    member_id: str = UNKNOWN_MEMBER
+    group_instance_id: str | None = None
+    generation: int = -1
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+
+
 @dataclass(frozen=True, slots=True)
 class AppendDone:
     """The log took, or refused, what a Persist action handed it.  `base_offset` is where it lies."""
@@ -184,6 +199,7 @@ Event: TypeAlias = (
     | Heartbeat
     | LeaveRequest
     | CommitRequest
+    | TransactionalCommit
     | AppendDone
     | TimerFired
     | GroupLoaded

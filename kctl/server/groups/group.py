@@ -104,6 +104,8 @@ class CommitAppend:
     token: Token
     offsets: dict[TopicPartition, OffsetAndMetadata]
     refused: tuple[TopicPartition, ...]
+    producer_id: int | None = None
+    """Whose transaction they belong to, if any."""
 
 
 Append: TypeAlias = AssignmentAppend | ReplacementAppend | EmptyAppend | CommitAppend

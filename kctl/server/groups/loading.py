@@ -108,6 +108,8 @@ class PartitionReplay:
         tp = TopicPartition(key.topic, key.partition)
         if value is None:
             self._offsets[key.group].pop(tp, None)
+            for opened in self._transactions.values():
+                opened.pop(GroupPartition(key.group, tp), None)
             return
         appended = AppendedOffset(committed_offset(decode_offset_commit_value(value)), log_offset)
         if producer_id is None:

@@ -42,6 +42,23 @@ class AppendedOffset:
     log_offset: int
 
 
+class _OpenCommits:
+    """The commits of one open transaction: those in the log, and those on their way there."""
+
+    __slots__ = ("appended", "staged")
+
+    def __init__(self) -> None:
+        self.appended: dict[TopicPartition, AppendedOffset] = {}
+        self.staged: dict[TopicPartition, tuple[OffsetAndMetadata, ...]] = {}
+
+    @property
+    def is_vacant(self) -> bool:
+        return not (self.appended or self.staged)
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        return tp in self.appended or tp in self.staged
+
+
 class CommittedOffsets:
     """The offsets of one group."""
 
@@ -50,7 +67,7 @@ class CommittedOffsets:
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, AppendedOffset] = {}
         self._staged: dict[TopicPartition, tuple[OffsetAndMetadata, ...]] = {}
-        self._transactions: dict[int, dict[TopicPartition, AppendedOffset | None]] = {}
+        self._transactions: dict[int, _OpenCommits] = {}
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._committed)
@@ -69,7 +86,7 @@ class CommittedOffsets:
 
     def known(self) -> list[TopicPartition]:
         """Every partition with a commit, visible or on its way."""
-        pending = (tp for staged in self._transactions.values() for tp in staged)
+        pending = (tp for opened in self._transactions.values() for tp in (*opened.appended, *opened.staged))
         return list(dict.fromkeys((*self._committed, *self._staged, *pending)))
 
     @property
@@ -79,49 +96,51 @@ class CommittedOffsets:
 
     def is_unstable(self, tp: TopicPartition) -> bool:
         """Whether a commit of this partition is undecided, so that KIP-447 readers have to wait."""
-        return tp in self._staged or any(tp in staged for staged in self._transactions.values())
+        return tp in self._staged or any(tp in opened for opened in self._transactions.values())
 
     def stage(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These commits are on their way to the log; each value is one object, known again by its identity."""
         for tp, value in offsets.items():
-            self._staged[tp] = (*self._staged.get(tp, ()), value)
+            _stage(self._staged, tp, value)
 
     def confirm(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], log_offset: int) -> None:
         """The commits lie in the log.  Those whose offsets were removed meanwhile stay removed."""
         for tp, value in offsets.items():
-            if self._unstage(tp, value):
+            if _unstage(self._staged, tp, value):
                 self._put_newer(tp, AppendedOffset(value, log_offset))
 
     def reject(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """The log refused the commits; what was visible before stays."""
         for tp, value in offsets.items():
-            self._unstage(tp, value)
+            _unstage(self._staged, tp, value)
 
-    def stage_transaction(self, producer_id: int, partitions: Iterable[TopicPartition]) -> None:
-        """Transactional commits of these partitions are on their way to the log."""
-        self._transactions.setdefault(producer_id, {}).update(dict.fromkeys(partitions))
+    def stage_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Transactional commits are on their way to the log."""
+        opened = self._transactions.setdefault(producer_id, _OpenCommits())
+        for tp, value in offsets.items():
+            _stage(opened.staged, tp, value)
 
     def confirm_transaction(
         self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata], log_offset: int
     ) -> None:
-        """The transactional commits lie in the log and wait for the marker."""
-        staged = self._transactions.get(producer_id, {})
+        """The transactional commits lie in the log and wait for the marker, unless they were removed meanwhile."""
+        opened = self._transactions.get(producer_id, _OpenCommits())
         for tp, value in offsets.items():
-            if tp in staged and _is_newer(staged[tp], log_offset):
-                staged[tp] = AppendedOffset(value, log_offset)
+            if _unstage(opened.staged, tp, value) and _is_newer(opened.appended.get(tp), log_offset):
+                opened.appended[tp] = AppendedOffset(value, log_offset)
 
-    def reject_transaction(self, producer_id: int, partitions: Iterable[TopicPartition]) -> None:
-        """The log refused the transactional commits."""
-        staged = self._transactions.get(producer_id, {})
-        for tp in partitions:
-            staged.pop(tp, None)
-        if not staged:
-            self._transactions.pop(producer_id, None)
+    def reject_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """The log refused the transactional commits; earlier ones of the same transaction stay."""
+        opened = self._transactions.get(producer_id, _OpenCommits())
+        for tp, value in offsets.items():
+            _unstage(opened.staged, tp, value)
+        self._drop_if_vacant(producer_id)
 
     def complete_transaction(self, producer_id: int, *, committed: bool) -> None:
         """The marker of the producer's transaction came: its commits become visible, or never were."""
-        for tp, appended in self._transactions.pop(producer_id, {}).items():
-            if committed and appended is not None:
+        opened = self._transactions.pop(producer_id, None)
+        if opened is not None and committed:
+            for tp, appended in opened.appended.items():
                 self._put_newer(tp, appended)
 
     @property
@@ -135,7 +154,7 @@ class CommittedOffsets:
 
     def load_transaction(self, producer_id: int, tp: TopicPartition, appended: AppendedOffset) -> None:
         """A commit without a marker that was read back from the log."""
-        self._transactions.setdefault(producer_id, {})[tp] = appended
+        self._transactions.setdefault(producer_id, _OpenCommits()).appended[tp] = appended
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Forget these partitions; answers those that the log has, or will have, records of."""
@@ -164,25 +183,41 @@ class CommittedOffsets:
     def _forget(self, tp: TopicPartition) -> bool:
         is_recorded = self._committed.pop(tp, None) is not None
         is_recorded |= self._staged.pop(tp, None) is not None
-        for producer_id in self.open_transactions:
-            if tp in self._transactions[producer_id]:
-                self.reject_transaction(producer_id, (tp,))
+        for producer_id, opened in list(self._transactions.items()):
+            if tp in opened:
+                opened.appended.pop(tp, None)
+                opened.staged.pop(tp, None)
+                self._drop_if_vacant(producer_id)
                 is_recorded = True
         return is_recorded
+
+    def _drop_if_vacant(self, producer_id: int) -> None:
+        opened = self._transactions.get(producer_id)
+        if opened is not None and opened.is_vacant:
+            del self._transactions[producer_id]
 
     def _put_newer(self, tp: TopicPartition, appended: AppendedOffset) -> None:
         if _is_newer(self._committed.get(tp), appended.log_offset):
             self._committed[tp] = appended
 
-    def _unstage(self, tp: TopicPartition, value: OffsetAndMetadata) -> bool:
-        """Whether this very commit was still on its way; others of the same partition stay staged."""
-        staged = self._staged.get(tp, ())
-        others = tuple(other for other in staged if other is not value)
-        if others:
-            self._staged[tp] = others
-        else:
-            self._staged.pop(tp, None)
-        return len(others) < len(staged)
+
+def _stage(
+    staged: dict[TopicPartition, tuple[OffsetAndMetadata, ...]], tp: TopicPartition, value: OffsetAndMetadata
+) -> None:
+    staged[tp] = (*staged.get(tp, ()), value)
+
+
+def _unstage(
+    staged: dict[TopicPartition, tuple[OffsetAndMetadata, ...]], tp: TopicPartition, value: OffsetAndMetadata
+) -> bool:
+    """Whether this very commit was still on its way; others of the same partition stay staged."""
+    present = staged.get(tp, ())
+    others = tuple(other for other in present if other is not value)
+    if others:
+        staged[tp] = others
+    else:
+        staged.pop(tp, None)
+    return len(others) < len(present)
 
 
 def _is_newer(present: AppendedOffset | None, log_offset: int) -> bool:

@@ -13,6 +13,7 @@ from kctl.server.groups.actions import Action, Discard, JoinOutcome, SyncOutcome
 from kctl.server.groups.append_errors import commit_error, group_error
 from kctl.server.groups.committing import (
     commit,
+    commit_in_transaction,
     commit_stored,
     delete_group,
     delete_offsets,
@@ -35,6 +36,7 @@ from kctl.server.groups.events import (
     SyncRequest,
     TimerFired,
     TimerKind,
+    TransactionalCommit,
     TransactionCompleted,
     Unload,
 )
@@ -61,6 +63,8 @@ def step(group: Group, event: Event, now: Now) -> list[Action]:
             heartbeat(group, event, now, out)
         case CommitRequest():
             commit(group, event, now, out)
+        case TransactionalCommit():
+            commit_in_transaction(group, event, out)
         case AppendDone():
             _append_done(group, event, now, out)
         case TimerFired():

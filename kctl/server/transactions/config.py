@@ -1,0 +1,19 @@
+"""The broker properties that decide how transactions behave, as one snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfig:
+    """Each field is the Kafka property given beside it."""
+
+    max_timeout_ms: int = 900_000
+    """transaction.max.timeout.ms"""
+    id_expiration_ms: int = 604_800_000
+    """transactional.id.expiration.ms"""
+    abort_check_interval_ms: int = 10_000
+    """transaction.abort.timed.out.transaction.cleanup.interval.ms"""
+    expiration_check_interval_ms: int = 3_600_000
+    """transaction.remove.expired.transaction.cleanup.interval.ms"""

@@ -1,0 +1,320 @@
+"""Telling partitions how a transaction ended: markers are sent to their leaders until each is written.
+
+A job is the markers of one transaction.  Its partitions are sorted by leader; what this broker leads is written
+directly, for every other broker there is a channel with at most one request under way, which takes along whatever
+gathered meanwhile.  An error that may pass puts the partition back, to be sorted anew: its leader may be another one.
+
+A partition ends in one of three ways.  Written.  Gone: its topic was deleted, or cannot hold markers, so none is owed.
+Fenced: the partition has heard from a newer coordinator or producer epoch, so the whole job is not ours to finish.
+
+A partition that the metadata does not know is only believed to be gone after a while: a broker may have become
+coordinator before it was told of all partitions, and a marker left out would break the transaction in two.
+
+Owner: event loop.  Kafka: TransactionMarkerChannelManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+
+from kctl.client.transport import Connection, ConnectionLost
+from kctl.environment import Clock, Timer, TimerTask
+from kctl.errors import ApiError, ErrorCode, MalformedRequest
+from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.protocol.apis.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from kctl.server.transactions.partition_markers import Marker, PartitionMarkers
+from kctl.server.transactions.ports import PartitionLeaders, Peers
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 100
+GONE_AFTER_MS = 10_000
+"""How long a partition has to be missing from the metadata until it is believed to be deleted."""
+
+_DONE = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
+"""The last two: nothing transactional can have been written there."""
+_FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+_MAY_PASS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+Partitions = Iterable[TopicPartition]
+
+
+class MarkerJob:
+    """The markers of one transaction that are still owed."""
+
+    __slots__ = (
+        "committed",
+        "coordinator_epoch",
+        "is_over",
+        "missing_since_ms",
+        "on_written",
+        "owed",
+        "producer",
+        "who",
+    )
+
+    def __init__(
+        self,
+        who: str,
+        producer: ProducerIdAndEpoch,
+        *,
+        committed: bool,
+        coordinator_epoch: int,
+        partitions: Partitions,
+        on_written: Callable[[tuple[TopicPartition, ...]], None],
+    ) -> None:
+        self.who = who
+        """The transactional id, for people."""
+        self.producer = producer
+        self.committed = committed
+        self.coordinator_epoch = coordinator_epoch
+        self.on_written = on_written
+        """Called with partitions that have their marker, or need none."""
+        self.owed = dict.fromkeys(partitions)
+        self.missing_since_ms: dict[TopicPartition, int] = {}
+        self.is_over = False
+        """Everything is written, or somebody else has to see to it."""
+
+    def marker(self, partitions: Partitions) -> Marker:
+        """The marker for some of the partitions."""
+        return Marker(self.producer, self.committed, self.coordinator_epoch, tuple(partitions))
+
+
+class MarkerSender:
+    """All jobs of one broker's transaction coordinator."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        leaders: PartitionLeaders,
+        local: PartitionMarkers,
+        peers: Peers,
+        version: int,
+        timer: Timer,
+        clock: Clock,
+    ) -> None:
+        """`version` is that of WriteTxnMarkers among brokers."""
+        self._broker_id = broker_id
+        self._leaders = leaders
+        self._local = local
+        self._peers = peers
+        self._version = version
+        self._timer = timer
+        self._clock = clock
+        self._jobs: dict[MarkerJob, None] = {}
+        self._channels: dict[int, _Channel] = {}
+        self._later: dict[MarkerJob, dict[TopicPartition, None]] = {}
+        self._retry: TimerTask | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, job: MarkerJob) -> None:
+        """Sends all that the job owes; `job.on_written` hears of each partition once."""
+        self._jobs[job] = None
+        self._route(job, list(job.owed))
+
+    def cancel(self, job: MarkerJob) -> None:
+        """The job is somebody else's now; what is under way may still arrive."""
+        job.is_over = True
+        self._jobs.pop(job, None)
+        self._later.pop(job, None)
+
+    def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """The cluster has deleted these: nobody owes them anything."""
+        for job in list(self._jobs):
+            self._settle(job, [partition for partition in partitions if partition in job.owed])
+
+    async def close(self) -> None:
+        """Sends nothing any more; the next coordinator will."""
+        for job in list(self._jobs):
+            self.cancel(job)
+        if self._retry is not None:
+            self._retry.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        channels, self._channels = list(self._channels.values()), {}
+        for channel in channels:
+            await channel.hang_up()
+
+    def _route(self, job: MarkerJob, partitions: Partitions) -> None:
+        by_leader: dict[int, list[TopicPartition]] = {}
+        gone: list[TopicPartition] = []
+        for partition in partitions:
+            leader = self._leaders.leader_of(partition)
+            if leader is not None:
+                job.missing_since_ms.pop(partition, None)
+                by_leader.setdefault(leader, []).append(partition)
+            elif self._is_gone(job, partition):
+                gone.append(partition)
+            else:
+                self._try_later(job, (partition,))
+        for leader, led in by_leader.items():
+            if leader == self._broker_id:
+                self._spawn(self._write_here(job, led), f"markers-{job.producer.producer_id}")
+            elif leader < 0:
+                self._try_later(job, led)
+            else:
+                self._put(leader, job, led)
+        if gone:
+            log.info("transactional_id=%s needs no markers for partitions=%s: they are gone", job.who, gone)
+            self._settle(job, gone)
+
+    def _is_gone(self, job: MarkerJob, partition: TopicPartition) -> bool:
+        if not self._leaders.is_informed:
+            return False
+        now_ms = self._clock.monotonic_ms()
+        return now_ms - job.missing_since_ms.setdefault(partition, now_ms) >= GONE_AFTER_MS
+
+    async def _write_here(self, job: MarkerJob, partitions: list[TopicPartition]) -> None:
+        if not job.is_over:
+            outcomes = await self._local.write([job.marker(partitions)])
+            self._take(job, partitions, outcomes[0])
+
+    def _put(self, broker_id: int, job: MarkerJob, partitions: Partitions) -> None:
+        channel = self._channels.get(broker_id)
+        if channel is None:
+            channel = self._channels[broker_id] = _Channel(broker_id)
+        channel.queue.setdefault(job, {}).update(dict.fromkeys(partitions))
+        if not channel.is_running:
+            channel.is_running = True
+            self._spawn(self._empty(channel), f"markers-to-{broker_id}")
+
+    async def _empty(self, channel: _Channel) -> None:
+        """Sends what is in the queue, and what comes meanwhile, one request at a time."""
+        try:
+            while channel.queue:
+                queue, channel.queue = channel.queue, {}
+                batch = {job: tuple(partitions) for job, partitions in queue.items() if not job.is_over}
+                if batch:
+                    answers = await self._exchange(channel, batch)
+                    for job, partitions in batch.items():
+                        self._take(job, partitions, answers.get(job.producer.producer_id, {}))
+        finally:
+            channel.is_running = False
+
+    async def _exchange(
+        self, channel: _Channel, batch: Mapping[MarkerJob, tuple[TopicPartition, ...]]
+    ) -> dict[int, dict[TopicPartition, ErrorCode]]:
+        """The outcome per producer id and partition; nothing where the broker could not be asked."""
+        request = WriteTxnMarkersRequest(markers=[_wire_marker(job, led) for job, led in batch.items()])
+        try:
+            if channel.connection is None or not channel.connection.is_open:
+                channel.connection = await self._peers.connect(channel.broker_id, "transaction-markers")
+            response = await channel.connection.send(request, WriteTxnMarkersResponse, version=self._version)
+        except (ConnectionLost, MalformedRequest, ApiError) as error:
+            if not channel.is_failing:
+                log.info("broker=%s does not take transaction markers: %s", channel.broker_id, error)
+            channel.is_failing = True
+            await channel.hang_up()
+            return {}
+        channel.is_failing = False
+        return _errors_of(response)
+
+    def _take(
+        self, job: MarkerJob, partitions: Sequence[TopicPartition], errors: Mapping[TopicPartition, ErrorCode]
+    ) -> None:
+        """What became of these partitions; those without an outcome are tried again."""
+        if job.is_over:
+            return
+        outcomes = {each: errors.get(each, ErrorCode.REQUEST_TIMED_OUT) for each in partitions}
+        fenced = next((error for error in outcomes.values() if error in _FENCED), None)
+        if fenced is not None:
+            log.warning(
+                "transactional_id=%s producer=%s: a partition has heard from a newer one, error=%s",
+                job.who,
+                job.producer,
+                fenced.name,
+            )
+            self.cancel(job)
+            return
+        for partition, error in outcomes.items():
+            if error not in _DONE and error not in _MAY_PASS:
+                message = "transactional_id=%s partition=%s refused a marker, and is asked again: error=%s"
+                log.warning(message, job.who, partition, error.name)
+        self._try_later(job, [partition for partition, error in outcomes.items() if error not in _DONE])
+        self._settle(job, [partition for partition, error in outcomes.items() if error in _DONE])
+
+    def _settle(self, job: MarkerJob, partitions: Partitions) -> None:
+        settled = tuple(partition for partition in partitions if partition in job.owed)
+        if not settled or job.is_over:
+            return
+        for partition in settled:
+            del job.owed[partition]
+        if not job.owed:
+            self.cancel(job)
+        job.on_written(settled)
+
+    def _try_later(self, job: MarkerJob, partitions: Partitions) -> None:
+        owed = {partition: None for partition in partitions if partition in job.owed}
+        if owed:
+            self._later.setdefault(job, {}).update(owed)
+            if self._retry is None:
+                self._retry = self._timer.schedule(RETRY_MS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        later, self._later = self._later, {}
+        for job, partitions in later.items():
+            self._route(job, [partition for partition in partitions if partition in job.owed])
+
+    def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class _Channel:
+    """What is to be sent to one other broker, and the connection for it."""
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.queue: dict[MarkerJob, dict[TopicPartition, None]] = {}
+        self.connection: Connection | None = None
+        self.is_running = False
+        self.is_failing = False
+
+    async def hang_up(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            await connection.close()
+
+
+def _wire_marker(job: MarkerJob, partitions: Partitions) -> WritableTxnMarker:
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        by_topic.setdefault(topic, []).append(index)
+    return WritableTxnMarker(
+        producer_id=job.producer.producer_id,
+        producer_epoch=job.producer.epoch,
+        transaction_result=job.committed,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=found) for topic, found in by_topic.items()],
+        coordinator_epoch=job.coordinator_epoch,
+    )
+
+
+def _errors_of(response: WriteTxnMarkersResponse) -> dict[int, dict[TopicPartition, ErrorCode]]:
+    errors: dict[int, dict[TopicPartition, ErrorCode]] = {}
+    for marker in response.markers:
+        of_producer = errors.setdefault(marker.producer_id, {})
+        for topic in marker.topics:
+            for each in topic.partitions:
+                of_producer[TopicPartition(topic.name, each.partition_index)] = ErrorCode.of(each.error_code)
+    return errors

@@ -1,0 +1,98 @@
+"""Transaction markers at the leader of a partition: one control batch per partition, replicated before it counts.
+
+The log refuses a marker of an older producer epoch (INVALID_PRODUCER_EPOCH) or of an older coordinator
+(TRANSACTION_COORDINATOR_FENCED).  A marker in `__consumer_offsets` decides what the producer committed there, so the
+group coordinator is told.  Writing a marker twice does no harm.
+
+Owner: event loop.  Kafka: KafkaApis.handleWriteTxnMarkersRequest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from kctl.environment import Clock
+from kctl.errors import ErrorCode
+from kctl.model import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition
+from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.server.groups.ports import AppendOutcome
+from kctl.server.transactions.ports import GroupOffsets, PartitionAppends
+
+ALL_IN_SYNC = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """How one producer's transaction ended, for some partitions."""
+
+    producer: ProducerIdAndEpoch
+    committed: bool
+    coordinator_epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class PartitionMarkers:
+    """Writes markers to partitions that this broker leads."""
+
+    def __init__(self, appends: PartitionAppends, groups: GroupOffsets, clock: Clock, *, timeout_ms: int) -> None:
+        self._appends = appends
+        self._groups = groups
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+
+    async def write(self, markers: Iterable[Marker]) -> list[dict[TopicPartition, ErrorCode]]:
+        """What became of each marker on each of its partitions, when that is known."""
+        outcomes: list[dict[TopicPartition, ErrorCode]] = []
+        waiting: list[asyncio.Future[AppendOutcome]] = []
+        for marker in markers:
+            errors: dict[TopicPartition, ErrorCode] = dict.fromkeys(marker.partitions, ErrorCode.REQUEST_TIMED_OUT)
+            outcomes.append(errors)
+            for partition in marker.partitions:
+                outcome = self._append(marker, partition)
+                if isinstance(outcome, asyncio.Future):
+                    outcome.add_done_callback(partial(self._appended_later, marker, partition, errors))
+                    waiting.append(outcome)
+                else:
+                    self._appended(marker, partition, errors, outcome)
+        if waiting:
+            await asyncio.wait(waiting)
+        return outcomes
+
+    def _append(self, marker: Marker, partition: TopicPartition) -> AppendOutcome | asyncio.Future[AppendOutcome]:
+        if not self._appends.is_hosted(partition):
+            return AppendOutcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        kind = ControlType.COMMIT if marker.committed else ControlType.ABORT
+        batch = build_end_transaction_marker(
+            EndTransactionMarker(kind, marker.coordinator_epoch),
+            producer_id=marker.producer.producer_id,
+            producer_epoch=marker.producer.epoch,
+            timestamp=self._clock.now_ms(),
+        )
+        return self._appends.append(partition, batch, required_acks=ALL_IN_SYNC, timeout_ms=self._timeout_ms)
+
+    def _appended_later(
+        self,
+        marker: Marker,
+        partition: TopicPartition,
+        errors: dict[TopicPartition, ErrorCode],
+        future: asyncio.Future[AppendOutcome],
+    ) -> None:
+        if not future.cancelled():
+            self._appended(marker, partition, errors, future.result())
+
+    def _appended(
+        self,
+        marker: Marker,
+        partition: TopicPartition,
+        errors: dict[TopicPartition, ErrorCode],
+        outcome: AppendOutcome,
+    ) -> None:
+        errors[partition] = outcome.error
+        topic, index = partition
+        if topic == GROUP_METADATA_TOPIC and outcome.error is ErrorCode.NONE:
+            # Commits that the same move of the high watermark confirmed are told before, by callbacks of their own.
+            told = partial(self._groups.transaction_completed, index, marker.producer.producer_id)
+            asyncio.get_running_loop().call_soon(partial(told, committed=marker.committed))

@@ -1,0 +1,59 @@
+"""Between a transaction and its record in `__transaction_state`."""
+
+from __future__ import annotations
+
+from kctl.errors import MalformedRequest
+from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.records.batch import Record
+from kctl.records.internal_topics import (
+    PartitionsSchema,
+    TransactionLogValue,
+    encode_transaction_key,
+    encode_transaction_value,
+)
+from kctl.server.transactions.snapshot import TransactionSnapshot
+from kctl.server.transactions.states import RECORDED, TransactionState
+
+_POSITION_IN_BATCH = 0
+"""build_batch numbers the records itself."""
+
+
+def transaction_record(transactional_id: str, snapshot: TransactionSnapshot | None, timestamp_ms: int) -> Record:
+    """The record that says what the transaction is; without a snapshot, that it is no more."""
+    value = None if snapshot is None else encode_transaction_value(_value(snapshot))
+    return Record(_POSITION_IN_BATCH, timestamp_ms, encode_transaction_key(transactional_id), value)
+
+
+def transaction_snapshot(value: TransactionLogValue) -> TransactionSnapshot:
+    """What a record says.  Raises MalformedRequest for a state that no record may have."""
+    state = RECORDED.get(value.transaction_status)
+    if state is None:
+        raise MalformedRequest(f"transaction state {value.transaction_status} is not one of a record")
+    return TransactionSnapshot(
+        producer=ProducerIdAndEpoch(value.producer_id, value.producer_epoch),
+        timeout_ms=value.transaction_timeout_ms,
+        state=state,
+        partitions=tuple(
+            TopicPartition(each.topic, index)
+            for each in value.transaction_partitions or ()
+            for index in each.partition_ids
+        ),
+        last_update_ms=value.transaction_last_update_timestamp_ms,
+        start_ms=value.transaction_start_timestamp_ms,
+    )
+
+
+def _value(snapshot: TransactionSnapshot) -> TransactionLogValue:
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in snapshot.partitions:
+        by_topic.setdefault(topic, []).append(index)
+    partitions = [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in by_topic.items()]
+    return TransactionLogValue(
+        producer_id=snapshot.producer.producer_id,
+        producer_epoch=snapshot.producer.epoch,
+        transaction_timeout_ms=snapshot.timeout_ms,
+        transaction_status=snapshot.state.value,
+        transaction_partitions=None if snapshot.state is TransactionState.EMPTY else partitions,
+        transaction_last_update_timestamp_ms=snapshot.last_update_ms,
+        transaction_start_timestamp_ms=snapshot.start_ms,
+    )

@@ -1,0 +1,267 @@
+"""One event in, the actions out: the only way in which a transaction changes.
+
+The caller performs the actions in order, and hands what comes of them back as further events.  Errors are outcomes; an
+exception from here is a mistake of ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from kctl.errors import ErrorCode
+from kctl.model import ProducerIdAndEpoch
+from kctl.server.transactions.actions import (
+    NO_PRODUCER,
+    Action,
+    AllocateProducerId,
+    Answer,
+    Discard,
+    InitOutcome,
+    Persist,
+    ScheduleCompletion,
+    SendMarkers,
+)
+from kctl.server.transactions.append_errors import coordinator_error
+from kctl.server.transactions.events import (
+    AddPartitions,
+    AppendDone,
+    CompletionDue,
+    EndTransaction,
+    Event,
+    InitProducer,
+    Loaded,
+    LookForExpiry,
+    LookForTimeout,
+    MarkersWritten,
+    Token,
+    Unload,
+)
+from kctl.server.transactions.snapshot import TransactionSnapshot
+from kctl.server.transactions.states import TransactionState
+from kctl.server.transactions.transaction import Transaction, Write
+
+
+def step(transaction: Transaction, event: Event, now_ms: int) -> list[Action]:
+    """Lets `event` happen to `transaction` at this wall-clock time; performs nothing."""
+    out: list[Action] = []
+    match event:
+        case InitProducer():
+            _init_producer(transaction, event, now_ms, out)
+        case AddPartitions():
+            _add_partitions(transaction, event, now_ms, out)
+        case EndTransaction():
+            _end(transaction, event, now_ms, out)
+        case AppendDone():
+            _append_done(transaction, event, now_ms, out)
+        case MarkersWritten():
+            _markers_written(transaction, event, now_ms, out)
+        case CompletionDue():
+            _complete_if_nothing_is_owed(transaction, now_ms, out)
+        case LookForTimeout():
+            _abort_if_it_took_too_long(transaction, now_ms, out)
+        case LookForExpiry():
+            _expire_if_unused(transaction, event, now_ms, out)
+        case Loaded():
+            _go_on_with_decision(transaction, now_ms, out)
+        case Unload():
+            _unload(transaction, out)
+        case _:
+            assert_never(event)
+    return out
+
+
+def _init_producer(transaction: Transaction, event: InitProducer, now_ms: int, out: list[Action]) -> None:
+    expected = event.expected
+    if transaction.is_busy:
+        _refuse_init(event, ErrorCode.CONCURRENT_TRANSACTIONS, out)
+    elif expected is not None and not _may_be_ours(transaction, expected):
+        _refuse_init(event, ErrorCode.PRODUCER_FENCED, out)
+    elif transaction.state is TransactionState.ONGOING:
+        # The client asks again and gets the epoch after the one that fences, or another producer id.
+        again = InitOutcome(ErrorCode.CONCURRENT_TRANSACTIONS)
+        _abort_and_fence(transaction, now_ms, out, token=event.token, outcome=again)
+    else:
+        _give_epoch(transaction, event, now_ms, out)
+
+
+def _may_be_ours(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
+    """Whether the id can be that of the present producer; its epoch is looked at when a new one is due."""
+    is_present_id = transaction.is_new or expected.producer_id == transaction.producer.producer_id
+    return is_present_id or expected == transaction.previous
+
+
+def _give_epoch(transaction: Transaction, event: InitProducer, now_ms: int, out: list[Action]) -> None:
+    expected = event.expected
+    is_present = expected is None or transaction.is_new or expected == transaction.producer
+    if not is_present and expected != transaction.previous:
+        _refuse_init(event, ErrorCode.PRODUCER_FENCED, out)
+        return
+    previous = transaction.previous
+    producer = transaction.producer
+    if is_present:
+        previous = transaction.producer if expected is not None else NO_PRODUCER
+        if not transaction.is_new and not transaction.is_epoch_exhausted:
+            producer = transaction.next_epoch()
+        elif event.fresh_producer_id is None:
+            out.append(AllocateProducerId(event))
+            return
+        else:
+            producer = ProducerIdAndEpoch(event.fresh_producer_id, 0)
+    becomes = TransactionSnapshot(
+        producer=producer,
+        timeout_ms=event.timeout_ms,
+        state=TransactionState.EMPTY,
+        last_update_ms=now_ms,
+    )
+    outcome = InitOutcome(ErrorCode.NONE, producer)
+    _persist(transaction, Write(becomes, event.token, outcome, previous=previous), out)
+
+
+def _add_partitions(transaction: Transaction, event: AddPartitions, now_ms: int, out: list[Action]) -> None:
+    error = _producer_error(transaction, event.producer)
+    is_ongoing = transaction.state is TransactionState.ONGOING
+    if error is not ErrorCode.NONE:
+        out.append(Answer(event.token, error))
+    elif is_ongoing and all(partition in transaction.partitions for partition in event.partitions):
+        out.append(Answer(event.token, ErrorCode.NONE))
+    else:
+        becomes = replace(
+            transaction.snapshot(TransactionState.ONGOING, now_ms),
+            partitions=tuple(dict.fromkeys((*transaction.partitions, *event.partitions))),
+            start_ms=transaction.start_ms if is_ongoing else now_ms,
+        )
+        _persist(transaction, Write(becomes, event.token, ErrorCode.NONE), out)
+
+
+def _end(transaction: Transaction, event: EndTransaction, now_ms: int, out: list[Action]) -> None:
+    error = _producer_error(transaction, event.producer)
+    if error is ErrorCode.NONE and transaction.state is TransactionState.ONGOING:
+        decision = TransactionState.PREPARE_COMMIT if event.committed else TransactionState.PREPARE_ABORT
+        becomes = transaction.snapshot(decision, now_ms)
+        _persist(transaction, Write(becomes, event.token, ErrorCode.NONE), out)
+        return
+    ended_so = TransactionState.COMPLETE_COMMIT if event.committed else TransactionState.COMPLETE_ABORT
+    if error is ErrorCode.NONE and transaction.state is not ended_so:
+        error = ErrorCode.INVALID_TXN_STATE
+    # NONE for one who asks again because our answer got lost.
+    out.append(Answer(event.token, error))
+
+
+def _producer_error(transaction: Transaction, producer: ProducerIdAndEpoch) -> ErrorCode:
+    """Why this producer may not do anything now."""
+    if transaction.is_new or producer.producer_id != transaction.producer.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if producer.epoch != transaction.producer.epoch:
+        return ErrorCode.PRODUCER_FENCED
+    if transaction.is_busy:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return ErrorCode.NONE
+
+
+def _abort_if_it_took_too_long(transaction: Transaction, now_ms: int, out: list[Action]) -> None:
+    is_ongoing = transaction.state is TransactionState.ONGOING and transaction.write is None
+    if is_ongoing and transaction.start_ms + transaction.timeout_ms < now_ms:
+        _abort_and_fence(transaction, now_ms, out)
+
+
+def _abort_and_fence(
+    transaction: Transaction,
+    now_ms: int,
+    out: list[Action],
+    *,
+    token: Token | None = None,
+    outcome: InitOutcome | None = None,
+) -> None:
+    if not transaction.has_failed_fence:
+        transaction.producer = transaction.next_epoch()
+        transaction.previous = NO_PRODUCER
+    becomes = transaction.snapshot(TransactionState.PREPARE_ABORT, now_ms)
+    _persist(transaction, Write(becomes, token, outcome, is_fence=True), out)
+
+
+def _expire_if_unused(transaction: Transaction, event: LookForExpiry, now_ms: int, out: list[Action]) -> None:
+    is_idle = transaction.write is None and transaction.state.is_over
+    if is_idle and transaction.last_update_ms <= now_ms - event.id_expiration_ms:
+        _persist(transaction, Write(becomes=None), out)
+
+
+def _persist(transaction: Transaction, write: Write, out: list[Action]) -> None:
+    assert transaction.write is None
+    transaction.write = write
+    out.append(Persist(write.becomes))
+
+
+def _append_done(transaction: Transaction, event: AppendDone, now_ms: int, out: list[Action]) -> None:
+    write = transaction.write
+    assert write is not None
+    transaction.write = None
+    error = coordinator_error(event.error)
+    if write.token is not None:
+        out.append(Answer(write.token, _outcome(write, error)))
+    if error is not ErrorCode.NONE:
+        _not_written(transaction, write, out)
+    elif write.becomes is None:
+        transaction.state = TransactionState.DEAD
+        out.append(Discard())
+    else:
+        if write.becomes.state is TransactionState.EMPTY:
+            transaction.previous = write.previous
+        transaction.become(write.becomes)
+        _go_on_with_decision(transaction, now_ms, out)
+
+
+def _outcome(write: Write, error: ErrorCode) -> InitOutcome | ErrorCode:
+    assert write.outcome is not None
+    if error is ErrorCode.NONE:
+        return write.outcome
+    return InitOutcome(error) if isinstance(write.outcome, InitOutcome) else error
+
+
+def _not_written(transaction: Transaction, write: Write, out: list[Action]) -> None:
+    """All is as before, but what is decided has to be carried on with."""
+    if write.is_fence:
+        transaction.has_failed_fence = True
+    if transaction.state.is_decided:
+        out.append(ScheduleCompletion())
+    elif transaction.is_vacant:
+        out.append(Discard())
+
+
+def _go_on_with_decision(transaction: Transaction, now_ms: int, out: list[Action]) -> None:
+    if not transaction.state.is_decided:
+        return
+    transaction.has_failed_fence = False
+    if transaction.owed:
+        committed = transaction.state is TransactionState.PREPARE_COMMIT
+        out.append(SendMarkers(transaction.producer, committed, transaction.owed))
+    else:
+        _complete_if_nothing_is_owed(transaction, now_ms, out)
+
+
+def _markers_written(transaction: Transaction, event: MarkersWritten, now_ms: int, out: list[Action]) -> None:
+    assert transaction.state.is_decided
+    for partition in event.partitions:
+        transaction.partitions.pop(partition, None)
+    _complete_if_nothing_is_owed(transaction, now_ms, out)
+
+
+def _complete_if_nothing_is_owed(transaction: Transaction, now_ms: int, out: list[Action]) -> None:
+    if not transaction.state.is_decided or transaction.owed or transaction.write is not None:
+        return
+    is_commit = transaction.state is TransactionState.PREPARE_COMMIT
+    done = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
+    _persist(transaction, Write(transaction.snapshot(done, now_ms)), out)
+
+
+def _unload(transaction: Transaction, out: list[Action]) -> None:
+    """Whoever waits is sent to look for the new coordinator, who goes on with what is on record."""
+    write = transaction.write
+    if write is not None and write.token is not None:
+        out.append(Answer(write.token, _outcome(write, ErrorCode.NOT_COORDINATOR)))
+    transaction.write = None
+    out.append(Discard())
+
+
+def _refuse_init(event: InitProducer, error: ErrorCode, out: list[Action]) -> None:
+    out.append(Answer(event.token, InitOutcome(error)))
