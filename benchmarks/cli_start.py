@@ -1,17 +1,16 @@
 """What does it cost to start kctl?  Command lines as multiples of `python -c pass`, which no Python program can beat.
 
-    python benchmarks/cli_start.py [--rounds 20] [--bootstrap-server HOST:PORT]
+    python -m benchmarks.cli_start [--runs 20] [--bootstrap-server HOST:PORT]
 
-Runs the command lines in turn, so that a busy machine disturbs all of them alike, and takes medians.  With a bootstrap
-server it also times a whole `kctl topics list`.  Prints a line per command line and one JSON object.
+The command lines run in turn, so that a busy machine disturbs all of them alike.  `kctl topics list` is a whole one,
+round trips included, against our broker or the one that is named.  Two imports stand beside them for comparison.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -19,48 +18,58 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.harness.report import Figure, report
+from tests.peers.kctl_broker import kctl_broker
+
+ROOT = Path(__file__).parent.parent
 BASELINE = "python -c pass"
-BUDGETS = {"kctl --version": 3.0, "kctl --help": 4.0, "kctl topics create --help": 4.5, "kctl topics list": 6.0}
+GOALS = {"kctl --help": "<= 4", "kctl topics create --help": "<= 4", "kctl topics list": "<= 6"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--bootstrap-server")
-    options = parser.parse_args()
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--runs", type=int, default=20)
+    options.add_argument("--bootstrap-server", metavar="HOST:PORT", help="ask this broker instead of ours")
+    given = options.parse_args()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kctl-bench-")))
+        bootstrap = given.bootstrap_server
+        if bootstrap is None:
+            bootstrap = stack.enter_context(kctl_broker(folder / "broker")).bootstrap
+        times_ms = measure(command_lines(bootstrap), folder / "bytecode", given.runs)
+    baseline_ms = statistics.median(times_ms[BASELINE])
+    figures = [Figure(BASELINE, "ms", times_ms.pop(BASELINE))]
+    for name, samples in times_ms.items():
+        figures.append(Figure(name, f"x {BASELINE}", [sample / baseline_ms for sample in samples], GOALS.get(name, "")))
+    report("cli_start", figures, runs=given.runs)
+
+
+def command_lines(bootstrap: str) -> dict[str, list[str]]:
+    """What is run, by the name under which it is reported."""
     kctl = [sys.executable, "-c", "import sys; from kctl.__main__ import main; sys.exit(main())"]
-    lines = {
+    return {
         BASELINE: [sys.executable, "-c", "pass"],
         "import typer": [sys.executable, "-c", "import typer"],
         "import asyncio": [sys.executable, "-c", "import asyncio"],
         "kctl --version": [*kctl, "--version"],
         "kctl --help": [*kctl, "--help"],
         "kctl topics create --help": [*kctl, "topics", "create", "--help"],
+        "kctl topics list": [*kctl, "topics", "list", "--bootstrap-server", bootstrap],
     }
-    if options.bootstrap_server:
-        lines["kctl topics list"] = [*kctl, "topics", "list", "--bootstrap-server", options.bootstrap_server]
+
+
+def measure(lines: dict[str, list[str]], bytecode: Path, runs: int) -> dict[str, list[float]]:
+    """Milliseconds of each run, after one that does not count."""
+    # An installed kctl has compiled modules beside its sources; a checkout may not be allowed to write them.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {"PYTHONPYCACHEPREFIX": str(bytecode), "PYTHONPATH": str(ROOT)}
     times_ms: dict[str, list[float]] = {name: [] for name in lines}
-    with tempfile.TemporaryDirectory() as bytecode:
-        # An installed kctl has compiled modules beside its sources; a checkout may not be allowed to write them.
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        environment |= {"PYTHONPYCACHEPREFIX": bytecode, "PYTHONPATH": os.fspath(Path(__file__).parent.parent)}
-        for command in lines.values():
-            run_ms(command, environment)
-        for _ in range(options.rounds):
-            for name, command in lines.items():
-                times_ms[name].append(run_ms(command, environment))
-    baseline_ms = statistics.median(times_ms[BASELINE])
-    results = []
-    for name, samples in times_ms.items():
-        median_ms = statistics.median(samples)
-        ratio = median_ms / baseline_ms
-        budget = BUDGETS.get(name)
-        results.append({"line": name, "median_ms": round(median_ms, 1), "ratio": round(ratio, 2), "budget": budget})
-        target = f"  (budget {budget}x)" if budget else ""
-        print(f"{name:28} {median_ms:7.1f} ms  {ratio:5.2f}x{target}", file=sys.stderr)
-    print(json.dumps({"benchmark": "cli_start", "unit": "ratio to python -c pass", "rounds": options.rounds,
-                      "python": platform.python_version(), "machine": platform.machine(), "cores": os.cpu_count(),
-                      "results": results}))  # fmt: skip
+    for command in lines.values():
+        run_ms(command, environment)
+    for _ in range(runs):
+        for name, command in lines.items():
+            times_ms[name].append(run_ms(command, environment))
+    return times_ms
 
 
 def run_ms(command: list[str], environment: dict[str, str]) -> float:
