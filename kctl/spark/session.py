@@ -187,7 +187,9 @@ def _start_failure(settings: SparkSettings, error: Exception, log: Path) -> Kctl
         return SparkMissing("this Java is too old for Spark: it needs Java 17 or newer (see JAVA_HOME)")
     if "Could not parse Master URL" in f"{error} {output}" or "Master must either be" in output:
         return UsageError(f"'{settings.master}' is no Spark master; write local[*], local[N] or spark://HOST:PORT")
-    return SparkFailed(f"Spark did not start: {_message(error)}; its log: {_keep(log)}")
+    told = [line for line in output.splitlines() if line.strip() and not line.startswith(("WARNING", "\t"))]
+    reason = told[0] if told and "JAVA_GATEWAY_EXITED" in str(error) else _message(error)
+    return SparkFailed(f"Spark did not start: {reason}; its log: {_keep(log)}")
 
 
 def _configuration(

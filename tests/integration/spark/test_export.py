@@ -24,7 +24,7 @@ from tests.integration.spark.peer import (
 )
 from tests.peers.probe import free_port, wait_until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 MakeTopic = Callable[[str, int], Topic]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -128,8 +128,14 @@ def test_ctrl_c_ends_a_run_with_130_and_without_a_traceback(
 
 
 def _interrupt(topic: Topic, folder: Path, number: int, *, when: Callable[[], bool]) -> tuple[int, str]:
+    scratch = folder.with_name(f"{folder.name}-scratch")  # what a killed process cannot remove stays in there
+    scratch.mkdir()
     with subprocess.Popen(
-        export_command(topic, folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        export_command(topic, folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(scratch)},
     ) as process:
         moment = lambda: when() or process.poll() is not None  # noqa: E731
         wait_until(moment, what="the moment to interrupt", timeout_s=RUN_TIMEOUT_S, interval_s=0.005)
