@@ -17,7 +17,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Every error code of the Kafka protocol up to 3.9; 105 and above are newer than 2.8 and never sent by our broker."""
+    """Every error code of the Kafka protocol up to 3.9; 106 and above are newer than 2.8 and never sent by our broker."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

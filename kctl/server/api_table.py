@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Clock, Random, Timer
-from kctl.model import TopicPartition
+from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.server.admin_api_table import register_admin_handlers
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.control_plane import BrokerControlPlane
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
+from kctl.server.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from kctl.server.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
 from kctl.server.handlers.api_versions import ApiVersionsHandler
 from kctl.server.handlers.controlled_shutdown import ControlledShutdownHandler
 from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.server.handlers.describe_groups import DescribeGroupsHandler
+from kctl.server.handlers.describe_producers import DescribeProducersHandler
+from kctl.server.handlers.describe_transactions import DescribeTransactionsHandler
 from kctl.server.handlers.elect_leaders import ElectLeadersHandler
+from kctl.server.handlers.end_txn import EndTxnHandler
 from kctl.server.handlers.fetch import FetchHandler
 from kctl.server.handlers.find_coordinator import FindCoordinatorHandler
 from kctl.server.handlers.heartbeat import HeartbeatHandler
@@ -27,6 +32,7 @@ from kctl.server.handlers.leave_group import LeaveGroupHandler
 from kctl.server.handlers.list_groups import ListGroupsHandler
 from kctl.server.handlers.list_offsets import ListOffsetsHandler
 from kctl.server.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
+from kctl.server.handlers.list_transactions import ListTransactionsHandler
 from kctl.server.handlers.metadata import MetadataHandler
 from kctl.server.handlers.offset_commit import OffsetCommitHandler
 from kctl.server.handlers.offset_delete import OffsetDeleteHandler
@@ -35,7 +41,9 @@ from kctl.server.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHan
 from kctl.server.handlers.produce import ProduceHandler
 from kctl.server.handlers.stop_replica import StopReplicaHandler
 from kctl.server.handlers.sync_group import SyncGroupHandler
+from kctl.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from kctl.server.handlers.update_metadata import UpdateMetadataHandler
+from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
 from kctl.server.internal_topics import InternalTopicsView, OffsetsInZooKeeper
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
@@ -46,6 +54,8 @@ from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.topic_writer import TopicWriter
+from kctl.server.transactions.coordinator import TransactionCoordinator
+from kctl.server.transactions.partition_markers import PartitionMarkers
 from kctl.storage.log_manager import LogManager
 from kctl.zookeeper.operations import ZooKeeper
 
@@ -68,6 +78,8 @@ def register_handlers(
     auto_topics: AutoTopics,
     topics: TopicWriter,
     producer_ids: ProducerIds,
+    transactions: TransactionCoordinator,
+    partition_markers: PartitionMarkers,
     zookeeper: ZooKeeper,
     produce_purgatory: Purgatory[TopicPartition],
     fetch_purgatory: Purgatory[TopicPartition],
@@ -86,13 +98,17 @@ def register_handlers(
         random=random,
         fetch_max_bytes=configs.current.fetch_max_bytes,
     )
+
+    def offsets_partitions() -> int:
+        return metadata.partition_count(GROUP_METADATA_TOPIC) or configs.current.offsets_topic_num_partitions
+
     serve = dispatcher.register
     serve("produce", ProduceHandler(replicas, produce_purgatory).handle)
     serve("fetch", fetch.handle)
     serve("list_offsets", ListOffsetsHandler(replicas).handle)
     serve("metadata", MetadataHandler(cluster_id, metadata, auto_topics, configs).handle)
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions).handle)
-    serve("init_producer_id", InitProducerIdHandler(producer_ids).handle)
+    serve("init_producer_id", InitProducerIdHandler(producer_ids, transactions).handle)
     serve("leader_and_isr", LeaderAndIsrHandler(control_plane).handle)
     serve("stop_replica", StopReplicaHandler(control_plane).handle)
     serve("update_metadata", UpdateMetadataHandler(control_plane).handle)
@@ -114,6 +130,14 @@ def register_handlers(
     serve("describe_groups", DescribeGroupsHandler(groups).handle)
     serve("list_groups", ListGroupsHandler(groups).handle)
     serve("delete_groups", DeleteGroupsHandler(groups).handle)
+    serve("add_partitions_to_txn", AddPartitionsToTxnHandler(transactions, metadata).handle)
+    serve("add_offsets_to_txn", AddOffsetsToTxnHandler(transactions, offsets_partitions).handle)
+    serve("end_txn", EndTxnHandler(transactions).handle)
+    serve("txn_offset_commit", TxnOffsetCommitHandler(groups, metadata, clock).handle)
+    serve("write_txn_markers", WriteTxnMarkersHandler(partition_markers).handle)
+    serve("describe_producers", DescribeProducersHandler(replicas).handle)
+    serve("describe_transactions", DescribeTransactionsHandler(transactions).handle)
+    serve("list_transactions", ListTransactionsHandler(transactions).handle)
     register_admin_handlers(
         dispatcher,
         broker_id=broker_id,

@@ -21,7 +21,7 @@ from kctl.config.dynamic import ConfigView
 from kctl.config.listeners import advertised_endpoints, inter_broker_listener, listener_endpoints
 from kctl.config.topic import topic_config_ignoring_errors
 from kctl.errors import KctlError, ZooKeeperError
-from kctl.model import Endpoint, TopicPartition
+from kctl.model import TRANSACTION_STATE_TOPIC, Endpoint, TopicPartition
 from kctl.server.api_table import register_handlers
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.config_changes import ConfigChanges
@@ -30,8 +30,8 @@ from kctl.server.controlled_shutdown import ControlledShutdown
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.groups.config import MINUTE_MS, GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.inter_broker import InterBrokerVersions, inter_broker_versions
-from kctl.server.internal_topics import InternalLog
+from kctl.server.inter_broker import InterBrokerVersions, inter_broker_versions, write_txn_markers_version
+from kctl.server.internal_topics import CoordinatorAppends, InternalLog, PartitionLeadersView
 from kctl.server.log_chores import LogChores
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
@@ -45,6 +45,10 @@ from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.timer import WheelTimer
 from kctl.server.topic_writer import TopicWriter
+from kctl.server.transactions.config import TransactionConfig
+from kctl.server.transactions.coordinator import TransactionCoordinator
+from kctl.server.transactions.markers import MarkerSender
+from kctl.server.transactions.partition_markers import PartitionMarkers
 from kctl.server.world import World
 from kctl.storage.config import LogConfig
 from kctl.storage.log_manager import LogManager
@@ -87,6 +91,7 @@ class Broker:
         # Known from `_assemble` on.
         self._replicas: ReplicaManager | None = None
         self._groups: GroupCoordinator | None = None
+        self._transactions: TransactionCoordinator | None = None
         self._controller: ControllerRunner | None = None
         self._control_plane: BrokerControlPlane | None = None
         self._peers: BrokerPeers | None = None
@@ -156,6 +161,8 @@ class Broker:
             await self._fetchers.close()
         if self._isr_changes is not None:
             await self._isr_changes.close()
+        if self._transactions is not None:
+            await self._transactions.stop()
         if self._groups is not None:
             await self._groups.stop()
         self._produce_purgatory.expire_all()
@@ -259,6 +266,37 @@ class Broker:
             listener=listener,
             timeout_ms=config.replica_socket_timeout_ms,
         )
+        producer_ids = ProducerIds(self.broker_id, zookeeper)
+        partition_markers = PartitionMarkers(
+            CoordinatorAppends(replicas, self._produce_purgatory),
+            groups,
+            world.clock,
+            timeout_ms=config.request_timeout_ms,
+        )
+        markers = MarkerSender(
+            self.broker_id,
+            leaders=PartitionLeadersView(self._metadata),
+            local=partition_markers,
+            peers=peers,
+            version=write_txn_markers_version(config.inter_broker_protocol_version),
+            timer=self._timer,
+            clock=world.clock,
+        )
+        transactions = self._transactions = TransactionCoordinator(
+            broker_id=self.broker_id,
+            config=_transaction_config(config),
+            state_log=InternalLog(
+                replicas,
+                self._metadata,
+                self._produce_purgatory,
+                load_buffer_bytes=config.transaction_state_log_load_buffer_size,
+                topic=TRANSACTION_STATE_TOPIC,
+            ),
+            producer_ids=producer_ids,
+            markers=markers,
+            clock=world.clock,
+            timer=self._timer,
+        )
         fetchers = self._fetchers = ReplicaFetchers(
             replicas=replicas,
             peers=peers,
@@ -277,6 +315,8 @@ class Broker:
             replicas=replicas,
             fetchers=fetchers,
             groups=groups,
+            transactions=transactions,
+            markers=markers,
             metadata_waits=self._metadata_waits,
         )
         self._controller = ControllerRunner(
@@ -308,7 +348,9 @@ class Broker:
             isr_changes=isr_changes,
             auto_topics=auto_topics,
             topics=writer,
-            producer_ids=ProducerIds(self.broker_id, zookeeper),
+            producer_ids=producer_ids,
+            transactions=transactions,
+            partition_markers=partition_markers,
             zookeeper=zookeeper,
             produce_purgatory=self._produce_purgatory,
             fetch_purgatory=self._fetch_purgatory,
@@ -321,7 +363,9 @@ class Broker:
     async def _join_cluster(self, zookeeper: ZooKeeper) -> None:
         assert self._controller is not None
         assert self._groups is not None
+        assert self._transactions is not None
         self._groups.start()
+        self._transactions.start()
         await self._register(zookeeper)
         self._controller.start()
 
@@ -431,4 +475,13 @@ def _group_config(config: BrokerConfig) -> GroupConfig:
         offsets_commit_timeout_ms=config.offsets_commit_timeout_ms,
         offsets_commit_required_acks=config.offsets_commit_required_acks,
         offsets_topic_compression_codec=config.offsets_topic_compression_codec,
+    )
+
+
+def _transaction_config(config: BrokerConfig) -> TransactionConfig:
+    return TransactionConfig(
+        max_timeout_ms=config.transaction_max_timeout_ms,
+        id_expiration_ms=config.transactional_id_expiration_ms,
+        abort_check_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+        expiration_check_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
     )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ErrorCode
-from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
+from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
 from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
@@ -21,6 +21,8 @@ from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.replication.fetcher import ReplicaFetchers
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.transactions.coordinator import TransactionCoordinator
+from kctl.server.transactions.ports import DeletedPartitions
 
 
 class BrokerControlPlane:
@@ -36,6 +38,8 @@ class BrokerControlPlane:
         replicas: ReplicaManager,
         fetchers: ReplicaFetchers,
         groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        markers: DeletedPartitions,
         metadata_waits: MetadataWaits,
     ) -> None:
         self._broker_id = broker_id
@@ -45,6 +49,8 @@ class BrokerControlPlane:
         self._replicas = replicas
         self._fetchers = fetchers
         self._groups = groups
+        self._transactions = transactions
+        self._markers = markers
         self._metadata_waits = metadata_waits
         self.broker_epoch = -1
         """Transaction that registered this broker; requests meant for an earlier registration are refused."""
@@ -72,6 +78,7 @@ class BrokerControlPlane:
         if deleted:
             topics = {topic_partition.topic for topic_partition in deleted}
             self._groups.topics_deleted(topics)
+            self._markers.partitions_deleted(deleted)
             for topic in topics:
                 self._configs.forget_topic(topic)
         topics_told = _topics_of(request)
@@ -93,12 +100,17 @@ class BrokerControlPlane:
 
     def _tell_coordinator(self, partition: Partition) -> None:
         topic, index = partition.topic_partition
-        if topic != GROUP_METADATA_TOPIC:
+        coordinator: GroupCoordinator | TransactionCoordinator
+        if topic == GROUP_METADATA_TOPIC:
+            coordinator = self._groups
+        elif topic == TRANSACTION_STATE_TOPIC:
+            coordinator = self._transactions
+        else:
             return
         if partition.is_leader:
-            self._groups.on_leader(index, partition.leader_epoch)
+            coordinator.on_leader(index, partition.leader_epoch)
         else:
-            self._groups.on_resign(index, partition.leader_epoch)
+            coordinator.on_resign(index, partition.leader_epoch)
 
 
 def _topics_of(request: LeaderAndIsrRequest | UpdateMetadataRequest) -> list[str]:

@@ -48,6 +48,11 @@ def inter_broker_versions(protocol_version: str) -> InterBrokerVersions:
     return [versions for name, versions in _TABLE if version_rank(name) <= rank][-1]
 
 
+def write_txn_markers_version(protocol_version: str) -> int:
+    """The version in which a transaction coordinator asks other brokers for markers; 1 is flexible."""
+    return 1 if version_rank(protocol_version) >= version_rank("2.8-IV0") else 0
+
+
 def uses_topic_ids(protocol_version: str) -> bool:
     """Whether topics have ids in ZooKeeper and in the controller's requests (KIP-516)."""
     return version_rank(protocol_version) >= version_rank("2.8-IV0")

@@ -1,4 +1,4 @@
-"""Transactions: accepted and described; the transaction coordinator is yet to come."""
+"""Transactions: transactional ids, time-outs and the topic that keeps their state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ class TransactionProperties:
         at_least(1),
         default=604800000,
         importance=Importance.HIGH,
-        inert=True,
         doc="Idle time after which a transactional id, or the state of an idempotent producer, is forgotten.",
     )
     transaction_max_timeout_ms: int = prop(
@@ -30,7 +29,6 @@ class TransactionProperties:
         at_least(1),
         default=900000,
         importance=Importance.HIGH,
-        inert=True,
         doc="Longest transaction timeout a producer may ask for.",
     )
     transaction_state_log_min_isr: int = prop(
@@ -39,7 +37,6 @@ class TransactionProperties:
         at_least(1),
         default=2,
         importance=Importance.HIGH,
-        inert=True,
         doc="min.insync.replicas of __transaction_state.",
     )
     transaction_state_log_load_buffer_size: int = prop(
@@ -48,7 +45,6 @@ class TransactionProperties:
         at_least(1),
         default=5 << 20,
         importance=Importance.HIGH,
-        inert=True,
         doc="Bytes read at a time while a coordinator loads a partition of __transaction_state.",
     )
     transaction_state_log_replication_factor: int = prop(
@@ -57,7 +53,6 @@ class TransactionProperties:
         at_least(1),
         default=3,
         importance=Importance.HIGH,
-        inert=True,
         doc="Replicas of __transaction_state.",
     )
     transaction_state_log_num_partitions: int = prop(
@@ -66,7 +61,6 @@ class TransactionProperties:
         at_least(1),
         default=50,
         importance=Importance.HIGH,
-        inert=True,
         doc="Partitions of __transaction_state; never to be changed once it exists.",
     )
     transaction_state_log_segment_bytes: int = prop(
@@ -75,7 +69,6 @@ class TransactionProperties:
         at_least(1),
         default=100 << 20,
         importance=Importance.HIGH,
-        inert=True,
         doc="Segment size of __transaction_state.",
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = prop(
@@ -84,7 +77,6 @@ class TransactionProperties:
         at_least(1),
         default=10000,
         importance=Importance.LOW,
-        inert=True,
         doc="Time between two looks for transactions that took too long.",
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = prop(
@@ -93,6 +85,5 @@ class TransactionProperties:
         at_least(1),
         default=3600000,
         importance=Importance.LOW,
-        inert=True,
         doc="Time between two looks for transactional ids to forget.",
     )

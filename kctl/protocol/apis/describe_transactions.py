@@ -1,6 +1,6 @@
 """DescribeTransactions (key 65, version 0): state and partitions of transactions, from their coordinator (KIP-664).
 
-New in Kafka 3.0: used by our client, not advertised by our broker.  Flexible from the start.
+New in Kafka 3.0.  Flexible from the start.
 """
 
 from __future__ import annotations

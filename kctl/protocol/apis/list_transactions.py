@@ -1,7 +1,6 @@
 """ListTransactions (key 66, version 0): the transactional ids that this broker coordinates (KIP-664).
 
-New in Kafka 3.0: used by our client, not advertised by our broker.  Empty filters match all.  Flexible from the
-start.
+New in Kafka 3.0.  Empty filters match all.  Flexible from the start.
 """
 
 from __future__ import annotations

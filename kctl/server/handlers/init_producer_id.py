@@ -1,41 +1,73 @@
-"""InitProducerId (key 22, versions 0-4): an id for an idempotent producer, at epoch 0.  KIP-98.
+"""InitProducerId (key 22, versions 0-4): an id and epoch for an idempotent producer, or for a transactional one.
 
-Any broker answers.  A producer that lost its place (KIP-360) names the id and epoch that it had; without transactions
-it simply gets a fresh id.
+Without a transactional id any broker answers, with an id that nobody had before (KIP-98).  With one its coordinator
+does: the epoch after the last one, which shuts out earlier producers of the id and aborts what they had open; until the
+abort is done CONCURRENT_TRANSACTIONS.  A producer that lost its place names the id and epoch that it had (KIP-360).
 
-Not done: transactional ids, which answer INVALID_REQUEST.
+Version notes: 2 flexible; 3 present id and epoch; 4 PRODUCER_FENCED, which older clients know as INVALID_PRODUCER_EPOCH
+(KIP-588).
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 
 from kctl.errors import ErrorCode, ZooKeeperError
+from kctl.model import ProducerIdAndEpoch
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kctl.server.groups.replies import then
 from kctl.server.producer_ids import ProducerIds
 from kctl.server.requests.context import RequestContext
+from kctl.server.transactions.actions import InitOutcome
+from kctl.server.transactions.coordinator import TransactionCoordinator
+from kctl.server.transactions.old_clients import known_to
 
 log = logging.getLogger(__name__)
+
+NONE_YET = -1
+FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 
 
 class InitProducerIdHandler:
     """Owner: event loop."""
 
-    def __init__(self, producer_ids: ProducerIds) -> None:
+    def __init__(self, producer_ids: ProducerIds, coordinator: TransactionCoordinator) -> None:
         self._producer_ids = producer_ids
+        self._coordinator = coordinator
 
-    async def handle(self, request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-        if request.transactional_id is not None:
-            return _refused(ErrorCode.INVALID_REQUEST)
-        if (request.producer_id == -1) != (request.producer_epoch == -1):
-            return _refused(ErrorCode.INVALID_REQUEST)
+    def handle(
+        self, request: InitProducerIdRequest, context: RequestContext
+    ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+        if (request.producer_id == NONE_YET) != (request.producer_epoch == NONE_YET):
+            return _response(InitOutcome(ErrorCode.INVALID_REQUEST), context.api_version)
+        if request.transactional_id is None:
+            return self._idempotent(context.api_version)
+        outcome = self._coordinator.init_producer(
+            request.transactional_id,
+            timeout_ms=request.transaction_timeout_ms,
+            expected=_expected(request),
+        )
+        return then(outcome, lambda settled: _response(settled, context.api_version))
+
+    async def _idempotent(self, version: int) -> InitProducerIdResponse:
         try:
             producer_id = await self._producer_ids.next()
         except ZooKeeperError as error:
             log.warning("no producer id could be had: %s", error)
-            return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
+            return _response(InitOutcome(ErrorCode.COORDINATOR_NOT_AVAILABLE), version)
+        return _response(InitOutcome(ErrorCode.NONE, ProducerIdAndEpoch(producer_id, 0)), version)
 
 
-def _refused(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+def _expected(request: InitProducerIdRequest) -> ProducerIdAndEpoch | None:
+    if request.producer_id == NONE_YET:
+        return None
+    return ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+
+
+def _response(outcome: InitOutcome, version: int) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        error_code=known_to(version, outcome.error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED),
+        producer_id=outcome.producer.producer_id,
+        producer_epoch=outcome.producer.epoch,
+    )

@@ -5,7 +5,13 @@ acks 1: answered after the local append.  acks -1: answered when the high waterm
 fewer replicas are in sync than min.insync.replicas asks for, NOT_ENOUGH_REPLICAS_AFTER_APPEND.
 Each partition has its own outcome; one that fails does not hold up the others.
 
-Not done: versions 0-2 (message formats 0 and 1) answer UNSUPPORTED_FOR_MESSAGE_FORMAT; transactional ids.
+Transactional records need the transactional id in the request, else TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and all of
+them one producer id, else INVALID_PRODUCER_ID_MAPPING; either error is that of the whole request.  Whether the producer
+is the present one the partition knows from its epoch.
+
+Version notes: 3 transactional id; 5 log start offset; 7 zstd; 8 errors of single records.
+Not done: versions 0-2 (message formats 0 and 1) answer UNSUPPORTED_FOR_MESSAGE_FORMAT; whether a partition was added to
+the transaction is not verified (KIP-890).
 """
 
 from __future__ import annotations
@@ -21,6 +27,7 @@ from kctl.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from kctl.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, MAGIC_POSITION, TRANSACTIONAL_BIT
 from kctl.records.validate import RecordsRejected
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
@@ -28,6 +35,10 @@ from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Purgatory
 
 ALL_IN_SYNC = -1
+MAGIC = 2
+_ATTRIBUTES = ATTRIBUTES_POSITION + 1
+"""The byte with the flags."""
+_PRODUCER_ID = slice(43, 51)
 INTERNAL_WRITER = "__admin_client"
 """The one client id that may produce to internal topics; Kafka's AdminUtils.AdminClientId."""
 
@@ -42,6 +53,9 @@ class ProduceHandler:
     def handle(
         self, request: ProduceRequest, context: RequestContext
     ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+        refusal = _refusal_of_transaction(request)
+        if refusal is not None:
+            return self._refuse(request, refusal)
         topics: list[TopicProduceResponse] = []
         appended: list[_Waiting] = []
         moved: list[TopicPartition] = []
@@ -86,6 +100,20 @@ class ProduceHandler:
         if not appended:
             return response
         return self._wait(response, appended, request.timeout_ms)
+
+    def _refuse(self, request: ProduceRequest, error: ApiError) -> ProduceResponse | None:
+        response = ProduceResponse(
+            responses=[
+                TopicProduceResponse(
+                    name=topic.name, partition_responses=[_refusal(data.index, error) for data in topic.partition_data]
+                )
+                for topic in request.topic_data
+            ]
+        )
+        if request.acks == 0:
+            _raise_failures(response)
+            return None
+        return response
 
     def _partition(self, topic: str, index: int, acks: int, context: RequestContext) -> Partition:
         if acks not in {0, 1, ALL_IN_SYNC}:
@@ -164,6 +192,24 @@ class DelayedProduce:
     def _answer(self) -> None:
         if self.future is not None and not self.future.done():
             self.future.set_result(self._response)
+
+
+def _refusal_of_transaction(request: ProduceRequest) -> ApiError | None:
+    """Why none of the request's records may be appended.  Looks at headers as bytes: most are not transactional."""
+    producer_ids: set[bytes] = set()
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if (
+                isinstance(records, memoryview)
+                and len(records) >= HEADER_SIZE
+                and records[_ATTRIBUTES] & TRANSACTIONAL_BIT
+                and records[MAGIC_POSITION] == MAGIC
+            ):
+                if request.transactional_id is None:
+                    return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+                producer_ids.add(bytes(records[_PRODUCER_ID]))
+    return ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING) if len(producer_ids) > 1 else None
 
 
 def _refusal(index: int, error: ApiError) -> PartitionProduceResponse:

@@ -1,0 +1,45 @@
+"""AddOffsetsToTxn (key 25, versions 0-3): a producer is going to commit offsets of a group in its transaction.
+
+Adds the partition of `__consumer_offsets` that keeps the group; the commits themselves go to the group's coordinator,
+by TxnOffsetCommit.  While the topic does not exist its partition is the one that it will have.
+
+Version notes: 2 PRODUCER_FENCED, which older clients know as INVALID_PRODUCER_EPOCH (KIP-588); 3 flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from kctl.errors import ErrorCode
+from kctl.model import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition, partition_for_key
+from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kctl.server.groups.replies import then
+from kctl.server.requests.context import RequestContext
+from kctl.server.transactions.coordinator import TransactionCoordinator
+from kctl.server.transactions.old_clients import known_to
+
+FIRST_VERSION_WITH_PRODUCER_FENCED = 2
+
+
+class AddOffsetsToTxnHandler:
+    """Owner: event loop."""
+
+    def __init__(self, coordinator: TransactionCoordinator, offsets_partition_count: Callable[[], int]) -> None:
+        self._coordinator = coordinator
+        self._offsets_partition_count = offsets_partition_count
+
+    def handle(
+        self, request: AddOffsetsToTxnRequest, context: RequestContext
+    ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
+        partition = partition_for_key(request.group_id, self._offsets_partition_count())
+        outcome = self._coordinator.add_partitions(
+            request.transactional_id,
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+            [TopicPartition(GROUP_METADATA_TOPIC, partition)],
+        )
+
+        def answer(error: ErrorCode) -> AddOffsetsToTxnResponse:
+            told = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
+            return AddOffsetsToTxnResponse(error_code=told)
+
+        return then(outcome, answer)

@@ -1,0 +1,84 @@
+"""AddPartitionsToTxn (key 24, versions 0-3): a producer is going to write to these partitions in its transaction.
+
+The coordinator answers when that is in its log: a partition that is not there would get no marker.  All or none: when
+one partition cannot be added it has its error, and the others answer OPERATION_NOT_ATTEMPTED.  Internal topics answer
+TOPIC_AUTHORIZATION_FAILED; offsets of groups are added by AddOffsetsToTxn.
+
+Version notes: 2 PRODUCER_FENCED, which older clients know as INVALID_PRODUCER_EPOCH (KIP-588); 3 flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+
+from kctl.errors import ErrorCode
+from kctl.model import INTERNAL_TOPICS, ProducerIdAndEpoch, TopicPartition
+from kctl.protocol.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from kctl.server.groups.ports import TopicExistence
+from kctl.server.groups.replies import then
+from kctl.server.requests.context import RequestContext
+from kctl.server.transactions.coordinator import TransactionCoordinator
+from kctl.server.transactions.old_clients import known_to
+
+FIRST_VERSION_WITH_PRODUCER_FENCED = 2
+
+
+class AddPartitionsToTxnHandler:
+    """Owner: event loop."""
+
+    def __init__(self, coordinator: TransactionCoordinator, topics: TopicExistence) -> None:
+        self._coordinator = coordinator
+        self._topics = topics
+
+    def handle(
+        self, request: AddPartitionsToTxnRequest, context: RequestContext
+    ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
+        partitions = list(_partitions(request))
+        refused = {each: error for each in partitions if (error := self._refusal(each)) is not ErrorCode.NONE}
+        if refused:
+            return _response(request, lambda each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED))
+        producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        outcome = self._coordinator.add_partitions(request.transactional_id, producer, partitions)
+
+        def answer(error: ErrorCode) -> AddPartitionsToTxnResponse:
+            told = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
+            return _response(request, lambda _: told)
+
+        return then(outcome, answer)
+
+    def _refusal(self, partition: TopicPartition) -> ErrorCode:
+        if partition.topic in INTERNAL_TOPICS:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if not self._topics.has_partition(*partition):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NONE
+
+
+def _partitions(request: AddPartitionsToTxnRequest) -> Iterator[TopicPartition]:
+    for topic in request.topics:
+        for index in topic.partitions:
+            yield TopicPartition(topic.name, index)
+
+
+def _response(
+    request: AddPartitionsToTxnRequest, error_of: Callable[[TopicPartition], ErrorCode]
+) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=index, error_code=error_of(TopicPartition(topic.name, index))
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,67 @@
+"""DescribeProducers (key 61, version 0): the producers that a partition remembers, and where their transactions began.
+
+Any replica answers for its own log (KIP-664), so that an administrator can compare them.  A transaction whose start
+offset is old and whose coordinator knows nothing of it hangs, and holds up readers of committed records.
+"""
+
+from __future__ import annotations
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import topic_name_problem
+from kctl.protocol.apis.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.requests.context import RequestContext
+
+
+class DescribeProducersHandler:
+    """Owner: event loop."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def handle(self, request: DescribeProducersRequest, _context: RequestContext) -> DescribeProducersResponse:
+        return DescribeProducersResponse(
+            topics=[
+                TopicResponse(
+                    name=topic.name,
+                    partitions=[self._partition(topic.name, index) for index in topic.partition_indexes],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _partition(self, topic: str, index: int) -> PartitionResponse:
+        problem = topic_name_problem(topic)
+        if problem is not None:
+            return _refusal(index, ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem))
+        try:
+            state = self._replicas.partition(topic, index).log.producer_state
+        except ApiError as error:
+            return _refusal(index, error)
+        return PartitionResponse(
+            partition_index=index,
+            error_code=ErrorCode.NONE,
+            active_producers=[
+                ProducerState(
+                    producer_id=entry.producer_id,
+                    producer_epoch=entry.epoch,
+                    last_sequence=entry.last_sequence,
+                    last_timestamp=entry.last_timestamp,
+                    coordinator_epoch=entry.coordinator_epoch,
+                    current_txn_start_offset=entry.current_txn_first_offset,
+                )
+                for entry in state.producers.values()
+            ],
+        )
+
+
+def _refusal(index: int, error: ApiError) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=index, error_code=error.code, error_message=error.message, active_producers=[]
+    )

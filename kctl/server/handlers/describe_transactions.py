@@ -1,0 +1,61 @@
+"""DescribeTransactions (key 65, version 0): state, producer and partitions of transactions, from their coordinator.
+
+Each id has its own outcome; one that nobody uses answers TRANSACTIONAL_ID_NOT_FOUND.  While markers are being written
+the partitions are those that still lack theirs.  KIP-664; newer than Kafka 2.8.
+"""
+
+from __future__ import annotations
+
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+from kctl.server.requests.context import RequestContext
+from kctl.server.transactions.coordinator import TransactionCoordinator
+from kctl.server.transactions.snapshot import TransactionSnapshot
+
+
+class DescribeTransactionsHandler:
+    """Owner: event loop."""
+
+    def __init__(self, coordinator: TransactionCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def handle(self, request: DescribeTransactionsRequest, _context: RequestContext) -> DescribeTransactionsResponse:
+        return DescribeTransactionsResponse(
+            transaction_states=[self._describe(transactional_id) for transactional_id in request.transactional_ids]
+        )
+
+    def _describe(self, transactional_id: str) -> TransactionState:
+        error, snapshot = self._coordinator.describe(transactional_id)
+        if snapshot is None:
+            return TransactionState(
+                error_code=error,
+                transactional_id=transactional_id,
+                transaction_state="",
+                transaction_timeout_ms=0,
+                transaction_start_time_ms=0,
+                producer_id=0,
+                producer_epoch=0,
+                topics=[],
+            )
+        return TransactionState(
+            error_code=ErrorCode.NONE,
+            transactional_id=transactional_id,
+            transaction_state=snapshot.state.label,
+            transaction_timeout_ms=snapshot.timeout_ms,
+            transaction_start_time_ms=snapshot.start_ms,
+            producer_id=snapshot.producer.producer_id,
+            producer_epoch=snapshot.producer.epoch,
+            topics=_topics(snapshot),
+        )
+
+
+def _topics(snapshot: TransactionSnapshot) -> list[TopicData]:
+    topics: dict[str, TopicData] = {}
+    for topic, index in snapshot.partitions:
+        topics.setdefault(topic, TopicData(topic=topic, partitions=[])).partitions.append(index)
+    return list(topics.values())

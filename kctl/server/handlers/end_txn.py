@@ -1,0 +1,38 @@
+"""EndTxn (key 26, versions 0-3): a producer commits or aborts its transaction.
+
+Answered as soon as the decision is in the coordinator's log; the markers follow, and until they are written whatever
+the producer asks next answers CONCURRENT_TRANSACTIONS.  Asking again for what was done already succeeds.
+
+Version notes: 2 PRODUCER_FENCED, which older clients know as INVALID_PRODUCER_EPOCH (KIP-588); 3 flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from kctl.errors import ErrorCode
+from kctl.model import ProducerIdAndEpoch
+from kctl.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
+from kctl.server.groups.replies import then
+from kctl.server.requests.context import RequestContext
+from kctl.server.transactions.coordinator import TransactionCoordinator
+from kctl.server.transactions.old_clients import known_to
+
+FIRST_VERSION_WITH_PRODUCER_FENCED = 2
+
+
+class EndTxnHandler:
+    """Owner: event loop."""
+
+    def __init__(self, coordinator: TransactionCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def handle(self, request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+        producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        outcome = self._coordinator.end(request.transactional_id, producer, committed=request.committed)
+
+        def answer(error: ErrorCode) -> EndTxnResponse:
+            told = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
+            return EndTxnResponse(error_code=told)
+
+        return then(outcome, answer)

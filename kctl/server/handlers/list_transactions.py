@@ -1,0 +1,33 @@
+"""ListTransactions (key 66, version 0): the transactional ids that this broker coordinates.
+
+Empty filters let everything through; state names that do not exist are told back.  While a partition of the state topic
+loads there is no list, only COORDINATOR_LOAD_IN_PROGRESS.  KIP-664; newer than Kafka 2.8.
+"""
+
+from __future__ import annotations
+
+from kctl.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
+from kctl.server.requests.context import RequestContext
+from kctl.server.transactions.coordinator import TransactionCoordinator
+
+
+class ListTransactionsHandler:
+    """Owner: event loop."""
+
+    def __init__(self, coordinator: TransactionCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def handle(self, request: ListTransactionsRequest, _context: RequestContext) -> ListTransactionsResponse:
+        error, unknown, found = self._coordinator.transactions(request.state_filters, set(request.producer_id_filters))
+        return ListTransactionsResponse(
+            error_code=error,
+            unknown_state_filters=unknown,
+            transaction_states=[
+                TransactionState(
+                    transactional_id=each.transactional_id,
+                    producer_id=each.producer_id,
+                    transaction_state=each.state.label,
+                )
+                for each in found
+            ],
+        )

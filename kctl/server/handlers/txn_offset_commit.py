@@ -1,0 +1,97 @@
+"""TxnOffsetCommit (key 28, versions 0-3): a producer says, in its transaction, how far a group has read.
+
+Goes to the group's coordinator.  The commits become visible with the transaction's commit marker, or never; meanwhile
+OffsetFetch with require_stable answers UNSTABLE_OFFSET_COMMIT.  A partition that does not exist, or whose metadata is
+too large, does not hold up the others.
+
+Version notes: 0-1 COORDINATOR_LOAD_IN_PROGRESS would stop such clients, so they get COORDINATOR_NOT_AVAILABLE
+(KAFKA-7296); 2 leader epochs; 3 flexible, member and generation, which are checked when they are given (KIP-447).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+
+from kctl.environment import Clock
+from kctl.errors import ErrorCode
+from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.protocol.apis.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.offsets import OffsetAndMetadata
+from kctl.server.groups.ports import TopicExistence
+from kctl.server.groups.replies import then
+from kctl.server.requests.context import RequestContext
+
+FIRST_VERSION_THAT_KNOWS_LOADING = 2
+
+
+class TxnOffsetCommitHandler:
+    """Owner: event loop."""
+
+    def __init__(self, coordinator: GroupCoordinator, topics: TopicExistence, clock: Clock) -> None:
+        self._coordinator = coordinator
+        self._topics = topics
+        self._clock = clock
+
+    def handle(
+        self, request: TxnOffsetCommitRequest, context: RequestContext
+    ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+        offsets = self._offsets(request)
+        if not offsets:
+            return _response(request, {}, context.api_version)
+        outcome = self._coordinator.commit_in_transaction(
+            request.group_id,
+            producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            generation=request.generation_id,
+            offsets=offsets,
+        )
+        return then(outcome, lambda errors: _response(request, errors, context.api_version))
+
+    def _offsets(self, request: TxnOffsetCommitRequest) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The commits of partitions that exist."""
+        now_ms = self._clock.now_ms()
+        return {
+            TopicPartition(topic.name, each.partition_index): OffsetAndMetadata(
+                offset=each.committed_offset,
+                leader_epoch=each.committed_leader_epoch,
+                metadata=each.committed_metadata or "",
+                commit_timestamp_ms=now_ms,
+            )
+            for topic in request.topics
+            for each in topic.partitions
+            if self._topics.has_partition(topic.name, each.partition_index)
+        }
+
+
+def _response(
+    request: TxnOffsetCommitRequest, errors: Mapping[TopicPartition, ErrorCode], version: int
+) -> TxnOffsetCommitResponse:
+    """In the order asked; partitions without an outcome do not exist."""
+
+    def error_of(topic: str, index: int) -> ErrorCode:
+        error = errors.get(TopicPartition(topic, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_VERSION_THAT_KNOWS_LOADING:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return error
+
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=error_of(topic.name, each.partition_index)
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

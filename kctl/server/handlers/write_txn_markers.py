@@ -1,0 +1,62 @@
+"""WriteTxnMarkers (key 27, versions 0-1): a transaction coordinator, or an administrator who aborts a transaction that
+hangs (KIP-664), has the leaders of partitions write how transactions ended.
+
+Answered when the markers are replicated.  A partition that is not here answers UNKNOWN_TOPIC_OR_PARTITION, one that is
+led elsewhere NOT_LEADER_OR_FOLLOWER; a marker of an old producer epoch INVALID_PRODUCER_EPOCH, one of a coordinator
+that was replaced TRANSACTION_COORDINATOR_FENCED.
+
+Version notes: 1 flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kctl.errors import ErrorCode
+from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.protocol.apis.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from kctl.server.requests.context import RequestContext
+from kctl.server.transactions.partition_markers import Marker, PartitionMarkers
+
+
+class WriteTxnMarkersHandler:
+    """Owner: event loop."""
+
+    def __init__(self, markers: PartitionMarkers) -> None:
+        self._markers = markers
+
+    async def handle(self, request: WriteTxnMarkersRequest, _context: RequestContext) -> WriteTxnMarkersResponse:
+        outcomes = await self._markers.write([_marker(each) for each in request.markers])
+        by_producer: dict[int, dict[TopicPartition, ErrorCode]] = {}
+        for marker, errors in zip(request.markers, outcomes, strict=True):
+            by_producer.setdefault(marker.producer_id, {}).update(errors)
+        return WriteTxnMarkersResponse(
+            markers=[
+                WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(errors.items()))
+                for producer_id, errors in by_producer.items()
+            ]
+        )
+
+
+def _marker(asked: WritableTxnMarker) -> Marker:
+    return Marker(
+        ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch),
+        asked.transaction_result,
+        asked.coordinator_epoch,
+        tuple(TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partition_indexes),
+    )
+
+
+def _topics(errors: Iterable[tuple[TopicPartition, ErrorCode]]) -> list[WritableTxnMarkerTopicResult]:
+    topics: dict[str, WritableTxnMarkerTopicResult] = {}
+    for (topic, index), error in errors:
+        result = topics.setdefault(topic, WritableTxnMarkerTopicResult(name=topic, partitions=[]))
+        result.partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
+    return list(topics.values())
