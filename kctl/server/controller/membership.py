@@ -74,9 +74,12 @@ def _brokers_gone(state: ControllerState, gone: set[int]) -> list[Action]:
 
 
 def _brokers_come(state: ControllerState, come: set[int]) -> list[Action]:
+    # A newcomer has to know its leaders before it can be told to follow them.
     batch = RequestBatch(state)
     batch.tell_brokers_only()
     batch.tell_everything(come)
+    actions = batch.actions()
+    batch = RequestBatch(state)
     for topic_partition in state.all_partitions():
         if topic_partition.topic in state.deleting:
             continue
@@ -85,7 +88,7 @@ def _brokers_come(state: ControllerState, come: set[int]) -> list[Action]:
                 state.move_replica((topic_partition, broker_id), ReplicaPhase.ONLINE)
                 if topic_partition in state.leaders:
                     batch.leader_and_isr(broker_id, topic_partition)
-    actions = batch.actions()
+    actions += batch.actions()
     actions += bring_online(state, state.all_partitions())
     actions += resume_reassignments(state)
     actions += resume_deletions(state)

@@ -171,6 +171,17 @@ def test_the_last_in_sync_replica_stays_listed_and_leads_again_when_it_is_back()
     assert world.znodes[T0].leader == 2
 
 
+def test_a_newcomer_hears_who_leads_before_it_is_told_to_follow() -> None:
+    """Apache Kafka's brokers refuse to follow a leader that they do not know to be alive."""
+    world = World(1, 2, topics={"t": topic((1, 2))})
+    world.live(1)
+    actions = world.live(1, 2)
+    told = [a for a in actions if isinstance(a, (SendUpdateMetadata, SendLeaderAndIsr))]
+    first_roles = next(i for i, a in enumerate(told) if isinstance(a, SendLeaderAndIsr))
+    heard = [a for a in told[:first_roles] if isinstance(a, SendUpdateMetadata) and 2 in a.broker_ids]
+    assert any(T0 in [news.topic_partition for news in a.partitions] for a in heard)
+
+
 def test_a_broker_that_restarted_unseen_is_taken_for_dead_and_then_new() -> None:
     """Its registration has a new czxid, so its leaderships are decided afresh."""
     world = World(1, 2, topics={"t": topic((2,))})
