@@ -132,9 +132,18 @@ class SimBroker:
             self.is_running = False
             self._loop.freeze(self._process)
             self._cluster.network.kill(self.host)
-            for session in self._sessions:
-                session.break_connection()
+            self.lose_zookeeper()
             self._files.release_locks()
+
+    def lose_zookeeper(self) -> None:
+        """The connection to ZooKeeper breaks and stays broken until `find_zookeeper`."""
+        for session in self._sessions:
+            session.break_connection()
+
+    def find_zookeeper(self) -> None:
+        """ZooKeeper can be reached again; the session may be over by now."""
+        for session in self._sessions:
+            session.heal()
 
     def _world(self) -> World:
         return World(

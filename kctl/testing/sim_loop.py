@@ -37,6 +37,7 @@ Ts = TypeVarTuple("Ts")
 
 _EXECUTOR_DELAY_S_MEAN = 0.0005
 _SLEEP_S_MAX = 86_400.0
+_CLEANUP_S = 600.0
 _CLOCK_RESOLUTION_S = 1e-7
 """More than the spacing of floating-point numbers after ten years, or a timer would never be due."""
 
@@ -245,11 +246,17 @@ def _cancel_leftovers(loop: SimLoop) -> None:
     for task in leftovers:
         task.cancel()
     if leftovers:
-        loop.run_until_complete(asyncio.wait(leftovers))
+        loop.run_until_complete(asyncio.wait(leftovers, timeout=_CLEANUP_S))
     for task in leftovers:
-        error = None if task.cancelled() else task.exception()
+        error = _how_it_ended(task)
         if error is not None:
             loop.unhandled.append(error)
+
+
+def _how_it_ended(task: asyncio.Task[Any]) -> BaseException | None:
+    if not task.done():
+        return RuntimeError(f"{task.get_name()} has not ended {_CLEANUP_S:.0f} s after it was cancelled: {task}")
+    return None if task.cancelled() else task.exception()
 
 
 def _complete(future: asyncio.Future[T], function: Callable[[], T]) -> None:

@@ -50,6 +50,7 @@ class SimNetwork:
         self._addresses: dict[str, str] = {}
         self._listeners: dict[Address, SimServer] = {}
         self._transports: dict[SimTransport, tuple[str, str]] = {}
+        self._vanished: list[SimTransport] = []
         self._next_port = _FIRST_EPHEMERAL_PORT
         self._opened = asyncio.Event()
 
@@ -105,8 +106,9 @@ class SimNetwork:
         for server in [server for server in self._listeners.values() if server.host == host]:
             server.close()
         for transport, ends in list(self._transports.items()):
-            if ends[0] == host:
+            if ends[0] == host and transport not in self._vanished:
                 transport.vanish()
+                self._vanished.append(transport)
 
     def close(self) -> None:
         """The end of the run: nothing listens and nothing is connected any more."""
@@ -114,6 +116,9 @@ class SimNetwork:
             server.close()
         for transport in list(self._transports):
             transport.abort()
+        for transport in self._vanished:
+            transport.mourn()
+        self._vanished.clear()
 
     def listen(self, factory: ProtocolFactory, port: int | None) -> SimServer:
         """What loop.create_server does.  Raises OSError when the port is taken on this host."""

@@ -114,6 +114,10 @@ class SimTransport(asyncio.Transport):
             if self._peer is not None:
                 self._peer.outgoing.release()
 
+    def mourn(self) -> None:
+        """The end of the run: the process that was killed may hear of it after all, so that its tasks can end."""
+        self._call(self._callbacks.connection_lost, None)
+
     def is_closing(self) -> bool:
         return self._is_closing
 
