@@ -14,13 +14,14 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups offsets cluster dump-log broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume groups offsets cluster reassign dump-log broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
     groups) [[ -n $verb ]] || words='list describe delete' flags=--help ;;
     offsets) [[ -n $verb ]] || words='get' flags=--help ;;
     cluster) [[ -n $verb ]] || words='describe' flags=--help ;;
+    reassign) [[ -n $verb ]] || words='execute status verify cancel list' flags=--help ;;
     dump-log) verb=dump-log ;;
     broker) [[ -n $verb ]] || words='start stop status' flags=--help ;;
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
@@ -132,6 +133,59 @@ _kctl() {
     'cluster describe')
         flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'reassign execute')
+        flags='--reassignment-json-file --throttle --wait --additional --rollback-file --state-dir --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --reassignment-json-file) kind='file' ;;
+        --rollback-file) kind='file' ;;
+        --state-dir) kind='directory' ;;
+        --compat) words='kafka-2.8 kafka-4' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --throttle | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'reassign status')
+        flags='--reassignment-json-file --state-dir --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --reassignment-json-file) kind='file' ;;
+        --state-dir) kind='directory' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'reassign verify')
+        flags='--reassignment-json-file --state-dir --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --reassignment-json-file) kind='file' ;;
+        --state-dir) kind='directory' ;;
+        --compat) words='kafka-2.8 kafka-4' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'reassign cancel')
+        flags='--reassignment-json-file --all --state-dir --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --reassignment-json-file) kind='file' ;;
+        --state-dir) kind='directory' ;;
+        --compat) words='kafka-2.8 kafka-4' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'reassign list')
+        flags='--compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;

@@ -149,6 +149,10 @@ class Console:
         """Text that was asked for: help, a version, a script."""
         self.stdout.write(text if text.endswith("\n") else text + "\n")
 
+    def verbatim(self, text: str) -> None:
+        """Text that another program is to take for that of a third: not a byte more."""
+        self.stdout.write(text)
+
     def note(self, text: str) -> None:
         """A line of talk; --quiet hides it."""
         if not self.quiet:
@@ -317,15 +321,16 @@ class Progress:
         if self._is_drawn and self._console.stderr.isatty():
             self._console.stderr.write("\r\x1b[K")
 
-    def update(self, done: int) -> None:
-        """`done` of `total` is behind us; cheap to call often."""
+    def update(self, done: int, *, total: int | None = None, note: str = "") -> None:
+        """`done` of `total` is behind us; cheap to call often.  `total` is for what grows while it is worked on."""
+        self._total = self._total if total is None else total
         now_s = self._clock()
         if self._console.quiet or now_s < self._next_s:
             return
         self._next_s = now_s + self._interval_s
         self._is_drawn = True
         of_total = f" of {self._total:,} ({done * 100 // self._total}%)" if self._total else ""
-        line = f"{self._label} {done:,}{of_total} {self._unit}".rstrip()
+        line = f"{self._label} {done:,}{of_total} {self._unit}".rstrip() + (f", {note}" if note else "")
         self._console.stderr.write(f"\r\x1b[K{line}" if self._console.stderr.isatty() else line + "\n")
         self._console.stderr.flush()
 

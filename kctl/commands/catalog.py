@@ -15,6 +15,7 @@ NOUNS: dict[str, tuple[str, str]] = {
     "groups": ("kctl.commands.groups:app", "List, describe and delete consumer groups."),
     "offsets": ("kctl.commands.offsets:app", "Look up offsets of partitions."),
     "cluster": ("kctl.commands.cluster:app", "Describe the cluster and its brokers."),
+    "reassign": ("kctl.commands.reassign:app", "Move partitions to other brokers."),
     "dump-log": ("kctl.commands.dump_log:app", "Show what log and index files hold."),
     "broker": ("kctl.commands.broker:app", "Start, stop and check a broker."),
     "zookeeper": ("kctl.commands.zookeeper:app", "Run the ZooKeeper-compatible service; look into any ensemble."),

@@ -1,0 +1,258 @@
+"""Properties of topics and brokers: describe with sources, change one by one.
+
+What concerns one broker is asked of that broker; topics and the defaults of all brokers can be asked of any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, TypeVar
+
+from kctl.admin.outcome import Outcome, outcome_of
+from kctl.client.cluster import ClusterClient
+from kctl.client.transport import Connection, ConnectionLost
+from kctl.errors import ApiError, ErrorCode
+from kctl.protocol.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsSynonym,
+)
+from kctl.protocol.apis.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+T = TypeVar("T")
+
+SOURCES: Mapping[int, str] = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+    7: "DYNAMIC_CLIENT_METRICS_CONFIG",
+    8: "DYNAMIC_GROUP_CONFIG",
+}
+"""The words of Kafka's own tools for the numbers of the protocol (ConfigEntry.ConfigSource)."""
+
+SOURCES_VERSION_MIN = 1
+"""Before this version DescribeConfigs tells only whether a value is the default (KIP-226)."""
+
+BROKER_DEFAULTS = ""
+"""The name that stands for what is set for all brokers at once."""
+
+
+class ResourceType(IntEnum):
+    """What has properties."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class ConfigResource(NamedTuple):
+    """A topic by name, a broker by id, or BROKER_DEFAULTS."""
+
+    type: ResourceType
+    name: str
+
+    @property
+    def broker_id(self) -> int | None:
+        """The only broker that can answer, or None when any can."""
+        return int(self.name) if self.type is ResourceType.BROKER and self.name != BROKER_DEFAULTS else None
+
+    @property
+    def own_source(self) -> str:
+        """Where a value comes from that was set for exactly this."""
+        if self.type is ResourceType.TOPIC:
+            return SOURCES[1]
+        return SOURCES[3] if self.name == BROKER_DEFAULTS else SOURCES[2]
+
+
+class ConfigOperation(IntEnum):
+    """What IncrementalAlterConfigs does with one property (KIP-339); the last two are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """One property and what is to become of it; DELETE has no value."""
+
+    name: str
+    operation: ConfigOperation
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """One place that gives a value, whether or not it is the one that counts."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One property with the value in force; sensitive ones have no value to show."""
+
+    name: str
+    value: str | None
+    source: str
+    is_read_only: bool
+    is_sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...]
+
+
+Described = dict[ConfigResource, list[ConfigEntry] | Outcome]
+"""The properties of each resource by name, or why they cannot be told."""
+
+
+async def describe_configs(
+    client: ClusterClient, resources: Collection[ConfigResource], *, names: Sequence[str] | None = None
+) -> Described:
+    """All properties of the resources, or only `names`, with sources and synonyms."""
+
+    async def ask(connection: Connection, some: list[ConfigResource]) -> Described:
+        version = connection.versions.highest(DescribeConfigsRequest)
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=resource.type,
+                    resource_name=resource.name,
+                    configuration_keys=None if names is None else list(names),
+                )
+                for resource in some
+            ],
+            include_synonyms=version >= SOURCES_VERSION_MIN,
+        )
+        response = await connection.send(request, DescribeConfigsResponse, version=version)
+        found: Described = {}
+        for result in response.results:
+            resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
+            if result.error_code:
+                found[resource] = outcome_of(resource.name, result.error_code, result.error_message)
+            else:
+                entries = [_entry(config, resource, version) for config in result.configs]
+                found[resource] = sorted(entries, key=lambda entry: entry.name)
+        return found
+
+    return await _ask_those_concerned(client, resources, ask)
+
+
+async def alter_configs(
+    client: ClusterClient,
+    changes: Mapping[ConfigResource, Sequence[ConfigChange]],
+    *,
+    validate_only: bool = False,
+) -> dict[ConfigResource, Outcome]:
+    """Change the named properties of each resource and leave all others as they are.
+
+    Brokers before 2.3 can only replace everything at once, by which changes of others get lost and sensitive values
+    with them; there the outcome is UNSUPPORTED_VERSION and nothing is changed.
+    """
+
+    async def ask(connection: Connection, some: list[ConfigResource]) -> dict[ConfigResource, Outcome]:
+        if not connection.versions.knows(IncrementalAlterConfigsRequest):
+            text = f"the broker at {connection.address} cannot change single properties (before Kafka 2.3)"
+            return {one: Outcome(one.name, ErrorCode.UNSUPPORTED_VERSION, text) for one in some}
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=resource.type,
+                    resource_name=resource.name,
+                    configs=[
+                        AlterableConfig(name=change.name, config_operation=change.operation, value=change.value)
+                        for change in changes[resource]
+                    ],
+                )
+                for resource in some
+            ],
+            validate_only=validate_only,
+        )
+        response = await connection.send(request, IncrementalAlterConfigsResponse)
+        return {
+            ConfigResource(ResourceType(result.resource_type), result.resource_name): outcome_of(
+                result.resource_name, result.error_code, result.error_message
+            )
+            for result in response.responses
+        }
+
+    return await _ask_those_concerned(client, changes, ask)
+
+
+def value_after(change: ConfigChange, before: str | None) -> str | None:
+    """The value that `change` makes of `before`; None where only the broker knows the default that shows again."""
+    match change.operation:
+        case ConfigOperation.SET:
+            return change.value
+        case ConfigOperation.DELETE:
+            return None
+        case ConfigOperation.APPEND:
+            return ",".join(_items(before) + [item for item in _items(change.value) if item not in _items(before)])
+        case ConfigOperation.SUBTRACT:
+            return ",".join(item for item in _items(before) if item not in _items(change.value))
+
+
+def entry_named(entries: Iterable[ConfigEntry], name: str) -> ConfigEntry | None:
+    """The entry of that name."""
+    return next((entry for entry in entries if entry.name == name), None)
+
+
+def own_value(entries: Iterable[ConfigEntry], resource: ConfigResource, name: str) -> str | None:
+    """What was set for exactly this resource; None where it only inherits."""
+    entry = entry_named(entries, name)
+    return entry.value if entry is not None and entry.source == resource.own_source else None
+
+
+async def _ask_those_concerned(
+    client: ClusterClient,
+    resources: Collection[ConfigResource],
+    ask: Callable[[Connection, list[ConfigResource]], Awaitable[dict[ConfigResource, T | Outcome]]],
+) -> dict[ConfigResource, T | Outcome]:
+    """Each broker about itself, any broker about the rest; a broker that cannot be reached spoils only its own part."""
+    by_broker: dict[int | None, list[ConfigResource]] = {}
+    for resource in sorted(set(resources)):
+        by_broker.setdefault(resource.broker_id, []).append(resource)
+
+    async def ask_one(broker_id: int | None, some: list[ConfigResource]) -> dict[ConfigResource, T | Outcome]:
+        if broker_id is None:
+            return await client.on_any_broker(lambda connection: ask(connection, some))
+        try:
+            return await ask(await client.broker(broker_id), some)
+        except ConnectionLost as lost:
+            outcome = Outcome(str(broker_id), ErrorCode.NETWORK_EXCEPTION, str(lost))
+        except ApiError as error:
+            outcome = Outcome(str(broker_id), error.code, str(error))
+        return {some[0]: outcome}
+
+    found: dict[ConfigResource, T | Outcome] = {}
+    for answered in await client.gather([ask_one(broker_id, some) for broker_id, some in by_broker.items()]):
+        found.update(answered)
+    return {resource: found[resource] for resource in sorted(set(resources))}
+
+
+def _entry(config: DescribeConfigsResourceResult, resource: ConfigResource, version: int) -> ConfigEntry:
+    if version < SOURCES_VERSION_MIN:
+        source = SOURCES[5] if config.is_default else resource.own_source
+    else:
+        source = SOURCES.get(config.config_source, "UNKNOWN")
+    synonyms = tuple(_synonym(synonym) for synonym in config.synonyms)
+    return ConfigEntry(config.name, config.value, source, config.read_only, config.is_sensitive, synonyms)
+
+
+def _synonym(synonym: DescribeConfigsSynonym) -> ConfigSynonym:
+    return ConfigSynonym(synonym.name, synonym.value, SOURCES.get(synonym.source, "UNKNOWN"))
+
+
+def _items(text: str | None) -> list[str]:
+    return text.split(",") if text else []

@@ -1,0 +1,83 @@
+"""A reassignment from the plan to the end: look, start, watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kctl.admin.log_dirs import ReplicaSizes, replica_sizes
+from kctl.admin.move_progress import Estimate, MoveProgress
+from kctl.admin.outcome import Outcome
+from kctl.admin.reassignment import Ongoing, alter_reassignments, list_reassignments
+from kctl.admin.reassignment_plan import Move, MoveState, bytes_moved, move_state, partition_of, plan_moves
+from kctl.admin.reassignment_spec import Assignment
+from kctl.client.cluster import ClusterClient
+from kctl.client.metadata import ClusterMetadata
+from kctl.model import TopicPartition
+
+POLL_MS_MIN = 200
+POLL_MS_MAX = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the cluster says about some partitions that are moved, or are to be."""
+
+    metadata: ClusterMetadata
+    ongoing: Mapping[TopicPartition, Ongoing]
+    """Everything that moves, also other partitions."""
+    moves: list[Move]
+    sizes: ReplicaSizes
+
+    def state_of(self, move: Move) -> MoveState:
+        """How far it is."""
+        return move_state(move.tp, move.target, self.metadata, move.tp in self.ongoing)
+
+    def replicas_of(self, move: Move) -> tuple[int, ...]:
+        """All that hold it now; none when there is no such partition."""
+        partition = partition_of(self.metadata, move.tp)
+        return partition.replicas if partition else ()
+
+
+async def look(client: ClusterClient, targets: Assignment | None) -> Situation:
+    """How things are with these targets; None means everything that moves, with the targets that it has."""
+    ongoing = await list_reassignments(client)
+    wanted = {tp: one.target for tp, one in ongoing.items()} if targets is None else targets
+    metadata = await client.metadata({tp.topic for tp in wanted})
+    found = {tp: partition for tp in wanted if (partition := partition_of(metadata, tp)) is not None}
+    brokers = {broker for tp, partition in found.items() for broker in (*partition.replicas, *wanted[tp])}
+    sizes = await replica_sizes(client, brokers & metadata.brokers.keys(), found) if found else ReplicaSizes({})
+    return Situation(metadata, ongoing, plan_moves(wanted, metadata, ongoing, sizes), sizes)
+
+
+async def start_moves(client: ClusterClient, moves: Sequence[Move]) -> dict[TopicPartition, Outcome]:
+    """Begin those that change anything; the others are done."""
+    changes: dict[TopicPartition, tuple[int, ...] | None] = {move.tp: move.target for move in moves if move.is_change}
+    outcomes = {move.tp: Outcome(str(move.tp)) for move in moves}
+    return outcomes | (await alter_reassignments(client, changes) if changes else {})
+
+
+async def cancel_moves(client: ClusterClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Outcome]:
+    """Go back to where the partitions were before."""
+    return await alter_reassignments(client, dict.fromkeys(partitions)) if partitions else {}
+
+
+async def wait_for_moves(
+    client: ClusterClient, moves: Sequence[Move], on_progress: Callable[[Estimate], None]
+) -> Situation:
+    """Watch until none of them moves any more."""
+    targets = {move.tp: move.target for move in moves}
+    before = {move.tp: move for move in moves}
+    progress = MoveProgress()
+    pause_ms = POLL_MS_MIN
+    while True:
+        now = await look(client, targets)
+        if not any(move.tp in now.ongoing for move in now.moves):
+            return now
+        # What is being added is known from the beginning; only the sizes change.
+        watched = [replace(before[move.tp], size_bytes=move.size_bytes) for move in now.moves]
+        moved = sum(bytes_moved(move, now.sizes) for move in watched)
+        total = sum(move.bytes_to_move or 0 for move in watched)
+        on_progress(progress.observe(client.transport.monotonic_ms(), moved_bytes=moved, total_bytes=total))
+        await client.transport.sleep(pause_ms)
+        pause_ms = min(pause_ms * 2, POLL_MS_MAX)

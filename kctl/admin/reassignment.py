@@ -1,0 +1,114 @@
+"""Moving partitions to other brokers: what is under way, starting and cancelling (KIP-455)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kctl.admin.outcome import Outcome, outcome_of
+from kctl.client.cluster import ClusterClient
+from kctl.client.transport import Connection
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kctl.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ongoing:
+    """One partition that is being moved; `replicas` are all that hold it meanwhile, the target's first."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        return tuple(replica for replica in self.replicas if replica not in self.removing)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """Where it was before; the order that it had then is not known any more."""
+        return tuple(replica for replica in self.replicas if replica not in self.adding)
+
+
+async def list_reassignments(
+    client: ClusterClient, partitions: Collection[TopicPartition] | None = None
+) -> dict[TopicPartition, Ongoing]:
+    """What is being moved, of these partitions or of all.  Raises ApiError."""
+    topics = None
+    if partitions is not None:
+        topics = [
+            ListPartitionReassignmentsTopics(name=topic, partition_indexes=numbers)
+            for topic, numbers in by_topic(partitions).items()
+        ]
+
+    async def ask(connection: Connection) -> dict[TopicPartition, Ongoing]:
+        request = ListPartitionReassignmentsRequest(timeout_ms=client.settings.timeout_ms, topics=topics)
+        response = await connection.send(request, ListPartitionReassignmentsResponse)
+        _raise_whole(response.error_code, response.error_message)
+        return {
+            TopicPartition(topic.name, one.partition_index): Ongoing(
+                tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+            )
+            for topic in sorted(response.topics, key=lambda topic: topic.name)
+            for one in sorted(topic.partitions, key=lambda one: one.partition_index)
+        }
+
+    return await client.on_controller(ask)
+
+
+async def alter_reassignments(
+    client: ClusterClient, targets: Mapping[TopicPartition, tuple[int, ...] | None]
+) -> dict[TopicPartition, Outcome]:
+    """Begin to move each partition to its target; None cancels what is under way.  Raises ApiError."""
+    topics = [
+        ReassignableTopic(
+            name=topic,
+            partitions=[
+                ReassignablePartition(partition_index=number, replicas=_listed(targets[TopicPartition(topic, number)]))
+                for number in numbers
+            ],
+        )
+        for topic, numbers in by_topic(targets).items()
+    ]
+
+    async def ask(connection: Connection) -> dict[TopicPartition, Outcome]:
+        request = AlterPartitionReassignmentsRequest(timeout_ms=client.settings.timeout_ms, topics=topics)
+        response = await connection.send(request, AlterPartitionReassignmentsResponse)
+        _raise_whole(response.error_code, response.error_message)
+        outcomes = {}
+        for topic in response.responses:
+            for one in topic.partitions:
+                tp = TopicPartition(topic.name, one.partition_index)
+                outcomes[tp] = outcome_of(str(tp), one.error_code, one.error_message)
+        return {tp: outcomes[tp] for tp in sorted(outcomes)}
+
+    return await client.on_controller(ask)
+
+
+def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers by topic, both in order."""
+    topics: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return topics
+
+
+def _listed(target: tuple[int, ...] | None) -> list[int] | None:
+    return None if target is None else list(target)
+
+
+def _raise_whole(error_code: int, message: str | None) -> None:
+    code = ErrorCode.of(error_code)
+    if code is not ErrorCode.NONE:
+        raise ApiError(code, message)

@@ -1,0 +1,151 @@
+"""What a reassignment would change, what it costs, and how far it is.  Pure.
+
+A move is looked at against what the partition had before any move: replicas that are still being added count as not
+there, so the plan of a move that runs already is the same as before it ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from kctl.admin.log_dirs import ReplicaSizes
+from kctl.admin.outcome import Outcome
+from kctl.admin.reassignment import Ongoing
+from kctl.admin.reassignment_spec import Assignment
+from kctl.client.metadata import ClusterMetadata, Partition
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition on its way; with a problem it cannot go.  size_bytes is that of one replica, None if not known."""
+
+    tp: TopicPartition
+    target: tuple[int, ...]
+    current: tuple[int, ...] = ()
+    leader: int = -1
+    size_bytes: int | None = None
+    ongoing: Ongoing | None = None
+    problem: Outcome | None = None
+
+    @property
+    def adding(self) -> tuple[int, ...]:
+        return tuple(replica for replica in self.target if replica not in self.current)
+
+    @property
+    def removing(self) -> tuple[int, ...]:
+        return tuple(replica for replica in self.current if replica not in self.target)
+
+    @property
+    def is_change(self) -> bool:
+        """Whether anything is to be done, be it only the order of the replicas."""
+        return self.problem is None and (self.current != self.target or self.ongoing is not None)
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether exactly this move has been started already."""
+        return self.ongoing is not None and self.ongoing.target == self.target
+
+    @property
+    def bytes_to_move(self) -> int | None:
+        """What has to be copied in all; None when the size is not known."""
+        if not self.adding:
+            return 0
+        return None if self.size_bytes is None else len(self.adding) * self.size_bytes
+
+    @property
+    def leader_after(self) -> int:
+        """Who leads when it is done: the same broker if it stays, else the first of the target."""
+        return self.leader if self.leader in self.target else self.target[0]
+
+
+class MoveState(Enum):
+    """How a move stands."""
+
+    IN_PROGRESS = "in progress"
+    COMPLETE = "complete"
+    DIFFERENT = "different"
+    """Nothing moves, and the replicas are not those of the target."""
+    UNKNOWN = "unknown"
+    """There is no such partition."""
+
+
+def plan_moves(
+    targets: Assignment,
+    metadata: ClusterMetadata,
+    ongoing: Mapping[TopicPartition, Ongoing],
+    sizes: ReplicaSizes,
+) -> list[Move]:
+    """Each partition with what it has now; those that cannot be moved have a problem."""
+    return [_move(tp, target, metadata, ongoing.get(tp), sizes) for tp, target in sorted(targets.items())]
+
+
+def _move(
+    tp: TopicPartition,
+    target: tuple[int, ...],
+    metadata: ClusterMetadata,
+    ongoing: Ongoing | None,
+    sizes: ReplicaSizes,
+) -> Move:
+    partition = partition_of(metadata, tp)
+    if partition is None:
+        code = _topic_error(metadata, tp)
+        return Move(tp, target, problem=Outcome(str(tp), code, f"there is no partition {tp}"))
+    current = partition.replicas if ongoing is None else ongoing.origin
+    dead = [replica for replica in target if replica not in metadata.brokers and replica not in current]
+    problem = None
+    if dead:
+        text = f"broker {', '.join(map(str, dead))} is not alive"
+        problem = Outcome(str(tp), ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    known = [size for replica in (partition.leader, *current) if (size := sizes.of(replica, tp)) is not None]
+    return Move(tp, target, current, partition.leader, known[0] if known else None, ongoing, problem)
+
+
+def move_state(tp: TopicPartition, target: tuple[int, ...], metadata: ClusterMetadata, ongoing: bool) -> MoveState:
+    """How far one move has come, whoever started it."""
+    if ongoing:
+        return MoveState.IN_PROGRESS
+    partition = partition_of(metadata, tp)
+    if partition is None:
+        return MoveState.UNKNOWN
+    return MoveState.COMPLETE if partition.replicas == target else MoveState.DIFFERENT
+
+
+def bytes_moved(move: Move, sizes: ReplicaSizes) -> int:
+    """What the added replicas hold already; a replica that is ahead of the last look at the leader counts as whole."""
+    whole = move.size_bytes or 0
+    return sum(min(whole, sizes.of(replica, move.tp) or 0) for replica in move.adding)
+
+
+def bytes_by_broker(moves: Iterable[Move]) -> tuple[dict[int, int], dict[int, int]]:
+    """What each broker has to take in and, as leader, to give out, as far as sizes are known."""
+    incoming: dict[int, int] = {}
+    outgoing: dict[int, int] = {}
+    for move in moves:
+        if move.problem or not move.size_bytes:
+            continue
+        for replica in move.adding:
+            incoming[replica] = incoming.get(replica, 0) + move.size_bytes
+            outgoing[move.leader] = outgoing.get(move.leader, 0) + move.size_bytes
+    return incoming, outgoing
+
+
+def rollback(moves: Iterable[Move]) -> Assignment:
+    """What has to be executed to get back to where the partitions were."""
+    return {move.tp: move.current for move in moves if move.current}
+
+
+def partition_of(metadata: ClusterMetadata, tp: TopicPartition) -> Partition | None:
+    """The partition, if there is one."""
+    topic = metadata.topics.get(tp.topic)
+    partitions = () if topic is None else topic.partitions
+    return next((one for one in partitions if one.partition == tp.partition), None)
+
+
+def _topic_error(metadata: ClusterMetadata, tp: TopicPartition) -> ErrorCode:
+    topic = metadata.topics.get(tp.topic)
+    has_said_why = topic is not None and topic.error not in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE}
+    return topic.error if topic is not None and has_said_why else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,134 @@
+"""Which partitions are to live where, as people and Kafka's tools write it.  Pure.
+
+{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2,3],"log_dirs":["any","any","any"]}]}
+orders:0=1,2,3          the same on a command line
+orders:0                only the partition, where replicas do not matter
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kctl.errors import UsageError
+from kctl.model import TopicPartition
+
+VERSION = 1
+ANY_LOG_DIR = "any"
+
+Assignment = dict[TopicPartition, tuple[int, ...]]
+"""The replicas of each partition, the preferred leader first."""
+
+_INLINE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+):(?P<partition>\d+)(?:=(?P<replicas>[\d,]+))?")
+
+
+def parse_reassignment(text: str) -> Assignment:
+    """Read Kafka's JSON.  Raises UsageError with what is wrong about it."""
+    document = _document(text)
+    version = document.get("version", VERSION)
+    if version != VERSION:
+        raise UsageError(f"version {version!r} of the reassignment is not known; {VERSION} is")
+    assignment: Assignment = {}
+    for entry in _partitions_of(document):
+        tp = _partition(entry)
+        if tp in assignment:
+            raise UsageError(f"{tp} is in the reassignment twice")
+        assignment[tp] = _checked(tp, entry.get("replicas"))
+        _check_log_dirs(tp, entry.get("log_dirs"), len(assignment[tp]))
+    if not assignment:
+        raise UsageError("the reassignment names no partition")
+    return assignment
+
+
+def parse_partitions(text: str) -> list[TopicPartition]:
+    """Read the JSON of an election: topics and partitions without replicas.  Raises UsageError."""
+    tps = [_partition(entry) for entry in _partitions_of(_document(text))]
+    if not tps:
+        raise UsageError("the file names no partition")
+    if len(set(tps)) < len(tps):
+        raise UsageError("the file names a partition twice")
+    return sorted(tps)
+
+
+def parse_inline(texts: Iterable[str], *, with_replicas: bool = True) -> Assignment:
+    """Read `orders:0=1,2,3`; replicas may only be left out where they do not matter.  Raises UsageError."""
+    assignment: Assignment = {}
+    for text in texts:
+        found = _INLINE.fullmatch(text)
+        if found is None or (with_replicas and not found["replicas"]):
+            raise UsageError(f"'{text}' is no {'move' if with_replicas else 'partition'}; write TOPIC:PARTITION=1,2,3")
+        tp = TopicPartition(found["topic"], int(found["partition"]))
+        if tp in assignment:
+            raise UsageError(f"{tp} is given twice")
+        replicas = found["replicas"]
+        assignment[tp] = _checked(tp, _numbers(tp, replicas)) if replicas else ()
+    return assignment
+
+
+def format_reassignment(assignment: Mapping[TopicPartition, Iterable[int]]) -> str:
+    """Kafka's JSON, byte for byte as its own tools print it."""
+    partitions = []
+    for tp in sorted(assignment):
+        replicas = list(assignment[tp])
+        log_dirs = [ANY_LOG_DIR] * len(replicas)
+        partitions.append({"topic": tp.topic, "partition": tp.partition, "replicas": replicas, "log_dirs": log_dirs})
+    return json.dumps({"version": VERSION, "partitions": partitions}, separators=(",", ":"))
+
+
+def _document(text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"no JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise UsageError("no JSON object")
+    return document
+
+
+def _partitions_of(document: dict[str, Any]) -> list[dict[str, Any]]:
+    entries = document.get("partitions")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise UsageError("'partitions' is missing, or is no list of objects")
+    return entries
+
+
+def _partition(entry: dict[str, Any]) -> TopicPartition:
+    topic, partition = entry.get("topic"), entry.get("partition")
+    if not isinstance(topic, str) or not topic:
+        raise UsageError(f"an entry names no topic: {json.dumps(entry)}")
+    if not _is_number(partition):
+        raise UsageError(f"an entry of topic {topic} has no partition number: {json.dumps(entry)}")
+    assert isinstance(partition, int)
+    return TopicPartition(topic, partition)
+
+
+def _checked(tp: TopicPartition, replicas: object) -> tuple[int, ...]:
+    if not isinstance(replicas, list) or not all(_is_number(replica) for replica in replicas):
+        raise UsageError(f"the replicas of {tp} are no list of broker ids")
+    if not replicas:
+        raise UsageError(f"{tp} is left without replicas")
+    if len(set(replicas)) < len(replicas):
+        raise UsageError(f"a broker is in the replicas of {tp} twice: {','.join(map(str, replicas))}")
+    return tuple(replicas)
+
+
+def _check_log_dirs(tp: TopicPartition, log_dirs: object, count: int) -> None:
+    if log_dirs is None:
+        return
+    if not isinstance(log_dirs, list) or len(log_dirs) != count:
+        raise UsageError(f"{tp} needs as many log_dirs as replicas, or none")
+    if any(log_dir != ANY_LOG_DIR for log_dir in log_dirs):
+        raise UsageError(f"{tp} asks for certain log directories; only 'any' can be had")
+
+
+def _numbers(tp: TopicPartition, text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UsageError(f"'{text}' is no list of brokers for {tp}; write 1,2,3") from None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

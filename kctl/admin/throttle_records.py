@@ -1,0 +1,81 @@
+"""Files that remember which throttles a reassignment holds, so that whoever comes after a crash can give them back.
+
+One folder per cluster.  `throttle-<key>.json` for each reassignment, written whole or not at all and before anything is
+set.  `lock` is locked while somebody sets or gives back throttles; a crash unlocks it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from kctl.admin.throttles import ThrottleRecord, record_from_json, record_to_json
+from kctl.errors import KctlError
+from kctl.model import TopicPartition
+
+KEY_LENGTH = 16
+_PREFIX = "throttle-"
+
+
+class ThrottleRecords:
+    """The records of one cluster.  Owner: one command at a time, while it holds `locked`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Waits until nobody else is at it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def all(self) -> dict[str, ThrottleRecord]:
+        """Every record by its key.  Raises KctlError for a file that cannot be read."""
+        records = {}
+        for path in sorted(self.folder.glob(f"{_PREFIX}*.json")):
+            try:
+                records[path.stem.removeprefix(_PREFIX)] = record_from_json(
+                    json.loads(path.read_text(encoding="utf-8"))
+                )
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise KctlError(f"{path} is no record of throttles that kctl can read: {error}") from None
+        return records
+
+    def save(self, key: str, record: ThrottleRecord) -> None:
+        """Keep it, or forget it when it holds nothing any more."""
+        path = self.path_of(key)
+        if not record.settings:
+            path.unlink(missing_ok=True)
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".tmp")
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(record_to_json(record), file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+    def path_of(self, key: str) -> Path:
+        return self.folder / f"{_PREFIX}{key}.json"
+
+
+def key_of(partitions: Collection[TopicPartition]) -> str:
+    """The same partitions have the same key, wherever they go."""
+    text = "\n".join(str(tp) for tp in sorted(partitions))
+    return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
+
+
+def folder_of(state_dir: Path, cluster_id: str | None) -> Path:
+    """The folder of one cluster."""
+    name = "".join(character if character.isalnum() or character in "-_" else "_" for character in cluster_id or "")
+    return state_dir / (name or "unnamed-cluster")

@@ -1,0 +1,161 @@
+"""Sets the throttles of a reassignment and gives them back; `throttles` decides, `throttle_records` remembers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from kctl.admin.configs import (
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ResourceType,
+    alter_configs,
+    describe_configs,
+    entry_named,
+    own_value,
+)
+from kctl.admin.outcome import Outcome
+from kctl.admin.reassignment_plan import Move
+from kctl.admin.throttle_records import ThrottleRecords
+from kctl.admin.throttles import ThrottleRecord, changes_to_set, hold, release, throttle_needs, without
+from kctl.client.cluster import ClusterClient
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
+
+_AWAY = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION})
+"""A broker that is down copies nothing, so it needs no throttle; it must not keep others from theirs (KAFKA-13392)."""
+
+Setting = tuple[ConfigResource, str]
+
+
+@dataclass(slots=True)
+class Restored:
+    """What was given back, and what was not."""
+
+    settings: list[tuple[ConfigResource, ConfigChange]] = field(default_factory=list)
+    foreign: list[tuple[ConfigResource, str, str | None]] = field(default_factory=list)
+    """Somebody else has changed these; they stay as they are."""
+    failed: list[tuple[ConfigResource, Outcome]] = field(default_factory=list)
+    """Still held: the record of them stays for another attempt."""
+
+    @property
+    def brokers(self) -> list[int]:
+        """Whose rates were given back."""
+        return sorted({one.broker_id for one, _ in self.settings if one.broker_id is not None})
+
+    @property
+    def topics(self) -> list[str]:
+        """Whose lists were given back."""
+        return sorted({one.name for one, _ in self.settings if one.type is ResourceType.TOPIC})
+
+
+async def set_throttles(
+    client: ClusterClient, records: ThrottleRecords, key: str, moves: Collection[Move], bytes_per_s: int
+) -> list[Outcome]:
+    """Throttle what the moves copy; returns the brokers that are away and go without.  Hold `records.locked`.
+
+    The record is on the disk before the first change.  Raises ApiError when a setting is refused; what was set until
+    then is in the record.
+    """
+    needs = throttle_needs(moves)
+    present, failed = await _read(client, needs.settings)
+    for resource, outcome in failed.items():
+        if resource.broker_id is None or outcome.error not in _AWAY:
+            raise ApiError(outcome.error, outcome.message)
+    before = records.all().get(key)
+    tps = [move.tp for move in moves]
+    record = hold(needs, bytes_per_s, present, partitions=tps, now_ms=time.time_ns() // 1_000_000, before=before)
+    records.save(key, record)
+    for resource, outcome in (await alter_configs(client, changes_to_set(record, present))).items():
+        if outcome.error in _AWAY and resource.broker_id is not None:
+            failed[resource] = outcome
+        elif not outcome.is_done:
+            raise ApiError(outcome.error, f"{name_of(resource)}: {outcome.message}")
+    return [outcome for _, outcome in sorted(failed.items())]
+
+
+async def release_throttles(client: ClusterClient, records: ThrottleRecords, keys: Iterable[str]) -> Restored:
+    """Give back what the records hold.  Hold `records.locked`.
+
+    Raises ClusterUnreachable; the records stay then.
+    """
+    restored = Restored()
+    for key in keys:
+        known = records.all()
+        record = known.pop(key, None)
+        if record is not None:
+            await _release_one(client, records, key, record, known, restored)
+    return restored
+
+
+async def _release_one(
+    client: ClusterClient,
+    records: ThrottleRecords,
+    key: str,
+    record: ThrottleRecord,
+    known: dict[str, ThrottleRecord],
+    restored: Restored,
+) -> None:
+    present, failed = await _read(client, record.settings)
+    gone = [setting for setting in record.settings if _is_gone(failed.get(setting[0]))]
+    what = release(record, present, list(known.values()))
+    # Those that inherit are told first: after a crash in between, two records know how to give the same thing back.
+    for (other_key, before), after in zip(known.items(), what.others, strict=True):
+        if after != before:
+            records.save(other_key, after)
+    outcomes = await alter_configs(client, what.changes)
+    for resource, outcome in outcomes.items():
+        if outcome.is_done:
+            restored.settings.extend((resource, change) for change in what.changes[resource])
+        elif not _is_gone(outcome):
+            failed[resource] = outcome
+    restored.foreign.extend(what.foreign)
+    failed = {resource: outcome for resource, outcome in failed.items() if not _is_gone(outcome)}
+    restored.failed.extend(sorted(failed.items()))
+    done = [setting for setting in record.settings if setting[0] not in failed]
+    records.save(key, without(record, done + gone))
+
+
+async def _read(
+    client: ClusterClient, settings: Iterable[Setting]
+) -> tuple[dict[Setting, str | None], dict[ConfigResource, Outcome]]:
+    """What is set for exactly each topic or broker, and those that could not be asked."""
+    wanted = list(settings)
+    values: dict[Setting, str | None] = {}
+    failed: dict[ConfigResource, Outcome] = {}
+    described = await describe_configs(client, {resource for resource, _ in wanted})
+    for resource, name in wanted:
+        entries = described[resource]
+        if isinstance(entries, Outcome):
+            failed[resource] = entries
+            continue
+        entry = entry_named(entries, name)
+        if entry is not None and entry.is_sensitive and entry.source == resource.own_source:
+            text = f"{name_of(resource)} hides its {name}, so it could not be restored: remove it, or do without"
+            raise ApiError(ErrorCode.INVALID_CONFIG, text)
+        values[resource, name] = own_value(entries, resource, name)
+    return values, failed
+
+
+def name_of(resource: ConfigResource) -> str:
+    """`broker 1`, `topic orders`, `broker default`."""
+    return f"{resource.type.name.lower()} {resource.name or 'default'}"
+
+
+def describe_change(resource: ConfigResource, change: ConfigChange) -> str:
+    """One sentence about a setting that was given back."""
+    what = "taken away" if change.operation is ConfigOperation.DELETE else f"set back to {change.value or 'nothing'}"
+    return f"{name_of(resource)}: {change.name} {what}"
+
+
+def finished_keys(records: ThrottleRecords, under_way: Collection[TopicPartition]) -> list[str]:
+    """The records none of whose partitions is on its way any more."""
+    moving = set(under_way)
+    return [key for key, record in records.all().items() if moving.isdisjoint(record.partitions)]
+
+
+def _is_gone(outcome: Outcome | None) -> bool:
+    """A topic that was deleted took its list with it."""
+    return outcome is not None and outcome.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

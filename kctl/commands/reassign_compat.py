@@ -1,0 +1,119 @@
+"""The words of Kafka's kafka-reassign-partitions, byte for byte, for scripts that read them.  Pure.
+
+ReassignPartitionsCommand of 2.8 and of 4.0; tests compare with the tools themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kctl.admin.reassignment import Ongoing
+from kctl.admin.reassignment_plan import MoveState
+from kctl.admin.reassignment_spec import Assignment, format_reassignment
+from kctl.model import TopicPartition
+
+KAFKA_28 = "kafka-2.8"
+KAFKA_4 = "kafka-4"
+COMPATS = (KAFKA_28, KAFKA_4)
+
+EXISTING = (
+    "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create a "
+    "new partition assignment in addition to the existing one. The --additional flag can also be used to change the "
+    "throttle by resubmitting the current reassignment.\n"
+)
+
+VERIFY_WARNING = (
+    "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
+)
+
+
+def current_assignment(assignment: Assignment) -> str:
+    """What --execute says first."""
+    return (
+        f"Current partition replica assignment\n\n{format_reassignment(assignment)}\n\n"
+        "Save this to use as the --reassignment-json-file option during rollback\n"
+    )
+
+
+def throttle_set(bytes_per_s: int) -> str:
+    """What --execute --throttle says next."""
+    return f"{VERIFY_WARNING}\nThe inter-broker throttle limit was set to {bytes_per_s} B/s\n"
+
+
+def started(partitions: Iterable[TopicPartition]) -> str:
+    """What --execute says last."""
+    tps = sorted(partitions)
+    return f"Successfully started partition reassignment{_s(tps)} for {_joined(tps)}\n"
+
+
+def states(compat: str, found: Sequence[tuple[TopicPartition, MoveState, tuple[int, ...], tuple[int, ...]]]) -> str:
+    """What --verify says: partition, state, replicas now, target."""
+    lines = ["Status of partition reassignment:"]
+    for tp, state, replicas, target in found:
+        match state:
+            case MoveState.IN_PROGRESS:
+                lines.append(f"Reassignment of partition {tp} is still in progress.")
+            case MoveState.COMPLETE:
+                lines.append(f"Reassignment of partition {tp} is complete{'d' if compat == KAFKA_4 else ''}.")
+            case MoveState.DIFFERENT | MoveState.UNKNOWN:
+                lines.append(
+                    f"There is no active reassignment of partition {tp}, but replica set is {_numbers(replicas)} "
+                    f"rather than {_numbers(target)}."
+                )
+    return "\n".join(lines) + "\n\n"
+
+
+def throttles_cleared(brokers: Sequence[int], topics: Sequence[str]) -> str:
+    """What --verify and --cancel say last; Kafka says it always, we as far as there was anything to clear."""
+    lines = []
+    if brokers:
+        lines.append(f"Clearing broker-level throttles on broker{_s(brokers)} {_numbers(brokers)}")
+    if topics:
+        lines.append(f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def listed(ongoing: Mapping[TopicPartition, Ongoing]) -> str:
+    """What --list says."""
+    if not ongoing:
+        return "No partition reassignments found.\n"
+    lines = ["Current partition reassignments:"]
+    for tp, one in sorted(ongoing.items()):
+        adding = f" adding: {_numbers(one.adding)}." if one.adding else ""
+        removing = f" removing: {_numbers(one.removing)}." if one.removing else ""
+        lines.append(f"{tp}: replicas: {_numbers(one.replicas)}.{adding}{removing}")
+    return "\n".join(lines) + "\n"
+
+
+def cancelled(compat: str, partitions: Iterable[TopicPartition]) -> str:
+    """What --cancel says; the second sentence is about log directories, and in 4.0 it does not end its line."""
+    tps = sorted(partitions)
+    first = "None of the specified partition reassignments are active."
+    if tps:
+        first = f"Successfully cancelled partition reassignment{_s(tps)} for: {_joined(tps)}"
+    second = "None of the specified partition moves are active."
+    return f"{first}\n{second}" + ("" if compat == KAFKA_4 else "\n")
+
+
+def start_refused(problems: Iterable[tuple[TopicPartition, str]]) -> str:
+    """What --execute says when the controller refuses some."""
+    return "".join(["Error reassigning partition(s):\n", *(f"{tp}: {why}\n" for tp, why in sorted(problems))])
+
+
+def cancel_refused(problems: Iterable[tuple[TopicPartition, str]]) -> str:
+    """What --cancel says when the controller refuses some."""
+    known = sorted(problems)
+    lines = [f"{tp}: {why}\n" for tp, why in known]
+    return "".join([f"Error cancelling partition reassignment{_s(known)} for:\n", *lines])
+
+
+def _s(things: Sequence[object]) -> str:
+    return "" if len(things) == 1 else "s"
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _joined(tps: Iterable[TopicPartition]) -> str:
+    return ",".join(map(str, tps))
