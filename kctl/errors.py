@@ -17,7 +17,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Every error code of the Kafka protocol up to 3.9; 106 and above are newer than 2.8 and never sent by our broker."""
+    """Every error code of the Kafka protocol up to 3.9; from 106 on newer than 2.8 and never sent by our broker."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -168,39 +168,41 @@ class ErrorCode(IntEnum):
             return cls.UNKNOWN_SERVER_ERROR
 
 
-_RETRIABLE = frozenset({
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.ELECTION_NOT_NEEDED,
-    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-    ErrorCode.FENCED_LEADER_EPOCH,
-    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-    ErrorCode.INCONSISTENT_TOPIC_ID,
-    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-    ErrorCode.INVALID_SHARE_SESSION_EPOCH,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.LISTENER_NOT_FOUND,
-    ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.NOT_CONTROLLER,
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.OFFSET_NOT_AVAILABLE,
-    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-    ErrorCode.REPLICA_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.SHARE_SESSION_NOT_FOUND,
-    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-    ErrorCode.UNKNOWN_LEADER_EPOCH,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNSTABLE_OFFSET_COMMIT,
-})
+_RETRIABLE = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
 
 _DESCRIPTIONS = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "The broker met an error that the protocol has no name for; its log says more.",
@@ -307,7 +309,7 @@ class ClusterUnreachable(KctlError):
 
 
 class ZooKeeperError(KctlError):
-    """ZooKeeper could not be reached, lost the session or refused an operation; `path` is the znode to blame, if any."""
+    """ZooKeeper could not be reached, lost the session or refused an operation; `path` is the znode, if any."""
 
     def __init__(self, message: str = "", path: str = "") -> None:
         super().__init__(message)
