@@ -30,6 +30,12 @@ SHARED = {
     "auto.leader.rebalance.enable": "false",
 }
 TOPIC = "mixed"
+MOVED_TOOLS = {
+    "kafka.admin.TopicCommand": "org.apache.kafka.tools.TopicCommand",
+    "kafka.admin.LeaderElectionCommand": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka.admin.ReassignPartitionsCommand": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+}
+"""What 3.x calls the tools of 2.8."""
 RECORDS = 3_000
 DEADLINE_S = 60
 POLL_S = 0.2
@@ -88,6 +94,8 @@ class Cluster:
         return values
 
     def tool(self, main_class: str, *args: str) -> str:
+        if self.version != OLDEST_JUDGE:
+            main_class = MOVED_TOOLS.get(main_class, main_class)
         done = run_java_tool(self.version, main_class, ["--bootstrap-server", self.bootstrap, *args])
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
