@@ -112,7 +112,7 @@ def _snappy_compress(data: Buffer) -> bytes:
 def _snappy_decompress(data: Buffer, size_max: int) -> bytes:
     view = memoryview(data)
     if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
-        return _snappy_block(view, size_max)
+        return _snappy_block(view, size_max, size_max)
     parts: list[bytes] = []
     position, size = len(_XERIAL_HEADER), 0
     while position < len(view):
@@ -122,20 +122,20 @@ def _snappy_decompress(data: Buffer, size_max: int) -> bytes:
         position += 4
         if length < 0 or position + length > len(view):
             raise DecompressionError(f"snappy: a block of {length} bytes does not fit")
-        block = _snappy_block(view[position : position + length], size_max - size)
+        block = _snappy_block(view[position : position + length], size_max - size, size_max)
         size += len(block)
         parts.append(block)
         position += length
     return b"".join(parts)
 
 
-def _snappy_block(block: memoryview, size_max: int) -> bytes:
+def _snappy_block(block: memoryview, room: int, size_max: int) -> bytes:
     import cramjam
 
     if not len(block):
         raise DecompressionError("snappy: a block is empty")
     try:
-        if cramjam.snappy.decompress_raw_len(block) > size_max:
+        if cramjam.snappy.decompress_raw_len(block) > room:
             raise _too_large(size_max)
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:

@@ -1,0 +1,267 @@
+"""A disk in memory that fails when told to: kctl.storage.files.Files for tests.
+
+    disk = SimFiles()
+    disk.fail_at(7)              the 7th operation from now on raises OSError(EIO), and so do all after it
+    disk.crash(random)           power failure: of what was not synced a prefix survives, its last write perhaps torn
+    disk.kill()                  the process dies: the disk keeps everything, locks are free
+
+Names (creating, renaming, removing) are taken to be on the disk at once, as a journalling file system nearly has it;
+the content of a file is there only after its sync.  A rename without a sync before it is therefore the classic trap:
+after a power failure the new name has the content of an empty file.  Open files outlive rename and removal.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+
+from kctl.environment import Random
+from kctl.storage.files import Buffer, Entry, File, Lock, RealEntry
+
+
+class _Content:
+    """The bytes behind a name: as written, as on the disk, and the way from one to the other."""
+
+    __slots__ = ("data", "modified_ms", "pending", "synced")
+
+    def __init__(self, modified_ms: int) -> None:
+        self.data = bytearray()
+        self.synced = b""
+        self.pending: list[tuple[int, bytes | None]] = []
+        """(position, bytes written there) or (size, None) for a truncation, since the last sync."""
+        self.modified_ms = modified_ms
+
+    def write(self, position: int, data: bytes) -> None:
+        if position > len(self.data):
+            self.data.extend(bytes(position - len(self.data)))
+        self.data[position : position + len(data)] = data
+        self.pending.append((position, data))
+
+    def truncate(self, size: int) -> None:
+        if size < len(self.data):
+            del self.data[size:]
+        else:
+            self.data.extend(bytes(size - len(self.data)))
+        self.pending.append((size, None))
+
+    def sync(self) -> None:
+        self.synced = bytes(self.data)
+        self.pending.clear()
+
+    def lose_power(self, random: Random) -> None:
+        """Back to what was synced, plus a chance prefix of the rest."""
+        survivors = self.pending[: random.randrange(0, len(self.pending) + 1)]
+        is_torn = bool(survivors) and random.randrange(0, 2) == 1
+        self.data = bytearray(self.synced)
+        for index, (position, data) in enumerate(survivors):
+            if data is None:
+                self.truncate(position)
+            elif is_torn and index == len(survivors) - 1:
+                self.write(position, data[: random.randrange(0, len(data) + 1)])
+            else:
+                self.write(position, data)
+        self.sync()
+
+
+class SimFile:
+    """One opening of a file."""
+
+    __slots__ = ("_content", "_disk", "_is_open", "path")
+
+    def __init__(self, disk: SimFiles, path: str, content: _Content) -> None:
+        self._disk = disk
+        self._content = content
+        self._is_open = True
+        self.path = path
+
+    def read_at(self, position: int, size: int) -> bytes:
+        self._step("read")
+        return bytes(self._content.data[position : position + size])
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._step("write")
+        self._content.write(position, bytes(data))
+        self._content.modified_ms = self._disk.now_ms
+
+    def truncate(self, size: int) -> None:
+        self._step("truncate")
+        self._content.truncate(size)
+        self._content.modified_ms = self._disk.now_ms
+
+    def size(self) -> int:
+        return len(self._content.data)
+
+    def sync(self) -> None:
+        self._step("sync")
+        self._content.sync()
+
+    def fileno(self) -> int:
+        raise OSError(errno.EBADF, "a simulated file has no descriptor", self.path)
+
+    def close(self) -> None:
+        self._is_open = False
+
+    def _step(self, operation: str) -> None:
+        if not self._is_open:
+            raise OSError(errno.EBADF, "file is closed", self.path)
+        self._disk.step(operation, self.path)
+
+
+class _SimLock:
+    __slots__ = ("_disk", "_path")
+
+    def __init__(self, disk: SimFiles, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.locks.discard(self._path)
+
+
+class SimFiles:
+    """The disk."""
+
+    def __init__(self) -> None:
+        self._contents: dict[str, _Content] = {}
+        self._directories: set[str] = {"/"}
+        self.locks: set[str] = set()
+        self.now_ms = 0
+        """The time that changed files get."""
+        self.operations = 0
+        """How many operations there were that may fail."""
+        self._fails_from: int | None = None
+        self._error = errno.EIO
+
+    def fail_at(self, operation: int | None, *, error: int = errno.EIO) -> None:
+        """Let the n-th operation from now on and all after it raise OSError(`error`); None mends the disk."""
+        self._fails_from = None if operation is None else self.operations + operation
+        self._error = error
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether an operation has come to fail since fail_at."""
+        return self._fails_from is not None and self.operations >= self._fails_from
+
+    def crash(self, random: Random) -> None:
+        """Lose power: unsynced writes may be gone, the disk works again."""
+        for path in sorted(self._contents):
+            self._contents[path].lose_power(random)
+        self.kill()
+
+    def kill(self) -> None:
+        """Lose the process: nothing is gone but its locks, the disk works again."""
+        self.locks.clear()
+        self._fails_from = None
+
+    def step(self, operation: str, path: str) -> None:
+        """Count an operation; raises OSError when it has to fail."""
+        self.operations += 1
+        if self.has_failed:
+            raise OSError(self._error, f"{os.strerror(self._error)} (simulated, {operation})", path)
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        content = self._contents.get(path)
+        if content is None:
+            if not create or posixpath.dirname(path) not in self._directories:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            self.step("create", path)
+            content = self._contents[path] = _Content(self.now_ms)
+        return SimFile(self, path, content)
+
+    def list(self, directory: str) -> list[Entry]:
+        if directory not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
+        entries: list[Entry] = [
+            RealEntry(posixpath.basename(path), is_directory=True, size=0)
+            for path in self._directories
+            if path != directory and posixpath.dirname(path) == directory
+        ]
+        entries += (
+            RealEntry(posixpath.basename(path), is_directory=False, size=len(content.data))
+            for path, content in self._contents.items()
+            if posixpath.dirname(path) == directory
+        )
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def exists(self, path: str) -> bool:
+        return path in self._contents or path in self._directories
+
+    def size(self, path: str) -> int:
+        return len(self._content(path).data)
+
+    def modified_ms(self, path: str) -> int:
+        return self._content(path).modified_ms
+
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        self.step("set time", path)
+        self._content(path).modified_ms = time_ms
+
+    def read(self, path: str) -> bytes:
+        self.step("read", path)
+        return bytes(self._content(path).data)
+
+    def write_atomically(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        draft = path + ".tmp"
+        file = self.open(draft, create=True)
+        file.truncate(0)
+        file.write_at(0, data)
+        if sync:
+            file.sync()
+        file.close()
+        self.rename(draft, path)
+        if sync:
+            self.sync_directory(posixpath.dirname(path))
+
+    def make_directory(self, path: str) -> None:
+        if path in self._directories:
+            return
+        self.step("make directory", path)
+        while path not in self._directories:
+            self._directories.add(path)
+            path = posixpath.dirname(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self.step("rename", source)
+        if source in self._contents:
+            self._contents[target] = self._contents.pop(source)
+        elif source in self._directories:
+            self._rename_directory(source, target)
+        else:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+
+    def _rename_directory(self, source: str, target: str) -> None:
+        self._directories = {_moved(path, source, target) for path in self._directories}
+        self._contents = {_moved(path, source, target): content for path, content in self._contents.items()}
+
+    def remove(self, path: str) -> None:
+        self.step("remove", path)
+        self._contents.pop(path, None)
+
+    def remove_tree(self, path: str) -> None:
+        self.step("remove directory", path)
+        inside = path + "/"
+        self._directories = {name for name in self._directories if name != path and not name.startswith(inside)}
+        self._contents = {name: kept for name, kept in self._contents.items() if not name.startswith(inside)}
+
+    def sync_directory(self, path: str) -> None:
+        self.step("sync directory", path)
+
+    def lock(self, path: str) -> Lock:
+        self.open(path, create=True)
+        if path in self.locks:
+            raise BlockingIOError(errno.EWOULDBLOCK, "locked by another process", path)
+        self.locks.add(path)
+        return _SimLock(self, path)
+
+    def _content(self, path: str) -> _Content:
+        try:
+            return self._contents[path]
+        except KeyError:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path) from None
+
+
+def _moved(path: str, source: str, target: str) -> str:
+    if path == source:
+        return target
+    return target + path[len(source) :] if path.startswith(source + "/") else path

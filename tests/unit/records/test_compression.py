@@ -1,0 +1,77 @@
+"""The codecs: there and back, what other clients write, and bounds on what comes out."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+
+import cramjam
+import lz4.frame
+import pytest
+
+from kctl.records.compression import XERIAL_MAGIC, Codec, DecompressionError, compress, decompress
+
+DATA = b"".join(b"record %d " % number for number in range(20_000))
+COMPRESSING = [codec for codec in Codec if codec]
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("size", [0, 1, 1000, 32 * 1024, 32 * 1024 + 1, len(DATA)])
+def test_what_was_compressed_comes_back(codec: Codec, size: int) -> None:
+    assert decompress(codec, memoryview(compress(codec, memoryview(DATA)[:size]))) == DATA[:size]
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_growth_is_bounded(codec: Codec) -> None:
+    bomb = compress(codec, bytes(10_000_000))
+    assert len(decompress(codec, bomb, 10_000_000)) == 10_000_000
+    with pytest.raises(DecompressionError, match="more than 9999999 bytes"):
+        decompress(codec, bomb, 9_999_999)
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_a_stream_that_is_cut_or_foreign_is_refused(codec: Codec) -> None:
+    data = compress(codec, DATA)
+    for cut in (1, len(data) // 2, len(data) - 1):
+        with pytest.raises(DecompressionError):
+            decompress(codec, data[:cut])
+    with pytest.raises(DecompressionError):
+        decompress(codec, b"\xff" * 40)
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_nothing_is_no_stream(codec: Codec) -> None:
+    with pytest.raises(DecompressionError):
+        decompress(codec, b"")
+
+
+def test_snappy_is_framed_as_java_does_and_read_bare_as_librdkafka_does() -> None:
+    framed = compress(Codec.SNAPPY, DATA)
+    assert framed.startswith(XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1")
+    bare = bytes(cramjam.snappy.compress_raw(DATA))
+    assert decompress(Codec.SNAPPY, bare) == DATA
+
+
+@pytest.mark.parametrize("length", [-1, 1 << 30])
+def test_a_snappy_block_with_an_absurd_length_is_refused(length: int) -> None:
+    with pytest.raises(DecompressionError, match="does not fit"):
+        decompress(Codec.SNAPPY, XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1" + struct.pack(">i", length) + b"xx")
+
+
+def test_lz4_frames_have_the_header_that_kafka_reads() -> None:
+    assert compress(Codec.LZ4, DATA)[:7] == bytes.fromhex("04224d18604082")
+
+
+def test_lz4_frames_with_checksums_and_sizes_are_read() -> None:
+    frame = lz4.frame.compress(DATA, content_checksum=True, block_checksum=True, store_size=True, block_linked=True)
+    assert decompress(Codec.LZ4, frame) == DATA
+
+
+def test_several_gzip_members_are_read_as_one() -> None:
+    assert decompress(Codec.GZIP, gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
+
+
+def test_codecs_have_the_names_of_compression_type() -> None:
+    assert [Codec.named(name) for name in ("uncompressed", "gzip", "snappy", "lz4", "zstd")] == list(Codec)
+    with pytest.raises(KeyError):
+        Codec.named("producer")

@@ -1,0 +1,229 @@
+"""What a leader takes from a producer: one test per line of the table, and that good batches are left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.records.batch import Record, TimestampType, crc_ok, iterate_records, parse_header, seal
+from kctl.records.build import build_batch
+from kctl.records.compression import Codec
+from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.records.validate import (
+    AppendRules,
+    RecordsRejected,
+    validate_internal,
+    validate_produced,
+    validate_replicated,
+)
+
+NOW_MS = 1_600_000_000_000
+RULES = AppendRules(max_message_bytes=10_000, segment_bytes=100_000)
+RECORDS = [Record(index, NOW_MS + index, b"k", b"v%d" % index) for index in range(3)]
+
+
+def produced(batch: bytes, rules: AppendRules = RULES, version: int = 9) -> bytes:
+    """The batch as it would be appended."""
+    return bytes(validate_produced(bytearray(batch), rules, now_ms=NOW_MS, request_version=version).buffer)
+
+
+def code_of(batch: bytes, rules: AppendRules = RULES, version: int = 9) -> ErrorCode:
+    buffer = bytearray(batch)
+    with pytest.raises(ApiError) as caught:
+        validate_produced(buffer, rules, now_ms=NOW_MS, request_version=version)
+    assert buffer == batch, "a refused batch is not touched"
+    return caught.value.code
+
+
+def changed(position: int, value: int, size: int, *, batch: bytes | None = None, sealed: bool = True) -> bytes:
+    """A batch with one field of its header set."""
+    data = bytearray(batch or build_batch(RECORDS))
+    data[position : position + size] = value.to_bytes(size, "big", signed=True)
+    if sealed:
+        seal(data, parse_header(data))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_good_batch_is_taken_over_untouched(codec: Codec) -> None:
+    batch = build_batch(RECORDS, codec=codec, producer_id=1, producer_epoch=0, base_sequence=0)
+    assert produced(batch) == batch
+
+
+@pytest.mark.parametrize(
+    ("batch", "code"),
+    [
+        (b"", ErrorCode.INVALID_RECORD),
+        (b"\0" * 11, ErrorCode.INVALID_RECORD),
+        (build_batch(RECORDS)[:-1], ErrorCode.INVALID_RECORD),
+        (build_batch(RECORDS) * 2, ErrorCode.INVALID_RECORD),
+        (b"\0" * 100, ErrorCode.CORRUPT_MESSAGE),
+        (changed(17, 0, 4, sealed=False), ErrorCode.CORRUPT_MESSAGE),
+        (changed(0, 5, 8), ErrorCode.INVALID_RECORD),
+        (changed(23, 1, 4), ErrorCode.INVALID_RECORD),
+        (changed(23, -1, 4), ErrorCode.INVALID_RECORD),
+        (changed(57, 0, 4), ErrorCode.INVALID_RECORD),
+        (changed(57, -3, 4), ErrorCode.INVALID_RECORD),
+        (changed(43, 7, 8), ErrorCode.INVALID_RECORD),
+        (changed(21, 0x30, 2), ErrorCode.INVALID_RECORD),
+        (changed(21, 0x08, 2), ErrorCode.INVALID_TIMESTAMP),
+        (changed(21, 5, 2), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (build_batch([Record(0, NOW_MS, None, bytes(10_000))]), ErrorCode.MESSAGE_TOO_LARGE),
+    ],
+    ids=[
+        "nothing",
+        "less than a batch",
+        "cut off",
+        "two batches",
+        "zeros",
+        "wrong checksum",
+        "base offset is not 0",
+        "count and last offset delta differ",
+        "negative last offset delta",
+        "no records",
+        "negative record count",
+        "producer id without a sequence number",
+        "control batch",
+        "timestamp type set by the producer",
+        "unknown codec",
+        "larger than max.message.bytes",
+    ],
+)
+def test_a_violation_has_its_error(batch: bytes, code: ErrorCode) -> None:
+    assert code_of(batch) is code
+
+
+def test_a_batch_that_fits_no_segment_is_refused() -> None:
+    batch = build_batch([Record(0, NOW_MS, None, bytes(5000))])
+    assert code_of(batch, replace(RULES, segment_bytes=4000)) is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_zstd_needs_produce_7() -> None:
+    batch = build_batch(RECORDS, codec=Codec.ZSTD)
+    assert code_of(batch, version=6) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert produced(batch, version=7) == batch
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_formats_are_refused_as_unsupported_where_they_are_allowed_at_all(magic: int) -> None:
+    message = b"\0" * 8 + (22).to_bytes(4, "big") + b"\1\2\3\4" + bytes([magic]) + b"\0" * 17
+    assert code_of(message, version=2) is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert code_of(message, version=3) is ErrorCode.INVALID_RECORD
+
+
+def test_bytes_behind_the_batch_that_are_no_batch_are_cut_off() -> None:
+    batch = build_batch(RECORDS)
+    assert produced(batch + b"\0" * 11) == batch
+
+
+def test_log_append_time_is_one_bit_and_the_max_timestamp() -> None:
+    batch = produced(build_batch(RECORDS), replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME))
+    assert crc_ok(batch)
+    assert {record.timestamp for record in iterate_records(batch)} == {NOW_MS}
+    assert batch[61:] == build_batch(RECORDS)[61:]
+
+
+def test_a_max_timestamp_below_the_first_one_is_computed_anew() -> None:
+    batch = produced(changed(35, NOW_MS - 1, 8))
+    assert crc_ok(batch)
+    assert parse_header(batch).max_timestamp == NOW_MS + 2
+
+
+def test_a_lone_record_has_its_batch_s_max_timestamp() -> None:
+    batch = produced(changed(35, NOW_MS + 99, 8, batch=build_batch(RECORDS[:1])))
+    assert parse_header(batch).max_timestamp == NOW_MS
+
+
+def test_records_without_timestamps_are_fine() -> None:
+    batch = build_batch([Record(index, -1, b"k") for index in range(3)])
+    assert produced(batch, replace(RULES, timestamp_difference_max_ms=1000)) == batch
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_timestamps_out_of_range_are_named_one_by_one(codec: Codec) -> None:
+    stamps = [NOW_MS, NOW_MS - 1001, NOW_MS + 1000, NOW_MS + 1001]
+    batch = build_batch([Record(0, stamp) for stamp in stamps], codec=codec)
+    with pytest.raises(RecordsRejected) as caught:
+        produced(batch, replace(RULES, timestamp_difference_max_ms=1000))
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in caught.value.record_errors] == [1, 3]
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_compacted_topic_wants_keys(codec: Codec) -> None:
+    rules = replace(RULES, is_compacted=True)
+    batch = build_batch(RECORDS, codec=codec)
+    assert produced(batch, rules) == batch
+    with pytest.raises(RecordsRejected) as caught:
+        produced(build_batch([RECORDS[0], Record(1, NOW_MS), Record(2, NOW_MS)], codec=codec), rules)
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+    assert [index for index, _ in caught.value.record_errors] == [1, 2]
+
+
+def test_a_walk_that_meets_nonsense_is_an_invalid_record() -> None:
+    rules = replace(RULES, is_compacted=True)
+    batch = bytearray(build_batch(RECORDS))
+    batch[-1] = 99  # A header count without headers.
+    seal(batch, parse_header(batch))
+    assert code_of(bytes(batch), rules) is ErrorCode.INVALID_RECORD
+    assert code_of(changed(21, Codec.GZIP, 2), rules) is ErrorCode.INVALID_RECORD
+
+
+def test_record_offsets_have_to_count_up() -> None:
+    batch = bytearray(build_batch(RECORDS))
+    batch[61 + 3] = 4  # The first record's offset delta becomes 2.
+    seal(batch, parse_header(batch))
+    assert code_of(bytes(batch), replace(RULES, is_compacted=True)) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("given", list(Codec))
+@pytest.mark.parametrize("wanted", list(Codec))
+def test_the_topic_s_compression_type_rules(given: Codec, wanted: Codec) -> None:
+    batch = build_batch(RECORDS, codec=given, producer_id=4, producer_epoch=1, base_sequence=9)
+    taken = produced(batch, replace(RULES, codec=wanted))
+    assert crc_ok(taken)
+    assert parse_header(taken).codec is wanted
+    assert list(iterate_records(taken)) == RECORDS
+    assert (taken == batch) == (given == wanted)
+
+
+def test_a_batch_may_become_too_large_by_recompression() -> None:
+    batch = build_batch([Record(0, NOW_MS, None, bytes(50_000))], codec=Codec.GZIP)
+    assert len(batch) < RULES.max_message_bytes
+    assert code_of(batch, replace(RULES, codec=Codec.NONE)) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_decompression_bomb_is_an_invalid_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kctl.records.batch.DECOMPRESSED_SIZE_MAX", 1000)
+    batch = build_batch([Record(0, NOW_MS, b"k", bytes(5_000))], codec=Codec.LZ4)
+    assert produced(batch) == batch  # Nobody looks inside.
+
+
+def test_the_broker_itself_may_append_several_batches_and_control_batches() -> None:
+    marker = EndTransactionMarker(ControlType.COMMIT, 0)
+    control = build_end_transaction_marker(marker, producer_id=1, producer_epoch=0, timestamp=NOW_MS)
+    valid = validate_internal(build_batch(RECORDS) + control, RULES, now_ms=NOW_MS)
+    assert [header.record_count for header in valid.headers] == [3, 1]
+    with pytest.raises(ApiError) as caught:
+        validate_internal(build_batch(RECORDS) * 2000, RULES, now_ms=NOW_MS)
+    assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_a_follower_drops_what_is_cut_off_and_refuses_what_is_damaged() -> None:
+    one, two = build_batch(RECORDS), build_batch(RECORDS, base_offset=3)
+    valid = validate_replicated(one + two[:-1])
+    assert [header.base_offset for header in valid.headers] == [0]
+    assert bytes(valid.buffer) == one
+    damage: list[Callable[[bytearray], None]] = [
+        lambda data: data.__setitem__(-1, data[-1] ^ 1),
+        lambda data: data.__setitem__(len(one) + 16, 3),
+    ]
+    for harm in damage:
+        data = bytearray(one + two)
+        harm(data)
+        with pytest.raises(ApiError) as caught:
+            validate_replicated(data)
+        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE

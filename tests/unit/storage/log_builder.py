@@ -1,0 +1,142 @@
+"""Logs on a simulated disk, with all defaults, so that a test shows only what matters to it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from kctl.model import TopicPartition
+from kctl.records.batch import Record, iterate_batches, iterate_records
+from kctl.records.build import build_batch
+from kctl.records.compression import Codec
+from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.storage.config import LogConfig
+from kctl.storage.files import Files
+from kctl.storage.log import AppendResult, Log
+from kctl.storage.log_directory import DelayedRemovals, LogDirectory
+from kctl.storage.recovery import open_log
+from kctl.testing.sim_files import SimFiles
+
+TP = TopicPartition("orders", 0)
+DIRECTORY = "/data/orders-0"
+NOW_MS = 1_600_000_000_000
+
+
+class LogOnDisk:
+    """One log, its disk, and shorthands for what tests do with it."""
+
+    def __init__(self, config: LogConfig | None = None, *, files: Files | None = None, at: str = "/data") -> None:
+        self.files = files if files is not None else SimFiles()
+        self.at = at
+        self.config = config or LogConfig()
+        self.removals = DelayedRemovals()
+        self.now_ms = NOW_MS
+        self.log = self.open()
+
+    @property
+    def disk(self) -> SimFiles:
+        assert isinstance(self.files, SimFiles)
+        return self.files
+
+    @property
+    def directory(self) -> str:
+        return f"{self.at}/orders-0"
+
+    def open(self, *, was_clean: bool = True, recovery_point: int = 0, log_start_offset: int = 0) -> Log:
+        self.log_directory = LogDirectory(self.at)
+        self.log = open_log(
+            TP,
+            self.directory,
+            self.config,
+            files=self.files,
+            log_directory=self.log_directory,
+            removals=self.removals,
+            random=random.Random(1),
+            now_ms=self.now_ms,
+            was_clean=was_clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+        )
+        return self.log
+
+    def crash_and_reopen(self, *, recovery_point: int | None = None, seed: int | None = None) -> Log:
+        """Die without a word; with a seed the power goes as well."""
+        point = self.log.recovery_point if recovery_point is None else recovery_point
+        start = self.log.log_start_offset
+        self.log.release()
+        if seed is not None:
+            self.disk.crash(random.Random(seed))
+        return self.open(was_clean=False, recovery_point=point, log_start_offset=start)
+
+    def close_and_reopen(self) -> Log:
+        start = self.log.log_start_offset
+        self.log.close()
+        return self.open(recovery_point=self.log.recovery_point, log_start_offset=start)
+
+    def append(
+        self,
+        *values: bytes,
+        keys: Sequence[bytes | None] | None = None,
+        leader_epoch: int = 0,
+        timestamp: int | None = None,
+        codec: Codec = Codec.NONE,
+        producer_id: int = -1,
+        producer_epoch: int = 0,
+        sequence: int = 0,
+        transactional: bool = False,
+        from_client: bool = True,
+    ) -> AppendResult:
+        at = self.now_ms if timestamp is None else timestamp
+        records = [Record(0, at, keys[i] if keys else b"k", value) for i, value in enumerate(values or (b"v",))]
+        batch = build_batch(
+            records,
+            codec=codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch if producer_id >= 0 else -1,
+            base_sequence=sequence if producer_id >= 0 else -1,
+            is_transactional=transactional,
+        )
+        return self.log.append_as_leader(
+            bytearray(batch), leader_epoch=leader_epoch, now_ms=self.now_ms, from_client=from_client
+        )
+
+    def end_transaction(
+        self, kind: ControlType, *, producer_id: int, producer_epoch: int = 0, coordinator_epoch: int = 0
+    ) -> AppendResult:
+        marker = build_end_transaction_marker(
+            EndTransactionMarker(kind, coordinator_epoch),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp=self.now_ms,
+        )
+        return self.log.append_as_leader(marker, leader_epoch=0, now_ms=self.now_ms, from_client=False)
+
+    def records(self, *, max_bytes: int = 1 << 20) -> list[Record]:
+        """Everything a consumer sees from the start on."""
+        return read_records(self.log, self.log.log_start_offset, max_bytes=max_bytes)
+
+    def values(self) -> list[bytes | None]:
+        return [record.value for record in self.records()]
+
+    def file_names(self) -> list[str]:
+        return [entry.name for entry in self.files.list(self.directory)]
+
+
+def read_records(log: Log, offset: int, *, max_bytes: int = 1 << 20) -> list[Record]:
+    """What a consumer reads that starts at `offset`."""
+    records: list[Record] = []
+    while offset < log.log_end_offset:
+        data = log.read(offset, max_bytes, max_offset=log.log_end_offset).read()
+        before = offset
+        for header in iterate_batches(data):
+            records += (record for record in iterate_records(data, header) if record.offset >= offset)
+            offset = header.next_offset
+        if offset == before:
+            break
+    return records
+
+
+def value_batch(*values: bytes, base_offset: int = 0, leader_epoch: int = 0, timestamp: int = NOW_MS) -> bytes:
+    """A batch as a follower fetches it."""
+    records = [Record(0, timestamp, b"k", value) for value in values]
+    return build_batch(records, base_offset=base_offset, leader_epoch=leader_epoch)
