@@ -89,6 +89,7 @@ class Consumer:
             if code in LEADER_MOVED:
                 without_leader = f"{tp}: {code.name}"
             elif code is not ErrorCode.NONE:
+                self._metadata = None  # A broker that has just started knows its topics a moment later.
                 raise ApiError(code, f"{tp}: {code.description}")
             else:
                 by_leader.setdefault(leader, {})[tp] = position

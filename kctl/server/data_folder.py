@@ -12,11 +12,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from kctl.errors import KctlError
+
+_LOCK_TRIES = 5
+_LOCK_PAUSE_S = 0.02
 
 
 class DataFolderError(KctlError):
@@ -67,9 +71,7 @@ class DataFolder:
             raise DataFolderError(
                 f"data folder {self.path} cannot be written: {error.strerror}: choose another with --data-dir"
             ) from None
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _lock(fd):
             os.close(fd)
             raise DataFolderError(
                 f"data folder {self.path} is in use by {self._owner()}: stop that broker with "
@@ -99,7 +101,7 @@ class DataFolder:
         except OSError as error:
             raise DataFolderError(f"data folder {self.path} cannot be read: {error.strerror}") from None
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return True
         finally:
@@ -127,3 +129,15 @@ class DataFolder:
     def _owner(self) -> str:
         running = self.running()
         return f"the broker at {running.address} (process {running.pid})" if running else "another process"
+
+
+def _lock(fd: int) -> bool:
+    """Locks for this process alone; somebody who only looks holds the lock for an instant."""
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(_LOCK_PAUSE_S)
+        else:
+            return True
+    return False

@@ -118,12 +118,16 @@ class ReplicaFetcher:
             await self._connection.close()
 
     async def _run(self) -> None:
+        complaint = ""
         while True:
             self._changed.clear()
             try:
                 await self._round()
+                complaint = ""
             except (ConnectionLost, MalformedRequest) as error:
-                log.info("fetching from broker=%s pauses: %s", self._leader_id, error)
+                if str(error) != complaint:
+                    log.info("fetching from broker=%s pauses: %s", self._leader_id, error)
+                complaint = str(error)
                 await self._drop_connection()
                 await self._pause()
             except ApiError as error:
