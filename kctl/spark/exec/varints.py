@@ -36,9 +36,9 @@ def read_varints(buffer: Bytes, positions: Longs) -> tuple[Longs, Longs]:
         longer = np.flatnonzero(head > 0x7F)
         shift = 7
         while longer.size:
-            if shift > _SHIFT_MAX:
-                raise CorruptRecords("a varint is longer than ten bytes")
             head = buffer[ends[longer]]
+            if shift == _SHIFT_MAX and (head > 1).any():
+                raise CorruptRecords("a varint has more than 64 bits")
             values[longer] |= (head & 0x7F).astype(np.int64) << shift
             ends[longer] += 1
             longer = longer[head > 0x7F]
