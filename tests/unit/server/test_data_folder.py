@@ -29,7 +29,7 @@ def test_a_second_owner_is_told_who_the_first_is(tmp_path: Path) -> None:
     first, second = DataFolder(tmp_path), DataFolder(tmp_path)
     first.acquire()
     first.announce(RUNNING)
-    with pytest.raises(DataFolderError, match=r"in use by the broker at 127.0.0.1:9092 .* kctl broker stop"):
+    with pytest.raises(DataFolderError, match=r"in use by the broker at 127.0.0.1:9092 .*kctl broker stop"):
         second.acquire()
     first.release()
     second.acquire()
