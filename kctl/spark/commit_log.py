@@ -46,11 +46,11 @@ from kctl.spark.plan import (
 FORMAT_VERSION = 1
 
 
-class LostRace(KctlError):  # noqa: N818 - an outcome, not a defect
+class LostRace(KctlError):
     """Another exporter wrote the same plan or commit first; nothing is damaged, the run can be repeated."""
 
 
-class BrokenExportFolder(KctlError):  # noqa: N818 - named like CorruptLog
+class BrokenExportFolder(KctlError):
     """The folder's log cannot be what an exporter left behind."""
 
 

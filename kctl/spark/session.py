@@ -49,11 +49,11 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
 
-class SparkMissing(KctlError):  # noqa: N818 - an outcome, not a defect
+class SparkMissing(KctlError):
     """PySpark, one of its companions or Java is not installed."""
 
 
-class SparkFailed(KctlError):  # noqa: N818 - an outcome, not a defect
+class SparkFailed(KctlError):
     """Spark did not start, or a job failed for reasons of Spark's own."""
 
 

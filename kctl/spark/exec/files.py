@@ -18,7 +18,7 @@ from kctl.errors import KctlError
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
-class Locked(KctlError):  # noqa: N818 - an outcome, not a defect
+class Locked(KctlError):
     """Another exporter is at work in the folder."""
 
 

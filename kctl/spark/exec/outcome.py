@@ -8,11 +8,11 @@ from enum import StrEnum
 from kctl.errors import KctlError
 
 
-class CorruptRecords(KctlError):  # noqa: N818 - named like CorruptLog
+class CorruptRecords(KctlError):
     """The records of a batch contradict the format; nothing of the batch is used."""
 
 
-class DataLoss(KctlError):  # noqa: N818 - an outcome, not a defect
+class DataLoss(KctlError):
     """Offsets that a run had to export are gone; exit code 3."""
 
 
