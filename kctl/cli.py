@@ -50,6 +50,9 @@ def _replace_closed_streams() -> None:
 def exit_status_of(error: BaseException) -> ExitStatus:
     """The one mapping from exceptions to exit statuses."""
     match error:
+        case RuntimeError(__cause__=KeyboardInterrupt() as interrupt):
+            # Python 3.11 wraps what comes while a class is being made.
+            return exit_status_of(interrupt)
         case Terminated():
             return ExitStatus.TERMINATED
         case KeyboardInterrupt():
@@ -203,7 +206,7 @@ def _report(error: BaseException, words: Sequence[str]) -> int:
         traceback.print_exception(error)
     status = exit_status_of(error)
     try:
-        if not isinstance(error, KeyboardInterrupt):
+        if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
             from kctl.console import Console  # noqa: PLC0415
 
             code, message, retryable = _describe(error)
