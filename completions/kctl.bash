@@ -14,14 +14,16 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups offsets cluster reassign dump-log broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume groups offsets cluster reassign elect configs dump-log broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
     groups) [[ -n $verb ]] || words='list describe delete' flags=--help ;;
     offsets) [[ -n $verb ]] || words='get' flags=--help ;;
-    cluster) [[ -n $verb ]] || words='describe' flags=--help ;;
+    cluster) [[ -n $verb ]] || words='describe health' flags=--help ;;
     reassign) [[ -n $verb ]] || words='execute status verify cancel list' flags=--help ;;
+    elect) verb=elect ;;
+    configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
     dump-log) verb=dump-log ;;
     broker) [[ -n $verb ]] || words='start stop status' flags=--help ;;
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
@@ -45,7 +47,7 @@ _kctl() {
         esac
         ;;
     'topics describe')
-        flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--under-replicated --unavailable --under-min-isr --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
@@ -138,6 +140,14 @@ _kctl() {
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
+    'cluster health')
+        flags='--wait --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --wait | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
     'reassign execute')
         flags='--reassignment-json-file --throttle --wait --additional --rollback-file --state-dir --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
@@ -189,6 +199,33 @@ _kctl() {
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'elect elect')
+        flags='--preferred --unclean --topic --partition --path-to-json-file --yes -y --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --path-to-json-file) kind='file' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --partition | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'configs describe')
+        flags='--all --property --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        words='topic broker'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --property | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'configs alter')
+        flags='--set --delete --append --subtract --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        words='topic broker'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --set | --delete | --append | --subtract | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'dump-log dump-log')

@@ -190,17 +190,20 @@ async def alter_configs(
     return await _ask_those_concerned(client, changes, ask)
 
 
-def value_after(change: ConfigChange, before: str | None) -> str | None:
-    """The value that `change` makes of `before`; None where only the broker knows the default that shows again."""
+def value_after(change: ConfigChange, resource: ConfigResource, before: ConfigEntry | None) -> str | None:
+    """The value that `change` leads to; None where it is not told what counts then."""
+    present = None if before is None else before.value
     match change.operation:
         case ConfigOperation.SET:
             return change.value
         case ConfigOperation.DELETE:
-            return None
+            others = [] if before is None else [one for one in before.synonyms if one.source != resource.own_source]
+            return others[0].value if others else None
         case ConfigOperation.APPEND:
-            return ",".join(_items(before) + [item for item in _items(change.value) if item not in _items(before)])
+            added = [item for item in _items(change.value) if item not in _items(present)]
+            return ",".join(_items(present) + added)
         case ConfigOperation.SUBTRACT:
-            return ",".join(item for item in _items(before) if item not in _items(change.value))
+            return ",".join(item for item in _items(present) if item not in _items(change.value))
 
 
 def entry_named(entries: Iterable[ConfigEntry], name: str) -> ConfigEntry | None:

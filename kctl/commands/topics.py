@@ -56,35 +56,71 @@ def list_topics(
     return run.status_of(rows)
 
 
-@app.command("describe", cluster=True, examples=("kctl topics describe orders", "kctl topics describe --format json"))
+@app.command(
+    "describe",
+    cluster=True,
+    examples=(
+        "kctl topics describe orders",
+        "kctl topics describe --format json",
+        "kctl topics describe --unavailable --under-min-isr",
+    ),
+)
 def describe(
     run: Invocation,
     names: Annotated[
-        list[str] | None, Argument("Topics; all but internal ones when none is named.", metavar="TOPIC")
+        list[str] | None,
+        Argument("Topics; all when none is named, internal ones only together with a filter.", metavar="TOPIC"),
     ] = None,
+    *,
+    under_replicated: Annotated[
+        bool, Option("--under-replicated", help="Only partitions with replicas that are not in sync.")
+    ] = False,
+    unavailable: Annotated[bool, Option("--unavailable", help="Only partitions without a live leader.")] = False,
+    under_min_isr: Annotated[
+        bool, Option("--under-min-isr", help="Only partitions with less in sync than min.insync.replicas.")
+    ] = False,
 ) -> ExitStatus:
     """Describe topics: their partitions, leaders, replicas and overridden properties.
 
-    One row per partition; under json and jsonl one object per topic.
+    One row per partition; under json and jsonl one object per topic.  With several filters a partition is shown when
+    any of them holds; exit status 3 when one is shown.
     """
-    from kctl.admin.topic_configs import topic_overrides  # noqa: PLC0415 - help needs no client
+    from kctl.admin.partition_health import PartitionProblem  # noqa: PLC0415 - help needs no client
+    from kctl.admin.topic_configs import topic_overrides  # noqa: PLC0415 - same
     from kctl.admin.topics import describe_topics, list_topics  # noqa: PLC0415 - same
 
-    async def ask(client: ClusterClient) -> tuple[list[Topic], dict[str, Any]]:
+    flags = {
+        PartitionProblem.UNDER_REPLICATED: under_replicated,
+        PartitionProblem.UNAVAILABLE: unavailable,
+        PartitionProblem.UNDER_MIN_ISR: under_min_isr,
+    }
+    problems = {problem for problem, wanted in flags.items() if wanted}
+
+    async def ask(client: ClusterClient) -> tuple[list[Topic], dict[str, Any], dict[str, list[int]]]:
         if names:
             topics = await describe_topics(client, names)
         else:
-            topics = [topic for topic in await list_topics(client) if not topic.is_internal]
-        found = [topic.name for topic in topics if topic.error is ErrorCode.NONE]
-        return topics, await topic_overrides(client, found) if found else {}
+            topics = [topic for topic in await list_topics(client) if problems or not topic.is_internal]
+        filtered: dict[str, list[int]] = {}
+        if problems:
+            from kctl.admin.health import partitions_with_problems  # noqa: PLC0415 - rarely needed
 
-    topics, overrides = run.on_cluster(ask)
+            filtered = await partitions_with_problems(client, topics, problems)
+            topics = [topic for topic in topics if topic.name in filtered or not topic.partitions]
+        found = [topic.name for topic in topics if topic.error is ErrorCode.NONE]
+        return topics, await topic_overrides(client, found) if found else {}, filtered
+
+    topics, overrides, filtered = run.on_cluster(ask)
     items = [_topic_item(topic, overrides.get(topic.name)) for topic in topics]
-    if run.console.format is Format.TABLE and items:
+    for item in items if problems else []:
+        shown = filtered.get(item["topic"], [])
+        item["partitions"] = [partition for partition in item["partitions"] if partition["partition"] in shown]
+    if run.console.format is Format.TABLE and items and not problems:
         run.console.show(OVERVIEW_COLUMNS, [{**item, "partitions": item["partition_count"]} for item in items])
         run.console.text("")
     run.console.show(PARTITION_COLUMNS, items, rows=[row for item in items for row in _partition_rows(item)])
-    return run.status_of(items)
+    status = run.status_of(items)
+    return ExitStatus.UNMET if filtered and status is ExitStatus.DONE else status
 
 
 @app.command(

@@ -1,0 +1,130 @@
+"""Electing leaders by hand: preferred replicas, or any that lives where none in sync does (KIP-183, KIP-460)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from kctl.admin.outcome import Outcome, outcome_of, raise_if
+from kctl.admin.reassignment import by_topic
+from kctl.admin.reassignment_plan import partition_of
+from kctl.client.cluster import ClusterClient
+from kctl.client.metadata import ClusterMetadata, Partition, metadata_of
+from kctl.client.transport import Connection
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import NO_LEADER, TopicPartition
+from kctl.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+UNCLEAN_VERSION_MIN = 1
+"""Before this version ElectLeaders knows preferred leaders only."""
+
+
+class ElectionType(IntEnum):
+    """Who may be elected."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """How it went, or would go, for one partition; leaders are NO_LEADER where there is or was none."""
+
+    tp: TopicPartition
+    leader_before: int
+    leader: int
+    outcome: Outcome
+
+    @property
+    def is_needed(self) -> bool:
+        return self.outcome.error is not ErrorCode.ELECTION_NOT_NEEDED
+
+    @property
+    def is_elected(self) -> bool:
+        return self.outcome.is_done
+
+
+def expected_leader(kind: ElectionType, partition: Partition, live: Container[int]) -> int | ErrorCode:
+    """Who would be elected now, or why nobody.  Kafka's Election.scala (2.8), as far as metadata tells."""
+    alive = [one for one in partition.replicas if one in live and one not in partition.offline_replicas]
+    in_sync = [one for one in alive if one in partition.isr]
+    if kind is ElectionType.PREFERRED:
+        preferred = partition.replicas[0] if partition.replicas else NO_LEADER
+        if partition.leader == preferred:
+            return ErrorCode.ELECTION_NOT_NEEDED
+        return preferred if preferred in in_sync else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    if partition.leader != NO_LEADER and partition.leader in live:
+        return ErrorCode.ELECTION_NOT_NEEDED
+    candidates = in_sync or alive
+    return candidates[0] if candidates else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+def foresee(
+    kind: ElectionType, metadata: ClusterMetadata, partitions: Collection[TopicPartition] | None
+) -> list[Election]:
+    """What an election would come to; of all partitions only those where one is needed."""
+    foreseen = [
+        _foresee(kind, metadata, tp) for tp in sorted(all_partitions(metadata) if partitions is None else partitions)
+    ]
+    return [one for one in foreseen if partitions is not None or one.is_needed]
+
+
+def all_partitions(metadata: ClusterMetadata) -> list[TopicPartition]:
+    """Every partition that there is."""
+    return [TopicPartition(topic.name, one.partition) for topic in metadata.topics.values() for one in topic.partitions]
+
+
+async def elect_leaders(
+    client: ClusterClient, kind: ElectionType, partitions: Sequence[TopicPartition] | None, before: ClusterMetadata
+) -> list[Election]:
+    """Elect now; of all partitions only those where an election was needed come back.  Raises ApiError."""
+    wanted = None
+    if partitions is not None:
+        wanted = [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
+
+    async def ask(connection: Connection) -> list[Election]:
+        version = connection.versions.highest(ElectLeadersRequest)
+        if version < UNCLEAN_VERSION_MIN and kind is not ElectionType.PREFERRED:
+            text = f"the broker at {connection.address} elects preferred leaders only (before Kafka 2.4)"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
+        request = ElectLeadersRequest(
+            election_type=kind, topic_partitions=wanted, timeout_ms=client.settings.timeout_ms
+        )
+        response = await connection.send(request, ElectLeadersResponse, version=version)
+        if response.error_code:
+            raise ApiError(ErrorCode.of(response.error_code))
+        outcomes: dict[TopicPartition, Outcome] = {}
+        for topic in response.replica_election_results:
+            for one in topic.partition_result:
+                raise_if(one.error_code, ErrorCode.NOT_CONTROLLER)
+                tp = TopicPartition(topic.topic, one.partition_id)
+                outcomes[tp] = outcome_of(str(tp), one.error_code, one.error_message)
+        # The controller answers when it knows the new leaders itself; others may still be told.
+        topics = [MetadataRequestTopic(name=name) for name in by_topic(outcomes)]
+        after = metadata_of(
+            await connection.send(MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse)
+        )
+        return [
+            Election(tp, _leader(before, tp), _leader(after, tp), outcome) for tp, outcome in sorted(outcomes.items())
+        ]
+
+    return await client.on_controller(ask)
+
+
+def _foresee(kind: ElectionType, metadata: ClusterMetadata, tp: TopicPartition) -> Election:
+    partition = partition_of(metadata, tp)
+    if partition is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return Election(tp, NO_LEADER, NO_LEADER, Outcome(str(tp), code, f"there is no partition {tp}"))
+    expected = expected_leader(kind, partition, metadata.brokers)
+    if isinstance(expected, ErrorCode):
+        outcome = Outcome(str(tp), expected, expected.description)
+        return Election(tp, partition.leader, partition.leader, outcome)
+    return Election(tp, partition.leader, expected, Outcome(str(tp)))
+
+
+def _leader(metadata: ClusterMetadata, tp: TopicPartition) -> int:
+    partition = partition_of(metadata, tp)
+    return NO_LEADER if partition is None else partition.leader

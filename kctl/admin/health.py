@@ -1,0 +1,162 @@
+"""Whether a cluster is healthy, and every reason why it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from kctl.admin.configs import ConfigResource, ResourceType, describe_configs, entry_named
+from kctl.admin.outcome import Outcome
+from kctl.admin.partition_health import MIN_INSYNC_REPLICAS, PartitionProblem, problems_of
+from kctl.admin.reassignment import Ongoing, list_reassignments
+from kctl.client.cluster import ClusterClient
+from kctl.client.metadata import ClusterMetadata, Topic
+from kctl.client.transport import ConnectionLost
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
+
+
+class HealthProblem(Enum):
+    """What is wrong, the worst first."""
+
+    NO_CONTROLLER = "no controller"
+    BROKER_UNREACHABLE = "broker unreachable"
+    BROKER_MISSING = "broker missing"
+    OFFLINE_PARTITION = "offline partition"
+    UNDER_MIN_ISR = "under min ISR"
+    UNDER_REPLICATED = "under-replicated"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that is wrong, and with what."""
+
+    problem: HealthProblem
+    message: str
+    broker_id: int | None = None
+    tp: TopicPartition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """All that a verdict needs."""
+
+    metadata: ClusterMetadata
+    unreachable: Mapping[int, str]
+    """Live brokers that do not answer us, and how they do not."""
+    min_insync_replicas: Mapping[str, int]
+    ongoing: Mapping[TopicPartition, Ongoing]
+
+
+async def observe(client: ClusterClient) -> Observation:
+    """Look at brokers, topics and moves.  Raises ClusterUnreachable."""
+    metadata = await client.metadata()
+    unreachable: dict[int, str] = {}
+    for broker_id in metadata.brokers:
+        try:
+            await client.broker(broker_id)
+        except (ConnectionLost, ApiError) as error:
+            unreachable[broker_id] = str(error)
+    ongoing: Mapping[TopicPartition, Ongoing] = {}
+    if metadata.controller_id in metadata.brokers and metadata.controller_id not in unreachable:
+        ongoing = await ongoing_if_told(client)
+    return Observation(metadata, unreachable, await min_insync_replicas(client, metadata.topics), ongoing)
+
+
+def judge(seen: Observation) -> list[Reason]:
+    """Every reason why the cluster is not healthy, the worst first; none when it is."""
+    metadata = seen.metadata
+    reasons = []
+    if metadata.controller_id not in metadata.brokers:
+        reasons.append(Reason(HealthProblem.NO_CONTROLLER, "no broker is the controller"))
+    reasons += [
+        Reason(HealthProblem.BROKER_UNREACHABLE, why, broker_id=broker_id)
+        for broker_id, why in sorted(seen.unreachable.items())
+    ]
+    reasons += _missing_brokers(metadata)
+    partitions = []
+    for topic in metadata.topics.values():
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition)
+            problems = problems_of(
+                partition,
+                metadata.brokers,
+                min_insync_replicas=seen.min_insync_replicas.get(topic.name),
+                ongoing=seen.ongoing.get(tp),
+            )
+            in_sync = f"in sync {_ids(partition.isr)}, replicas {_ids(partition.replicas)}"
+            if PartitionProblem.UNAVAILABLE in problems:
+                # The rest follows from it.
+                partitions.append(Reason(HealthProblem.OFFLINE_PARTITION, f"no live leader, {in_sync}", tp=tp))
+                continue
+            if PartitionProblem.UNDER_MIN_ISR in problems:
+                text = f"{MIN_INSYNC_REPLICAS} is {seen.min_insync_replicas[topic.name]}, {in_sync}"
+                partitions.append(Reason(HealthProblem.UNDER_MIN_ISR, text, tp=tp))
+            if PartitionProblem.UNDER_REPLICATED in problems:
+                partitions.append(Reason(HealthProblem.UNDER_REPLICATED, in_sync, tp=tp))
+    order = list(HealthProblem)
+    return reasons + sorted(partitions, key=lambda reason: order.index(reason.problem))
+
+
+async def partitions_with_problems(
+    client: ClusterClient, topics: Collection[Topic], problems: Collection[PartitionProblem]
+) -> dict[str, list[int]]:
+    """By topic the numbers of the partitions that have one of the problems; topics without any are left out."""
+    metadata = await client.metadata([])
+    readable = [topic.name for topic in topics if topic.partitions]
+    minimums = await min_insync_replicas(client, readable) if PartitionProblem.UNDER_MIN_ISR in problems else {}
+    ongoing = await ongoing_if_told(client) if metadata.controller_id in metadata.brokers else {}
+    found: dict[str, list[int]] = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            has = problems_of(
+                partition,
+                metadata.brokers,
+                min_insync_replicas=minimums.get(topic.name),
+                ongoing=ongoing.get(TopicPartition(topic.name, partition.partition)),
+            )
+            if not set(problems).isdisjoint(has):
+                found.setdefault(topic.name, []).append(partition.partition)
+    return found
+
+
+async def min_insync_replicas(client: ClusterClient, topics: Collection[str]) -> dict[str, int]:
+    """min.insync.replicas of each topic, as far as the user may know it."""
+    if not topics:
+        return {}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+    found: dict[str, int] = {}
+    for resource, entries in (await describe_configs(client, resources, names=[MIN_INSYNC_REPLICAS])).items():
+        entry = None if isinstance(entries, Outcome) else entry_named(entries, MIN_INSYNC_REPLICAS)
+        if entry is not None and entry.value is not None:
+            found[resource.name] = int(entry.value)
+    return found
+
+
+async def ongoing_if_told(client: ClusterClient) -> Mapping[TopicPartition, Ongoing]:
+    """What is being moved; nothing where the brokers do not tell (before 2.4) or the user may not ask."""
+    try:
+        return await list_reassignments(client)
+    except ApiError as error:
+        if error.code in {ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED}:
+            return {}
+        raise
+
+
+def _missing_brokers(metadata: ClusterMetadata) -> list[Reason]:
+    """Brokers that hold replicas and are not alive."""
+    held: dict[int, int] = {}
+    for topic in metadata.topics.values():
+        for partition in topic.partitions:
+            for replica in partition.replicas:
+                if replica not in metadata.brokers:
+                    held[replica] = held.get(replica, 0) + 1
+    return [
+        Reason(HealthProblem.BROKER_MISSING, f"not alive, holds {count} replicas", broker_id=broker_id)
+        for broker_id, count in sorted(held.items())
+    ]
+
+
+def _ids(ids: Collection[int]) -> str:
+    return ",".join(map(str, ids)) or "none"
