@@ -1,5 +1,7 @@
 """The record batch of magic 2: its header, and the records inside where somebody needs them.
 
+Messages of magic 0 and 1 pass for batches in what iterates here; kctl.records.legacy reads them.
+
 A batch is 61 bytes of header and then records, which are one compressed stream when the attributes name a codec.  The
 CRC-32C covers everything from the attributes on, so base offset and leader epoch can be patched without touching it:
 that is what lets a broker take over a produced batch without looking inside.  docs/formats/segment.md has the bytes.
@@ -7,9 +9,12 @@ that is what lets a broker take over a produced batch without looking inside.  d
 All readers take untrusted bytes: they raise CorruptBatch, never read past the buffer, and trust no count with memory.
 """
 
+# ruff: noqa: PLC0415 - the reader of old formats builds on this module, and loads when the first old message comes.
+
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
@@ -48,7 +53,7 @@ _LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 
 
-class CorruptBatch(KctlError):  # noqa: N818 - named like CorruptLog
+class CorruptBatch(KctlError):
     """Bytes at `position` of the buffer are no record batch."""
 
     def __init__(self, position: int, reason: str) -> None:
@@ -58,12 +63,11 @@ class CorruptBatch(KctlError):  # noqa: N818 - named like CorruptLog
 
 
 class OldFormat(CorruptBatch):
-    """A sound-looking message of magic 0 or 1, which this reader does not take."""
+    """A sound-looking message of magic 0 or 1 where only a batch of magic 2 will do."""
 
-    def __init__(self, position: int, magic: int, size: int) -> None:
+    def __init__(self, position: int, magic: int) -> None:
         super().__init__(position, f"message format {magic} is not read here")
         self.magic = magic
-        self.size = size
 
 
 class TimestampType(IntEnum):
@@ -205,14 +209,24 @@ def _reject_short(buffer: Buffer, position: int) -> None:
 
 def _reject(position: int, *, magic: int, length: int) -> None:
     if magic in {0, 1} and length >= 14:
-        raise OldFormat(position, magic, LOG_OVERHEAD + length)
-    if magic != 2:
+        raise OldFormat(position, magic)
+    if magic not in {0, 1, 2}:
         raise CorruptBatch(position, f"unknown magic {magic}")
     raise CorruptBatch(position, f"batch length {length} is too small")
 
 
+def parse_any_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position` in any format.  Raises CorruptBatch as parse_header does."""
+    try:
+        return parse_header(buffer, position)
+    except OldFormat:
+        from kctl.records import legacy
+
+        return legacy.parse_message(buffer, position)
+
+
 def iterate_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
-    """The headers of all complete batches from `position` on.
+    """The headers of all complete batches and old messages from `position` on.
 
     A cut-off batch at the end is legal in what a broker answers and ends the iteration silently; checksums are left to
     the caller.  Raises CorruptBatch as parse_header does.
@@ -222,13 +236,15 @@ def iterate_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
         (length,) = _LENGTH.unpack_from(buffer, position + 8)
         if length >= 0 and position + LOG_OVERHEAD + length > size:
             return
-        header = parse_header(buffer, position)
+        header = parse_any_header(buffer, position)
         yield header
         position = header.end
 
 
-def crc_of(buffer: Buffer, position: int, end: int) -> int:
-    """CRC-32C of the batch at [position, end)."""
+def crc_of(buffer: Buffer, position: int, end: int, magic: int = 2) -> int:
+    """The checksum of the batch at [position, end): CRC-32C, or for old messages CRC-32."""
+    if magic != 2:
+        return zlib.crc32(memoryview(buffer)[position + MAGIC_POSITION : end])
     checksum: int = crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end])
     return checksum
 
@@ -236,8 +252,8 @@ def crc_of(buffer: Buffer, position: int, end: int) -> int:
 def crc_ok(buffer: Buffer, header: BatchHeader | None = None) -> bool:
     """Whether the batch that starts the buffer, or that `header` was read from, has the checksum it claims."""
     if header is None:
-        header = parse_header(buffer)
-    return header.end <= len(buffer) and crc_of(buffer, header.position, header.end) == header.crc
+        header = parse_any_header(buffer)
+    return header.end <= len(buffer) and crc_of(buffer, header.position, header.end, header.magic) == header.crc
 
 
 def seal(buffer: bytearray | memoryview, header: BatchHeader) -> None:
@@ -248,6 +264,8 @@ def seal(buffer: bytearray | memoryview, header: BatchHeader) -> None:
 
 def records_region(buffer: Buffer, header: BatchHeader, size_max: int = DECOMPRESSED_SIZE_MAX) -> Buffer:
     """The records of the batch as plain bytes: a view when uncompressed.  Raises CorruptBatch."""
+    if header.magic != 2:
+        raise OldFormat(header.position, header.magic)
     if header.end > len(buffer):
         raise CorruptBatch(header.position, f"batch of {header.size} bytes is cut off")
     region = memoryview(buffer)[header.position + HEADER_SIZE : header.end]
@@ -268,7 +286,12 @@ def iterate_records(
     sense, also when records are missing or left over; what came before has been yielded then.
     """
     if header is None:
-        header = parse_header(buffer)
+        header = parse_any_header(buffer)
+    if header.magic != 2:
+        from kctl.records import legacy
+
+        yield from legacy.iterate_messages(buffer, header, size_max=size_max)
+        return
     count = header.record_count
     if count < 0:
         raise CorruptBatch(header.position, f"{count} records")

@@ -63,7 +63,7 @@ def build_batch(
         base_sequence,
         len(records),
     )
-    return _assemble(BatchHeader(0, fields), _encode(enumerate(records), records[0].timestamp))
+    return assemble_batch(BatchHeader(0, fields), encode_records(enumerate(records), records[0].timestamp))
 
 
 def rebuild_batch(header: BatchHeader, records: Sequence[Record], *, codec: Codec | None = None) -> bytes:
@@ -100,7 +100,7 @@ def rebuild_batch(header: BatchHeader, records: Sequence[Record], *, codec: Code
         ),
     )
     deltas = ((record.offset - header.base_offset, record) for record in records)
-    return _assemble(kept, _encode(deltas, base_timestamp))
+    return assemble_batch(kept, encode_records(deltas, base_timestamp))
 
 
 def recompress(
@@ -118,7 +118,8 @@ def recompress(
     return batch
 
 
-def _assemble(header: BatchHeader, region: bytearray) -> bytes:
+def assemble_batch(header: BatchHeader, region: bytearray) -> bytes:
+    """The batch of `header` with the records in `region`, compressed as the header says; it fills in size and CRC."""
     body = compress(header.codec, region) if header.attributes & 0x07 else region
     batch = bytearray(HEADER_SIZE + len(body))
     batch[HEADER_SIZE:] = body
@@ -143,7 +144,8 @@ def _assemble(header: BatchHeader, region: bytearray) -> bytes:
     return bytes(batch)
 
 
-def _encode(records: Iterable[tuple[int, Record]], base_timestamp: int) -> bytearray:
+def encode_records(records: Iterable[tuple[int, Record]], base_timestamp: int) -> bytearray:
+    """The records, each with its offset delta, as they stand in a batch before compression."""
     region = bytearray()
     for offset_delta, record in records:
         body = bytearray(1)

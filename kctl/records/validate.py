@@ -7,6 +7,7 @@ Records are walked only for
     a finite bound on timestamps             every record's timestamp is compared with the clock
     a max timestamp that cannot be right     it is computed anew
     another compression.type                 the records are compressed again (decompressed, but not walked)
+    messages of magic 0 and 1                they are made a batch of magic 2 (kctl.records.conversion)
 
 Kafka walks every uncompressed batch to compute the max timestamp itself.  Here the producer's is believed when it is
 not below the batch's first timestamp (and equal to it in a batch of one); docs/formats/segment.md says why.
@@ -41,6 +42,8 @@ from kctl.records.batch import (
 )
 from kctl.records.build import recompress
 from kctl.records.compression import Buffer, Codec
+from kctl.records.conversion import upgrade
+from kctl.records.legacy import look_inside
 
 TIMESTAMP_DIFFERENCE_UNLIMITED = (1 << 63) - 1
 _FIRST_VERSION_OF_ONE_BATCH = 3
@@ -60,7 +63,7 @@ class AppendRules:
     """None keeps what the producer chose (`compression.type=producer`)."""
 
 
-class RecordsRejected(ApiError):  # noqa: N818 - an outcome, named like the other errors
+class RecordsRejected(ApiError):
     """Single records of a batch break a rule: `record_errors` has (index in the batch, what is wrong).  KIP-467."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
@@ -83,8 +86,12 @@ def validate_produced(records: Buffer, rules: AppendRules, *, now_ms: int, reque
     """
     view = memoryview(records)
     header = _only_batch(view, request_version)
-    _check_produced_header(header, rules, request_version)
-    _check_crc(view, header)
+    if header is None:
+        view = memoryview(upgrade(view, codec=rules.codec, max_message_bytes=rules.max_message_bytes))
+        header = parse_header(view)
+    else:
+        _check_produced_header(header, rules, request_version)
+        _check_crc(view, header)
     view, header = _fit_to_topic(_writable(view[: header.end]), header, rules, now_ms)
     _check_sizes(header, rules)
     return ValidBatches(view, (header,))
@@ -114,17 +121,14 @@ def validate_replicated(records: Buffer) -> ValidBatches:
     return ValidBatches(view[: headers[-1].end if headers else 0], headers)
 
 
-def _only_batch(view: memoryview, request_version: int) -> BatchHeader:
-    """Kafka's ProduceRequest.validateRecords: from version 3 on exactly one batch of magic 2."""
+def _only_batch(view: memoryview, request_version: int) -> BatchHeader | None:
+    """Kafka's ProduceRequest.validateRecords: from version 3 on exactly one batch of magic 2.  None: old messages."""
     try:
         header = parse_header(view)
     except OldFormat as error:
-        # The one place where the old formats are refused; their conversion would start here.
         if request_version >= _FIRST_VERSION_OF_ONE_BATCH:
             raise _invalid("Produce requests of version 3 and above carry message format 2") from error
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"message format {error.magic} is not supported yet"
-        ) from error
+        return None
     except CorruptBatch as error:
         if len(view) < LOG_OVERHEAD:
             raise _invalid("the produced records hold no batch") from error
@@ -165,7 +169,7 @@ def _check_sizes(header: BatchHeader, rules: AppendRules) -> None:
 
 
 def _check_crc(view: memoryview, header: BatchHeader) -> None:
-    actual = crc_of(view, header.position, header.end)
+    actual = crc_of(view, header.position, header.end, header.magic)
     if actual != header.crc:
         raise ApiError(
             ErrorCode.CORRUPT_MESSAGE, f"checksum {actual:#010x} of the batch, its header says {header.crc:#010x}"
@@ -266,10 +270,12 @@ def _rewrite(view: memoryview, header: BatchHeader) -> None:
 def _sound_batches(view: memoryview) -> tuple[BatchHeader, ...]:
     try:
         headers = tuple(iterate_batches(view))
+        for header in headers:
+            _check_crc(view, header)
+            if header.magic != 2:
+                look_inside(view, header)
     except CorruptBatch as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from error
-    for header in headers:
-        _check_crc(view, header)
     return headers
 
 

@@ -12,6 +12,7 @@ from kctl.records.batch import Record, TimestampType, crc_ok, iterate_records, p
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.records.legacy import build_messages
 from kctl.records.validate import (
     AppendRules,
     RecordsRejected,
@@ -108,10 +109,12 @@ def test_zstd_needs_produce_7() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_formats_are_refused_as_unsupported_where_they_are_allowed_at_all(magic: int) -> None:
-    message = b"\0" * 8 + (22).to_bytes(4, "big") + b"\1\2\3\4" + bytes([magic]) + b"\0" * 17
-    assert code_of(message, version=2) is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
-    assert code_of(message, version=3) is ErrorCode.INVALID_RECORD
+def test_old_formats_become_a_batch_where_the_version_allows_them(magic: int) -> None:
+    messages = build_messages(RECORDS, magic=magic)
+    batch = produced(messages, version=2)
+    assert parse_header(batch).size == len(batch)
+    assert [record.value for record in iterate_records(batch)] == [record.value for record in RECORDS]
+    assert code_of(messages, version=3) is ErrorCode.INVALID_RECORD
 
 
 def test_bytes_behind_the_batch_that_are_no_batch_are_cut_off() -> None:

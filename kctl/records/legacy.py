@@ -1,0 +1,314 @@
+"""Messages of magic 0 and 1, which Kafka wrote before 0.11: reading and building.
+
+A message is a batch of its own here: a MessageHeader stands for it wherever a BatchHeader does.
+
+    offset i64, size i32, crc u32, magic i8, attributes i8, [timestamp i64 in magic 1], key, value
+
+Key and value have an i32 length before them, -1 for none.  The CRC-32 covers everything from the magic on.  Compression
+wraps: the value of a wrapper is a compressed sequence of messages, and its offset is that of the last of them.  The
+offsets inside are absolute in magic 0 and relative in magic 1.  The wrapper's timestamp is the largest inside, or the
+time of the append, which then counts for all.
+
+Readers are as lenient as Kafka's: a cut-off message at the end of a wrapper is left out, the checksums inside are only
+looked at where a producer's messages are taken in, and the lz4 frames of magic 0 may have any header checksum, because
+Kafka's first writer computed it over the wrong bytes (KAFKA-3160).  All take untrusted bytes, as in kctl.records.batch.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+
+from kctl.records.batch import (
+    CODEC_MASK,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    CorruptBatch,
+    Record,
+    TimestampType,
+    crc_of,
+)
+from kctl.records.compression import DECOMPRESSED_SIZE_MAX, Buffer, Codec, DecompressionError, compress, decompress
+
+MAGIC_0 = 0
+MAGIC_1 = 1
+SIZE_MIN = {MAGIC_0: 14, MAGIC_1: 22}
+"""What the size field counts of a message without key and value."""
+
+LARGEST_OVERHEAD = 34
+"""Bytes of a message of magic 1 without key and value."""
+
+_ENTRY = struct.Struct(">qi")
+_HEADER_0 = struct.Struct(">qiIbb")
+_HEADER_1 = struct.Struct(">qiIbbq")
+_MESSAGE_0 = struct.Struct(">qiIbbi")
+_MESSAGE_1 = struct.Struct(">qiIbbqi")
+_LENGTH = struct.Struct(">i")
+_START_0 = struct.Struct(">bbi")
+_START_1 = struct.Struct(">bbqi")
+_OFFSET_SIZE_CRC = struct.Struct(">qiI")
+
+_KNOWN_ATTRIBUTES = {MAGIC_0: CODEC_MASK, MAGIC_1: CODEC_MASK | LOG_APPEND_TIME_BIT}
+
+
+class WrongChecksum(CorruptBatch):
+    """A message inside of a wrapper does not have the checksum it claims."""
+
+
+class MessageHeader(BatchHeader):
+    """One message as a batch.
+
+    A wrapper does not tell how many messages it holds: it counts as one record at its last offset until `look_inside`.
+    """
+
+    __slots__ = ()
+
+
+def parse_message(buffer: Buffer, position: int = 0) -> MessageHeader:
+    """The header of the message at `position`, which may reach beyond the buffer.  Raises CorruptBatch."""
+    left = len(buffer) - position
+    magic = buffer[position + MAGIC_POSITION] if left >= _HEADER_0.size else -1
+    if magic not in SIZE_MIN or left < (_HEADER_1.size if magic else _HEADER_0.size):
+        raise CorruptBatch(position, f"{max(left, 0)} bytes are no header of a message")
+    if magic:
+        offset, size, crc, _, attributes, timestamp = _HEADER_1.unpack_from(buffer, position)
+    else:
+        offset, size, crc, _, attributes = _HEADER_0.unpack_from(buffer, position)
+        timestamp = NO_TIMESTAMP
+    if size < SIZE_MIN[magic]:
+        raise CorruptBatch(position, f"message size {size} is too small")
+    attributes &= _KNOWN_ATTRIBUTES[magic]
+    fields = (
+        offset,
+        size,
+        NO_LEADER_EPOCH,
+        magic,
+        crc,
+        attributes,
+        0,
+        timestamp,
+        timestamp,
+        NO_PRODUCER_ID,
+        NO_PRODUCER_EPOCH,
+        NO_SEQUENCE,
+        1,
+    )
+    return MessageHeader(position, fields)
+
+
+def look_inside(buffer: Buffer, header: BatchHeader, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> None:
+    """Give a wrapper's header the first offset and the number of its messages.  Raises CorruptBatch."""
+    if header.magic > MAGIC_1 or not header.attributes & CODEC_MASK:
+        return
+    last_offset = header.last_offset
+    data = _unwrapped(buffer, header, size_max)
+    first, last, count = _extent(data, header)
+    header.base_offset = first if header.magic == MAGIC_0 else last_offset - last + first
+    header.last_offset_delta = last_offset - header.base_offset
+    header.record_count = count
+    if header.last_offset_delta < 0:
+        raise CorruptBatch(header.position, f"message at {header.base_offset} in a wrapper that ends at {last_offset}")
+
+
+def iterate_messages(
+    buffer: Buffer, header: BatchHeader, *, size_max: int = DECOMPRESSED_SIZE_MAX, is_produced: bool = False
+) -> Iterator[Record]:
+    """The record of a message, or all of a wrapper, with their offsets in the log.
+
+    What was produced just now has to be without fault inside, too.  Raises CorruptBatch as iterate_records does, and
+    WrongChecksum.
+    """
+    if header.end > len(buffer):
+        raise CorruptBatch(header.position, f"message of {header.size} bytes is cut off")
+    if not header.attributes & CODEC_MASK:
+        data = bytes(memoryview(buffer)[header.position : header.end])
+        key, value = _key_and_value(data, 0, len(data), header.position)
+        yield Record(header.last_offset, header.max_timestamp, key, value)
+        return
+    data = _unwrapped(buffer, header, size_max)
+    base_offset = 0
+    if header.magic == MAGIC_1 and header.last_offset:  # Produced wrappers may say 0, some versions of librdkafka did.
+        base_offset = header.last_offset - _extent(data, header)[1]
+        if base_offset < 0:
+            raise CorruptBatch(header.position, f"wrapper offset {header.last_offset} is less than the last one inside")
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
+    for start, end, offset in _inner(data, header.position):
+        magic = data[start + MAGIC_POSITION]
+        if magic > MAGIC_1 or (is_produced and magic != header.magic):
+            raise CorruptBatch(header.position, f"a message of magic {magic} inside of a wrapper of {header.magic}")
+        if data[start + MAGIC_POSITION + 1] & CODEC_MASK:
+            raise CorruptBatch(header.position, "a wrapper inside of a wrapper")
+        if is_produced and crc_of(data, start, end, magic) != int.from_bytes(data[start + 12 : start + 16], "big"):
+            raise WrongChecksum(header.position, "a message inside of a wrapper has a wrong checksum")
+        key, value = _key_and_value(data, start, end, header.position)
+        if magic == MAGIC_0:
+            timestamp = NO_TIMESTAMP
+        elif append_time is not None:
+            timestamp = append_time
+        else:
+            timestamp = int.from_bytes(data[start + 18 : start + 26], "big", signed=True)
+        yield Record(base_offset + offset, timestamp, key, value)
+
+
+def build_messages(
+    records: Iterable[Record],
+    *,
+    magic: int,
+    codec: Codec = Codec.NONE,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+) -> bytes:
+    """The records, which keep their offsets, as messages; with a codec, in one wrapper.  Headers are left out.
+
+    With LOG_APPEND_TIME all records carry the time of the append already.  Nothing becomes nothing.  Raises ValueError
+    for zstd, which the old formats do not have.
+    """
+    if codec is Codec.ZSTD:
+        raise ValueError("message formats 0 and 1 have no zstd")
+    attributes = LOG_APPEND_TIME_BIT if magic and timestamp_type is TimestampType.LOG_APPEND_TIME else 0
+    messages = bytearray()
+    if codec is Codec.NONE:
+        for record in records:
+            _write(messages, record.offset, magic, attributes, record.timestamp, record.key, record.value)
+        return bytes(messages)
+    base_offset, last_offset, max_timestamp = -1, -1, NO_TIMESTAMP
+    for record in records:
+        if base_offset < 0:
+            base_offset = record.offset if magic else 0
+        last_offset = record.offset
+        max_timestamp = max(max_timestamp, record.timestamp)
+        _write(messages, last_offset - base_offset, magic, attributes, record.timestamp, record.key, record.value)
+    if last_offset < 0:
+        return b""
+    value = compress(codec, messages)
+    if codec is Codec.LZ4 and magic == MAGIC_0:
+        value = _with_header_checksum(value, start=0)
+    wrapper = bytearray()
+    _write(wrapper, last_offset, magic, attributes | codec, max_timestamp, None, value)
+    return bytes(wrapper)
+
+
+def _write(
+    target: bytearray, offset: int, magic: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None
+) -> None:
+    key_length = -1 if key is None else len(key)
+    start = (
+        _START_1.pack(magic, attributes, timestamp, key_length) if magic else _START_0.pack(0, attributes, key_length)
+    )
+    body = b"".join((start, key or b"", _LENGTH.pack(-1 if value is None else len(value)), value or b""))
+    target += _OFFSET_SIZE_CRC.pack(offset, len(body) + 4, zlib.crc32(body))
+    target += body
+
+
+def _unwrapped(buffer: Buffer, header: BatchHeader, size_max: int) -> bytes:
+    """What a wrapper's value decompresses to."""
+    if header.end > len(buffer):
+        raise CorruptBatch(header.position, f"message of {header.size} bytes is cut off")
+    codec = header.codec
+    if codec is Codec.ZSTD:
+        raise CorruptBatch(header.position, "zstd in a message of an old format")
+    data = bytes(memoryview(buffer)[header.position : header.end])
+    value = _key_and_value(data, 0, len(data), header.position)[1]
+    if value is None:
+        raise CorruptBatch(header.position, "a wrapper without a value")
+    if codec is Codec.LZ4 and header.magic == MAGIC_0:
+        value = _with_header_checksum(value, start=4)
+    try:
+        return decompress(codec, value, size_max)
+    except DecompressionError as error:
+        raise CorruptBatch(header.position, str(error)) from error
+
+
+def _extent(data: bytes, header: BatchHeader) -> tuple[int, int, int]:
+    """(first, last, number) of the offsets in the decompressed value, as they stand there."""
+    first, last, count = -1, -1, 0
+    for _, _, last in _inner(data, header.position):
+        if not count:
+            first = last
+        count += 1
+    return first, last, count
+
+
+def _inner(data: bytes, wrapper: int) -> Iterator[tuple[int, int, int]]:
+    """(start, end, offset field) of the complete messages in a decompressed value, of which there is at least one."""
+    position, total = 0, len(data)
+    unpack = _ENTRY.unpack_from
+    while total - position >= LOG_OVERHEAD:
+        offset, size = unpack(data, position)
+        if size < SIZE_MIN[MAGIC_0]:
+            raise CorruptBatch(wrapper, f"message size {size} inside of a wrapper is too small")
+        end = position + LOG_OVERHEAD + size
+        if end > total:
+            break
+        yield position, end, offset
+        position = end
+    if not position:
+        raise CorruptBatch(wrapper, "a wrapper without messages")
+
+
+def _key_and_value(data: bytes, start: int, end: int, reported: int) -> tuple[bytes | None, bytes | None]:
+    """Of the message data[start:end]; damage is said to be at `reported`."""
+    position = start + (_MESSAGE_1.size if data[start + MAGIC_POSITION] else _MESSAGE_0.size)
+    key: bytes | None = None
+    value: bytes | None = None
+    if position + 4 > end:
+        raise CorruptBatch(reported, "a message is too small for its fields")
+    (length,) = _LENGTH.unpack_from(data, position - 4)
+    if length >= 0:
+        key = data[position : position + length]
+        position += length
+        if position + 4 > end:
+            raise CorruptBatch(reported, f"a key of {length} bytes does not fit")
+    (length,) = _LENGTH.unpack_from(data, position)
+    position += 4
+    if length >= 0:
+        value = data[position : position + length]
+        position += length
+    if position != end:
+        raise CorruptBatch(reported, f"a value of {length} bytes does not fit")
+    return key, value
+
+
+# The checksum of lz4 frame headers
+
+
+def _with_header_checksum(frame: bytes, *, start: int) -> bytes:
+    """The lz4 frame with the header checksum over the bytes from `start`: 4 is right, 0 is what magic 0 has."""
+    flags = frame[4] if len(frame) > 4 else 0
+    end = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    if len(frame) <= end:
+        return frame  # No frame at all, which the codec will say better.
+    checksum = (_xxh32(frame[start:end]) >> 8) & 0xFF
+    return b"".join((frame[:end], bytes((checksum,)), frame[end + 1 :]))
+
+
+_PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
+_MASK = (1 << 32) - 1
+
+
+def _xxh32(data: bytes) -> int:
+    """XXH32 with seed 0 of fewer than 16 bytes.  https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md"""
+    assert len(data) < 16
+    value = _PRIME_5 + len(data)
+    words_end = len(data) - len(data) % 4
+    for position in range(0, words_end, 4):
+        word = int.from_bytes(data[position : position + 4], "little")
+        value = _rotated(value + word * _PRIME_3, 17) * _PRIME_4
+    for byte in data[words_end:]:
+        value = _rotated(value + byte * _PRIME_5, 11) * _PRIME_1
+    value &= _MASK
+    value = (value ^ value >> 15) * _PRIME_2 & _MASK
+    value = (value ^ value >> 13) * _PRIME_3 & _MASK
+    return value ^ value >> 16
+
+
+def _rotated(value: int, by: int) -> int:
+    value &= _MASK
+    return value << by | value >> 32 - by
