@@ -1,0 +1,391 @@
+"""From the first partition to the last marker: what is decided, when it is told, and that it is decided once."""
+
+from __future__ import annotations
+
+import pytest
+
+from kctl.errors import ErrorCode
+from kctl.model import ProducerIdAndEpoch
+from kctl.server.transactions.events import Unload
+from kctl.server.transactions.states import PREVIOUS_STATES, TransactionState
+from tests.unit.transactions.world import EXPIRATION_MS, T0, T1, TIMEOUT_MS, U0, TransactionWorld, answer
+
+BOTH_WAYS = pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+
+
+def prepared(*, committed: bool) -> TransactionState:
+    return TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
+
+
+def completed(*, committed: bool) -> TransactionState:
+    return TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+
+
+def states_in_log(world: TransactionWorld) -> list[TransactionState]:
+    return [each.state for each in world.log if each is not None]
+
+
+def test_partitions_are_on_record_before_the_producer_may_write_to_them() -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.holds_appends = True
+    token = world.add(producer, T0, T1)
+    assert answer(token) is None
+    world.finish_append()
+    assert answer(token) is ErrorCode.NONE
+    assert world.log[-1] is not None
+    assert world.log[-1].partitions == (T0, T1)
+
+
+def test_partitions_add_up_and_the_start_is_that_of_the_first() -> None:
+    world = TransactionWorld()
+    world.elapsed_ms = 5
+    producer = world.ongoing(T0)
+    start_ms = world.transaction.start_ms
+    world.elapsed_ms = 50
+    world.add(producer, U0, T0)
+    assert world.transaction.describe().partitions == (T0, U0)
+    assert world.transaction.start_ms == start_ms
+    assert world.transaction.last_update_ms == start_ms + 45
+
+
+def test_adding_what_is_there_already_succeeds_without_a_record() -> None:
+    world = TransactionWorld()
+    producer = world.ongoing(T0, T1)
+    records = len(world.log)
+    assert answer(world.add(producer, T1)) is ErrorCode.NONE
+    assert len(world.log) == records
+
+
+def test_partitions_that_the_log_refuses_are_not_in_the_transaction() -> None:
+    world = TransactionWorld()
+    producer = world.ongoing(T0)
+    world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert answer(world.add(producer, T1)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.transaction.describe().partitions == (T0,)
+
+
+@BOTH_WAYS
+def test_decision_is_told_when_it_is_in_the_log_and_markers_follow(committed: bool) -> None:
+    world = TransactionWorld()
+    producer = world.ongoing(T0, U0)
+    world.holds_appends = world.holds_markers = True
+    token = world.end(producer, committed=committed)
+    assert answer(token) is None
+    assert world.sent == []
+    world.finish_append()
+    assert answer(token) is ErrorCode.NONE
+    assert (world.sent[0].committed, world.sent[0].partitions) == (committed, (T0, U0))
+    assert world.sent[0].producer == producer
+    assert world.transaction.state is prepared(committed=committed)
+
+
+@BOTH_WAYS
+def test_transaction_is_over_when_the_last_marker_is_written(committed: bool) -> None:
+    world = TransactionWorld()
+    producer = world.ongoing(T0, U0)
+    world.holds_markers = True
+    world.end(producer, committed=committed)
+    world.write_markers([U0])
+    assert world.transaction.state is prepared(committed=committed)
+    assert world.owed == (T0,)
+    world.write_markers([T0])
+    assert world.transaction.state is completed(committed=committed)
+    assert world.log[-1] is not None
+    assert world.log[-1].partitions == ()
+    assert states_in_log(world)[-2:] == [prepared(committed=committed), completed(committed=committed)]
+
+
+@BOTH_WAYS
+def test_while_markers_are_owed_the_producer_has_to_wait(committed: bool) -> None:
+    world = TransactionWorld()
+    producer = world.ongoing(T0)
+    world.holds_markers = True
+    world.end(producer, committed=committed)
+    assert answer(world.end(producer, committed=committed)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert answer(world.end(producer, committed=not committed)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert answer(world.add(producer, T1)) is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+@BOTH_WAYS
+def test_asking_again_for_what_was_done_succeeds_and_for_the_opposite_does_not(committed: bool) -> None:
+    world = TransactionWorld()
+    producer = world.ongoing(T0)
+    world.end(producer, committed=committed)
+    records = len(world.log)
+    assert answer(world.end(producer, committed=committed)) is ErrorCode.NONE
+    assert answer(world.end(producer, committed=not committed)) is ErrorCode.INVALID_TXN_STATE
+    assert len(world.log) == records
+
+
+@BOTH_WAYS
+def test_there_is_nothing_to_end_before_a_partition_was_added(committed: bool) -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    assert answer(world.end(producer, committed=committed)) is ErrorCode.INVALID_TXN_STATE
+
+
+@BOTH_WAYS
+def test_next_transaction_starts_anew(committed: bool) -> None:
+    world = TransactionWorld()
+    producer = world.ongoing(T0)
+    world.end(producer, committed=committed)
+    world.elapsed_ms = 1_000
+    world.add(producer, T1)
+    assert world.transaction.describe().partitions == (T1,)
+    assert world.transaction.start_ms == world.now_ms
+    assert world.transaction.state is TransactionState.ONGOING
+
+
+@BOTH_WAYS
+def test_transaction_without_partitions_is_over_at_once(committed: bool) -> None:
+    world = TransactionWorld()
+    producer = world.ongoing()
+    assert answer(world.end(producer, committed=committed)) is ErrorCode.NONE
+    assert world.sent == []
+    assert world.transaction.state is completed(committed=committed)
+
+
+@BOTH_WAYS
+def test_decision_that_the_log_refuses_is_none(committed: bool) -> None:
+    world = TransactionWorld()
+    producer = world.ongoing(T0)
+    world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert answer(world.end(producer, committed=committed)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.transaction.state is TransactionState.ONGOING
+    assert world.sent == []
+    world.append_error = ErrorCode.NONE
+    assert answer(world.end(producer, committed=not committed)) is ErrorCode.NONE
+    assert world.sent[0].committed is not committed
+
+
+def test_completion_that_the_log_refuses_is_written_again_later_without_markers() -> None:
+    world = TransactionWorld()
+    producer = world.ongoing(T0)
+    world.holds_markers = True
+    world.end(producer, committed=True)
+    world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.write_markers()
+    world.try_completion_again()
+    assert world.completions_due == 1
+    assert answer(world.add(producer, T0)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    world.append_error = ErrorCode.NONE
+    world.try_completion_again()
+    assert world.transaction.state is TransactionState.COMPLETE_COMMIT
+    assert len(world.sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ErrorCode.CORRUPT_MESSAGE, ErrorCode.CORRUPT_MESSAGE),
+    ],
+)
+def test_errors_of_the_log_are_told_as_errors_of_the_coordinator(error: ErrorCode, told: ErrorCode) -> None:
+    world = TransactionWorld()
+    producer = world.ongoing(T0)
+    world.append_error = error
+    assert answer(world.end(producer, committed=True)) is told
+    assert answer(world.add(producer, T1)) is told
+
+
+class TestTimeout:
+    def test_transaction_that_takes_too_long_is_aborted_with_an_epoch_that_fences(self) -> None:
+        world = TransactionWorld()
+        producer = world.ongoing(T0)
+        world.elapsed_ms = TIMEOUT_MS + 1
+        world.look_for_timeout()
+        assert world.transaction.state is TransactionState.COMPLETE_ABORT
+        assert world.sent[0].producer == (producer.producer_id, producer.epoch + 1)
+        assert answer(world.end(producer, committed=True)) is ErrorCode.PRODUCER_FENCED
+        assert world.producer().epoch == producer.epoch + 2
+
+    def test_transaction_has_all_of_its_time(self) -> None:
+        world = TransactionWorld()
+        world.ongoing(T0)
+        world.elapsed_ms = TIMEOUT_MS
+        world.look_for_timeout()
+        assert world.transaction.state is TransactionState.ONGOING
+
+    def test_time_runs_from_the_first_partition_whatever_is_added_later(self) -> None:
+        world = TransactionWorld()
+        producer = world.ongoing(T0)
+        world.elapsed_ms = TIMEOUT_MS
+        world.add(producer, T1)
+        world.elapsed_ms = TIMEOUT_MS + 1
+        world.look_for_timeout()
+        assert world.transaction.state is TransactionState.COMPLETE_ABORT
+
+    def test_producer_without_a_transaction_has_all_time(self) -> None:
+        world = TransactionWorld()
+        producer = world.ongoing(T0)
+        world.end(producer, committed=True)
+        world.elapsed_ms = 10 * TIMEOUT_MS
+        world.look_for_timeout()
+        assert world.transaction.state is TransactionState.COMPLETE_COMMIT
+
+    def test_decision_on_its_way_is_not_overtaken(self) -> None:
+        world = TransactionWorld()
+        producer = world.ongoing(T0)
+        world.holds_appends = world.holds_markers = True
+        token = world.end(producer, committed=True)
+        world.elapsed_ms = 2 * TIMEOUT_MS
+        world.look_for_timeout()
+        world.finish_append()
+        world.look_for_timeout()
+        assert answer(token) is ErrorCode.NONE
+        assert world.transaction.state is TransactionState.PREPARE_COMMIT
+
+    def test_abort_that_the_log_refuses_is_tried_at_the_next_look(self) -> None:
+        world = TransactionWorld()
+        producer = world.ongoing(T0)
+        world.elapsed_ms = TIMEOUT_MS + 1
+        world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+        world.look_for_timeout()
+        world.append_error = ErrorCode.NONE
+        world.look_for_timeout()
+        assert world.sent[0].producer == (producer.producer_id, producer.epoch + 1)
+
+    def test_another_coordinator_counts_from_the_same_start(self) -> None:
+        world = TransactionWorld()
+        world.ongoing(T0)
+        world = world.restart()
+        world.elapsed_ms = TIMEOUT_MS + 1
+        world.look_for_timeout()
+        assert world.transaction.state is TransactionState.COMPLETE_ABORT
+
+
+class TestExpiry:
+    def test_unused_id_is_forgotten(self) -> None:
+        world = TransactionWorld()
+        world.producer()
+        world.elapsed_ms = EXPIRATION_MS
+        world.look_for_expiry()
+        assert world.log[-1] is None
+        assert world.is_discarded
+        assert world.transaction.state is TransactionState.DEAD
+
+    @BOTH_WAYS
+    def test_so_is_one_whose_last_transaction_is_over(self, committed: bool) -> None:
+        world = TransactionWorld()
+        producer = world.ongoing(T0)
+        world.end(producer, committed=committed)
+        world.elapsed_ms = EXPIRATION_MS
+        world.look_for_expiry()
+        assert world.is_discarded
+
+    def test_id_in_use_is_kept(self) -> None:
+        world = TransactionWorld()
+        world.producer()
+        world.elapsed_ms = EXPIRATION_MS - 1
+        world.look_for_expiry()
+        assert not world.is_discarded
+
+    def test_open_transaction_is_never_forgotten(self) -> None:
+        world = TransactionWorld()
+        world.ongoing(T0)
+        world.elapsed_ms = 2 * EXPIRATION_MS
+        world.look_for_expiry()
+        assert world.transaction.state is TransactionState.ONGOING
+
+    def test_id_whose_tombstone_the_log_refuses_goes_on(self) -> None:
+        world = TransactionWorld()
+        producer = world.producer()
+        world.elapsed_ms = EXPIRATION_MS
+        world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+        world.look_for_expiry()
+        world.append_error = ErrorCode.NONE
+        assert not world.is_discarded
+        assert answer(world.add(producer, T0)) is ErrorCode.NONE
+
+    def test_while_the_tombstone_is_on_its_way_everybody_has_to_wait(self) -> None:
+        world = TransactionWorld()
+        producer = world.producer()
+        world.elapsed_ms = EXPIRATION_MS
+        world.holds_appends = True
+        world.look_for_expiry()
+        assert answer(world.add(producer, T0)) is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+class TestAnotherCoordinator:
+    @BOTH_WAYS
+    def test_goes_on_with_what_is_decided(self, committed: bool) -> None:
+        world = TransactionWorld()
+        producer = world.ongoing(T0, U0)
+        world.holds_markers = True
+        world.end(producer, committed=committed)
+        world.write_markers([T0])
+        new = world.restart()
+        assert new.sent[0].partitions == (T0, U0), "which were written is not on record"
+        assert new.sent[0].committed is committed
+        assert new.transaction.state is completed(committed=committed)
+
+    def test_keeps_an_open_transaction_open(self) -> None:
+        world = TransactionWorld()
+        producer = world.ongoing(T0)
+        new = world.restart()
+        assert answer(new.add(producer, T1)) is ErrorCode.NONE
+        assert answer(new.end(producer, committed=True)) is ErrorCode.NONE
+        assert new.sent[0].partitions == (T0, T1)
+
+    def test_decision_that_is_in_the_log_holds_though_its_answer_was_an_error(self) -> None:
+        world = TransactionWorld()
+        producer = world.ongoing(T0)
+        world.append_error = ErrorCode.REQUEST_TIMED_OUT
+        assert answer(world.end(producer, committed=True)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        new = world.restart()
+        assert new.transaction.state is TransactionState.COMPLETE_COMMIT
+        assert answer(new.end(producer, committed=True)) is ErrorCode.NONE
+
+    @pytest.mark.parametrize("call", ["init", "add", "end"])
+    def test_whoever_waits_is_sent_to_look_for_it(self, call: str) -> None:
+        world = TransactionWorld()
+        producer = world.ongoing(T0)
+        if call == "init":
+            world.end(producer, committed=True)
+        world.holds_appends = True
+        token = {
+            "init": world.init,
+            "add": lambda: world.add(producer, T1),
+            "end": lambda: world.end(producer, committed=True),
+        }[call]()
+        world.do(Unload())
+        outcome = answer(token)
+        assert (outcome.error if call == "init" else outcome) is ErrorCode.NOT_COORDINATOR  # type: ignore[union-attr]
+        assert world.is_discarded
+
+
+def test_nothing_leads_out_of_a_decision_but_its_own_completion() -> None:
+    """KIP-98: one decision per transaction."""
+    after_commit = {state for state, before in PREVIOUS_STATES.items() if TransactionState.PREPARE_COMMIT in before}
+    after_abort = {state for state, before in PREVIOUS_STATES.items() if TransactionState.PREPARE_ABORT in before}
+    assert after_commit == {TransactionState.COMPLETE_COMMIT}
+    assert after_abort == {TransactionState.COMPLETE_ABORT}
+
+
+def test_states_have_kafkas_names_and_numbers() -> None:
+    assert {state.value: state.label for state in TransactionState} == {
+        0: "Empty",
+        1: "Ongoing",
+        2: "PrepareCommit",
+        3: "PrepareAbort",
+        4: "CompleteCommit",
+        5: "CompleteAbort",
+        6: "Dead",
+        7: "PrepareEpochFence",
+    }
+
+
+def test_nobody_knows_a_transactional_id_that_never_had_a_producer() -> None:
+    world = TransactionWorld()
+    nobody = ProducerIdAndEpoch(-1, -1)
+    assert answer(world.add(nobody, T0)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert answer(world.end(nobody, committed=True)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING

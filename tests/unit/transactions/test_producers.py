@@ -1,0 +1,277 @@
+"""InitProducerId: who gets which epoch, and whom that fences.  KIP-98, KIP-360, KIP-588."""
+
+from __future__ import annotations
+
+import pytest
+
+from kctl.errors import ErrorCode
+from kctl.model import ProducerIdAndEpoch
+from kctl.server.transactions.snapshot import TransactionSnapshot
+from kctl.server.transactions.states import TransactionState
+from kctl.server.transactions.transaction import EPOCH_MAX, Transaction
+from tests.unit.transactions.world import (
+    FIRST_PRODUCER_ID,
+    START_MS,
+    T0,
+    TIMEOUT_MS,
+    TransactionWorld,
+    answer,
+    granted,
+    refused,
+)
+
+LAST_EPOCH_OF_A_PRODUCER = EPOCH_MAX - 1
+
+
+def world_at(epoch: int, state: TransactionState = TransactionState.EMPTY) -> TransactionWorld:
+    """A transaction as a coordinator reads it back, at this epoch."""
+    snapshot = TransactionSnapshot(
+        producer=ProducerIdAndEpoch(5, epoch),
+        timeout_ms=TIMEOUT_MS,
+        state=state,
+        partitions=(T0,) if state is TransactionState.ONGOING else (),
+        last_update_ms=START_MS,
+        start_ms=START_MS if state is TransactionState.ONGOING else -1,
+    )
+    return TransactionWorld(Transaction.restored("id", snapshot))
+
+
+def test_first_producer_gets_a_fresh_id_at_epoch_zero_and_it_is_on_record() -> None:
+    world = TransactionWorld()
+    assert world.producer() == (FIRST_PRODUCER_ID, 0)
+    assert world.log == [
+        TransactionSnapshot(
+            producer=ProducerIdAndEpoch(FIRST_PRODUCER_ID, 0),
+            timeout_ms=TIMEOUT_MS,
+            state=TransactionState.EMPTY,
+            last_update_ms=START_MS,
+        )
+    ]
+
+
+def test_producer_is_told_its_epoch_when_that_is_in_the_log_and_not_before() -> None:
+    world = TransactionWorld()
+    world.holds_appends = True
+    token = world.init()
+    assert answer(token) is None
+    world.finish_append()
+    assert granted(token) == (FIRST_PRODUCER_ID, 0)
+
+
+def test_next_producer_gets_the_next_epoch_and_its_own_timeout() -> None:
+    world = TransactionWorld()
+    world.producer()
+    assert granted(world.init(timeout_ms=7)) == (FIRST_PRODUCER_ID, 1)
+    assert world.transaction.timeout_ms == 7
+
+
+def test_two_first_producers_at_once_share_one_id() -> None:
+    world = TransactionWorld()
+    world.holds_allocations = True
+    one, other = world.init(), world.init()
+    world.allocate()
+    world.allocate()
+    assert granted(one) == (FIRST_PRODUCER_ID, 0)
+    assert granted(other) == (FIRST_PRODUCER_ID, 1)
+
+
+def test_producer_whose_epoch_the_log_refuses_has_none() -> None:
+    world = TransactionWorld()
+    world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert refused(world.init()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.is_discarded
+    assert world.transaction.is_new
+
+
+def test_epoch_that_the_log_refused_is_given_to_the_next_one() -> None:
+    world = TransactionWorld()
+    world.producer()
+    world.append_error = ErrorCode.REQUEST_TIMED_OUT
+    assert refused(world.init()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.append_error = ErrorCode.NONE
+    assert world.producer() == (FIRST_PRODUCER_ID, 1)
+
+
+def test_while_a_record_is_on_its_way_everybody_is_told_to_come_again() -> None:
+    world = TransactionWorld()
+    producer = world.producer()
+    world.holds_appends = True
+    waiting = world.init()
+    assert refused(world.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert answer(world.add(producer, T0)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert answer(world.end(producer, committed=True)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    world.finish_append()
+    assert granted(waiting) == (FIRST_PRODUCER_ID, 1)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_while_markers_are_owed_a_new_producer_has_to_wait(committed: bool) -> None:
+    world = TransactionWorld()
+    producer = world.ongoing(T0)
+    world.holds_markers = True
+    world.end(producer, committed=committed)
+    assert refused(world.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
+    world.write_markers()
+    assert world.producer() == (FIRST_PRODUCER_ID, 1)
+
+
+def test_new_producer_aborts_what_the_old_one_had_open_and_comes_again() -> None:
+    world = TransactionWorld()
+    old = world.ongoing(T0)
+    world.holds_markers = True
+    assert refused(world.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.transaction.state is TransactionState.PREPARE_ABORT
+    world.write_markers()
+    assert world.transaction.state is TransactionState.COMPLETE_ABORT
+    new = world.producer()
+    assert new.epoch == old.epoch + 2
+
+
+def test_markers_of_a_fencing_abort_carry_an_epoch_that_no_producer_has() -> None:
+    """So that partitions refuse what the fenced producer still sends."""
+    world = TransactionWorld()
+    old = world.ongoing(T0)
+    world.init()
+    (markers,) = world.sent
+    assert markers.producer == (old.producer_id, old.epoch + 1)
+    assert not markers.committed
+    assert world.producer().epoch > markers.producer.epoch
+
+
+def test_fenced_producer_is_refused_everything_and_changes_nothing() -> None:
+    world = TransactionWorld()
+    old = world.ongoing(T0)
+    world.init()
+    new = world.producer()
+    before = world.transaction.describe()
+    assert answer(world.add(old, T0)) is ErrorCode.PRODUCER_FENCED
+    assert answer(world.end(old, committed=True)) is ErrorCode.PRODUCER_FENCED
+    assert answer(world.end(old, committed=False)) is ErrorCode.PRODUCER_FENCED
+    assert refused(world.init(old)) is ErrorCode.PRODUCER_FENCED
+    assert world.transaction.describe() == before
+    assert answer(world.add(new, T0)) is ErrorCode.NONE
+
+
+def test_producer_from_the_future_is_fenced_as_well() -> None:
+    world = TransactionWorld()
+    producer = world.ongoing(T0)
+    ahead = ProducerIdAndEpoch(producer.producer_id, producer.epoch + 1)
+    assert answer(world.end(ahead, committed=True)) is ErrorCode.PRODUCER_FENCED
+
+
+def test_producer_of_another_id_is_not_known() -> None:
+    world = TransactionWorld()
+    producer = world.ongoing(T0)
+    stranger = ProducerIdAndEpoch(producer.producer_id + 1, producer.epoch)
+    assert answer(world.add(stranger, T0)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert answer(world.end(stranger, committed=True)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert refused(world.init(stranger)) is ErrorCode.PRODUCER_FENCED
+
+
+class TestRecoveringProducer:
+    """KIP-360: a producer that names what it has."""
+
+    def test_gets_the_next_epoch_if_it_is_the_present_one(self) -> None:
+        world = TransactionWorld()
+        producer = world.producer()
+        assert granted(world.init(producer)).epoch == producer.epoch + 1
+
+    def test_gets_the_same_answer_again_if_the_first_was_lost(self) -> None:
+        world = TransactionWorld()
+        producer = world.producer()
+        first = granted(world.init(producer))
+        assert granted(world.init(producer)) == first
+        assert granted(world.init(producer)) == first
+
+    def test_is_fenced_if_another_instance_came_in_between(self) -> None:
+        world = TransactionWorld()
+        producer = world.producer()
+        world.init(producer)
+        world.producer()
+        assert refused(world.init(producer)) is ErrorCode.PRODUCER_FENCED
+
+    def test_is_fenced_after_a_fencing_abort(self) -> None:
+        world = TransactionWorld()
+        producer = world.ongoing(T0)
+        assert refused(world.init(producer)) is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert refused(world.init(producer)) is ErrorCode.PRODUCER_FENCED
+
+    def test_gets_a_fresh_id_if_nobody_knows_it_any_more(self) -> None:
+        world = TransactionWorld()
+        assert granted(world.init(ProducerIdAndEpoch(7, 3))) == (FIRST_PRODUCER_ID, 0)
+
+    def test_a_lost_answer_is_not_remembered_by_another_coordinator(self) -> None:
+        """Kafka's record has no room for the previous epoch either."""
+        world = TransactionWorld()
+        producer = world.producer()
+        world.init(producer)
+        assert refused(world.restart().init(producer)) is ErrorCode.PRODUCER_FENCED
+
+
+class TestExhaustedEpochs:
+    def test_last_epoch_of_an_id_is_given_and_good_for_a_transaction(self) -> None:
+        world = world_at(LAST_EPOCH_OF_A_PRODUCER - 1)
+        producer = world.producer()
+        assert producer == (5, LAST_EPOCH_OF_A_PRODUCER)
+        assert answer(world.add(producer, T0)) is ErrorCode.NONE
+        assert answer(world.end(producer, committed=True)) is ErrorCode.NONE
+
+    def test_after_the_last_epoch_comes_another_id(self) -> None:
+        world = world_at(LAST_EPOCH_OF_A_PRODUCER)
+        assert world.producer() == (FIRST_PRODUCER_ID, 0)
+
+    def test_recovering_producer_gets_another_id_too_and_may_ask_again(self) -> None:
+        world = world_at(LAST_EPOCH_OF_A_PRODUCER)
+        exhausted = ProducerIdAndEpoch(5, LAST_EPOCH_OF_A_PRODUCER)
+        first = granted(world.init(exhausted))
+        assert first == (FIRST_PRODUCER_ID, 0)
+        assert granted(world.init(exhausted)) == first
+
+    def test_asking_again_does_not_help_when_another_instance_took_the_new_id(self) -> None:
+        world = world_at(LAST_EPOCH_OF_A_PRODUCER)
+        exhausted = ProducerIdAndEpoch(5, LAST_EPOCH_OF_A_PRODUCER)
+        world.init()
+        assert refused(world.init(exhausted)) is ErrorCode.PRODUCER_FENCED
+
+    def test_stale_producer_of_an_exhausted_id_is_fenced(self) -> None:
+        world = world_at(LAST_EPOCH_OF_A_PRODUCER)
+        assert refused(world.init(ProducerIdAndEpoch(5, 3))) is ErrorCode.PRODUCER_FENCED
+
+    def test_last_epoch_can_still_be_fenced(self) -> None:
+        world = world_at(LAST_EPOCH_OF_A_PRODUCER, TransactionState.ONGOING)
+        assert refused(world.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert world.sent[0].producer == (5, EPOCH_MAX)
+        assert world.producer() == (FIRST_PRODUCER_ID, 0)
+
+    def test_fencing_that_fails_does_not_use_up_epochs(self) -> None:
+        world = world_at(LAST_EPOCH_OF_A_PRODUCER, TransactionState.ONGOING)
+        world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+        for _ in range(3):
+            assert refused(world.init()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert world.transaction.producer == (5, EPOCH_MAX)
+        world.append_error = ErrorCode.NONE
+        world.init()
+        assert world.sent[0].producer == (5, EPOCH_MAX)
+
+
+def test_fencing_that_fails_fences_all_the_same() -> None:
+    """The raised epoch may lie in the log, so the old one must not go on."""
+    world = TransactionWorld()
+    old = world.ongoing(T0)
+    world.append_error = ErrorCode.REQUEST_TIMED_OUT
+    world.init()
+    world.append_error = ErrorCode.NONE
+    assert answer(world.end(old, committed=True)) is ErrorCode.PRODUCER_FENCED
+    assert world.transaction.state is TransactionState.ONGOING
+
+
+def test_fence_after_a_completed_one_raises_the_epoch_again() -> None:
+    world = TransactionWorld()
+    world.ongoing(T0)
+    world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.init()
+    world.append_error = ErrorCode.NONE
+    world.init()
+    producer = world.ongoing(T0)
+    world.init()
+    assert world.sent[-1].producer.epoch == producer.epoch + 1

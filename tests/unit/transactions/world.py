@@ -1,0 +1,212 @@
+"""One transactional id with everything around it that `step` asks for: a log, markers, producer ids, answers given.
+
+A real implementation of the runner's side, without a loop: unit tests, plays and property tests drive transactions
+with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from kctl.errors import ErrorCode
+from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.server.transactions.actions import (
+    Action,
+    AllocateProducerId,
+    Answer,
+    Discard,
+    InitOutcome,
+    Outcome,
+    Persist,
+    ScheduleCompletion,
+    SendMarkers,
+)
+from kctl.server.transactions.events import (
+    AddPartitions,
+    AppendDone,
+    CompletionDue,
+    EndTransaction,
+    Event,
+    InitProducer,
+    Loaded,
+    LookForExpiry,
+    LookForTimeout,
+    MarkersWritten,
+    Unload,
+)
+from kctl.server.transactions.snapshot import TransactionSnapshot
+from kctl.server.transactions.step import step
+from kctl.server.transactions.transaction import Transaction
+
+START_MS = 1_600_000_000_000
+TIMEOUT_MS = 60_000
+EXPIRATION_MS = 604_800_000
+FIRST_PRODUCER_ID = 1000
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+U0 = TopicPartition("u", 0)
+
+
+@dataclass
+class Token:
+    """A parked call; compares by identity."""
+
+    name: str
+    answers: list[Outcome] = field(default_factory=list)
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class TransactionWorld:
+    """Answers are kept by token; the log is a list of what was written; markers are sent when a test says so."""
+
+    def __init__(self, transaction: Transaction | None = None) -> None:
+        self.transaction = transaction if transaction is not None else Transaction("id")
+        self.asked: list[Token] = []
+        self.log: list[TransactionSnapshot | None] = []
+        """What lies in the log, refused records excepted; None is a tombstone."""
+        self.holds_appends = False
+        self.append_error = ErrorCode.NONE
+        self.held: list[TransactionSnapshot | None] = []
+        self.sent: list[SendMarkers] = []
+        self.holds_markers = False
+        self.holds_allocations = False
+        self.allocations: list[InitProducer] = []
+        self.completions_due = 0
+        self.is_discarded = False
+        self.elapsed_ms = 0
+        self._next_producer_id = FIRST_PRODUCER_ID
+
+    @property
+    def now_ms(self) -> int:
+        return START_MS + self.elapsed_ms
+
+    @property
+    def owed(self) -> tuple[TopicPartition, ...]:
+        """The partitions that wait for their marker."""
+        return self.transaction.owed
+
+    def do(self, event: Event) -> None:
+        """Lets the event happen and performs what comes of it."""
+        for action in step(self.transaction, event, self.now_ms):
+            self._perform(action)
+
+    def init(
+        self, expected: ProducerIdAndEpoch | None = None, *, timeout_ms: int = TIMEOUT_MS, name: str = "init"
+    ) -> Token:
+        token = self._token(name)
+        self.do(InitProducer(token=token, timeout_ms=timeout_ms, expected=expected))
+        return token
+
+    def add(self, producer: ProducerIdAndEpoch, *partitions: TopicPartition, name: str = "add") -> Token:
+        token = self._token(name)
+        self.do(AddPartitions(token, producer, partitions))
+        return token
+
+    def end(self, producer: ProducerIdAndEpoch, *, committed: bool, name: str = "end") -> Token:
+        token = self._token(name)
+        self.do(EndTransaction(token, producer, committed))
+        return token
+
+    def look_for_timeout(self) -> None:
+        self.do(LookForTimeout())
+
+    def look_for_expiry(self, expiration_ms: int = EXPIRATION_MS) -> None:
+        self.do(LookForExpiry(expiration_ms))
+
+    def finish_append(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """The held append ends.  One that timed out lies in the log all the same."""
+        snapshot = self.held.pop(0)
+        if error in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}:
+            self.log.append(snapshot)
+        self.do(AppendDone(error))
+
+    def write_markers(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """The leaders of these partitions, or of all that are owed, wrote their markers."""
+        self.do(MarkersWritten(self.owed if partitions is None else tuple(partitions)))
+
+    def allocate(self) -> None:
+        """A held allocation ends."""
+        event = self.allocations.pop(0)
+        self._next_producer_id += 1
+        self.do(replace(event, fresh_producer_id=self._next_producer_id - 1))
+
+    def try_completion_again(self) -> None:
+        self.completions_due -= 1
+        self.do(CompletionDue())
+
+    def restart(self) -> TransactionWorld:
+        """Another coordinator that has nothing but the log; None of what was on its way gets there."""
+        self.do(Unload())
+        last = self.log[-1] if self.log else None
+        restored = Transaction("id") if last is None else Transaction.restored("id", last)
+        world = TransactionWorld(restored)
+        world.log = list(self.log)
+        world.elapsed_ms = self.elapsed_ms
+        world._next_producer_id = self._next_producer_id
+        world.do(Loaded())
+        return world
+
+    def producer(self) -> ProducerIdAndEpoch:
+        """A new instance's producer id and epoch; it must get them at once."""
+        return granted(self.init())
+
+    def ongoing(self, *partitions: TopicPartition) -> ProducerIdAndEpoch:
+        """A producer with a transaction open on these partitions."""
+        producer = self.producer()
+        assert answer(self.add(producer, *partitions)) is ErrorCode.NONE
+        return producer
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case Answer(token, outcome):
+                assert isinstance(token, Token)
+                assert not token.answers, f"{token.name} was answered twice"
+                token.answers.append(outcome)
+            case AllocateProducerId(event):
+                self.allocations.append(event)
+                if not self.holds_allocations:
+                    self.allocate()
+            case Persist(snapshot):
+                self.held.append(snapshot)
+                if not self.holds_appends:
+                    self.finish_append(self.append_error)
+            case SendMarkers():
+                self.sent.append(action)
+                if not self.holds_markers:
+                    self.write_markers(action.partitions)
+            case ScheduleCompletion():
+                self.completions_due += 1
+            case Discard():
+                self.is_discarded = True
+                self.held.clear()
+
+    def _token(self, name: str) -> Token:
+        token = Token(name)
+        self.asked.append(token)
+        return token
+
+
+def answer(token: Token) -> Outcome | None:
+    """What the call was told, None as long as it waits."""
+    return token.answers[0] if token.answers else None
+
+
+def granted(token: Token) -> ProducerIdAndEpoch:
+    """The producer id and epoch that an init was given."""
+    outcome = answer(token)
+    assert isinstance(outcome, InitOutcome)
+    assert outcome.error is ErrorCode.NONE, outcome
+    return outcome.producer
+
+
+def refused(token: Token) -> ErrorCode:
+    """Why an init was refused."""
+    outcome = answer(token)
+    assert isinstance(outcome, InitOutcome)
+    assert outcome.producer == ProducerIdAndEpoch(-1, -1)
+    return outcome.error
