@@ -52,6 +52,7 @@ from kctl.server.transactions.partition_markers import PartitionMarkers
 from kctl.server.world import World
 from kctl.storage.config import LogConfig
 from kctl.storage.log_manager import LogManager
+from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import SessionState, WatchEvent, ZooKeeper
 from kctl.zookeeper.znodes import BrokerRegistration
 
@@ -88,6 +89,7 @@ class Broker:
         self._session: ZooKeeper | None = None
         self._changes: ConfigChanges | None = None
         self._new_session: asyncio.Task[None] | None = None
+        self._announcement: asyncio.Task[None] | None = None
         # Known from `_assemble` on.
         self._replicas: ReplicaManager | None = None
         self._groups: GroupCoordinator | None = None
@@ -367,7 +369,13 @@ class Broker:
         self._groups.start()
         self._transactions.start()
         await self._register(zookeeper)
-        self._controller.start()
+        config = self._config
+        self._controller.start(
+            rebalance_every_ms=(
+                config.leader_imbalance_check_interval_seconds * 1000 if config.auto_leader_rebalance_enable else None
+            ),
+            imbalance_percentage=config.leader_imbalance_per_broker_percentage,
+        )
 
     async def _register(self, zookeeper: ZooKeeper) -> None:
         assert self._control_plane is not None
@@ -407,6 +415,8 @@ class Broker:
     def _topic_config_changed(self, topic: str) -> None:
         if self._replicas is not None:
             self._replicas.topic_config_changed(topic)
+        if self._controller is not None and self.configs.topic(topic).unclean_leader_election_enable:
+            self._controller.unclean_election_changed()
 
     def _log_config(self, topic: str) -> LogConfig:
         return LogConfig.of(self.configs.topic(topic))
@@ -415,9 +425,23 @@ class Broker:
         return frozenset(topic for topic in topics if self.configs.topic(topic).unclean_leader_election_enable)
 
     def _log_dir_failed(self, path: str) -> None:
-        """The other directories are served on; without any this broker is of no use."""
-        if not self._logs.online_directories and not self.failed.done():
+        """The controller hears of it and the other directories are served on; without any this broker is of no use."""
+        if self._logs.online_directories:
+            self._loop.call_soon_threadsafe(self._announce_log_dir_failure)
+        elif not self.failed.done():
             self.failed.set_exception(KctlError(f"all log directories are offline, the last one was {path}"))
+
+    def _announce_log_dir_failure(self) -> None:
+        self._announcement = self._loop.create_task(self._write_log_dir_event(), name="log-dir-event")
+
+    async def _write_log_dir_event(self) -> None:
+        if self._session is None:
+            return
+        try:
+            event = znodes.encode_log_dir_event(znodes.LogDirEvent(self.broker_id))
+            await self._session.create(paths.LOG_DIR_EVENT_PREFIX, event, sequence=True)
+        except ZooKeeperError as error:
+            log.warning("the controller could not be told of the failed log directory: %s", error)
 
     # Stop.
 

@@ -97,19 +97,22 @@ class ControllerRunner:
             listener=listener,
             on_answer=self._inbox.put_nowait,
         )
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self) -> None:
-        """Begins with an election."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="controller")
+    def start(self, *, rebalance_every_ms: int | None = None, imbalance_percentage: int = 0) -> None:
+        """Begins with an election; looks for leaders astray regularly if asked to."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._run(), name="controller")]
+        if rebalance_every_ms is not None:
+            rebalancing = self._rebalance_regularly(rebalance_every_ms, imbalance_percentage)
+            self._tasks.append(loop.create_task(rebalancing, name="leader-rebalance"))
         self.notify(paths.CONTROLLER)
 
     async def close(self) -> None:
         """Stops; the session's end releases /controller."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._channels.close()
         self.state.is_active = False
 
@@ -343,7 +346,7 @@ class ControllerRunner:
         for path in (paths.REASSIGN_PARTITIONS, paths.PREFERRED_REPLICA_ELECTION):
             await self._read_again(path)
 
-    async def rebalance_regularly(self, interval_ms: int, imbalance_percentage: int) -> None:
+    async def _rebalance_regularly(self, interval_ms: int, imbalance_percentage: int) -> None:
         """Looks for leaders astray as long as this broker lives; the queue decides when."""
         await asyncio.sleep(_FIRST_REBALANCE_S)
         while True:

@@ -18,7 +18,7 @@ _OPERATIONS_PER_MULTI = 400
 """Keeps a multi well below ZooKeeper's frame limit of 1 MiB."""
 
 
-class ControllerMoved(Exception):  # noqa: N818 - an outcome
+class ControllerMoved(Exception):
     """Another broker is the controller now."""
 
 
