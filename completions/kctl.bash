@@ -20,7 +20,7 @@ _kctl() {
     consume) verb=consume ;;
     groups) [[ -n $verb ]] || words='list describe delete' flags=--help ;;
     offsets) [[ -n $verb ]] || words='get' flags=--help ;;
-    cluster) [[ -n $verb ]] || words='describe health' flags=--help ;;
+    cluster) [[ -n $verb ]] || words='describe health start status stop' flags=--help ;;
     reassign) [[ -n $verb ]] || words='execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
@@ -146,6 +146,28 @@ _kctl() {
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --wait | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'cluster start')
+        flags='--brokers --data-dir --port --zookeeper -o --override --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --data-dir) kind='directory' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --brokers | --port | --zookeeper | -o | --override) kind='none' ;;
+        esac
+        ;;
+    'cluster status')
+        flags='--data-dir --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --data-dir) kind='directory' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        esac
+        ;;
+    'cluster stop')
+        flags='--data-dir --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --data-dir) kind='directory' ;;
+        --format) words='table plain json jsonl' flags='' ;;
         esac
         ;;
     'reassign execute')

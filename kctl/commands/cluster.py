@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.commands.declaration import Group, Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER
 from kctl.commands.rows import known
-from kctl.console import Column, Format
-from kctl.errors import ClusterUnreachable
+from kctl.console import ERROR_COLUMNS, Column, Format
+from kctl.errors import ClusterUnreachable, ErrorCode, KctlError
 
 if TYPE_CHECKING:
     from kctl.admin.health import Observation, Reason
     from kctl.client.cluster import ClusterClient
     from kctl.client.metadata import ClusterMetadata
+    from kctl.server.dev_cluster import DevCluster, Layout, Member
 
 app = Group("cluster", "Describe a cluster, judge its health, run one for development.")
 
@@ -32,7 +36,26 @@ REASON_COLUMNS = (
     Column("partition", numeric=True),
     Column("message"),
 )
+MEMBER_COLUMNS = (
+    Column("name"),
+    Column("state"),
+    Column("address"),
+    Column("pid", numeric=True),
+    Column("data_dir"),
+    *ERROR_COLUMNS,
+)
 POLL_MS = 500
+TOGETHER_TIMEOUT_MS = 30_000
+
+DataDir = Annotated[
+    str | None,
+    Option(
+        "--data-dir",
+        metavar="DIR",
+        help="Folder of the cluster.  Default: kctl/cluster under XDG_DATA_HOME, which is ~/.local/share.",
+        complete="directory",
+    ),
+]
 
 
 @app.command("describe", cluster=True, examples=("kctl cluster describe", "kctl cluster describe --format json"))
@@ -111,6 +134,141 @@ def health(
         if rows or run.console.format is not Format.TABLE:
             run.console.show(REASON_COLUMNS, rows)
     return ExitStatus.UNMET if reasons else ExitStatus.DONE
+
+
+@app.command(
+    "start",
+    examples=(
+        "kctl cluster start",
+        "kctl cluster start --brokers 5 --data-dir /tmp/cluster --port 19092 -o num.partitions=3",
+        "kctl cluster start --data-dir /tmp/cluster --zookeeper zk1:2181,zk2:2181/kafka",
+    ),
+)
+def start(
+    run: Invocation,
+    *,
+    brokers: Annotated[
+        int | None, Option("--brokers", metavar="N", help="How many.  Default: as many as there were, or 3.")
+    ] = None,
+    data_dir: DataDir = None,
+    port: Annotated[
+        int | None,
+        Option(
+            "--port",
+            metavar="N",
+            help="Port of broker 0 on 127.0.0.1; the others follow.  0 takes free ones.  Default: 9092.",
+        ),
+    ] = None,
+    zookeeper: Annotated[
+        str | None,
+        Option(
+            "--zookeeper",
+            metavar="HOST:PORT[,...][/CHROOT]",
+            help="Ensemble to use.  Default: a service of its own.",
+        ),
+    ] = None,
+    override: Annotated[
+        list[str] | None,
+        Option("-o", "--override", metavar="NAME=VALUE", help="A property of all its brokers.  Default: as before."),
+    ] = None,
+) -> ExitStatus:
+    """Start brokers and a coordination service for development, each as a process in the background.
+
+    What runs already stays as it is, so starting twice does no harm, and more brokers can be added.  Topics are
+    replicated three times where there are three brokers.  Returns when all brokers know each other.
+    """
+    from kctl.commands.values import parse_pairs  # noqa: PLC0415 - help needs it not
+    from kctl.server.dev_cluster import settle  # noqa: PLC0415 - same
+
+    cluster = _dev_cluster(data_dir)
+    overrides = parse_pairs(override, "-o") if override else None
+    layout = settle(cluster.layout(), brokers=brokers, port=port, zookeeper=zookeeper, overrides=overrides)
+    members = cluster.start(layout)
+    serving = [member.address for member in members if member.name != "zookeeper" and member.is_well and member.address]
+    if not any(member.problem for member in members):
+        _wait_together(serving)
+    rows = _show_members(run, members)
+    if serving:
+        where = "" if serving[0] == DEFAULT_BOOTSTRAP_SERVER else f" --bootstrap-server {serving[0]}"
+        for line in ("try:", f"  kctl cluster health{where}", f"  kctl topics create hello --partitions 6{where}"):
+            run.console.note(line)
+    return run.status_of(rows)
+
+
+@app.command("status", examples=("kctl cluster status", "kctl cluster status --data-dir /tmp/cluster --format json"))
+def status(run: Invocation, *, data_dir: DataDir = None) -> ExitStatus:
+    """Show the processes of a cluster that 'kctl cluster start' has started.
+
+    Exit status 0 when all of them serve, 3 when they do not.
+    """
+    cluster = _dev_cluster(data_dir)
+    members = cluster.members(_started_layout(cluster))
+    _show_members(run, members)
+    return ExitStatus.DONE if all(member.is_well for member in members) else ExitStatus.UNMET
+
+
+@app.command("stop", examples=("kctl cluster stop", "kctl cluster stop --data-dir /tmp/cluster"))
+def stop(run: Invocation, *, data_dir: DataDir = None) -> ExitStatus:
+    """Stop the brokers one after the other, then their coordination service; the data stays.
+
+    Each broker hands over what it leads first.  What does not run is left as it is, which is no failure.
+    """
+    cluster = _dev_cluster(data_dir)
+    return run.status_of(_show_members(run, cluster.stop(_started_layout(cluster))))
+
+
+def _dev_cluster(data_dir: str | None) -> DevCluster:
+    from kctl.server.dev_cluster import DevCluster  # noqa: PLC0415 - other verbs do without
+
+    if data_dir:
+        return DevCluster(Path(data_dir).expanduser().absolute())
+    home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return DevCluster(Path(home).expanduser() / "kctl" / "cluster")
+
+
+def _started_layout(cluster: DevCluster) -> Layout:
+    layout = cluster.layout()
+    if layout is None:
+        raise KctlError(f"there is no cluster in {cluster.path}; 'kctl cluster start' makes one")
+    return layout
+
+
+def _show_members(run: Invocation, members: list[Member]) -> list[dict[str, Any]]:
+    rows = [
+        {
+            "name": member.name,
+            "state": member.state,
+            "address": member.address,
+            "pid": member.pid,
+            "data_dir": str(member.data_dir) if member.data_dir else None,
+            "error": ErrorCode.BROKER_NOT_AVAILABLE.name if member.problem else None,
+            "message": member.problem,
+        }
+        for member in members
+    ]
+    run.console.show(MEMBER_COLUMNS, rows)
+    return rows
+
+
+def _wait_together(addresses: list[str]) -> None:
+    """Until each broker knows all of them and the controller, so that the next command finds a whole cluster."""
+    from kctl.client.blocking_transport import BlockingTransport, run_blocking  # noqa: PLC0415 - other verbs do without
+    from kctl.client.cluster import ClusterClient  # noqa: PLC0415 - same
+    from kctl.client.settings import ClientSettings, parse_servers  # noqa: PLC0415 - same
+
+    async def wait(address: str) -> None:
+        async with ClusterClient(ClientSettings(parse_servers(address)), BlockingTransport()) as client:
+            end_ms = client.transport.monotonic_ms() + TOGETHER_TIMEOUT_MS
+            while True:
+                metadata = await client.metadata([])
+                if len(metadata.brokers) >= len(addresses) and metadata.controller_id in metadata.brokers:
+                    return
+                if client.transport.monotonic_ms() >= end_ms:
+                    raise TimeoutError(f"the broker at {address} does not know the others; see 'kctl cluster health'")
+                await client.transport.sleep(POLL_MS // 10)
+
+    for address in addresses:
+        run_blocking(wait(address))
 
 
 async def _observe(client: ClusterClient, wait_ms: int) -> Observation:
