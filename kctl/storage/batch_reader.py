@@ -1,24 +1,21 @@
 """Walking the batches of a log file from one position to another, in constant memory.
 
 Two walks: headers only, which skips over the records, and whole batches, which reads every byte once.  Both raise
-CorruptLog at the first place where no batch can be; what came before has been yielded.
+CorruptLog at the first place where no batch can be; what came before has been yielded.  A message of magic 0 or 1, from
+an older Kafka, is a batch of its own; that of a wrapper counts as one record at its last offset (records.legacy).
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 
 from kctl.errors import CorruptLog
-from kctl.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, OldFormat, crc_of, parse_header
+from kctl.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, crc_of, parse_any_header
+from kctl.records.legacy import look_inside
 from kctl.storage.files import File
 
 _HEADER_READ_SIZE = 4096
 _BATCH_READ_SIZE = 1 << 20
-
-
-class UnreadableFormat(CorruptLog):
-    """Sound data of magic 0 or 1, which is not read yet and must not be deleted either."""
 
 
 def read_headers(file: File, start: int, end: int, *, read_size: int = _HEADER_READ_SIZE) -> Iterator[BatchHeader]:
@@ -56,26 +53,30 @@ def read_batches(
 
 def check_crc(file: File, header: BatchHeader, batch: memoryview) -> None:
     """Raises CorruptLog when the bytes do not have the checksum in their header."""
-    actual = crc_of(batch, 0, len(batch))
+    actual = crc_of(batch, 0, len(batch), header.magic)
     if actual != header.crc:
         raise CorruptLog(file.path, header.position, f"checksum {actual:#010x}, header says {header.crc:#010x}")
 
 
+def first_offset(file: File, header: BatchHeader) -> int:
+    """The base offset, for which a wrapper of old messages has to be read.  Raises CorruptLog."""
+    if header.magic == 2:
+        return header.base_offset
+    message = file.read_at(header.position, header.size)
+    try:
+        inner = parse_any_header(message)
+        look_inside(message, inner)
+    except CorruptBatch as error:
+        raise CorruptLog(file.path, header.position, error.reason) from error
+    return inner.base_offset
+
+
 def _header(file: File, chunk: bytes | memoryview, offset: int, position: int, end: int) -> BatchHeader:
     try:
-        header = parse_header(chunk, offset)
-    except OldFormat as error:
-        if _is_old_message(file.read_at(position, min(error.size, end - position)), error.size):
-            raise UnreadableFormat(file.path, position, error.reason) from error
-        raise CorruptLog(file.path, position, f"no message of format {error.magic} either") from error
+        header = parse_any_header(chunk, offset)
     except CorruptBatch as error:
         raise CorruptLog(file.path, position, error.reason) from error
     header.position = position
     if header.end > end:
         raise CorruptLog(file.path, position, f"batch of {header.size} bytes passes the end at {end}")
     return header
-
-
-def _is_old_message(data: bytes, size: int) -> bool:
-    """Whether these are a message of magic 0 or 1: its CRC-32, at 12, covers all from 16 on."""
-    return len(data) == size and zlib.crc32(memoryview(data)[16:]) == int.from_bytes(data[12:16], "big")

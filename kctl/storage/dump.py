@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from kctl.errors import CorruptLog
 from kctl.records.batch import BatchHeader, CorruptBatch, Record, iterate_records
-from kctl.storage.batch_reader import UnreadableFormat, check_crc, read_batches, read_headers
+from kctl.storage.batch_reader import check_crc, read_batches, read_headers
 from kctl.storage.checkpoints import parse_snapshot
 from kctl.storage.files import RealFile
 from kctl.storage.names import (
@@ -146,8 +146,6 @@ def _log(path: str, *, with_records: bool) -> Iterator[Line]:
                 continue
             if with_records:
                 yield from _records(header, batch)
-    except UnreadableFormat as problem:
-        yield Problem(problem.reason, problem.position)
     except CorruptLog as problem:
         rest = file.size() - problem.position
         if _is_zero(file, problem.position):

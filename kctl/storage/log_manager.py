@@ -21,7 +21,6 @@ from uuid import UUID
 from kctl.environment import Clock, Random
 from kctl.errors import ApiError, ConfigError, CorruptLog, ErrorCode, LogDirFailure
 from kctl.model import ZERO_UUID, TopicPartition
-from kctl.storage.batch_reader import UnreadableFormat
 from kctl.storage.checkpoints import (
     MetaProperties,
     meta_properties_text,
@@ -241,7 +240,7 @@ class LogManager:
                 recovery_point=directory.recovery_points.get(tp, 0),
                 log_start_offset=directory.start_offsets.get(tp, 0),
             )
-        except (UnreadableFormat, CorruptLog) as error:
+        except CorruptLog as error:
             return str(error)
 
     def _find_logs(self, directory: _Directory) -> list[TopicPartition]:

@@ -8,8 +8,7 @@
     5. bring epochs and producer state in line with what is left
 
 Damage where none should be (below the recovery point, or after a clean shutdown) makes step 3 start from the first
-segment.  Messages of magic 0 and 1 are not cut off: the log is refused with UnreadableFormat and stays as it is.  Each
-log is opened by itself, so many can be opened at once in threads.  Kafka's LogLoader.
+segment.  Each log is opened by itself, so many can be opened at once in threads.  Kafka's LogLoader.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from kctl.environment import Random
 from kctl.errors import CorruptLog
 from kctl.model import TopicPartition
 from kctl.records.batch import BatchHeader
-from kctl.storage.batch_reader import UnreadableFormat, check_crc
+from kctl.storage.batch_reader import check_crc
 from kctl.storage.checkpoints import epochs_text, parse_epochs, parse_partition_metadata
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
@@ -63,13 +62,11 @@ def open_log(
 ) -> Log:
     """The log in `directory`, created if missing; the last three arguments are what the log dir's checkpoints say.
 
-    Raises OSError, and UnreadableFormat for a log that holds messages of an old format.
+    Raises OSError.
     """
     try:
         loader = _Loader(files, directory, config, now_ms, log_start_offset)
         contents = loader.load(was_clean=was_clean, recovery_point=recovery_point)
-    except UnreadableFormat:
-        raise
     except CorruptLog as error:
         _logger.warning("Log %s is damaged below its recovery point; reading all of it: %s", directory, error)
         loader = _Loader(files, directory, config, now_ms, log_start_offset)
@@ -249,8 +246,6 @@ class _Loader:
         damage: CorruptLog | None = None
         try:
             segment.rebuild_indexes(self._sound_batches(progress))
-        except UnreadableFormat:
-            raise
         except CorruptLog as error:
             damage = error
             segment.cut_at(progress.position)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from kctl.errors import CorruptLog
 from kctl.records.batch import NO_TIMESTAMP, BatchHeader, CorruptBatch, iterate_records
-from kctl.storage.batch_reader import read_batches, read_headers
+from kctl.storage.batch_reader import first_offset, read_batches, read_headers
 from kctl.storage.config import LogConfig
 from kctl.storage.files import File, Files
 from kctl.storage.names import (
@@ -239,7 +239,8 @@ class Segment:
 
     def _scan(self, start: int, offset: int) -> BatchHeader | None:
         for header in read_headers(self.file, start, self.size):
-            if start and header.position == start and header.base_offset > offset:
+            is_late = start and header.position == start and header.base_offset > offset
+            if is_late and first_offset(self.file, header) > offset:
                 raise CorruptLog(self.path(INDEX_SUFFIX), 0, f"sends a look-up of offset {offset} too far")
             if header.last_offset >= offset:
                 return header
