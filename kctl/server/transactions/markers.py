@@ -60,6 +60,7 @@ class MarkerJob:
 
     __slots__ = (
         "committed",
+        "complained_of",
         "coordinator_epoch",
         "is_over",
         "missing_since_ms",
@@ -88,6 +89,7 @@ class MarkerJob:
         """Called with partitions that have their marker, or need none."""
         self.owed = dict.fromkeys(partitions)
         self.missing_since_ms: dict[TopicPartition, int] = {}
+        self.complained_of: set[ErrorCode] = set()
         self.is_over = False
         """Everything is written, or somebody else has to see to it."""
 
@@ -246,7 +248,8 @@ class MarkerSender:
             self.cancel(job)
             return
         for partition, error in outcomes.items():
-            if error not in _DONE and error not in _MAY_PASS:
+            if error not in _DONE and error not in _MAY_PASS and error not in job.complained_of:
+                job.complained_of.add(error)
                 message = "transactional_id=%s partition=%s refused a marker, and is asked again: error=%s"
                 log.warning(message, job.who, partition, error.name)
         self._try_later(job, [partition for partition, error in outcomes.items() if error not in _DONE])

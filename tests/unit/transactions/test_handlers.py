@@ -1,0 +1,639 @@
+"""The handlers of the transaction APIs in every version: a request of that version in, bytes of that version out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import GROUP_METADATA_TOPIC, TopicPartition, partition_for_key
+from kctl.protocol import codec, registry
+from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
+from kctl.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kctl.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
+from kctl.protocol.apis.describe_transactions import DescribeTransactionsRequest
+from kctl.protocol.apis.end_txn import EndTxnRequest
+from kctl.protocol.apis.init_producer_id import InitProducerIdRequest
+from kctl.protocol.apis.list_transactions import ListTransactionsRequest
+from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kctl.protocol.apis.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from kctl.protocol.apis.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from kctl.records.batch import Record
+from kctl.records.build import build_batch
+from kctl.records.control import ControlType, EndTransactionMarker
+from kctl.server.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
+from kctl.server.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
+from kctl.server.handlers.describe_producers import DescribeProducersHandler
+from kctl.server.handlers.describe_transactions import DescribeTransactionsHandler
+from kctl.server.handlers.end_txn import EndTxnHandler
+from kctl.server.handlers.init_producer_id import InitProducerIdHandler
+from kctl.server.handlers.list_transactions import ListTransactionsHandler
+from kctl.server.handlers.produce import ProduceHandler
+from kctl.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
+from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
+from kctl.server.requests.context import Peer, RequestContext
+from kctl.server.transactions.partition_markers import PartitionMarkers
+from kctl.storage.producer_state import ProducerState
+from kctl.testing.sim_loop import SimLoop, simulate
+from tests.unit.groups import hosting as group_hosting
+from tests.unit.groups.world import protocols
+from tests.unit.transactions.hosting import Host
+from tests.unit.transactions.world import T0
+
+NONE = ErrorCode.NONE
+OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, partition_for_key("g", 4))
+
+
+class Topics:
+    """ports.TopicExistence: topic "t" has partitions 0 and 1."""
+
+    def has_partition(self, topic: str, partition: int) -> bool:
+        return topic == "t" and partition in {0, 1}
+
+
+class Replicas:
+    """As much of a replica manager as DescribeProducers and Produce look at: ("t", 0) is here, ("t", 1) is not."""
+
+    def __init__(self) -> None:
+        self.state = ProducerState()
+        self.produced: list[bytes] = []
+
+    def partition(self, topic: str, index: int) -> Any:
+        if topic != "t":
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if index != 0:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return SimpleNamespace(log=SimpleNamespace(producer_state=self.state), topic_partition=T0)
+
+    def append(self, _partition: Any, records: memoryview, **_options: Any) -> Any:
+        self.produced.append(bytes(records))
+        return SimpleNamespace(base_offset=0, last_offset=0, log_append_time_ms=-1, log_start_offset=0)
+
+    def partition_moved(self, partition: TopicPartition) -> None:
+        pass
+
+
+class Broker:
+    """All handlers over one transaction and one group coordinator, called through bytes as dispatch calls them."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.host = Host(loop)
+        self.groups = group_hosting.Host(loop, group_initial_rebalance_delay_ms=0, offset_metadata_max_bytes=10)
+        self.replicas = Replicas()
+        coordinator, clock = self.host.coordinator, self.host.clock
+        markers = PartitionMarkers(self.host.partitions, self.groups.coordinator, clock, timeout_ms=1)
+        self._handlers: dict[str, Any] = {
+            "InitProducerId": InitProducerIdHandler(self.host.producer_ids, coordinator),  # type: ignore[arg-type]
+            "AddPartitionsToTxn": AddPartitionsToTxnHandler(coordinator, Topics()),
+            "AddOffsetsToTxn": AddOffsetsToTxnHandler(coordinator, lambda: 4),
+            "EndTxn": EndTxnHandler(coordinator),
+            "TxnOffsetCommit": TxnOffsetCommitHandler(self.groups.coordinator, Topics(), clock),
+            "WriteTxnMarkers": WriteTxnMarkersHandler(markers),
+            "DescribeProducers": DescribeProducersHandler(self.replicas),  # type: ignore[arg-type]
+            "DescribeTransactions": DescribeTransactionsHandler(coordinator),
+            "ListTransactions": ListTransactionsHandler(coordinator),
+            "Produce": ProduceHandler(self.replicas, None),  # type: ignore[arg-type]
+        }
+
+    async def call(self, request: Any, version: int) -> Any:
+        api = registry.api_of(type(request))
+        request, _ = codec.decode(type(request), codec.encode_bytes(request, version), version)
+        response = self._handlers[api.kafka_name].handle(request, context(version))
+        if isinstance(response, Awaitable):
+            response = await response
+        decoded, _ = codec.decode(api.response, codec.encode_bytes(response, version), version)
+        return decoded
+
+    async def producer(self, transactional_id: str = "id") -> dict[str, Any]:
+        """A producer's fields of further requests."""
+        started = await self.call(init(transactional_id), 2)
+        assert started.error_code == NONE
+        return {
+            "transactional_id": transactional_id,
+            "producer_id": started.producer_id,
+            "producer_epoch": started.producer_epoch,
+        }
+
+
+def context(version: int) -> RequestContext:
+    return RequestContext(version, 1, "client", Peer("/127.0.0.1", "PLAINTEXT"))
+
+
+def init(transactional_id: str | None = "id", **options: Any) -> InitProducerIdRequest:
+    return InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000, **options)
+
+
+def add(producer: dict[str, Any], *partitions: tuple[str, int]) -> AddPartitionsToTxnRequest:
+    topics = [AddPartitionsToTxnTopic(name=topic, partitions=[index]) for topic, index in partitions]
+    return AddPartitionsToTxnRequest(topics=topics, **producer)
+
+
+def txn_commit(
+    producer: dict[str, Any], *partitions: tuple[str, int], metadata: str | None = "m", **options: Any
+) -> TxnOffsetCommitRequest:
+    return TxnOffsetCommitRequest(
+        group_id=options.pop("group_id", "g"),
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    TxnOffsetCommitRequestPartition(
+                        partition_index=index, committed_offset=5, committed_metadata=metadata
+                    )
+                ],
+            )
+            for topic, index in partitions
+        ],
+        **producer,
+        **options,
+    )
+
+
+def on_a_broker(play: Callable[[Broker], Awaitable[None]]) -> None:
+    async def main(loop: SimLoop) -> None:
+        broker = Broker(loop)
+        await broker.host.start()
+        await broker.groups.start()
+        await play(broker)
+        await broker.host.coordinator.stop()
+        await broker.groups.coordinator.stop()
+
+    simulate(main, seed=1)
+
+
+def errors_of(response: Any) -> list[int]:
+    return [partition.error_code for topic in response.topics for partition in topic.partitions]
+
+
+def results_of(response: Any) -> list[tuple[str, int, int]]:
+    return [(topic.name, each.partition_index, each.error_code) for topic in response.results for each in topic.results]
+
+
+async def fenced_producer(broker: Broker) -> dict[str, Any]:
+    old = await broker.producer()
+    await broker.producer()
+    return old
+
+
+class TestInitProducerId:
+    @pytest.mark.parametrize("version", range(5))
+    def test_of_every_version_with_and_without_a_transactional_id(self, version: int) -> None:
+        async def play(broker: Broker) -> None:
+            idempotent = await broker.call(init(None), version)
+            assert (idempotent.error_code, idempotent.producer_epoch) == (NONE, 0)
+            first = await broker.call(init(), version)
+            again = await broker.call(init(), version)
+            assert (first.error_code, first.producer_epoch) == (NONE, 0)
+            assert (again.producer_id, again.producer_epoch) == (first.producer_id, 1)
+            assert idempotent.producer_id != first.producer_id
+
+        on_a_broker(play)
+
+    @pytest.mark.parametrize(
+        ("version", "code"), [(3, ErrorCode.INVALID_PRODUCER_EPOCH), (4, ErrorCode.PRODUCER_FENCED)]
+    )
+    def test_fenced_producer_is_told_in_words_that_its_version_knows(self, version: int, code: ErrorCode) -> None:
+        async def play(broker: Broker) -> None:
+            old = await fenced_producer(broker)
+            expected = {"producer_id": old["producer_id"], "producer_epoch": old["producer_epoch"]}
+            answer = await broker.call(init(**expected), version)
+            assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
+
+        on_a_broker(play)
+
+    @pytest.mark.parametrize("half", [{"producer_id": 3}, {"producer_epoch": 3}])
+    @pytest.mark.parametrize("transactional_id", [None, "id"])
+    def test_half_of_an_identity_is_an_invalid_request(
+        self, half: dict[str, int], transactional_id: str | None
+    ) -> None:
+        async def play(broker: Broker) -> None:
+            answer = await broker.call(init(transactional_id, **half), 3)
+            assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+        on_a_broker(play)
+
+    def test_without_zookeeper_there_are_no_ids(self) -> None:
+        async def play(broker: Broker) -> None:
+            broker.host.producer_ids.is_lost = True
+            for transactional_id in (None, "id"):
+                answer = await broker.call(init(transactional_id), 4)
+                assert (answer.error_code, answer.producer_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+
+        on_a_broker(play)
+
+    def test_empty_id_is_not_the_absence_of_one(self) -> None:
+        async def play(broker: Broker) -> None:
+            assert (await broker.call(init(""), 4)).error_code == ErrorCode.INVALID_REQUEST
+
+        on_a_broker(play)
+
+
+class TestAddPartitionsToTxn:
+    @pytest.mark.parametrize("version", range(4))
+    def test_of_every_version(self, version: int) -> None:
+        async def play(broker: Broker) -> None:
+            producer = await broker.producer()
+            answer = await broker.call(add(producer, ("t", 0), ("t", 1)), version)
+            assert results_of(answer) == [("t", 0, NONE), ("t", 1, NONE)]
+            assert broker.host.state() == "Ongoing"
+
+        on_a_broker(play)
+
+    @pytest.mark.parametrize("version", range(4))
+    def test_one_partition_that_cannot_be_added_keeps_the_others_out(self, version: int) -> None:
+        async def play(broker: Broker) -> None:
+            producer = await broker.producer()
+            asked = (("t", 0), ("nowhere", 0), (GROUP_METADATA_TOPIC, 0))
+            assert results_of(await broker.call(add(producer, *asked), version)) == [
+                ("t", 0, ErrorCode.OPERATION_NOT_ATTEMPTED),
+                ("nowhere", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                (GROUP_METADATA_TOPIC, 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            ]
+            assert broker.host.state() == "Empty"
+
+        on_a_broker(play)
+
+    @pytest.mark.parametrize(
+        ("version", "code"),
+        [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED), (3, ErrorCode.PRODUCER_FENCED)],
+    )
+    def test_fenced_producer_is_told_for_every_partition(self, version: int, code: ErrorCode) -> None:
+        async def play(broker: Broker) -> None:
+            old = await fenced_producer(broker)
+            answer = await broker.call(add(old, ("t", 0), ("t", 1)), version)
+            assert results_of(answer) == [("t", 0, code), ("t", 1, code)]
+
+        on_a_broker(play)
+
+
+class TestAddOffsetsToTxn:
+    @pytest.mark.parametrize("version", range(4))
+    def test_of_every_version(self, version: int) -> None:
+        async def play(broker: Broker) -> None:
+            producer = await broker.producer()
+            answer = await broker.call(AddOffsetsToTxnRequest(group_id="g", **producer), version)
+            assert answer.error_code == NONE
+            described = broker.host.coordinator.describe("id")[1]
+            assert described is not None
+            assert described.partitions == (OFFSETS,)
+
+        on_a_broker(play)
+
+    @pytest.mark.parametrize(
+        ("version", "code"), [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED)]
+    )
+    def test_fenced_producer(self, version: int, code: ErrorCode) -> None:
+        async def play(broker: Broker) -> None:
+            old = await fenced_producer(broker)
+            answer = await broker.call(AddOffsetsToTxnRequest(group_id="g", **old), version)
+            assert answer.error_code == code
+
+        on_a_broker(play)
+
+
+class TestEndTxn:
+    @pytest.mark.parametrize("committed", [True, False])
+    @pytest.mark.parametrize("version", range(4))
+    def test_of_every_version(self, version: int, committed: bool) -> None:
+        async def play(broker: Broker) -> None:
+            producer = await broker.producer()
+            await broker.call(add(producer, ("t", 0)), 0)
+            answer = await broker.call(EndTxnRequest(committed=committed, **producer), version)
+            assert answer.error_code == NONE
+            await asyncio.sleep(0.01)
+            assert broker.host.state() == ("CompleteCommit" if committed else "CompleteAbort")
+
+        on_a_broker(play)
+
+    @pytest.mark.parametrize(
+        ("version", "code"), [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED)]
+    )
+    def test_fenced_producer(self, version: int, code: ErrorCode) -> None:
+        async def play(broker: Broker) -> None:
+            old = await fenced_producer(broker)
+            answer = await broker.call(EndTxnRequest(committed=True, **old), version)
+            assert answer.error_code == code
+
+        on_a_broker(play)
+
+    @pytest.mark.parametrize("version", range(4))
+    def test_nothing_to_end(self, version: int) -> None:
+        async def play(broker: Broker) -> None:
+            producer = await broker.producer()
+            answer = await broker.call(EndTxnRequest(committed=True, **producer), version)
+            assert answer.error_code == ErrorCode.INVALID_TXN_STATE
+
+        on_a_broker(play)
+
+
+def offset_of(broker: Broker, *, require_stable: bool = False) -> tuple[ErrorCode, int]:
+    _, found = broker.groups.coordinator.committed("g", [T0], require_stable=require_stable)
+    return found[T0][0], found[T0][1].offset
+
+
+async def marker_arrives(broker: Broker, producer: dict[str, Any], *, committed: bool, version: int = 1) -> Any:
+    request = WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=producer["producer_id"],
+                producer_epoch=producer["producer_epoch"],
+                transaction_result=committed,
+                topics=[WritableTxnMarkerTopic(name=OFFSETS.topic, partition_indexes=[OFFSETS.partition])],
+                coordinator_epoch=0,
+            )
+        ]
+    )
+    answer = await broker.call(request, version)
+    await asyncio.sleep(0.001)
+    return answer
+
+
+class TestTxnOffsetCommit:
+    @pytest.mark.parametrize("committed", [True, False])
+    @pytest.mark.parametrize("version", range(4))
+    def test_commit_is_visible_from_its_marker_on_or_never(self, version: int, committed: bool) -> None:
+        async def play(broker: Broker) -> None:
+            producer = await broker.producer()
+            answer = await broker.call(txn_commit(producer, ("t", 0)), version)
+            assert errors_of(answer) == [NONE]
+            assert offset_of(broker) == (NONE, -1)
+            assert offset_of(broker, require_stable=True) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+            await marker_arrives(broker, producer, committed=committed)
+            assert offset_of(broker, require_stable=True) == (NONE, 5 if committed else -1)
+
+        on_a_broker(play)
+
+    def test_batch_in_the_log_is_the_producers(self) -> None:
+        async def play(broker: Broker) -> None:
+            producer = await broker.producer()
+            await broker.call(txn_commit(producer, ("t", 0)), 3)
+            (batch,) = broker.groups.log.batches[OFFSETS.partition]
+            header = group_hosting.parse_header(batch)
+            assert header.is_transactional
+            assert not header.is_control
+            assert (header.producer_id, header.producer_epoch) == (producer["producer_id"], producer["producer_epoch"])
+
+        on_a_broker(play)
+
+    @pytest.mark.parametrize("version", range(4))
+    def test_partition_that_does_not_exist_and_too_much_metadata_do_not_hold_up_the_others(self, version: int) -> None:
+        async def play(broker: Broker) -> None:
+            producer = await broker.producer()
+            asked = txn_commit(producer, ("t", 0), ("nowhere", 1), ("t", 1))
+            asked.topics[2].partitions[0].committed_metadata = "m" * 11
+            assert errors_of(await broker.call(asked, version)) == [
+                NONE,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.OFFSET_METADATA_TOO_LARGE,
+            ]
+            nowhere = await broker.call(txn_commit(producer, ("nowhere", 1)), version)
+            assert errors_of(nowhere) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+            too_large = await broker.call(txn_commit(producer, ("t", 0), metadata="m" * 11), version)
+            assert errors_of(too_large) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+
+        on_a_broker(play)
+
+    @pytest.mark.parametrize(
+        ("version", "code"),
+        [
+            (0, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            (1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            (2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+            (3, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        ],
+    )
+    def test_old_clients_are_not_told_of_loading(self, version: int, code: ErrorCode) -> None:
+        """KAFKA-7296"""
+
+        async def play(broker: Broker) -> None:
+            producer = await broker.producer()
+            broker.groups.log.gate = asyncio.Event()
+            broker.groups.coordinator.on_leader(OFFSETS.partition, 7)
+            assert errors_of(await broker.call(txn_commit(producer, ("t", 0)), version)) == [code]
+
+        on_a_broker(play)
+
+    def test_member_of_an_older_generation_is_refused(self) -> None:
+        """KIP-447: so that two members of different generations cannot both commit."""
+
+        async def play(broker: Broker) -> None:
+            producer = await broker.producer()
+            joined = await group_hosting.settled(broker.groups.join("g", "", protocols=protocols("range")))
+            member = {"member_id": joined.member_id, "generation_id": joined.generation}
+
+            async def error(**options: Any) -> int:
+                (code,) = errors_of(await broker.call(txn_commit(producer, ("t", 0), **options), 3))
+                return code
+
+            assert await error(**member) == NONE
+            assert await error(**member | {"generation_id": joined.generation - 1}) == ErrorCode.ILLEGAL_GENERATION
+            assert await error(**member | {"generation_id": joined.generation + 1}) == ErrorCode.ILLEGAL_GENERATION
+            assert await error(**member | {"member_id": "stranger"}) == ErrorCode.UNKNOWN_MEMBER_ID
+            assert await error(generation_id=joined.generation + 1) == ErrorCode.ILLEGAL_GENERATION
+            assert await error() == NONE, "producers of before KIP-447 name neither"
+
+        on_a_broker(play)
+
+    def test_static_member_that_was_replaced_is_fenced(self) -> None:
+        async def play(broker: Broker) -> None:
+            producer = await broker.producer()
+            await group_hosting.settled(broker.groups.join("g", "", group_instance_id="i"))
+            answer = await broker.call(
+                txn_commit(producer, ("t", 0), member_id="old", group_instance_id="i", generation_id=1), 3
+            )
+            assert errors_of(answer) == [ErrorCode.FENCED_INSTANCE_ID]
+
+        on_a_broker(play)
+
+    def test_group_without_a_name_is_invalid(self) -> None:
+        async def play(broker: Broker) -> None:
+            producer = await broker.producer()
+            answer = await broker.call(txn_commit(producer, ("t", 0), group_id=""), 3)
+            assert errors_of(answer) == [ErrorCode.INVALID_GROUP_ID]
+
+        on_a_broker(play)
+
+    def test_error_of_the_log_is_told(self) -> None:
+        async def play(broker: Broker) -> None:
+            producer = await broker.producer()
+            for error, told in (
+                (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+                (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+                (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE),
+                (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
+            ):
+                broker.groups.log.error = error
+                assert errors_of(await broker.call(txn_commit(producer, ("t", 0)), 3)) == [told]
+            assert offset_of(broker, require_stable=True) == (NONE, -1)
+            assert broker.groups.coordinator.groups()[1] == []
+
+        on_a_broker(play)
+
+
+class TestWriteTxnMarkers:
+    @pytest.mark.parametrize("version", range(2))
+    def test_of_every_version_grouped_by_producer(self, version: int) -> None:
+        async def play(broker: Broker) -> None:
+            broker.host.partitions.errors = {TopicPartition("u", 0): ErrorCode.NOT_LEADER_OR_FOLLOWER}
+            request = WriteTxnMarkersRequest(
+                markers=[
+                    WritableTxnMarker(
+                        producer_id=producer_id,
+                        producer_epoch=1,
+                        transaction_result=True,
+                        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=[0]) for name in names],
+                        coordinator_epoch=3,
+                    )
+                    for producer_id, names in ((1, "t"), (2, "tu"), (1, "u"))
+                ]
+            )
+            answer = await broker.call(request, version)
+            assert [
+                (marker.producer_id, [(topic.name, topic.partitions[0].error_code) for topic in marker.topics])
+                for marker in answer.markers
+            ] == [
+                (1, [("t", NONE), ("u", ErrorCode.NOT_LEADER_OR_FOLLOWER)]),
+                (2, [("t", NONE), ("u", ErrorCode.NOT_LEADER_OR_FOLLOWER)]),
+            ]
+
+        on_a_broker(play)
+
+    @pytest.mark.parametrize("version", range(2))
+    def test_nothing_asked_nothing_answered(self, version: int) -> None:
+        async def play(broker: Broker) -> None:
+            assert (await broker.call(WriteTxnMarkersRequest(markers=[]), version)).markers == []
+
+        on_a_broker(play)
+
+
+class TestDescriptions:
+    def test_producers_of_a_partition(self) -> None:
+        async def play(broker: Broker) -> None:
+            records = [Record(0, 9, b"k", b"v")]
+            batch = build_batch(
+                records, producer_id=7, producer_epoch=3, base_sequence=4, base_offset=20, is_transactional=True
+            )
+            header = group_hosting.parse_header(batch)
+            broker.replicas.state.append(header)
+            other = group_hosting.parse_header(
+                build_batch(records, producer_id=8, producer_epoch=0, base_offset=21, is_transactional=True)
+            )
+            broker.replicas.state.append_marker(other, EndTransactionMarker(ControlType.ABORT, 6))
+            asked = [TopicRequest(name=name, partition_indexes=[0, 1]) for name in ("t", "nowhere", "?")]
+            answer = await broker.call(DescribeProducersRequest(topics=asked), 0)
+            assert errors_of(answer) == [
+                NONE,
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                *[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2,
+                *[ErrorCode.INVALID_TOPIC_EXCEPTION] * 2,
+            ]
+            writing, ended = answer.topics[0].partitions[0].active_producers
+            assert (writing.producer_id, writing.producer_epoch, writing.last_sequence) == (7, 3, 4)
+            assert (writing.last_timestamp, writing.coordinator_epoch, writing.current_txn_start_offset) == (9, -1, 20)
+            assert (ended.producer_id, ended.last_sequence) == (8, -1)
+            assert (ended.coordinator_epoch, ended.current_txn_start_offset) == (6, -1)
+
+        on_a_broker(play)
+
+    def test_transaction(self) -> None:
+        async def play(broker: Broker) -> None:
+            producer = await broker.producer()
+            await broker.call(add(producer, ("t", 0), ("t", 1)), 3)
+            request = DescribeTransactionsRequest(transactional_ids=["id", "nobody", ""])
+            found, nobody, nameless = (await broker.call(request, 0)).transaction_states
+            assert (found.error_code, found.transactional_id, found.transaction_state) == (NONE, "id", "Ongoing")
+            assert (found.producer_id, found.producer_epoch) == (producer["producer_id"], 0)
+            assert (found.transaction_timeout_ms, found.transaction_start_time_ms) == (
+                60_000,
+                broker.host.clock.now_ms(),
+            )
+            assert [(topic.topic, topic.partitions) for topic in found.topics] == [("t", [0, 1])]
+            assert (nobody.error_code, nobody.transactional_id) == (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "nobody")
+            assert nameless.error_code == ErrorCode.INVALID_REQUEST
+
+        on_a_broker(play)
+
+    def test_list_of_transactions(self) -> None:
+        async def play(broker: Broker) -> None:
+            producer = await broker.producer("a")
+            await broker.call(add(producer, ("t", 0)), 3)
+            await broker.producer("b")
+            request = ListTransactionsRequest(state_filters=["Ongoing", "Sleepy"], producer_id_filters=[])
+            answer = await broker.call(request, 0)
+            assert (answer.error_code, answer.unknown_state_filters) == (NONE, ["Sleepy"])
+            assert [
+                (each.transactional_id, each.producer_id, each.transaction_state) for each in answer.transaction_states
+            ] == [("a", producer["producer_id"], "Ongoing")]
+
+        on_a_broker(play)
+
+
+def produce(*batches: bytes, transactional_id: str | None = None, acks: int = 1) -> ProduceRequest:
+    partitions = [PartitionProduceData(index=0, records=batch) for batch in batches]
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=1,
+        topic_data=[TopicProduceData(name="t", partition_data=[each]) for each in partitions],
+    )
+
+
+def batch_of(producer_id: int, *, is_transactional: bool = True) -> bytes:
+    return build_batch(
+        [Record(0, 1, b"k", b"v")],
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=is_transactional,
+    )
+
+
+class TestProduce:
+    @pytest.mark.parametrize("version", range(3, 10))
+    def test_transactional_records_are_taken_with_their_transactional_id(self, version: int) -> None:
+        async def play(broker: Broker) -> None:
+            answer = await broker.call(produce(batch_of(1), batch_of(1), transactional_id="id"), version)
+            assert [each.partition_responses[0].error_code for each in answer.responses] == [NONE, NONE]
+            assert len(broker.replicas.produced) == 2
+
+        on_a_broker(play)
+
+    @pytest.mark.parametrize(
+        ("request_", "code"),
+        [
+            (produce(batch_of(1), batch_of(1)), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+            (
+                produce(batch_of(-1, is_transactional=False), batch_of(1)),
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            ),
+            (produce(batch_of(1), batch_of(2), transactional_id="id"), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ],
+        ids=["no id", "no id for some", "two producers"],
+    )
+    def test_request_that_mixes_things_up_is_refused_as_a_whole(self, request_: Any, code: ErrorCode) -> None:
+        async def play(broker: Broker) -> None:
+            answer = await broker.call(request_, 9)
+            assert [each.partition_responses[0].error_code for each in answer.responses] == [code, code]
+            assert broker.replicas.produced == []
+
+        on_a_broker(play)
+
+    def test_idempotent_records_need_no_transactional_id(self) -> None:
+        async def play(broker: Broker) -> None:
+            batches = [batch_of(1, is_transactional=False), batch_of(2, is_transactional=False)]
+            answer = await broker.call(produce(*batches), 9)
+            assert [each.partition_responses[0].error_code for each in answer.responses] == [NONE, NONE]
+
+        on_a_broker(play)
