@@ -18,7 +18,7 @@ _kctl() {
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
-    groups) [[ -n $verb ]] || words='list describe delete' flags=--help ;;
+    groups) [[ -n $verb ]] || words='list describe members delete delete-offsets reset-offsets' flags=--help ;;
     offsets) [[ -n $verb ]] || words='get' flags=--help ;;
     cluster) [[ -n $verb ]] || words='describe health start status stop' flags=--help ;;
     reassign) [[ -n $verb ]] || words='execute status verify cancel list' flags=--help ;;
@@ -100,15 +100,16 @@ _kctl() {
         esac
         ;;
     'groups list')
-        flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--state --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --state) words='Empty PreparingRebalance CompletingRebalance Stable Dead' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups describe')
-        flags='--show --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--show --all --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --show) words='offsets members state' flags='' ;;
         --command-config) kind='file' ;;
@@ -116,12 +117,38 @@ _kctl() {
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
-    'groups delete')
-        flags='--yes -y --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+    'groups members')
+        flags='--all --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'groups delete')
+        flags='--all --yes -y --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'groups delete-offsets')
+        flags='--topic --all-topics --yes -y --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'groups reset-offsets')
+        flags='--all --topic --all-topics --to-earliest --to-latest --to-current --to-offset --shift-by --to-datetime --by-duration --from-file --export --execute --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --from-file) kind='file' ;;
+        --compat) words='kafka-2.8 kafka-4' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --to-offset | --shift-by | --to-datetime | --by-duration | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'offsets get')

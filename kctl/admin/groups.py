@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from kctl.admin.outcome import Outcome, outcome_of, raise_if
 from kctl.client.cluster import ClusterClient
@@ -20,6 +20,8 @@ from kctl.protocol.consumer_protocol import decode_assignment
 
 DEAD = "Dead"
 CONSUMER_PROTOCOL_TYPE = "consumer"
+STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+LIST_WITH_STATES_VERSION_MIN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +77,19 @@ class GroupDescription:
     offsets: tuple[GroupOffset, ...] = ()
 
 
-async def list_groups(client: ClusterClient) -> tuple[list[ListedGroup], list[Outcome]]:
-    """The groups of all brokers by name, and the brokers that could not tell theirs."""
+async def list_groups(client: ClusterClient, states: Sequence[str] = ()) -> tuple[list[ListedGroup], list[Outcome]]:
+    """The groups of all brokers by name, and the brokers that could not tell theirs; only those in `states`, if given.
+
+    Brokers before 2.6 cannot tell the states, so asking for some of them is UNSUPPORTED_VERSION there.
+    """
     metadata = await client.metadata([])
 
     async def ask(broker_id: int) -> list[ListedGroup] | Outcome:
         try:
             connection = await client.broker(broker_id)
-            response = await connection.send(ListGroupsRequest(), ListGroupsResponse)
+            if states and connection.versions.highest(ListGroupsRequest) < LIST_WITH_STATES_VERSION_MIN:
+                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the broker does not tell the states of groups in a list")
+            response = await connection.send(ListGroupsRequest(states_filter=list(states)), ListGroupsResponse)
         except ApiError as error:
             return Outcome(str(broker_id), error.code, str(error))
         if response.error_code:
@@ -103,6 +110,13 @@ async def list_groups(client: ClusterClient) -> tuple[list[ListedGroup], list[Ou
 
 async def describe_group(client: ClusterClient, group_id: str) -> GroupDescription:
     """State, members, committed offsets and lag of one group; an unknown group has GROUP_ID_NOT_FOUND."""
+    found = await look_up_group(client, group_id)
+    assigned = {tp for member in found.members for tp in member.assignment}
+    return replace(found, offsets=await _with_ends(client, found.offsets, assigned))
+
+
+async def look_up_group(client: ClusterClient, group_id: str) -> GroupDescription:
+    """What the coordinator knows of one group, without the ends of the partitions: they are -1."""
 
     async def ask(connection: Connection) -> tuple[DescribeGroupsResponse, list[GroupOffset], str]:
         response = await connection.send(DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse)
@@ -128,10 +142,14 @@ async def describe_group(client: ClusterClient, group_id: str) -> GroupDescripti
         )
         for member in sorted(group.members, key=lambda member: member.member_id)
     )
-    assigned = {tp for member in members for tp in member.assignment}
-    offsets = await _with_ends(client, committed, assigned)
     return GroupDescription(
-        Outcome(group_id), group.group_state, group.protocol_type, group.protocol_data, coordinator, members, offsets
+        Outcome(group_id),
+        group.group_state,
+        group.protocol_type,
+        group.protocol_data,
+        coordinator,
+        members,
+        tuple(sorted(committed, key=lambda offset: offset.tp)),
     )
 
 
@@ -170,7 +188,7 @@ async def _committed(connection: Connection, group_id: str) -> list[GroupOffset]
 
 
 async def _with_ends(
-    client: ClusterClient, committed: list[GroupOffset], assigned: Collection[TopicPartition]
+    client: ClusterClient, committed: Sequence[GroupOffset], assigned: Collection[TopicPartition]
 ) -> tuple[GroupOffset, ...]:
     """Committed offsets, and partitions that are assigned without one, with the ends of their logs."""
     known = {one.tp: one for one in committed}

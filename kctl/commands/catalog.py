@@ -12,7 +12,7 @@ NOUNS: dict[str, tuple[str, str]] = {
     "topics": ("kctl.commands.topics:app", "List, describe, create, alter and delete topics."),
     "produce": ("kctl.commands.produce:app", "Write lines from standard input to a topic."),
     "consume": ("kctl.commands.consume:app", "Read records of a topic."),
-    "groups": ("kctl.commands.groups:app", "List, describe and delete consumer groups."),
+    "groups": ("kctl.commands.groups:app", "Look at consumer groups, delete them, reset their offsets."),
     "offsets": ("kctl.commands.offsets:app", "Look up offsets of partitions."),
     "cluster": ("kctl.commands.cluster:app", "Describe a cluster, judge its health, run one for development."),
     "reassign": ("kctl.commands.reassign:app", "Move partitions to other brokers."),

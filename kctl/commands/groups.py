@@ -1,4 +1,4 @@
-"""`kctl groups`: list, describe and delete consumer groups."""
+"""`kctl groups`: look at consumer groups, delete them, and say where they read on."""
 
 from __future__ import annotations
 
@@ -7,71 +7,51 @@ from typing import TYPE_CHECKING, Annotated, Any
 from kctl.commands.declaration import Argument, Group, Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.rows import NO_ERROR, code_error, known, outcome_error
-from kctl.console import ERROR_COLUMNS, Column
-from kctl.errors import ErrorCode
+from kctl.commands.rows import NO_ERROR, outcome_error
+from kctl.errors import ErrorCode, UsageError
 
 if TYPE_CHECKING:
-    from kctl.admin.groups import GroupDescription, GroupMember, GroupOffset
+    from collections.abc import Sequence
+
+    from kctl.admin.groups import GroupDescription
+    from kctl.admin.offset_reset import Reset
     from kctl.admin.outcome import Outcome
     from kctl.client.cluster import ClusterClient
     from kctl.model import TopicPartition
 
-app = Group("groups", "List, describe and delete consumer groups.")
-
-LIST_COLUMNS = (
-    Column("group"),
-    Column("state"),
-    Column("protocol_type"),
-    Column("coordinator", numeric=True),
-    *ERROR_COLUMNS,
-)
-OFFSET_COLUMNS = (
-    Column("group"),
-    Column("topic"),
-    Column("partition", numeric=True),
-    Column("current_offset", numeric=True),
-    Column("log_end_offset", numeric=True),
-    Column("lag", numeric=True),
-    Column("member_id"),
-    Column("host"),
-    Column("client_id"),
-    *ERROR_COLUMNS,
-)
-MEMBER_COLUMNS = (
-    Column("group"),
-    Column("member_id"),
-    Column("group_instance_id"),
-    Column("host"),
-    Column("client_id"),
-    Column("partition_count", numeric=True),
-    Column("assignment", wraps=True),
-    *ERROR_COLUMNS,
-)
-STATE_COLUMNS = (
-    Column("group"),
-    Column("state"),
-    Column("protocol_type"),
-    Column("protocol"),
-    Column("coordinator"),
-    Column("member_count", numeric=True),
-    Column("total_lag", numeric=True),
-    *ERROR_COLUMNS,
-)
-DELETE_COLUMNS = (Column("group"), Column("status"), *ERROR_COLUMNS)
+app = Group("groups", "Look at consumer groups, delete them, reset their offsets.")
 
 SECTIONS = ("offsets", "members", "state")
+STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+COMPATS = ("kafka-2.8", "kafka-4")
+WOULD_RESET = "would be reset"
+
+Names = Annotated[list[str] | None, Argument("Groups; all when none is named.", metavar="GROUP")]
+All = Annotated[bool, Option("--all", help="All groups.")]
+Topics = Annotated[
+    list[str] | None,
+    Option("--topic", metavar="TOPIC[:N,N-N]", help="This topic, or some of its partitions.  Repeats."),
+]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do it without asking.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Show what would be done and do nothing.")]
 
 
-@app.command("list", cluster=True, examples=("kctl groups list", "kctl groups list --format json"))
-def list_groups(run: Invocation) -> ExitStatus:
+@app.command("list", cluster=True, examples=("kctl groups list", "kctl groups list --state Empty --format json"))
+def list_groups(
+    run: Invocation,
+    *,
+    state: Annotated[
+        list[str] | None, Option("--state", choices=STATES, help="Only groups in this state.  Repeats.")
+    ] = None,
+) -> ExitStatus:
     """List consumer groups of all brokers.
 
     Brokers before 2.6 do not tell the state of a group here.
     """
     from kctl.admin.groups import list_groups as ask  # noqa: PLC0415 - help needs no client
+    from kctl.commands.group_rows import LIST_COLUMNS  # noqa: PLC0415 - same
 
-    groups, failed = run.on_cluster(ask)
+    groups, failed = run.on_cluster(lambda client: ask(client, state or ()))
     rows: list[dict[str, Any]] = [
         {
             "group": group.group_id,
@@ -90,56 +70,78 @@ def list_groups(run: Invocation) -> ExitStatus:
 @app.command(
     "describe",
     cluster=True,
-    examples=("kctl groups describe billing", "kctl groups describe billing audit --show state --format json"),
+    examples=("kctl groups describe billing", "kctl groups describe --all --show state --format json"),
 )
 def describe(
     run: Invocation,
-    names: Annotated[list[str] | None, Argument("Groups; all when none is named.", metavar="GROUP")] = None,
+    names: Names = None,
     *,
     show: Annotated[
         str, Option("--show", choices=SECTIONS, help="What the rows tell; json and jsonl always tell all three.")
     ] = "offsets",
+    all_: All = False,
 ) -> ExitStatus:
     """Describe consumer groups: committed offsets and lag, members, state.
 
     LAG is LOG-END-OFFSET minus CURRENT-OFFSET; it is empty where nothing has been committed.
     """
-    from kctl.admin.groups import describe_group, list_groups  # noqa: PLC0415 - help needs no client
+    from kctl.admin.groups import describe_group  # noqa: PLC0415 - help needs no client
+    from kctl.commands import group_rows  # noqa: PLC0415 - same
 
     async def ask(client: ClusterClient) -> list[GroupDescription]:
-        wanted = sorted(set(names)) if names else [group.group_id for group in (await list_groups(client))[0]]
-        return [await describe_group(client, name) for name in wanted]
+        return [await describe_group(client, name) for name in await _wanted(client, names, all_=all_)]
 
-    items = [_item(group) for group in run.on_cluster(ask)]
+    items = [group_rows.group_item(group) for group in run.on_cluster(ask)]
     columns, rows_of = {
-        "offsets": (OFFSET_COLUMNS, _offset_rows),
-        "members": (MEMBER_COLUMNS, _member_rows),
-        "state": (STATE_COLUMNS, _state_rows),
+        "offsets": (group_rows.OFFSET_COLUMNS, group_rows.offset_rows),
+        "members": (group_rows.MEMBER_COLUMNS, group_rows.member_rows),
+        "state": (group_rows.STATE_COLUMNS, group_rows.state_rows),
     }[show]
     run.console.show(columns, items, rows=[row for item in items for row in rows_of(item)])
     return run.status_of(items + [offset for item in items for offset in item["offsets"]])
 
 
-@app.command("delete", cluster=True, examples=("kctl groups delete billing --yes",))
+@app.command("members", cluster=True, examples=("kctl groups members billing", "kctl groups members --all"))
+def members(run: Invocation, names: Names = None, *, all_: All = False) -> ExitStatus:
+    """List the members of consumer groups and what each was given to read."""
+    from kctl.admin.groups import look_up_group  # noqa: PLC0415 - help needs no client
+    from kctl.commands.group_rows import MEMBER_COLUMNS, group_item, member_items, member_rows  # noqa: PLC0415 - same
+
+    async def ask(client: ClusterClient) -> list[GroupDescription]:
+        return [await look_up_group(client, name) for name in await _wanted(client, names, all_=all_)]
+
+    groups = [group_item(group) for group in run.on_cluster(ask)]
+    items = [item for group in groups for item in member_items(group)]
+    run.console.show(MEMBER_COLUMNS, items, rows=[row for group in groups for row in member_rows(group)])
+    return run.status_of(items)
+
+
+@app.command(
+    "delete", cluster=True, examples=("kctl groups delete billing --yes", "kctl groups delete --all --dry-run")
+)
 def delete(
     run: Invocation,
-    names: Annotated[list[str], Argument("Groups to delete.", metavar="GROUP")],
+    names: Annotated[list[str] | None, Argument("Groups to delete.", metavar="GROUP")] = None,
     *,
-    yes: Annotated[bool, Option("--yes", "-y", help="Do it without asking.")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Show what would be done and do nothing.")] = False,
+    all_: All = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
 ) -> ExitStatus:
     """Delete empty consumer groups with their committed offsets.
 
     A group with members is refused by the broker.  Without --yes it asks on the terminal; without a terminal it refuses
     (exit status 5).
     """
-    from kctl.admin.groups import delete_group, describe_group  # noqa: PLC0415 - help needs no client
+    from kctl.admin.groups import delete_group, look_up_group  # noqa: PLC0415 - help needs no client
     from kctl.admin.outcome import Outcome  # noqa: PLC0415 - same
+    from kctl.commands.group_rows import DELETE_COLUMNS  # noqa: PLC0415 - same
 
-    wanted = sorted(set(names))
+    if not names and not all_:
+        raise UsageError("say which groups to delete, or --all")
+    wanted = run.on_cluster(lambda client: _wanted(client, names, all_=all_))
 
     async def preview(client: ClusterClient) -> list[Outcome]:
-        found = [await describe_group(client, name) for name in wanted]
+        found = [await look_up_group(client, name) for name in wanted]
         return [
             Outcome(one.outcome.name, ErrorCode.NON_EMPTY_GROUP, ErrorCode.NON_EMPTY_GROUP.description)
             if one.members
@@ -159,81 +161,219 @@ def delete(
     return run.status_of(rows)
 
 
-def _item(group: GroupDescription) -> dict[str, Any]:
-    """A group as JSON tells it."""
-    owners = {tp: member for member in group.members for tp in member.assignment}
-    lags = [offset.lag for offset in group.offsets if offset.lag is not None]
-    return {
-        "group": group.outcome.name,
-        "state": group.state or None,
-        "protocol_type": group.protocol_type or None,
-        "protocol": group.protocol or None,
-        "coordinator": group.coordinator or None,
-        "total_lag": sum(lags) if lags else None,
-        "members": [_member(member) for member in group.members],
-        "offsets": [_offset(offset, owners.get(offset.tp)) for offset in group.offsets],
-        **outcome_error(group.outcome),
-    }
+@app.command(
+    "delete-offsets",
+    cluster=True,
+    examples=(
+        "kctl groups delete-offsets billing --topic orders --dry-run",
+        "kctl groups delete-offsets billing --topic orders:0,3-5 --topic payments --yes",
+    ),
+)
+def delete_offsets(
+    run: Invocation,
+    name: Annotated[str, Argument("Group that is to forget offsets.", metavar="GROUP")],
+    *,
+    topic: Topics = None,
+    all_topics: Annotated[bool, Option("--all-topics", help="All that the group has committed.")] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> ExitStatus:
+    """Delete committed offsets of a group.
+
+    An active group keeps the offsets of topics that its members read: the broker refuses those.  Without --yes it asks
+    on the terminal; without a terminal it refuses (exit status 5).
+    """
+    from kctl.admin.group_offsets import delete_offsets as ask_for_deletion  # noqa: PLC0415 - help needs no client
+    from kctl.admin.groups import look_up_group  # noqa: PLC0415 - same
+    from kctl.commands.group_reset import parse_scope  # noqa: PLC0415 - same
+    from kctl.commands.group_rows import DELETE_OFFSETS_COLUMNS, deleted_offset_row  # noqa: PLC0415 - same
+
+    scope = parse_scope(topic, all_topics=all_topics)
+    group = run.on_cluster(lambda client: look_up_group(client, name))
+    if not group.outcome.is_done:
+        rows: list[dict[str, Any]] = [{"group": name, "status": None, **outcome_error(group.outcome)}]
+        run.console.show(DELETE_OFFSETS_COLUMNS, rows)
+        return ExitStatus.FAILED
+    committed = {one.tp: one.committed_offset for one in group.offsets if one.committed_offset >= 0}
+    wanted = _committed_in_scope(committed, scope)
+    if not dry_run:
+        run.consent(f"Delete {len(wanted)} committed offsets of {name}?", yes=yes)
+        outcomes = run.on_cluster(lambda client: ask_for_deletion(client, name, wanted)) if wanted else {}
+    else:
+        outcomes = _previewed_deletions(group, wanted)
+    status = "would be deleted" if dry_run else "deleted"
+    rows = [deleted_offset_row(name, tp, committed.get(tp), status, outcomes[tp]) for tp in wanted]
+    rows.extend(
+        {"group": name, "topic": one, "partition": None, "offset": None, "status": "nothing committed", **NO_ERROR}
+        for one in sorted(set(scope or ()) - {tp.topic for tp in wanted})
+    )
+    run.console.show(DELETE_OFFSETS_COLUMNS, rows)
+    return run.status_of(rows)
 
 
-def _member(member: GroupMember) -> dict[str, Any]:
-    return {
-        "member_id": member.member_id,
-        "group_instance_id": member.group_instance_id,
-        "client_id": member.client_id,
-        "host": member.host,
-        "assignment": _by_topic(member.assignment),
-    }
+@app.command(
+    "reset-offsets",
+    cluster=True,
+    examples=(
+        "kctl groups reset-offsets billing --topic orders --to-earliest --dry-run",
+        "kctl groups reset-offsets billing --topic orders:0,1 --shift-by -100 --execute",
+        "kctl groups reset-offsets billing --all-topics --to-current --dry-run --export > before.csv",
+        "kctl groups reset-offsets billing --from-file before.csv --execute",
+    ),
+)
+def reset_offsets(
+    run: Invocation,
+    names: Annotated[list[str] | None, Argument("Groups to reset.", metavar="GROUP")] = None,
+    *,
+    all_: All = False,
+    topic: Topics = None,
+    all_topics: Annotated[bool, Option("--all-topics", help="All that the group has committed.")] = False,
+    to_earliest: Annotated[bool, Option("--to-earliest", help="To the first record that is there.")] = False,
+    to_latest: Annotated[bool, Option("--to-latest", help="To the end.")] = False,
+    to_current: Annotated[
+        bool, Option("--to-current", help="To the committed offset; to the end where there is none.")
+    ] = False,
+    to_offset: Annotated[int | None, Option("--to-offset", metavar="N", help="To this offset.")] = None,
+    shift_by: Annotated[
+        int | None, Option("--shift-by", metavar="N", help="By so many records on, or back where N is negative.")
+    ] = None,
+    to_datetime: Annotated[
+        str | None,
+        Option(
+            "--to-datetime",
+            metavar="TIME",
+            help="To the first record at or after that time: RFC 3339 (UTC without a zone), a date, epoch seconds or"
+            " milliseconds.",
+        ),
+    ] = None,
+    by_duration: Annotated[
+        str | None,
+        Option("--by-duration", metavar="DURATION", help="To the time that is so long ago: PT1H30M, 90m, 2d."),
+    ] = None,
+    from_file: Annotated[
+        str | None,
+        Option(
+            "--from-file",
+            metavar="FILE",
+            help="To the offsets in a CSV file as --export writes it.",
+            complete="file",
+        ),
+    ] = None,
+    export: Annotated[
+        bool,
+        Option(
+            "--export",
+            help="Print Kafka's CSV instead of rows: topic,partition,offset; of several groups with"
+            " the group in front.",
+        ),
+    ] = False,
+    execute: Annotated[bool, Option("--execute", help="Commit the new offsets.")] = False,
+    dry_run: DryRun = False,
+    compat: Annotated[
+        str | None,
+        Option(
+            "--compat",
+            choices=COMPATS,
+            help="Print what Kafka's own tool of that version prints; it does nothing unless --execute is given.",
+        ),
+    ] = None,
+) -> ExitStatus:
+    """Set where groups without members read on; a group that does not exist yet comes into being.
+
+    Exactly one of --to-..., --shift-by, --by-duration and --from-file says where to, and --topic or --all-topics what;
+    a file says both.  Either --dry-run or --execute has to be given.  Offsets beyond what a partition holds are moved
+    to its start or end, with a warning.
+
+    DELTA is how many records are skipped; negative: how many are read again.  Nothing is committed unless all offsets
+    can be found, and nothing while a group has members: that is refused (exit status 5) and names them.
+    """
+    from kctl.admin.group_offsets import commit_offsets  # noqa: PLC0415 - help needs no client
+    from kctl.admin.offset_reset import Scenario, plan_resets  # noqa: PLC0415 - same
+    from kctl.commands import group_reset  # noqa: PLC0415 - same
+    from kctl.commands.group_rows import RESET_COLUMNS, reset_row  # noqa: PLC0415 - same
+
+    if execute and dry_run:
+        raise UsageError("--dry-run and --execute exclude each other")
+    if not (execute or dry_run or compat):
+        raise UsageError("say --dry-run to see what would be reset, or --execute to do it")
+    if bool(names) is all_:
+        raise UsageError("say which groups to reset, or --all")
+    wanted = sorted(set(names)) if names else run.on_cluster(lambda client: _wanted(client, None, all_=True))
+    target = group_reset.parse_target(
+        wanted,
+        to_earliest=to_earliest,
+        to_latest=to_latest,
+        to_current=to_current,
+        to_offset=to_offset,
+        shift_by=shift_by,
+        to_datetime=to_datetime,
+        by_duration=by_duration,
+        from_file=from_file,
+    )
+    scope = None
+    if target.scenario is not Scenario.FILE:
+        scope = group_reset.parse_scope(topic, all_topics=all_topics)
+    elif topic or all_topics:
+        raise UsageError("--from-file says which partitions are meant; --topic and --all-topics go without it")
+
+    async def plan(client: ClusterClient) -> list[Reset]:
+        groups = await group_reset.look_up(client, wanted)
+        group_reset.refuse_active(groups)
+        return await plan_resets(client, groups, target, scope)
+
+    resets = run.on_cluster(plan)
+    for reset in resets:
+        group_reset.warn_if_clamped(run, reset)
+    outcomes: dict[tuple[str, TopicPartition], Outcome] = {}
+    if execute and all(reset.outcome.is_done for reset in resets):
+
+        async def act(client: ClusterClient) -> None:
+            for group, offsets in group_reset.by_group(resets).items():
+                for tp, outcome in (await commit_offsets(client, group, offsets)).items():
+                    outcomes[group, tp] = outcome
+
+        run.on_cluster(act)
+    status = "reset" if outcomes else WOULD_RESET
+    rows = [reset_row(one, status, outcomes.get((one.group, one.tp)) if outcomes else None) for one in resets]
+    if export or compat:
+        group_reset.show_as_kafka(run, rows, compat, export=export, with_group=len(wanted) > 1)
+    else:
+        run.console.show(RESET_COLUMNS, rows)
+    return run.status_of(rows)
 
 
-def _by_topic(partitions: tuple[TopicPartition, ...]) -> list[dict[str, Any]]:
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    return [{"topic": topic, "partitions": numbers} for topic, numbers in topics.items()]
+async def _wanted(client: ClusterClient, names: list[str] | None, *, all_: bool) -> list[str]:
+    """The groups that are named, else all of them.  Raises ApiError when a broker cannot tell all."""
+    from kctl.admin.groups import list_groups as ask  # noqa: PLC0415 - help needs no client
+    from kctl.errors import ApiError  # noqa: PLC0415 - same
+
+    if names and all_:
+        raise UsageError("name groups or give --all, not both")
+    if names:
+        return sorted(set(names))
+    groups, failed = await ask(client)
+    if failed:
+        raise ApiError(failed[0].error, f"broker {failed[0].name} cannot tell its groups: {failed[0].message}")
+    return [group.group_id for group in groups]
 
 
-def _offset(offset: GroupOffset, owner: GroupMember | None) -> dict[str, Any]:
-    return {
-        "topic": offset.tp.topic,
-        "partition": offset.tp.partition,
-        "current_offset": known(offset.committed_offset),
-        "leader_epoch": known(offset.leader_epoch),
-        "log_end_offset": known(offset.log_end_offset),
-        "lag": offset.lag,
-        "metadata": offset.metadata,
-        "member_id": owner.member_id if owner else None,
-        "host": owner.host if owner else None,
-        "client_id": owner.client_id if owner else None,
-        **code_error(offset.error),
-    }
+def _committed_in_scope(
+    committed: dict[TopicPartition, int], scope: dict[str, list[int] | None] | None
+) -> list[TopicPartition]:
+    """Partitions that are named, and those with an offset of topics that are."""
+    from kctl.model import TopicPartition  # noqa: PLC0415 - help needs it not
+
+    if scope is None:
+        return sorted(committed)
+    named = {TopicPartition(topic, number) for topic, numbers in scope.items() for number in numbers or ()}
+    return sorted(named | {tp for tp in committed if tp.topic in scope and scope[tp.topic] is None})
 
 
-def _failed_row(item: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"group": item["group"], "error": item["error"], "message": item["message"]}]
+def _previewed_deletions(group: GroupDescription, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, Outcome]:
+    """What the broker would say, as far as it can be known."""
+    from kctl.admin.group_offsets import MESSAGES  # noqa: PLC0415 - help needs no client
+    from kctl.admin.outcome import Outcome  # noqa: PLC0415 - same
 
-
-def _offset_rows(item: dict[str, Any]) -> list[dict[str, Any]]:
-    if item["error"]:
-        return _failed_row(item)
-    return [{"group": item["group"], **offset} for offset in item["offsets"]]
-
-
-def _member_rows(item: dict[str, Any]) -> list[dict[str, Any]]:
-    if item["error"]:
-        return _failed_row(item)
-    return [
-        {
-            "group": item["group"],
-            **member,
-            "partition_count": sum(len(one["partitions"]) for one in member["assignment"]),
-            "assignment": " ".join(
-                f"{one['topic']}({','.join(map(str, one['partitions']))})" for one in member["assignment"]
-            ),
-        }
-        for member in item["members"]
-    ]
-
-
-def _state_rows(item: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{**item, "member_count": None if item["error"] else len(item["members"])}]
+    read = {tp.topic for member in group.members for tp in member.assignment}
+    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    return {tp: Outcome(str(tp), code, MESSAGES[code]) if tp.topic in read else Outcome(str(tp)) for tp in wanted}

@@ -1,0 +1,119 @@
+"""Committed offsets of a group: set them, forget them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+
+from kctl.admin.outcome import Outcome, outcome_of, raise_if
+from kctl.client.cluster import ClusterClient
+from kctl.client.retrying import COORDINATOR_MOVED
+from kctl.client.transport import Connection
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kctl.protocol.apis.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+
+Outcomes = dict[TopicPartition, Outcome]
+
+MESSAGES = {
+    ErrorCode.UNKNOWN_MEMBER_ID: "The group has got members meanwhile.",
+    ErrorCode.REBALANCE_IN_PROGRESS: "The group has got members meanwhile.",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "The group is active and reads this topic.",
+    ErrorCode.NON_EMPTY_GROUP: "The group is active.",
+    ErrorCode.GROUP_ID_NOT_FOUND: "No such group.",
+}
+"""What a code means here; the protocol's own words are those of another situation."""
+
+NOT_ANSWERED = (ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's answer leaves this partition out.")
+
+
+async def commit_offsets(client: ClusterClient, group_id: str, offsets: Mapping[TopicPartition, int]) -> Outcomes:
+    """Commit for a group without members, which need not exist yet; one outcome for each partition."""
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=tp.partition, committed_offset=offsets[tp], committed_metadata=""
+                    )
+                    for tp in tps
+                ],
+            )
+            for topic, tps in by_topic(offsets).items()
+        ],
+    )
+
+    async def ask(connection: Connection) -> Outcomes:
+        response = await connection.send(request, OffsetCommitResponse)
+        answered = {
+            TopicPartition(topic.name, one.partition_index): one.error_code
+            for topic in response.topics
+            for one in topic.partitions
+        }
+        raise_if(next(iter(answered.values()), 0), *COORDINATOR_MOVED)
+        return {tp: _outcome(tp, code) for tp, code in answered.items()}
+
+    return await _on_coordinator(client, group_id, offsets, ask)
+
+
+async def delete_offsets(client: ClusterClient, group_id: str, partitions: Collection[TopicPartition]) -> Outcomes:
+    """Forget what the group has committed for the partitions; one outcome for each of them."""
+    request = OffsetDeleteRequest(
+        group_id=group_id,
+        topics=[
+            OffsetDeleteRequestTopic(
+                name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=tp.partition) for tp in tps]
+            )
+            for topic, tps in by_topic(partitions).items()
+        ],
+    )
+
+    async def ask(connection: Connection) -> Outcomes:
+        response = await connection.send(request, OffsetDeleteResponse)
+        raise_if(response.error_code, *COORDINATOR_MOVED)
+        if response.error_code:
+            return {tp: _outcome(tp, response.error_code) for tp in partitions}
+        return {
+            (tp := TopicPartition(topic.name, one.partition_index)): _outcome(tp, one.error_code)
+            for topic in response.topics
+            for one in topic.partitions
+        }
+
+    return await _on_coordinator(client, group_id, partitions, ask)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """In the order of topics and partitions, as requests want them."""
+    topics: dict[str, list[TopicPartition]] = {}
+    for tp in sorted(partitions):
+        topics.setdefault(tp.topic, []).append(tp)
+    return topics
+
+
+async def _on_coordinator(
+    client: ClusterClient,
+    group_id: str,
+    partitions: Collection[TopicPartition],
+    ask: Callable[[Connection], Awaitable[Outcomes]],
+) -> Outcomes:
+    try:
+        answered = await client.on_coordinator(group_id, ask)
+        return {tp: answered.get(tp, Outcome(str(tp), *NOT_ANSWERED)) for tp in sorted(partitions)}
+    except ApiError as error:
+        return {tp: Outcome(str(tp), error.code, str(error)) for tp in sorted(partitions)}
+
+
+def _outcome(tp: TopicPartition, error_code: int) -> Outcome:
+    return outcome_of(str(tp), error_code, MESSAGES.get(ErrorCode.of(error_code)))

@@ -1,0 +1,187 @@
+"""Where a group is to read on from: the scenarios of Kafka's kafka-consumer-groups --reset-offsets.
+
+Planning asks the leaders what the partitions hold and decides; nothing is committed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kctl.admin.groups import GroupDescription
+from kctl.admin.offsets import OffsetRange
+from kctl.admin.outcome import Outcome
+from kctl.admin.reset_file import Offsets
+from kctl.client.cluster import ClusterClient
+from kctl.client.leaders import Outcomes
+from kctl.client.list_offsets import EARLIEST, LATEST, NO_OFFSET, OffsetAt, list_offsets
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
+
+
+class Scenario(Enum):
+    """From what the new offset follows."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    CURRENT = "current"
+    OFFSET = "offset"
+    SHIFT = "shift"
+    TIME = "time"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`value` is the offset, the shift or the time in ms; `file` is what a file says."""
+
+    scenario: Scenario
+    value: int = 0
+    file: Offsets = field(default_factory=dict)
+
+
+Scope = Mapping[str, Collection[int] | None]
+"""Topics and the partitions that are meant, None for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """One partition of one group; `old` and `new` are None where there is none, `asked` is `new` before it was moved
+    into what the partition holds."""
+
+    group: str
+    topic: str
+    partition: int | None
+    old: int | None = None
+    new: int | None = None
+    asked: int | None = None
+    held: OffsetRange | None = None
+    outcome: Outcome = field(default_factory=lambda: Outcome(""))
+
+    @property
+    def tp(self) -> TopicPartition:
+        assert self.partition is not None
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def delta(self) -> int | None:
+        """Records that are skipped; negative for those that will be read again."""
+        return None if self.old is None or self.new is None else self.new - self.old
+
+    @property
+    def is_clamped(self) -> bool:
+        return self.asked != self.new
+
+
+async def plan_resets(
+    client: ClusterClient, groups: Collection[GroupDescription], target: Target, scope: Scope | None
+) -> list[Reset]:
+    """What would be committed, by group, topic and partition; with the scope None what the groups have committed, or
+    what the file names."""
+    unknown: list[tuple[str, ApiError]] = []
+    in_scope: list[TopicPartition] = []
+    if scope is not None:
+        in_scope, unknown = await _in_scope(client, scope)
+    wanted: dict[str, list[TopicPartition]] = {}
+    committed: dict[str, dict[TopicPartition, int]] = {}
+    for group in groups:
+        name = group.outcome.name
+        committed[name] = {one.tp: one.committed_offset for one in group.offsets if one.committed_offset >= 0}
+        if target.scenario is Scenario.FILE:
+            wanted[name] = sorted(target.file[name])
+        else:
+            wanted[name] = sorted(committed[name] if scope is None else in_scope)
+    partitions = {tp for tps in wanted.values() for tp in tps}
+    if not partitions:
+        return _unknown(committed, unknown)
+    starts = await list_offsets(client, dict.fromkeys(partitions, EARLIEST))
+    ends = await list_offsets(client, dict.fromkeys(partitions, LATEST))
+    times: Outcomes[OffsetAt] = {}
+    if target.scenario is Scenario.TIME:
+        times = await list_offsets(client, dict.fromkeys(partitions, target.value))
+    resets = [
+        _plan_one(name, tp, target, committed[name].get(tp), starts[tp], ends[tp], times.get(tp))
+        for name, tps in sorted(wanted.items())
+        for tp in tps
+    ]
+    return sorted([*resets, *_unknown(committed, unknown)], key=lambda one: (one.group, one.topic, one.partition or 0))
+
+
+async def _in_scope(client: ClusterClient, scope: Scope) -> tuple[list[TopicPartition], list[tuple[str, ApiError]]]:
+    """The partitions that are meant, and the topics that are not there."""
+    metadata = await client.metadata(scope)
+    tps: list[TopicPartition] = []
+    unknown: list[tuple[str, ApiError]] = []
+    for name, numbers in scope.items():
+        topic = metadata.topics.get(name)
+        if topic is None or topic.error not in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE}:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
+            is_missing = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            unknown.append((name, ApiError(code, f"topic '{name}' does not exist" if is_missing else None)))
+            continue
+        present = [one.partition for one in topic.partitions]
+        tps.extend(TopicPartition(name, number) for number in (present if numbers is None else sorted(numbers)))
+    return tps, unknown
+
+
+def _unknown(groups: Collection[str], topics: list[tuple[str, ApiError]]) -> list[Reset]:
+    return [
+        Reset(group, topic, None, outcome=Outcome(topic, error.code, str(error)))
+        for group in sorted(groups)
+        for topic, error in topics
+    ]
+
+
+def _plan_one(
+    group: str,
+    tp: TopicPartition,
+    target: Target,
+    old: int | None,
+    start: OffsetAt | ApiError,
+    end: OffsetAt | ApiError,
+    at_time: OffsetAt | ApiError | None,
+) -> Reset:
+    for answer in (start, end, at_time):
+        if isinstance(answer, ApiError):
+            is_missing = answer.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            text = f"{tp.topic} has no partition {tp.partition}" if is_missing else str(answer)
+            return Reset(group, tp.topic, tp.partition, old, outcome=Outcome(str(tp), answer.code, text))
+    assert isinstance(start, OffsetAt)
+    assert isinstance(end, OffsetAt)
+    assert not isinstance(at_time, ApiError)
+    held = OffsetRange(start.offset, end.offset)
+    if target.scenario is Scenario.SHIFT and old is None:
+        text = "There is no committed offset to shift."
+        return Reset(group, tp.topic, tp.partition, outcome=Outcome(str(tp), ErrorCode.INVALID_REQUEST, text))
+    asked = asked_offset(target, old, held, at_time, target.file.get(group, {}).get(tp))
+    new = asked
+    if target.scenario is not Scenario.CURRENT:
+        new = min(max(asked, held.start), held.end)
+    return Reset(group, tp.topic, tp.partition, old, new, asked, held, Outcome(str(tp)))
+
+
+def asked_offset(
+    target: Target, old: int | None, held: OffsetRange, at_time: OffsetAt | None, in_file: int | None
+) -> int:
+    """What the scenario says, which may lie outside of what the partition holds.
+
+    As in Kafka, a time after the last record and a group that has committed nothing mean the end.
+    """
+    match target.scenario:
+        case Scenario.EARLIEST:
+            return held.start
+        case Scenario.LATEST:
+            return held.end
+        case Scenario.CURRENT:
+            return held.end if old is None else old
+        case Scenario.OFFSET:
+            return target.value
+        case Scenario.SHIFT:
+            assert old is not None
+            return old + target.value
+        case Scenario.TIME:
+            return held.end if at_time is None or at_time.offset == NO_OFFSET else at_time.offset
+        case Scenario.FILE:
+            assert in_file is not None
+            return in_file

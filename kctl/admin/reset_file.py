@@ -1,0 +1,62 @@
+"""Offsets of groups as the CSV that Kafka's kafka-consumer-groups exports and takes.  Pure.
+
+Two shapes, neither with a header: `topic,partition,offset` for one group, `group,topic,partition,offset` for several.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+
+from kctl.errors import UsageError
+from kctl.model import TopicPartition
+
+UNQUOTED_LENGTH_MAX = 24
+UNQUOTED_CHARACTER_MIN = "-"
+"""Jackson, which writes Kafka's files, quotes what is longer or holds anything smaller."""
+
+COLUMNS_OF_ONE_GROUP = 3
+COLUMNS_OF_SEVERAL = 4
+
+Offsets = dict[str, dict[TopicPartition, int]]
+"""By group."""
+
+
+def format_offsets(offsets: Iterable[tuple[str, TopicPartition, int]], *, with_group: bool) -> str:
+    """The file, a line for each partition."""
+    lines = []
+    for group, tp, offset in offsets:
+        front = f"{_field(group)}," if with_group else ""
+        lines.append(f"{front}{_field(tp.topic)},{tp.partition},{offset}\n")
+    return "".join(lines)
+
+
+def parse_offsets(text: str, groups: Sequence[str]) -> Offsets:
+    """What the file says about `groups`; lines without a group are about the only one.  Raises UsageError."""
+    offsets: Offsets = {group: {} for group in groups}
+    shape = None
+    for number, fields in enumerate(csv.reader(text.splitlines()), 1):
+        if not fields:
+            continue
+        shape = shape or len(fields)
+        if shape not in {COLUMNS_OF_ONE_GROUP, COLUMNS_OF_SEVERAL} or len(fields) != shape:
+            raise UsageError(f"line {number}: neither 'topic,partition,offset' nor 'group,topic,partition,offset'")
+        if shape == COLUMNS_OF_ONE_GROUP and len(groups) != 1:
+            raise UsageError("the file names no groups, so it can be for one group only")
+        group = fields[0] if shape == COLUMNS_OF_SEVERAL else groups[0]
+        topic, partition, offset = (field.strip() for field in fields[-COLUMNS_OF_ONE_GROUP:])
+        if not (topic and partition.isdecimal() and offset.isdecimal()):
+            raise UsageError(f"line {number}: '{','.join(fields)}' has no numbers for partition and offset")
+        if group not in offsets:
+            continue
+        tp = TopicPartition(topic, int(partition))
+        if tp in offsets[group]:
+            raise UsageError(f"line {number}: {tp} is there twice")
+        offsets[group][tp] = int(offset)
+    return offsets
+
+
+def _field(text: str) -> str:
+    if len(text) <= UNQUOTED_LENGTH_MAX and all(character >= UNQUOTED_CHARACTER_MIN for character in text):
+        return text
+    return '"' + text.replace('"', '""') + '"'

@@ -1,0 +1,156 @@
+"""What `kctl groups reset-offsets` is told, refuses, warns of, and says in Kafka's words."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kctl.admin.offset_reset import Reset, Scenario, Target
+from kctl.admin.reset_file import format_offsets, parse_offsets
+from kctl.commands.exit_status import Refused
+from kctl.commands.values import parse_duration_ms, parse_partitions, parse_time_ms
+from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.model import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kctl.admin.groups import GroupDescription
+    from kctl.client.cluster import ClusterClient
+    from kctl.commands.invocation import Invocation
+
+MEMBERS_NAMED_MAX = 10
+KAFKA_4 = "kafka-4"
+
+
+def parse_scope(topics: Sequence[str] | None, *, all_topics: bool) -> dict[str, list[int] | None] | None:
+    """Topics with the partitions that are meant, None for all of a topic or for all topics.  Raises UsageError."""
+    if bool(topics) is all_topics:
+        raise UsageError("say which topics are meant: --topic TOPIC[:N,N-N] or --all-topics")
+    if not topics:
+        return None
+    scope: dict[str, list[int] | None] = {}
+    for text in topics:
+        name, colon, numbers = text.partition(":")
+        if not name:
+            raise UsageError(f"'{text}' names no topic; write TOPIC or TOPIC:0,1,2")
+        partitions = parse_partitions(numbers) if colon else None
+        before = scope.get(name, [])
+        scope[name] = None if partitions is None or before is None else sorted({*before, *partitions})
+    return scope
+
+
+def parse_target(
+    groups: Sequence[str],
+    *,
+    to_earliest: bool,
+    to_latest: bool,
+    to_current: bool,
+    to_offset: int | None,
+    shift_by: int | None,
+    to_datetime: str | None,
+    by_duration: str | None,
+    from_file: str | None,
+) -> Target:
+    """The one scenario that was asked for.  Raises UsageError."""
+    now_ms = round(time.time() * 1000)
+    targets: list[Target] = []
+    for is_given, scenario in (
+        (to_earliest, Scenario.EARLIEST),
+        (to_latest, Scenario.LATEST),
+        (to_current, Scenario.CURRENT),
+    ):
+        if is_given:
+            targets.append(Target(scenario))
+    if to_offset is not None:
+        targets.append(Target(Scenario.OFFSET, to_offset))
+    if shift_by is not None:
+        targets.append(Target(Scenario.SHIFT, shift_by))
+    if to_datetime is not None:
+        targets.append(Target(Scenario.TIME, parse_time_ms(to_datetime, now_ms=now_ms)))
+    if by_duration is not None:
+        targets.append(Target(Scenario.TIME, now_ms - parse_duration_ms(by_duration)))
+    if from_file is not None:
+        targets.append(Target(Scenario.FILE, file=_read(from_file, groups)))
+    if len(targets) != 1:
+        raise UsageError(
+            "say where to with exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, "
+            "--to-datetime, --by-duration and --from-file"
+        )
+    return targets[0]
+
+
+def _read(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
+    try:
+        return parse_offsets(Path(path).read_text(encoding="utf-8"), groups)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except (UsageError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+async def look_up(client: ClusterClient, names: Iterable[str]) -> list[GroupDescription]:
+    """The groups; one that does not exist has no members and no offsets.  Raises ApiError for any other failure."""
+    from kctl.admin.groups import look_up_group  # noqa: PLC0415 - help needs no client
+
+    found = [await look_up_group(client, name) for name in names]
+    for one in found:
+        if not one.outcome.is_done and one.outcome.error is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise ApiError(one.outcome.error, f"{one.outcome.name}: {one.outcome.message}")
+    return found
+
+
+def refuse_active(groups: Iterable[GroupDescription]) -> None:
+    """Members would go on from where they are and commit over what is set now.  Raises Refused."""
+    problems = []
+    for group in groups:
+        if not group.members:
+            continue
+        names = [f"{member.member_id} ({member.host})" for member in group.members]
+        more = f" and {len(names) - MEMBERS_NAMED_MAX} more" if len(names) > MEMBERS_NAMED_MAX else ""
+        problems.append(
+            f"group '{group.outcome.name}' is active ({group.state}) with {', '.join(names[:MEMBERS_NAMED_MAX])}{more}"
+        )
+    if problems:
+        raise Refused(f"{'; '.join(problems)}: stop the members first")
+
+
+def warn_if_clamped(run: Invocation, reset: Reset) -> None:
+    """Say when an offset was moved into what the partition holds."""
+    if reset.is_clamped and reset.held is not None:
+        run.console.warn(
+            f"{reset.tp}: offset {reset.asked} lies outside of {reset.held.start} to {reset.held.end}; "
+            f"it becomes {reset.new}"
+        )
+
+
+def by_group(resets: Iterable[Reset]) -> dict[str, dict[TopicPartition, int]]:
+    """What is to be committed."""
+    groups: dict[str, dict[TopicPartition, int]] = {}
+    for reset in resets:
+        assert reset.new is not None
+        groups.setdefault(reset.group, {})[reset.tp] = reset.new
+    return groups
+
+
+def show_as_kafka(
+    run: Invocation, rows: Sequence[dict[str, Any]], compat: str | None, *, export: bool, with_group: bool
+) -> None:
+    """CSV, or the table of Kafka's tool; what failed is not in it, but on stderr."""
+    good = [row for row in rows if not row["error"]]
+    for row in rows:
+        if row["error"]:
+            where = row["topic"] if row["partition"] is None else f"{row['topic']}-{row['partition']}"
+            run.console.warn(f"{row['group']}: {where}: {row['error']}: {row['message']}")
+    if export:
+        offsets = [(row["group"], TopicPartition(row["topic"], row["partition"]), row["new_offset"]) for row in good]
+        # Kafka's tool ends the file with an empty line.
+        run.console.verbatim(format_offsets(offsets, with_group=with_group) + ("\n" if compat else ""))
+        return
+    lines = [f"{'GROUP':<30} {'TOPIC':<30} {'PARTITION':<10} {'NEW-OFFSET':<15}"]
+    lines.extend(
+        f"{row['group']:<30} {row['topic']:<30} {row['partition']:<10} {row['new_offset']:<15}" for row in good
+    )
+    between = "\n" if compat == KAFKA_4 else ""
+    run.console.verbatim("".join(f"{between if index else chr(10)}{line}\n" for index, line in enumerate(lines)))
