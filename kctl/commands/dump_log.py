@@ -1,21 +1,27 @@
-"""`kctl dump-log`: show what log and index files hold."""
+"""`kctl dump-log`: show what log and index files hold, and repair indexes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import os
+from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.commands.declaration import Argument, Group, Option
-from kctl.commands.exit_status import ExitStatus
+from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
-from kctl.commands.values import parse_number_range
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from kctl.records.batch import Record
+    from kctl.commands.dump_log_classic import Parser
+    from kctl.commands.dump_log_rows import Decode
+    from kctl.console import Console
 
 app = Group("dump-log", "Show what log and index files hold.")
+
+_DECODERS = ("string", "json", "hex", "base64", "int", "long")
+_PROGRESS_SIZE_MIN = 16 << 20
+_SEGMENT_KINDS = frozenset({".log", ".index", ".timeindex"})
 
 
 @app.command(
@@ -23,18 +29,45 @@ app = Group("dump-log", "Show what log and index files hold.")
     examples=(
         "kctl dump-log orders-0/00000000000000000000.log",
         "kctl dump-log --records --format jsonl orders-0/*.log",
+        "kctl dump-log --records --offset 1000:1010 orders-0",
+        "kctl dump-log --records --time -1h: --key user-7 --value-decoder json orders-0",
         "kctl dump-log --offsets-decoder __consumer_offsets-12/*.log",
-        "kctl dump-log orders-0    (all files of the partition, indexes checked against the log)",
+        "kctl dump-log --verify-only /var/kafka-logs    (every file of every partition; only what is wrong is shown)",
+        "kctl dump-log --compat kafka-4 --print-data-log --files a.log,b.log    (Kafka's own text)",
+        "kctl dump-log --rebuild-index --dry-run orders-0",
     ),
 )
 def dump_log(
     run: Invocation,
-    files: Annotated[list[str], Argument("Files of a log, or folders of partitions.", metavar="FILE", complete="file")],
+    files: Annotated[
+        list[str] | None,
+        Argument("Files of a log, folders of partitions, or log dirs.", metavar="FILE", complete="file"),
+    ] = None,
     *,
-    records: Annotated[bool, Option("--records", "-r", help="The records instead of the batches.")] = False,
+    file_list: Annotated[
+        list[str] | None, Option("--files", metavar="FILE[,...]", help="More of them.", complete="file")
+    ] = None,
+    records: Annotated[
+        bool, Option("--records", "-r", "--print-data-log", help="The records instead of the batches.")
+    ] = False,
     offset: Annotated[
         str | None,
         Option("--offset", metavar="A:B", help="Only what has offsets from A up to, but not including, B."),
+    ] = None,
+    time: Annotated[
+        str | None, Option("--time", metavar="A:B", help="Only what has timestamps from A up to, but not including, B.")
+    ] = None,
+    key: Annotated[
+        str | None, Option("--key", help="Only records with this key, written as --key-decoder shows it.")
+    ] = None,
+    producer_id: Annotated[
+        int | None, Option("--producer-id", metavar="N", help="Only what this producer has written.")
+    ] = None,
+    key_decoder: Annotated[
+        str | None, Option("--key-decoder", help="What keys are.  Default: text, or else base64.", choices=_DECODERS)
+    ] = None,
+    value_decoder: Annotated[
+        str | None, Option("--value-decoder", help="The same for values.", choices=_DECODERS)
     ] = None,
     offsets_decoder: Annotated[
         bool, Option("--offsets-decoder", help="The records, as those of __consumer_offsets.")
@@ -42,35 +75,229 @@ def dump_log(
     transaction_log_decoder: Annotated[
         bool, Option("--transaction-log-decoder", help="The records, as those of __transaction_state.")
     ] = False,
+    verify_only: Annotated[
+        bool,
+        Option(
+            "--verify-only",
+            "--verify-index-only",
+            help="Look into every record, but show only what is wrong.  With --compat: no entries of indexes.",
+        ),
+    ] = False,
+    index_sanity_check: Annotated[
+        bool,
+        Option("--index-sanity-check", help="Of indexes, only whether a broker would rebuild them at its start."),
+    ] = False,
+    compat: Annotated[
+        str | None,
+        Option("--compat", help="Write the text of Kafka's DumpLogSegments.", choices=("kafka-2.8", "kafka-4")),
+    ] = None,
+    deep_iteration: Annotated[bool, Option("--deep-iteration", help="With --compat: a line per record, too.")] = False,
+    skip_record_metadata: Annotated[
+        bool, Option("--skip-record-metadata", help="With --compat: of records only key and value.")
+    ] = False,
+    rebuild_index: Annotated[
+        bool,
+        Option(
+            "--rebuild-index",
+            help="Write .index and .timeindex anew from the log.  Not while a broker uses the directory.",
+        ),
+    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="With --rebuild-index: only say what would be written.")] = False,
 ) -> ExitStatus:
     """Show what log and index files hold, and what is wrong with them.
 
-    It knows files by their names: .log, .index, .timeindex, .txnindex and .snapshot.  It only reads, so a broker may go
-    on using them; the last batch of a file that is being written may then look torn, and index entries may be missing.
+    It knows files by their names: .log, .index, .timeindex, .txnindex, .snapshot, the checkpoints, partition.metadata
+    and meta.properties.  Without --rebuild-index it only reads, so a broker may go on using them; the last batch of a
+    file that is being written may then look torn, and index entries may be missing.
 
     Checksums of batches and the order of offsets are checked, and every index entry against the log beside it.  What is
-    wrong is a row with an error, and makes the exit status 1; after a bad checksum it goes on with the next batch.
+    wrong is a row with an error, and makes the exit status 1; it goes on with the next batch that is sound.  With
+    --offset only the part of a log that can hold these offsets is read.
+
+    TIME is as everywhere: 2026-11-21T09:30:00Z, 2026-11-21, epoch seconds or milliseconds, now, -1h.
 
     Under json and jsonl, "type" tells what a row is about: batch, record, offset_index, time_index, producer,
-    aborted_transaction or problem; with --records both batches and records are there.
+    aborted_transaction, leader_epoch, checkpoint, property or problem; with --records both batches and records are
+    there.  Keys and values that are no text are base64, and "key_encoding" and "value_encoding" say so.
     """
-    from kctl.commands.log_lines import LineRows  # noqa: PLC0415 - help needs no storage
-    from kctl.storage.dump import files_of, walk  # noqa: PLC0415 - same
+    from kctl.storage.dump import files_of  # noqa: PLC0415 - help needs no storage
 
+    names = [*(files or []), *(name for names in file_list or [] for name in names.split(",") if name)]
+    if not names:
+        raise UsageError("name a file, a partition's folder or a log dir")
+    if offsets_decoder and transaction_log_decoder:
+        raise UsageError("--offsets-decoder and --transaction-log-decoder exclude each other")
+    if dry_run and not rebuild_index:
+        raise UsageError("--dry-run goes with --rebuild-index")
+    paths = [file for name in names for file in files_of(name)]
+    if rebuild_index:
+        return _rebuild(run.console, names, paths, dry_run=dry_run)
+    if index_sanity_check and compat is None:
+        return _sanity_check(run.console, paths)
+    has_filter = any(option is not None for option in (offset, time, key, producer_id))
+    if compat is not None:
+        if has_filter:
+            raise UsageError("--compat shows all that a file has: --offset, --time, --key and --producer-id do not fit")
+        parser = _classic_parser(
+            compat,
+            shows=records or bool(key_decoder or value_decoder),
+            decoders=(key_decoder or "string", value_decoder or "string"),
+            offsets=offsets_decoder,
+            transactions=transaction_log_decoder,
+        )
+        options = {
+            "deep": deep_iteration, "skip_metadata": skip_record_metadata, "verify_only": verify_only,
+            "sanity_only": index_sanity_check,
+        }  # fmt: skip
+        return _classic(run.console, compat, paths, parser, options)
+
+    import time as clock  # noqa: PLC0415 - the option has the name
+
+    from kctl.commands.dump_log_rows import LineRows, Shown  # noqa: PLC0415 - help needs no storage
+    from kctl.commands.dump_log_selection import Selection  # noqa: PLC0415 - same
+    from kctl.storage.dump import walk  # noqa: PLC0415 - same
+
+    selection = Selection.read(
+        offset=offset, time=time, key=key, key_decoder=key_decoder, producer_id=producer_id,
+        now_ms=round(clock.time() * 1000),
+    )  # fmt: skip
     decoder = _decoder(offsets=offsets_decoder, transactions=transaction_log_decoder)
-    with_records = records or decoder is not None
-    rows = LineRows(parse_number_range(offset, "--offset"), with_records=with_records, decode=decoder)
-    for path in [file for name in files for file in files_of(name)]:
-        rows.show(run.console, path, walk(path, with_records=with_records))
+    with_records = records or decoder is not None or key is not None or bool(key_decoder or value_decoder)
+    rows = LineRows(Shown(selection, with_records, verify_only, decoder, key_decoder, value_decoder))
+    for path in paths:
+        lines = walk(
+            path,
+            first_offset=selection.first_offset,
+            last_offset=selection.last_offset,
+            progress=_progress(run.console, path),
+        )
+        rows.show(run.console, path, lines)
     rows.finish(run.console)
     return ExitStatus.FAILED if rows.has_problem else ExitStatus.DONE
 
 
-def _decoder(*, offsets: bool, transactions: bool) -> Callable[[Record], tuple[object, object]] | None:
-    if offsets and transactions:
-        raise UsageError("--offsets-decoder and --transaction-log-decoder exclude each other")
+def _decoder(*, offsets: bool, transactions: bool) -> Decode | None:
     if not offsets and not transactions:
         return None
     from kctl.commands.internal_records import offsets_record, transaction_record  # noqa: PLC0415 - rarely used
 
     return offsets_record if offsets else transaction_record
+
+
+def _classic_parser(
+    compat: str, *, shows: bool, decoders: tuple[str, str], offsets: bool, transactions: bool
+) -> Parser | None:
+    from kctl.commands import dump_log_classic_decoders as internal  # noqa: PLC0415 - rarely used
+    from kctl.commands.dump_log_selection import classic_text  # noqa: PLC0415 - same
+
+    if offsets:
+        return internal.offsets_28 if compat == "kafka-2.8" else internal.offsets_4
+    if transactions:
+        return internal.transactions
+    if not shows:
+        return None
+    key_text, value_text = map(classic_text, decoders)
+    return lambda record: (
+        None if record.key is None else key_text(record.key),
+        None if record.value is None else value_text(record.value),
+    )
+
+
+def _classic(
+    console: Console, compat: str, paths: Sequence[str], parser: Parser | None, options: dict[str, bool]
+) -> ExitStatus:
+    from kctl.commands.dump_log_classic import ClassicDump, ClassicOptions  # noqa: PLC0415 - rarely used
+
+    dump = ClassicDump(console, compat, ClassicOptions(parser=parser, **options))
+    for path in paths:
+        dump.show(path, _progress(console, path))
+    dump.finish()
+    return ExitStatus.FAILED if dump.has_problem else ExitStatus.DONE
+
+
+def _progress(console: Console, path: str) -> Callable[[int], None] | None:
+    """A line on the terminal about a file that takes a while; none where data would run through it."""
+    if not console.stderr.isatty() or console.stdout.isatty() or console.quiet:
+        return None
+    try:
+        size = os.stat(path).st_size
+    except OSError:
+        return None
+    if size < _PROGRESS_SIZE_MIN:
+        return None
+    drawn = console.progress(os.path.basename(path), size, unit="bytes")
+
+    def update(position: int) -> None:
+        drawn.update(position)
+        if size - position <= 1 << 20:
+            drawn.__exit__()
+
+    return update
+
+
+def _sanity_check(console: Console, paths: Sequence[str]) -> ExitStatus:
+    from kctl.commands.rows import NO_ERROR  # noqa: PLC0415 - help needs no storage
+    from kctl.console import ERROR_COLUMNS, Column  # noqa: PLC0415 - same
+    from kctl.storage.dump import kind_of  # noqa: PLC0415 - same
+    from kctl.storage.dump_indexes import insane  # noqa: PLC0415 - same
+
+    items: list[dict[str, Any]] = []
+    for path in paths:
+        kind = kind_of(path)
+        if kind in {".index", ".timeindex"}:
+            reason = insane(path, kind)
+            error = NO_ERROR if reason is None else {"error": "CORRUPT_MESSAGE", "message": reason}
+            items.append({"file": path, "is_sane": reason is None, **error})
+    console.show((Column("file"), Column("is_sane", "SANE"), *ERROR_COLUMNS), items)
+    return ExitStatus.DONE if all(item["is_sane"] for item in items) else ExitStatus.FAILED
+
+
+def _rebuild(console: Console, names: Sequence[str], paths: Sequence[str], *, dry_run: bool) -> ExitStatus:
+    from kctl.commands.rows import NO_ERROR  # noqa: PLC0415 - help needs no storage
+    from kctl.console import ERROR_COLUMNS, Column  # noqa: PLC0415 - same
+    from kctl.storage.dump import kind_of  # noqa: PLC0415 - same
+    from kctl.storage.dump_rebuild import (  # noqa: PLC0415 - same
+        IndexChange,
+        InUse,
+        exclusive,
+        logs_of,
+        rebuild_indexes,
+    )
+
+    wrong = [path for path in names if not os.path.isdir(path) and kind_of(path) not in _SEGMENT_KINDS]
+    if wrong:
+        raise UsageError(f"{wrong[0]} is neither a log nor an index of one")
+    logs = logs_of([path for path in paths if kind_of(path) in _SEGMENT_KINDS])
+    columns = (
+        Column("file"), Column("before", numeric=True), Column("after", numeric=True), Column("action"), *ERROR_COLUMNS
+    )  # fmt: skip
+    has_problem = False
+    try:
+        with exclusive([os.path.dirname(log) for log in logs] if not dry_run else []), console.stream(columns) as rows:
+            for log in logs:
+                for line in rebuild_indexes(log, dry_run=dry_run, progress=_progress(console, log)):
+                    if isinstance(line, IndexChange):
+                        rows.write(
+                            {
+                                "file": line.path,
+                                "before": line.before,
+                                "after": line.after,
+                                "action": _action(line.is_changed, dry_run=dry_run),
+                                **NO_ERROR,
+                            }
+                        )
+                    else:
+                        has_problem = True
+                        at = "" if line.position is None else f" (position {line.position})"
+                        rows.write(
+                            {"file": log, "action": "damaged", "error": "CORRUPT_MESSAGE", "message": line.reason + at}
+                        )
+    except InUse as error:
+        raise Refused(str(error)) from None
+    return ExitStatus.FAILED if has_problem else ExitStatus.DONE
+
+
+def _action(is_changed: bool, *, dry_run: bool) -> str:
+    if not is_changed:
+        return "unchanged"
+    return "would be written" if dry_run else "written"

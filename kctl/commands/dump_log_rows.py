@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+from kctl.commands.dump_log_selection import Selection, decoded
 from kctl.commands.records import record_item, record_row
 from kctl.commands.rows import NO_ERROR, known
 from kctl.commands.values import format_time
@@ -14,16 +15,18 @@ from kctl.console import ERROR_COLUMNS, Column, Console, Format
 from kctl.model import TopicPartition
 from kctl.records.batch import BatchHeader, CorruptBatch, Record
 from kctl.records.control import ControlType, parse_end_transaction_marker
-from kctl.storage.dump import (
+from kctl.storage.dump import OFFSET_CHECKPOINTS, PROPERTIES, check_records, kind_of
+from kctl.storage.dump_lines import (
     BatchLine,
+    CheckpointLine,
+    EpochLine,
     Line,
     OffsetIndexLine,
     Problem,
-    RecordLine,
+    PropertyLine,
     TimeIndexLine,
-    kind_of,
 )
-from kctl.storage.names import LOG_SUFFIX, parse_log_directory_name
+from kctl.storage.names import LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, parse_log_directory_name
 from kctl.storage.producer_state import SnapshotEntry
 from kctl.storage.transaction_index import AbortedTransaction
 
@@ -68,8 +71,21 @@ COLUMNS: dict[str | None, tuple[Column, ...]] = {
         *_numbers("coordinator_epoch", "current_txn_first_offset"),
         *ERROR_COLUMNS,
     ),
+    LEADER_EPOCH_CHECKPOINT: (FILE, *_numbers("epoch", "start_offset"), *ERROR_COLUMNS),
+    **dict.fromkeys(OFFSET_CHECKPOINTS, (FILE, Column("topic"), *_numbers("partition", "offset"), *ERROR_COLUMNS)),
+    **dict.fromkeys(PROPERTIES, (FILE, Column("name"), Column("value", wraps=True), *ERROR_COLUMNS)),
     None: (FILE, *ERROR_COLUMNS),
 }
+
+
+class RecordLine(NamedTuple):
+    """A record of the batch in the last BatchLine."""
+
+    header: BatchHeader
+    record: Record
+
+
+Told = Line | RecordLine
 
 
 class _File:
@@ -85,32 +101,52 @@ class _File:
         self.tp = parsed[0] if parsed is not None else TopicPartition(folder, -1)
 
 
+class Shown(NamedTuple):
+    """What of the lines is shown, and how."""
+
+    selection: Selection
+    records: bool
+    """Records instead of batches."""
+    only_problems: bool
+    decode: Decode | None
+    """For records of internal topics."""
+    key_decoder: str | None
+    value_decoder: str | None
+
+
 class LineRows:
     """Shows the lines of file after file; json gathers them into the one document."""
 
-    def __init__(self, offsets: range | None, *, with_records: bool, decode: Decode | None) -> None:
+    def __init__(self, shown: Shown) -> None:
         self.has_problem = False
-        self._offsets = offsets
-        self._with_records = with_records
-        self._decode = decode
+        self._shown = shown
+        self._selection = shown.selection
+        self._decode = shown.decode
         self._items: list[dict[str, Any]] = []
         self._is_first = True
 
     def show(self, console: Console, path: str, lines: Iterable[Line]) -> None:
         """The rows of one file, as they are found."""
         file = _File(path)
-        told = (self._noting_problems(line) for line in lines if self._is_wanted(line))
+        told = self._told(lines)
         if console.format is Format.JSON:
             self._items.extend(self._item(file, line) for line in told)
             return
+        columns = COLUMNS[None] if self._shown.only_problems else self._columns(path)
+        if self._shown.only_problems or console.format is Format.TABLE:
+            # A table for nothing would be noise, and a blank line stands between two.
+            first = next(told, None)
+            if first is None:
+                return
+            told = _with_first(first, told)
         if console.format is Format.TABLE and not self._is_first:
             console.text("")
         self._is_first = False
-        with console.stream(self._columns(path)) as stream:
+        with console.stream(columns) as stream:
             for line in told:
                 if console.is_machine_readable:
                     stream.write(self._item(file, line))
-                elif not (self._with_records and isinstance(line, BatchLine)):
+                elif not (self._shown.records and isinstance(line, BatchLine)):
                     stream.write(self._row(file, line))
 
     def finish(self, console: Console) -> None:
@@ -121,32 +157,54 @@ class LineRows:
     def _columns(self, path: str) -> Sequence[Column]:
         kind = kind_of(path)
         if kind == LOG_SUFFIX:
-            return RECORD_COLUMNS if self._with_records else BATCH_COLUMNS
+            return RECORD_COLUMNS if self._shown.records else BATCH_COLUMNS
         return COLUMNS[kind]
 
-    def _noting_problems(self, line: Line) -> Line:
-        if isinstance(line, Problem):
+    def _told(self, lines: Iterable[Line]) -> Iterator[Told]:
+        """The lines that are wanted, records behind their batch."""
+        for line in lines:
+            if isinstance(line, Problem):
+                self.has_problem = True
+                yield line
+            elif isinstance(line, BatchLine):
+                yield from self._batch_and_records(line)
+            elif not self._shown.only_problems and self._selection.wants(line):
+                yield line
+
+    def _batch_and_records(self, line: BatchLine) -> Iterator[Told]:
+        if self._shown.only_problems:
+            problem = check_records(line) if line.is_sound else None
+            if problem is not None:
+                self.has_problem = True
+                yield problem
+            return
+        if not self._selection.wants_batch(line.header):
+            return
+        if not self._shown.records:
+            yield line
+            return
+        if not line.is_sound:
+            yield line  # The problem that follows says why its records are not shown.
+            return
+        has_said_batch = self._selection.is_all
+        if has_said_batch:
+            yield line
+        try:
+            for record in line.records():
+                if self._selection.wants_record(record):
+                    if not has_said_batch:
+                        has_said_batch = True
+                        yield line
+                    yield RecordLine(line.header, record)
+        except CorruptBatch as error:
             self.has_problem = True
-        return line
+            yield Problem(error.reason, line.header.position, line.header.size)
 
-    def _is_wanted(self, line: Line) -> bool:
-        if self._offsets is None:
-            return True
-        match line:
-            case BatchLine(header):
-                return header.last_offset >= self._offsets.start and header.base_offset < self._offsets.stop
-            case RecordLine(_, record):
-                return record.offset in self._offsets
-            case OffsetIndexLine() | TimeIndexLine():
-                return line.offset in self._offsets
-            case _:
-                return True
-
-    def _item(self, file: _File, line: Line) -> dict[str, Any]:
+    def _item(self, file: _File, line: Told) -> dict[str, Any]:
         """A line as JSON tells it."""
         match line:
-            case BatchLine(header):
-                return {"type": "batch", "file": file.path, **_batch(header), **NO_ERROR}
+            case BatchLine():
+                return {"type": "batch", "file": file.path, **_batch(line.header), **NO_ERROR}
             case RecordLine(header, record):
                 return {"type": "record", "file": file.path, **self._record_item(file, header, record), **NO_ERROR}
             case OffsetIndexLine():
@@ -159,11 +217,19 @@ class LineRows:
                 return {"type": "producer", "file": file.path, **_producer(line), **NO_ERROR}
             case AbortedTransaction():
                 return {"type": "aborted_transaction", "file": file.path, **line._asdict(), **NO_ERROR}
+            case EpochLine():
+                told = {"epoch": line.epoch, "start_offset": line.start_offset}
+                return {"type": "leader_epoch", "file": file.path, **told, **NO_ERROR}
+            case CheckpointLine():
+                told = {"topic": line.topic, "partition": line.partition, "offset": line.offset}
+                return {"type": "checkpoint", "file": file.path, **told, **NO_ERROR}
+            case PropertyLine():
+                return {"type": "property", "file": file.path, "name": line.name, "value": line.value, **NO_ERROR}
             case Problem():
-                told = {"position": line.position, "error": PROBLEM, "message": line.reason}
+                told = {"position": line.position, "size": line.size, "error": PROBLEM, "message": line.reason}
                 return {"type": "problem", "file": file.path, **told}
 
-    def _row(self, file: _File, line: Line) -> dict[str, Any]:
+    def _row(self, file: _File, line: Told) -> dict[str, Any]:
         """The same for one line of text: the name of the file is short, and records are readable."""
         if isinstance(line, RecordLine):
             row = record_row(file.tp, line.record)
@@ -173,6 +239,8 @@ class LineRows:
                 row |= {"key": _compact(key), "value": _compact(value)}
             elif line.header.is_control:
                 row |= {"key": _control(line.record)["control"], "value": None}
+            else:
+                self._apply_decoders(row, line.record)
         else:
             row = self._item(file, line)
         if isinstance(line, Problem) and line.position is not None:
@@ -187,7 +255,28 @@ class LineRows:
         elif self._decode is not None:
             item["key"], item["value"] = self._decode(record)
             del item["key_encoding"], item["value_encoding"]
+        else:
+            self._apply_decoders(item, record)
         return item
+
+    def _apply_decoders(self, told: dict[str, Any], record: Record) -> None:
+        """Show key and value as asked for; bytes of another kind stay as they are without a decoder."""
+        for name, decoder, data in (
+            ("key", self._shown.key_decoder, record.key),
+            ("value", self._shown.value_decoder, record.value),
+        ):
+            found = None if decoder is None or data is None else decoded(decoder, data)
+            if found is not None:
+                told[name] = found[0]
+                if f"{name}_encoding" in told:
+                    told[f"{name}_encoding"] = found[1]
+                elif found[1] == "json":
+                    told[name] = _compact(found[0])
+
+
+def _with_first(first: Told, rest: Iterator[Told]) -> Iterator[Told]:
+    yield first
+    yield from rest
 
 
 def _batch(header: BatchHeader) -> dict[str, Any]:
@@ -258,4 +347,5 @@ def _control(record: Record) -> dict[str, Any]:
 
 
 def _compact(value: object) -> object:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) if isinstance(value, dict) else value
+    is_compound = isinstance(value, (dict, list))
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) if is_compound else value

@@ -1,122 +1,134 @@
 """What the files of a log hold, one line after the other, and what is wrong with them.  For people and their tools.
 
-`walk` knows a file by its name, as the broker does, and uses the broker's own readers.  It never writes and needs no
-broker to be stopped.  What it finds wrong comes as a Problem in the place where it was found, and it goes on after it
-where it can: after a batch with a wrong checksum, not after bytes that are no batch.
+`walk` knows a file by its name, as the broker does.  It never writes and needs no broker to be stopped, and its memory
+does not grow with the file.  What it finds wrong comes as a Problem in the place where it was found, and it goes on
+after it where it can.
 
 Checked are: of a log, that offsets never go back (compaction leaves gaps) and that batches have their checksum; of an
-index, that entries ascend and that the log beside it has a batch where they point.  A pointer is good when look-ups
-that start from it cannot miss anything: Kafka's followers index several batches at once under the last one's offset.
+index, that entries ascend and that the log beside it has a batch where they point (kctl.storage.dump_indexes).
 """
 
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kctl.errors import CorruptLog
-from kctl.records.batch import BatchHeader, CorruptBatch, Record, iterate_records
-from kctl.storage.batch_reader import check_crc, read_batches, read_headers
-from kctl.storage.checkpoints import parse_snapshot
+from kctl.records.batch import CorruptBatch
+from kctl.storage.checkpoints import parse_epochs, parse_offsets, parse_snapshot
+from kctl.storage.dump_batches import Progress, header_at, read_log
+from kctl.storage.dump_indexes import OFFSET_ENTRY, offset_index, open_file, time_index, used_entries
+from kctl.storage.dump_lines import BatchLine, CheckpointLine, EpochLine, Line, Problem, PropertyLine
 from kctl.storage.files import RealFile
 from kctl.storage.names import (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
     INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
+    META_PROPERTIES,
+    NOT_A_LOG,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     offset_file_name,
+    parse_log_directory_name,
     parse_offset_file_name,
 )
-from kctl.storage.producer_state import SnapshotEntry
-from kctl.storage.transaction_index import AbortedTransaction, parse_transaction_index
+from kctl.storage.transaction_index import parse_transaction_index
 
 KINDS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
-
-_OFFSET_ENTRY = struct.Struct(">ii")
-_TIME_ENTRY = struct.Struct(">qi")
-
-
-@dataclass(frozen=True, slots=True)
-class BatchLine:
-    """A batch in a log; `header.position` is that in the file."""
-
-    header: BatchHeader
-
-
-@dataclass(frozen=True, slots=True)
-class RecordLine:
-    """A record of the batch in the last BatchLine."""
-
-    header: BatchHeader
-    record: Record
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetIndexLine:
-    """Look-ups of `offset` or more start at `position`."""
-
-    offset: int
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class TimeIndexLine:
-    """No record before `offset` is later than `timestamp`."""
-
-    timestamp: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something that is not as it should be, in words; at a position of the file where that is known."""
-
-    reason: str
-    position: int | None = None
-
-
-Line = BatchLine | RecordLine | OffsetIndexLine | TimeIndexLine | SnapshotEntry | AbortedTransaction | Problem
+"""Kinds of files whose names begin with an offset."""
+OFFSET_CHECKPOINTS = frozenset(
+    {RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_CHECKPOINT}
+)
+PROPERTIES = frozenset({PARTITION_METADATA, META_PROPERTIES})
+NAMED = OFFSET_CHECKPOINTS | PROPERTIES | {LEADER_EPOCH_CHECKPOINT}
+"""Kinds of files with one name only."""
 
 
 def kind_of(path: str) -> str | None:
-    """Which of KINDS a file is by its name, also while it waits for its removal; None for all others."""
-    parsed = parse_offset_file_name(os.path.basename(path))
+    """Which of KINDS or NAMED a file is by its name, also while it waits for its removal; None for all others."""
+    name = os.path.basename(path)
+    if name in NAMED:
+        return name
+    parsed = parse_offset_file_name(name)
     return parsed[1] if parsed is not None and parsed[1] in KINDS else None
 
 
 def files_of(path: str) -> list[str]:
-    """The files that can be dumped in a folder, by name; `path` itself when it is no folder."""
+    """The files that can be dumped in a partition's folder or a whole log dir; `path` itself when it is no folder."""
     if not os.path.isdir(path):
         return [path]
-    return [os.path.join(path, name) for name in sorted(os.listdir(path)) if kind_of(name) is not None]
+    found: list[str] = []
+    for entry in sorted(os.scandir(path), key=lambda entry: (entry.is_dir(), entry.name)):
+        if not entry.is_dir():
+            if kind_of(entry.name) is not None:
+                found.append(os.path.join(path, entry.name))
+        elif parse_log_directory_name(entry.name) is not None and entry.name not in NOT_A_LOG:
+            found += [file for file in files_of(entry.path) if os.path.dirname(file) == entry.path]
+    return found
 
 
-def walk(path: str, *, with_records: bool = False) -> Iterator[Line]:
-    """All that the file holds.  Raises OSError when it cannot be read, never anything about what is in it."""
+def walk(
+    path: str, *, first_offset: int = 0, last_offset: int | None = None, progress: Progress | None = None
+) -> Iterator[Line]:
+    """All that the file holds.  Raises OSError when it cannot be read, never anything about what is in it.
+
+    Of a log, only the part that can hold offsets from `first_offset` to `last_offset` is read, which its index helps to
+    find.
+    """
     kind = kind_of(path)
     try:
         match kind:
             case ".log":
-                yield from _log(path, with_records=with_records)
+                yield from _log(path, first_offset, last_offset, progress)
             case ".index":
-                yield from _offset_index(path)
+                yield from offset_index(path, base_offset_of(path))
             case ".timeindex":
-                yield from _time_index(path)
+                yield from time_index(path, base_offset_of(path))
             case ".txnindex":
                 yield from parse_transaction_index(_read(path), path)
             case ".snapshot":
                 yield from parse_snapshot(_read(path), path)
-            case _:
+            case "leader-epoch-checkpoint":
+                yield from (EpochLine(entry.epoch, entry.start_offset) for entry in parse_epochs(_read(path), path))
+            case None:
                 yield Problem(f"no file of a log: its name is no 20 digits and one of {', '.join(KINDS)}")
+            case _ if kind in OFFSET_CHECKPOINTS:
+                for tp, offset in parse_offsets(_read(path), path).items():
+                    yield CheckpointLine(tp.topic, tp.partition, offset)
+            case _:
+                yield from _properties(_read(path), path)
     except CorruptLog as problem:
         yield Problem(problem.reason, problem.position)
 
 
-def _open(path: str) -> RealFile:
-    return RealFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+def base_offset_of(path: str) -> int:
+    """The offset in the name of a file of one of KINDS."""
+    parsed = parse_offset_file_name(os.path.basename(path))
+    assert parsed is not None
+    return parsed[0]
+
+
+def check_records(line: BatchLine) -> Problem | None:
+    """What is wrong inside of a sound batch."""
+    header = line.header
+    before = -1
+    try:
+        for record in line.records():
+            if record.offset <= before:
+                return Problem(f"record {record.offset} follows {before}", header.position, header.size)
+            before = record.offset
+            if header.magic == 2 and not header.base_offset <= before <= header.last_offset:
+                reason = f"record {before} in a batch of {header.base_offset} to {header.last_offset}"
+                return Problem(reason, header.position, header.size)
+    except CorruptBatch as problem:
+        return Problem(problem.reason, header.position, header.size)
+    return None
 
 
 def _read(path: str) -> bytes:
@@ -124,126 +136,50 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
-def _base_offset(path: str) -> int:
-    parsed = parse_offset_file_name(os.path.basename(path))
-    assert parsed is not None
-    return parsed[0]
-
-
-def _log(path: str, *, with_records: bool) -> Iterator[Line]:
-    file = _open(path)
-    expected = _base_offset(path)
+def _properties(data: bytes, path: str) -> Iterator[PropertyLine | Problem]:
     try:
-        for header, batch in read_batches(file, 0, file.size()):
-            if header.base_offset < expected:
-                yield Problem(f"batch at offset {header.base_offset}, but {expected} was to follow", header.position)
-            expected = header.next_offset
-            yield BatchLine(header)
-            try:
-                check_crc(file, header, batch)
-            except CorruptLog as problem:
-                yield Problem(problem.reason, problem.position)
-                continue
-            if with_records:
-                yield from _records(header, batch)
-    except CorruptLog as problem:
-        rest = file.size() - problem.position
-        if _is_zero(file, problem.position):
-            yield Problem(f"{rest} zero bytes at the end: room that a crash left", problem.position)
-        else:
-            yield Problem(f"{rest} bytes from here on are no batches: {problem.reason}", problem.position)
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise CorruptLog(path, error.start, "not text") from error
+    separator = ":" if os.path.basename(path) == PARTITION_METADATA else "="
+    for line in lines:
+        name, found, value = line.partition(separator)
+        if line.strip() and not line.startswith("#"):
+            yield PropertyLine(name.strip(), value.strip()) if found else Problem(f"'{line}' is no property")
+
+
+def _log(path: str, first_offset: int, last_offset: int | None, progress: Progress | None) -> Iterator[Line]:
+    file = open_file(path)
+    try:
+        base_offset = base_offset_of(path)
+        end = file.size()
+        start = _start(file, path, base_offset, first_offset, end)
+        expected = base_offset
+        for line in read_log(file, base_offset, start, end, progress):
+            if isinstance(line, BatchLine):
+                header = line.header
+                if last_offset is not None and header.magic == 2 and header.base_offset > last_offset:
+                    return
+                if header.base_offset < expected:
+                    reason = f"batch at offset {header.base_offset}, but {expected} was to follow"
+                    yield Problem(reason, header.position, header.size)
+                expected = header.next_offset
+            yield line
     finally:
         file.close()
 
 
-def _records(header: BatchHeader, batch: memoryview) -> Iterator[Line]:
+def _start(file: RealFile, path: str, base_offset: int, first_offset: int, end: int) -> int:
+    """Where to begin reading so that no batch with `first_offset` or more is missed; 0 unless the index is sound."""
+    if first_offset <= base_offset:
+        return 0
+    index = os.path.join(os.path.dirname(path), offset_file_name(base_offset, INDEX_SUFFIX))
+    position = 0
     try:
-        for record in iterate_records(batch):
-            yield RecordLine(header, record)
-    except CorruptBatch as problem:
-        yield Problem(problem.reason, header.position)
-
-
-def _is_zero(file: RealFile, position: int) -> bool:
-    return not file.read_at(position, 4096).strip(b"\0")
-
-
-def _entries(path: str, entry: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """(position, fields) of all entries; zeros at the end are room, not entries.  Raises CorruptLog."""
-    data = _read(path)
-    if len(data) % entry.size:
-        raise CorruptLog(path, len(data) - len(data) % entry.size, f"size is not a multiple of {entry.size}")
-    used = -(-len(data.rstrip(b"\0")) // entry.size) * entry.size
-    return zip(range(0, used, entry.size), entry.iter_unpack(data[:used]), strict=True)
-
-
-def _offset_index(path: str) -> Iterator[Line]:
-    base = _base_offset(path)
-    log = _log_beside(path)
-    before = (-1, -1)
-    try:
-        for at, (relative, position) in _entries(path, _OFFSET_ENTRY):
-            offset = base + relative
-            yield OffsetIndexLine(offset, position)
-            if (offset, position) <= before or offset < before[0] or position < before[1]:
-                yield Problem(f"entry {offset} at {position} is not above the one before", at)
-            elif log is not None and (reason := _bad_pointer(log, offset, position)):
-                yield Problem(reason, at)
-            before = (offset, position)
-    finally:
-        if log is not None:
-            log.close()
-
-
-def _bad_pointer(log: RealFile, offset: int, position: int) -> str | None:
-    try:
-        header = next(read_headers(log, position, log.size()), None)
-    except CorruptLog as problem:
-        return f"entry {offset} points to {position}, where the log has no batch: {problem.reason}"
-    if header is None:
-        return f"entry {offset} points to {position}, behind the end of the log"
-    if header.last_offset > offset:
-        return f"entry {offset} points to {position}, where the log has offsets up to {header.last_offset}"
-    return None
-
-
-def _time_index(path: str) -> Iterator[Line]:
-    base = _base_offset(path)
-    log = _log_beside(path)
-    before = (-1, -1)
-    try:
-        headers = _headers(log) if log is not None else iter(())
-        header = next(headers, None)
-        for at, (timestamp, relative) in _entries(path, _TIME_ENTRY):
-            offset = base + relative
-            yield TimeIndexLine(timestamp, offset)
-            if timestamp <= before[0] or offset < before[1]:
-                yield Problem(f"entry {timestamp} for offset {offset} is not above the one before", at)
-            before = (timestamp, offset)
-            while header is not None and header.last_offset < offset:
-                header = next(headers, None)
-            if log is None:
-                continue
-            if header is None or header.base_offset > offset:
-                yield Problem(f"entry {timestamp} is for offset {offset}, which the log does not have", at)
-            elif header.max_timestamp != timestamp:
-                yield Problem(f"entry {timestamp} for offset {offset}: the batch says {header.max_timestamp}", at)
-    finally:
-        if log is not None:
-            log.close()
-
-
-def _headers(log: RealFile) -> Iterator[BatchHeader]:
-    """Headers up to where the log stops making sense; dumping the log itself says more about that."""
-    try:
-        yield from read_headers(log, 0, log.size())
-    except CorruptLog:
-        return
-
-
-def _log_beside(path: str) -> RealFile | None:
-    """The log that an index belongs to, unless it is elsewhere."""
-    try:
-        return _open(os.path.join(os.path.dirname(path), offset_file_name(_base_offset(path), LOG_SUFFIX)))
-    except FileNotFoundError:
-        return None
+        for _, (relative, at) in used_entries(index, OFFSET_ENTRY):
+            if base_offset + relative >= first_offset:
+                break
+            position = at
+        return position if header_at(file, position, end).base_offset <= first_offset else 0
+    except (OSError, CorruptLog, CorruptBatch):
+        return 0

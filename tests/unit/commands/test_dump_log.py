@@ -211,12 +211,13 @@ def test_index_without_its_log_is_listed(kctl: Kctl, folder: Path) -> None:
         (f"{BASE}.timeindex", "size is not a multiple of 12"),
         (f"{BASE}.txnindex", "size is not a multiple of 34"),
         ("00000000000000000106.snapshot", "checksum"),
-        ("leader-epoch-checkpoint", "no file of a log"),
+        ("leader-epoch-checkpoint", "1 entries, 0 announced"),
+        ("00000000000000000000.swap", "no file of a log"),
     ],
 )
 def test_damaged_file_of_any_kind_is_one_problem(kctl: Kctl, folder: Path, name: str, complaint: str) -> None:
     path = folder / name
-    path.write_bytes(path.read_bytes() + b"\x01")
+    path.write_bytes((path.read_bytes() if path.exists() else b"") + b"\x01")
     assert problems(kctl(f"dump-log --format json orders-3/{name}"))[-1].startswith(complaint)
 
 

@@ -1,0 +1,461 @@
+"""The words of Kafka's kafka-dump-log, byte for byte, for scripts that read them.
+
+DumpLogSegments of 2.8 and of 4.x; tests compare with the tools themselves (what 3.9 prints, 4.x prints).  Where Kafka
+prints nothing more because an exception ends it, this goes on and says on stderr what is wrong.  What was found out of
+order is listed on stderr after the last file, as Kafka does; what makes a log wrong makes the exit status 1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Callable, Iterator
+
+from kctl.commands.dump_log_classic_decoders import Texts
+from kctl.console import Console
+from kctl.errors import CorruptLog
+from kctl.records import legacy
+from kctl.records.batch import CODEC_MASK, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record
+from kctl.records.compression import DecompressionError, decompress
+from kctl.storage.checkpoints import parse_snapshot
+from kctl.storage.dump_batches import Progress, read_log
+from kctl.storage.dump_indexes import OFFSET_ENTRY, TIME_ENTRY, LogBeside, entries, insane, open_file
+from kctl.storage.dump_lines import BatchLine, Problem
+from kctl.storage.names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+from kctl.storage.producer_state import SnapshotEntry
+from kctl.storage.transaction_index import parse_transaction_index
+
+KAFKA_28 = "kafka-2.8"
+KAFKA_4 = "kafka-4"
+COMPATS = (KAFKA_28, KAFKA_4)
+
+Parser = Callable[[Record], Texts]
+
+_WRITE_SIZE = 1 << 16
+_BASE_OFFSET = re.compile(r"[0-9]+")
+_SLASHES = re.compile(r"//+")
+_CONTROL_TYPES = {2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER"}
+_CONTROL_KEY = struct.Struct(">hh")
+_MARKER = struct.Struct(">hi")
+_MARKERS = ("ABORT", "COMMIT")
+
+
+class ClassicOptions:
+    """What to show: `parser` is None where keys and values are not wanted."""
+
+    __slots__ = ("deep", "parser", "sanity_only", "skip_metadata", "verify_only")
+
+    def __init__(
+        self, *, deep: bool, parser: Parser | None, skip_metadata: bool, verify_only: bool, sanity_only: bool
+    ) -> None:
+        self.deep = deep or parser is not None
+        self.parser = parser
+        self.skip_metadata = skip_metadata
+        self.verify_only = verify_only
+        self.sanity_only = sanity_only
+
+
+class ClassicDump:
+    """Writes the files one after the other."""
+
+    def __init__(self, console: Console, style: str, options: ClassicOptions) -> None:
+        self.has_problem = False
+        self._console = console
+        self._is_28 = style == KAFKA_28
+        self._options = options
+        self._pieces: list[str] = []
+        self._piece_size = 0
+        self._offset_mismatches: dict[str, list[tuple[int, int]]] = {}
+        self._time_mismatches: dict[str, list[tuple[int, int]]] = {}
+        self._out_of_order: dict[str, list[tuple[int, int]]] = {}
+        self._not_found: dict[str, list[tuple[int, int]]] = {}
+        self._gaps: dict[str, list[tuple[int, int]]] = {}
+
+    def show(self, path: str, progress: Progress | None = None) -> None:
+        """One file.  Raises OSError."""
+        self._line(f"Dumping {_java_path(path)}")
+        name = os.path.basename(path)
+        suffix = name[name.rfind(".") :] if "." in name else ""
+        base = _BASE_OFFSET.fullmatch(name.partition(".")[0])
+        base_offset = int(base[0]) if base else 0
+        try:
+            match suffix:
+                case ".log":
+                    self._log(path, base_offset, progress)
+                case ".index":
+                    self._offset_index(path, base_offset)
+                case ".timeindex":
+                    self._time_index(path, base_offset)
+                case ".snapshot":
+                    for entry in parse_snapshot(_read(path), path):
+                        self._line(self._producer(entry))
+                case ".txnindex":
+                    for aborted in parse_transaction_index(_read(path), path):
+                        self._line(
+                            f"version: 0 producerId: {aborted.producer_id} firstOffset: {aborted.first_offset} "
+                            f"lastOffset: {aborted.last_offset} lastStableOffset: {aborted.last_stable_offset}"
+                        )
+                case _:
+                    self._say(f"Ignoring unknown file {_java_path(path)}")
+        except CorruptLog as problem:
+            self._complain(path, Problem(problem.reason, problem.position))
+        self._flush()
+
+    def finish(self) -> None:
+        """The lists of what did not fit, in Kafka's order of kinds."""
+        for path, found in self._offset_mismatches.items():
+            self._say(f"Mismatches in :{path}")
+            for index_offset, log_offset in reversed(found):
+                self._say(f"  Index offset: {index_offset}, log offset: {log_offset}")
+        for path, found in self._time_mismatches.items():
+            self._say(f"Found timestamp mismatch in :{path}")
+            for index_time, log_time in found:
+                self._say(f"  Index timestamp: {index_time}, log timestamp: {log_time}")
+        for path, found in self._out_of_order.items():
+            self._say(f"Found out of order timestamp in :{path}")
+            for index_time, before in found:
+                self._say(f"  Index timestamp: {index_time}, Previously indexed timestamp: {before}")
+        for found in self._not_found.values():
+            self._say("The following indexed offsets are not found in the log.")
+            for indexed, log_offset in found:
+                self._say(f"Indexed offset: {indexed}, found log offset: {log_offset}")
+        if self._offset_mismatches or self._time_mismatches or self._out_of_order or self._not_found:
+            self.has_problem = True
+        for path, found in self._gaps.items():
+            self._say(f"Non-consecutive offsets in {path}")
+            for first, second in reversed(found):
+                self._say(f"  {first} is followed by {second}")
+
+    # Logs
+
+    def _log(self, path: str, base_offset: int, progress: Progress | None) -> None:
+        self._line(f"Starting offset: {base_offset}" if self._is_28 else f"Log starting offset: {base_offset}")
+        file = open_file(path)
+        try:
+            end = file.size()
+            gaps: list[tuple[int, int]] = []
+            last_offset, covered = -1, 0
+            for line in read_log(file, base_offset, 0, end, progress):
+                if isinstance(line, Problem):
+                    self._complain(path, line)
+                    continue
+                covered = line.header.end
+                self._line(self._batch(line))
+                if self._options.deep:
+                    try:
+                        last_offset = self._records(line, last_offset, gaps)
+                    except CorruptBatch as problem:
+                        if line.is_sound:
+                            self._complain(path, Problem(problem.reason, line.header.position, line.header.size))
+            if covered < end:
+                self._line(f"Found {end - covered} invalid bytes at the end of {os.path.basename(path)}")
+            if gaps:
+                self._gaps[_absolute(path)] = gaps
+        finally:
+            file.close()
+
+    def _batch(self, line: BatchLine) -> str:
+        header = line.header
+        if header.magic >= 2:
+            text = (
+                f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count}"
+                f" baseSequence: {header.base_sequence} lastSequence: {header.last_sequence}"
+                f" producerId: {header.producer_id} producerEpoch: {header.producer_epoch}"
+                f" partitionLeaderEpoch: {header.leader_epoch} isTransactional: {_java(header.is_transactional)}"
+                f" isControl: {_java(header.is_control)}"
+            )
+            if not self._is_28:
+                horizon = header.delete_horizon_ms
+                text += f" deleteHorizonMs: {'OptionalLong.empty' if horizon is None else f'OptionalLong[{horizon}]'}"
+        else:
+            text = f"offset: {header.last_offset}"
+        return (
+            f"{text} position: {header.position} {_timestamp_type(header)}: {header.max_timestamp} size: {header.size}"
+            f" magic: {header.magic} compresscodec: {self._codec(header)} crc: {header.crc}"
+            f" isvalid: {_java(line.is_sound)}"
+        )
+
+    def _codec(self, header: BatchHeader) -> str:
+        try:
+            name = header.codec.name
+        except CorruptBatch:
+            return f"unknown({header.attributes & CODEC_MASK})"
+        return name if self._is_28 else name.lower()
+
+    def _records(self, line: BatchLine, last_offset: int, gaps: list[tuple[int, int]]) -> int:
+        """The records of one batch; returns the last offset.  Raises CorruptBatch."""
+        header = line.header
+        parser = None if header.is_control else self._options.parser
+        shows_metadata = not self._options.skip_metadata
+        parts: list[str] = []
+        add = parts.append
+        is_28, is_legacy = self._is_28, header.magic < 2
+        stamp = _timestamp_type(header)
+        common = ""
+        checksums: Iterator[int] = iter(())
+        if is_legacy:
+            checksums = _inner_checksums(line)
+        if is_28 and shows_metadata:
+            base_offset = header.base_offset
+            if is_legacy and header.attributes & CODEC_MASK:
+                base_offset = next((record.offset for record in line.records()), base_offset)
+            common = (
+                f" baseOffset: {base_offset} lastOffset: {header.last_offset} baseSequence: {header.base_sequence}"
+                f" lastSequence: {header.last_sequence} producerEpoch: {header.producer_epoch}"
+                f" partitionLeaderEpoch: {header.leader_epoch} batchSize: {header.size} magic: {header.magic}"
+                f" compressType: {self._codec(header)} position: {header.position}"
+            )
+        # Inside of the loop everything counts: this is where the time of a deep dump goes.
+        first_sequence = header.base_sequence - header.base_offset
+        has_sequence = header.base_sequence >= 0
+        try:
+            for record in line.records():
+                offset, timestamp, key, value, headers = record
+                if last_offset != -1 and offset != last_offset + 1:
+                    gaps.append((last_offset, offset))
+                last_offset = offset
+                prefix = "| "
+                if shows_metadata:
+                    key_size = -1 if key is None else len(key)
+                    value_size = -1 if value is None else len(value)
+                    prefix = " "
+                    if is_legacy:
+                        add(self._legacy_metadata(record, stamp, common, next(checksums, None)))
+                    else:
+                        sequence = (first_sequence + offset) & SEQUENCE_MAX if has_sequence else -1
+                        names = ",".join([name for name, _ in headers]) if headers else ""
+                        if is_28:
+                            add(
+                                f"| offset: {offset} isValid: true crc: null keySize: {key_size} valueSize: "
+                                f"{value_size} {stamp}: {timestamp}{common} sequence: {sequence} headerKeys: [{names}]"
+                            )
+                        else:
+                            add(
+                                f"| offset: {offset} {stamp}: {timestamp} keySize: {key_size} valueSize: {value_size}"
+                                f" sequence: {sequence} headerKeys: [{names}]"
+                            )
+                    if header.is_control:
+                        add(_control(record))
+                if parser is not None:
+                    key_text, payload = parser(record)
+                    if key_text is not None:
+                        add(f"{prefix}key: {key_text}")
+                    if payload is not None:
+                        add(f" payload: {payload}")
+                add("\n")
+        finally:
+            self._add("".join(parts))
+        return last_offset
+
+    def _legacy_metadata(self, record: Record, stamp: str, common: str, checksum: int | None) -> str:
+        key_size = -1 if record.key is None else len(record.key)
+        value_size = -1 if record.value is None else len(record.value)
+        if self._is_28:
+            return (
+                f"| offset: {record.offset} isValid: true crc: {checksum} keySize: {key_size} valueSize: {value_size} "
+                f"{stamp}: {record.timestamp}{common} crc: {checksum} isvalid: true"
+            )
+        # The brace is Kafka's.
+        return (
+            f"| offset: {record.offset} {stamp}: {record.timestamp} keySize: {key_size} valueSize: {value_size}"
+            f" isValid: true crc: {checksum}}}"
+        )
+
+    # Indexes
+
+    def _offset_index(self, path: str, base_offset: int) -> None:
+        log = self._log_of(path)
+        try:
+            if os.stat(path).st_size < OFFSET_ENTRY.size:
+                self._line(f"{_java_path(path)} is empty.")
+                return
+            if self._is_sanity_check(path, INDEX_SUFFIX):
+                return
+            mismatches: list[tuple[int, int]] = []
+            for at, (relative, position) in entries(path, OFFSET_ENTRY):
+                if relative == 0 and at:
+                    break
+                offset = base_offset + relative
+                if log is not None and (at or relative or position or log.size):
+                    try:
+                        last_offset = log.header_at(position).last_offset
+                        if last_offset != offset:
+                            mismatches.append((offset, last_offset))
+                    except CorruptBatch as problem:
+                        self._complain(path, Problem(f"entry {offset} points to {position}: {problem.reason}", at))
+                if not self._options.verify_only:
+                    self._line(f"offset: {offset} position: {position}")
+            if mismatches:
+                self._offset_mismatches[_absolute(path)] = mismatches
+        finally:
+            if log is not None:
+                log.close()
+
+    def _time_index(self, path: str, base_offset: int) -> None:
+        log = self._log_of(path)
+        try:
+            if self._is_sanity_check(path, TIME_INDEX_SUFFIX):
+                return
+            whole = _absolute(path)
+            batches = log.batches(base_offset) if log is not None else iter(())
+            batch = next(batches, None)
+            before = -1
+            for at, (timestamp, relative) in entries(path, TIME_ENTRY):
+                if relative == 0 and at:
+                    break
+                offset = base_offset + relative
+                while batch is not None and batch.header.last_offset < offset:
+                    batch = next(batches, None)
+                if log is None:
+                    pass
+                elif batch is None or batch.header.last_offset != offset:
+                    found = -1 if batch is None else batch.header.last_offset
+                    self._not_found.setdefault(whole, []).append((offset, found))
+                else:
+                    latest = _latest(batch)
+                    if latest != timestamp:
+                        self._time_mismatches.setdefault(whole, []).append((timestamp, latest))
+                    if before >= timestamp:
+                        self._out_of_order.setdefault(whole, []).append((timestamp, before))
+                if not self._options.verify_only:
+                    self._line(f"timestamp: {timestamp} offset: {offset}")
+                before = timestamp
+        finally:
+            if log is not None:
+                log.close()
+
+    def _is_sanity_check(self, path: str, kind: str) -> bool:
+        """Whether a look at the index as a whole was all that was asked for."""
+        if not self._options.sanity_only:
+            return False
+        reason = insane(path, kind)
+        if reason is None:
+            self._line(f"{_java_path(path)} passed sanity check.")
+        else:
+            self._complain(path, Problem(reason))
+        return True
+
+    def _log_of(self, path: str) -> LogBeside | None:
+        try:
+            return LogBeside(path)
+        except FileNotFoundError:
+            self._complain(path, Problem("there is no log beside it"))
+            return None
+
+    def _producer(self, entry: SnapshotEntry) -> str:
+        first = entry.current_txn_first_offset
+        text = (
+            f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
+            f"coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: "
+        )
+        if self._is_28:
+            text += f"{'None' if first < 0 else f'Some({first})'} "
+        else:
+            text += f"{'OptionalLong.empty' if first < 0 else f'OptionalLong[{first}]'} "
+            text += f"lastTimestamp: {entry.timestamp} "
+        if entry.last_offset < 0:
+            return text
+        first_sequence = (entry.last_sequence - entry.offset_delta) & SEQUENCE_MAX
+        return text + (
+            f"firstSequence: {first_sequence} lastSequence: {entry.last_sequence} lastOffset: {entry.last_offset} "
+            f"offsetDelta: {entry.offset_delta} timestamp: {entry.timestamp}"
+        )
+
+    # Writing
+
+    def _line(self, text: str) -> None:
+        self._add(text + "\n")
+
+    def _add(self, text: str) -> None:
+        self._pieces.append(text)
+        self._piece_size += len(text)
+        if self._piece_size >= _WRITE_SIZE:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._console.stdout.write("".join(self._pieces))
+        self._pieces.clear()
+        self._piece_size = 0
+
+    def _say(self, text: str) -> None:
+        self._console.stderr.write(text + "\n")
+
+    def _complain(self, path: str, problem: Problem) -> None:
+        self.has_problem = True
+        at = "" if problem.position is None else f" at position {problem.position}"
+        self._console.warn(f"{path}{at}: {problem.reason}")
+
+
+def _latest(batch: BatchLine) -> int:
+    """The largest timestamp of the records, as Kafka works it out; that of the header where they make no sense."""
+    try:
+        return max((record.timestamp for record in batch.records()), default=-1)
+    except CorruptBatch:
+        return batch.header.max_timestamp
+
+
+def _control(record: Record) -> str:
+    key, value = record.key or b"", record.value or b""
+    if len(key) < _CONTROL_KEY.size:
+        return " controlType: UNKNOWN(-1)"
+    number = _CONTROL_KEY.unpack_from(key)[1]
+    if number in {0, 1} and len(value) >= _MARKER.size:
+        return f" endTxnMarker: {_MARKERS[number]} coordinatorEpoch: {_MARKER.unpack_from(value)[1]}"
+    return f" controlType: {_CONTROL_TYPES.get(number, 'UNKNOWN')}({number})"
+
+
+def _inner_checksums(line: BatchLine) -> Iterator[int]:
+    """The checksums of the messages of an old format, which may be inside of a wrapper."""
+    data = line.data()
+    header = legacy.parse_message(data)
+    codec = header.codec
+    if not header.attributes & CODEC_MASK:
+        yield header.crc
+        return
+    header.attributes &= ~CODEC_MASK
+    wrapped = next(legacy.iterate_messages(data, header)).value or b""
+    try:
+        inner = decompress(codec, wrapped)
+    except DecompressionError:
+        return
+    position = 0
+    while position + 16 <= len(inner):
+        yield int.from_bytes(inner[position + 12 : position + 16], "big")
+        position += 12 + int.from_bytes(inner[position + 8 : position + 12], "big")
+
+
+def _timestamp_type(header: BatchHeader) -> str:
+    if header.magic == 0:
+        return "NoTimestampType"
+    return "LogAppendTime" if header.timestamp_type else "CreateTime"
+
+
+def _java(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _java_path(path: str) -> str:
+    """As java.io.File writes a path."""
+    path = _SLASHES.sub("/", path)
+    return path.rstrip("/") or "/" if path else path
+
+
+def _absolute(path: str) -> str:
+    """File.getAbsolutePath: dots stay."""
+    return _java_path(os.path.join(os.getcwd(), path))
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+KINDS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+"""What Kafka's tool knows."""

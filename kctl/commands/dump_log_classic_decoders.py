@@ -1,0 +1,267 @@
+"""Records of __consumer_offsets and __transaction_state as Kafka's DumpLogSegments writes them.  Pure.
+
+Kafka 2.8 has a text of its own for each; from 3.8 on, offsets and groups are the JSON of Kafka's message definitions
+(KAFKA-16470), and transactions are as before.  Sets and maps come in the order of Scala's hash tables, which has to be
+worked out: scripts that compare with Kafka's output see it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kctl.commands.internal_records import TRANSACTION_STATES
+from kctl.errors import MalformedRequest
+from kctl.protocol.consumer_protocol import PROTOCOL_TYPE, TopicPartitions, decode_assignment, decode_subscription
+from kctl.protocol.versioned import version_of
+from kctl.records.batch import Record
+from kctl.records.internal_topics import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    TransactionLogKey,
+    UnknownKey,
+    decode_group_metadata_value,
+    decode_offset_commit_value,
+    decode_offsets_key,
+    decode_transaction_key,
+    decode_transaction_value,
+)
+
+Texts = tuple[str | None, str | None]
+"""What follows `key:` and `payload:`; None where nothing does."""
+
+_DELETED = "<DELETE>"
+_EMPTY_STATE = 0
+_CONTROL = re.compile(r"\\u00[0-9a-f]{2}")
+
+
+def offsets_28(record: Record) -> Texts:
+    """GroupMetadataManager.formatRecordKeyAndValue."""
+    try:
+        key = decode_offsets_key(record.key or b"")
+        if isinstance(key, UnknownKey):
+            return f"unknown::version={key.version}", None
+        if isinstance(key, OffsetCommitKey):
+            value = None if record.value is None else decode_offset_commit_value(record.value)
+            text = f"offset_commit::group={key.group},partition={key.topic}-{key.partition}"
+            if value is None:
+                return text, _DELETED
+            return text, f"offset={value.offset},metadata={value.metadata}" if value.metadata else (
+                f"offset={value.offset}"
+            )
+        group = None if record.value is None else decode_group_metadata_value(record.value)
+        return f"group_metadata::group={key.group}", _DELETED if group is None else _group_28(group)
+    except MalformedRequest as error:
+        return _error(record, error)
+
+
+def _group_28(group: GroupMetadataValue) -> str:
+    is_consumer = group.protocol_type == PROTOCOL_TYPE
+    table = ScalaHashTable()
+    for member in group.members:
+        table.add(member.member_id, _java_hash(member.member_id), member)
+    assignment = ",".join(_member_28(member, is_consumer=is_consumer) for member in table)
+    told = {
+        "protocolType": group.protocol_type,
+        "protocol": group.protocol,
+        "generationId": group.generation,
+        "assignment": f"{{{assignment}}}",
+    }
+    return _json(told)
+
+
+def _member_28(member: MemberMetadata, *, is_consumer: bool) -> str:
+    if not is_consumer:
+        return f"{member.member_id}={_hex(member.assignment)}"
+    assignment = decode_assignment(member.assignment)
+    partitions = ", ".join(
+        f"{one.topic}-{partition}" for one in assignment.assigned_partitions for partition in one.partitions
+    )
+    user_data = _hex(assignment.user_data or b"")
+    return f"{member.member_id}=[{partitions}]" + (f":{user_data}" if user_data else "")
+
+
+def _hex(data: bytes) -> str:
+    """As a number, without leading zeros."""
+    return f"{int.from_bytes(data, 'big'):X}" if data else ""
+
+
+def offsets_4(record: Record) -> Texts:
+    """DumpLogSegments.OffsetsMessageParser."""
+    try:
+        key = decode_offsets_key(record.key or b"")
+        if isinstance(key, UnknownKey):
+            return f"Unknown record type {key.version} at offset {record.offset}, skipping.", None
+        told: dict[str, Any] = {"group": key.group}
+        if isinstance(key, OffsetCommitKey):
+            told |= {"topic": key.topic, "partition": key.partition}
+        text = _json({"type": str(version_of(record.key or b"")), "data": told})
+        if record.value is None:
+            return text, _DELETED
+        version = version_of(record.value)
+        if isinstance(key, GroupMetadataKey):
+            value = _group_4(decode_group_metadata_value(record.value), version)
+        else:
+            value = _offset_commit_4(record.value, version)
+        return text, _json({"version": str(version), "data": value})
+    except MalformedRequest as error:
+        return _error(record, error)
+
+
+def _offset_commit_4(data: bytes, version: int) -> dict[str, Any]:
+    value = decode_offset_commit_value(data)
+    told: dict[str, Any] = {"offset": value.offset}
+    if version >= 3:
+        told["leaderEpoch"] = value.leader_epoch
+    told |= {"metadata": value.metadata, "commitTimestamp": value.commit_timestamp}
+    if version == 1:
+        told["expireTimestamp"] = value.expire_timestamp
+    return told
+
+
+def _group_4(group: GroupMetadataValue, version: int) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "protocolType": group.protocol_type,
+        "generation": group.generation,
+        "protocol": group.protocol,
+        "leader": group.leader,
+    }
+    if version >= 2:
+        told["currentStateTimestamp"] = group.current_state_timestamp
+    is_consumer = group.protocol_type == PROTOCOL_TYPE
+    told["members"] = [_member_4(member, version, is_consumer=is_consumer) for member in group.members]
+    return told
+
+
+def _member_4(member: MemberMetadata, version: int, *, is_consumer: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {"memberId": member.member_id}
+    if version >= 3:
+        told["groupInstanceId"] = member.group_instance_id
+    told |= {"clientId": member.client_id, "clientHost": member.client_host}
+    if version >= 1:
+        told["rebalanceTimeout"] = member.rebalance_timeout
+    told["sessionTimeout"] = member.session_timeout
+    told["subscription"] = _embedded(member.subscription, _subscription) if is_consumer else _bytes(member.subscription)
+    told["assignment"] = _embedded(member.assignment, _assignment) if is_consumer else _bytes(member.assignment)
+    return told
+
+
+def _embedded(data: bytes, read: Callable[[bytes], dict[str, Any]]) -> object:
+    try:
+        return read(data)
+    except MalformedRequest:
+        return _bytes(data)
+
+
+def _subscription(data: bytes) -> dict[str, Any]:
+    version = version_of(data)
+    value = decode_subscription(data)
+    told: dict[str, Any] = {"topics": value.topics, "userData": _bytes(value.user_data)}
+    if version >= 1:
+        told["ownedPartitions"] = _partitions(value.owned_partitions)
+    if version >= 2:
+        told["generationId"] = value.generation_id
+    if version >= 3:
+        told["rackId"] = value.rack_id
+    return told
+
+
+def _assignment(data: bytes) -> dict[str, Any]:
+    value = decode_assignment(data)
+    return {"assignedPartitions": _partitions(value.assigned_partitions), "userData": _bytes(value.user_data)}
+
+
+def _partitions(topics: Iterable[TopicPartitions]) -> list[dict[str, Any]]:
+    return [{"topic": one.topic, "partitions": one.partitions} for one in topics]
+
+
+def _bytes(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def transactions(record: Record) -> Texts:
+    """TransactionLog.formatRecordKeyAndValue."""
+    try:
+        key = decode_transaction_key(record.key or b"")
+        if not isinstance(key, TransactionLogKey):
+            return f"unknown::version={key.version}", None
+        text = f"transaction_metadata::transactionalId={key.transactional_id}"
+        return text, _DELETED if record.value is None else _transaction(record.value)
+    except MalformedRequest as error:
+        return _error(record, error)
+
+
+def _transaction(data: bytes) -> str:
+    value = decode_transaction_value(data)
+    status = value.transaction_status
+    if not 0 <= status < len(TRANSACTION_STATES):
+        raise MalformedRequest(f"transaction status {status}")
+    table = ScalaHashTable()
+    for one in (value.transaction_partitions or []) if status != _EMPTY_STATE else []:
+        table.expect(len(set(one.partition_ids)))
+        for partition in one.partition_ids:
+            # TopicPartition.hashCode
+            table.add((one.topic, partition), _int32(31 * (31 + partition) + _java_hash(one.topic)), None)
+    partitions = ",".join(f"{topic}-{partition}" for topic, partition in table.keys())  # noqa: SIM118 - not a dict
+    return (
+        f"producerId:{value.producer_id},producerEpoch:{value.producer_epoch},state={TRANSACTION_STATES[status]},"
+        f"partitions=[{partitions}],txnLastUpdateTimestamp={value.transaction_last_update_timestamp_ms},"
+        f"txnTimeoutMs={value.transaction_timeout_ms}"
+    )
+
+
+def _error(record: Record, error: MalformedRequest) -> Texts:
+    return f"Error at offset {record.offset}, skipping. {error}", None
+
+
+def _json(value: object) -> str:
+    """As Jackson writes it: control characters in upper-case hex."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _CONTROL.sub(lambda match: "\\u" + match[0][2:].upper(), text)
+
+
+class ScalaHashTable:
+    """The order in which scala.collection.mutable.HashMap and HashSet of 2.13 give their elements back."""
+
+    _LOAD_FACTOR = 0.75
+
+    def __init__(self) -> None:
+        self._length = 16
+        self._nodes: dict[Any, tuple[int, Any]] = {}
+
+    def expect(self, count: int) -> None:
+        """`sizeHint`, which adding a whole collection begins with."""
+        wanted = max(int((count + 1) / self._LOAD_FACTOR) - 1, 4)
+        self._length = max(self._length, 1 << wanted.bit_length())
+
+    def add(self, key: Any, java_hash: int, value: Any) -> None:
+        """One element; a key that is there already gets the new value."""
+        if len(self._nodes) + 1 >= int(self._length * self._LOAD_FACTOR):
+            self._length *= 2
+        self._nodes[key] = (_int32(java_hash ^ (java_hash & 0xFFFFFFFF) >> 16), value)
+
+    def keys(self) -> list[Any]:
+        """By bucket, and in a bucket by hash."""
+        mask = self._length - 1
+        return sorted(self._nodes, key=lambda key: (self._nodes[key][0] & mask, self._nodes[key][0]))
+
+    def __iter__(self) -> Any:
+        return (self._nodes[key][1] for key in self.keys())
+
+
+def _java_hash(text: str) -> int:
+    """String.hashCode: over UTF-16 units."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for at in range(0, len(units), 2):
+        value = value * 31 + (units[at] << 8 | units[at + 1]) & 0xFFFFFFFF
+    return _int32(value)
+
+
+def _int32(number: int) -> int:
+    return ((number + 0x80000000) & 0xFFFFFFFF) - 0x80000000

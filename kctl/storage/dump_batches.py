@@ -1,0 +1,182 @@
+"""The batches of a log file that may be damaged: read once, front to back, in memory that does not grow with the file.
+
+Where the bytes are no batch, the search goes on for the next place where a whole batch with its checksum begins, and
+what lies between is one Problem.  A batch with a wrong checksum is shown and said; reading goes on behind it if another
+batch begins there, and searches inside of it otherwise, because then its length is not to be trusted either.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Iterator
+
+from crc32c import crc32c
+
+from kctl.records import legacy
+from kctl.records.batch import (
+    ATTRIBUTES_POSITION,
+    HEADER_SIZE,
+    MAGIC_POSITION,
+    BatchHeader,
+    CorruptBatch,
+    parse_header,
+)
+from kctl.records.compression import Buffer
+from kctl.storage.dump_lines import BatchLine, Problem
+from kctl.storage.files import File
+
+READ_SIZE = 1 << 20
+LARGE_BATCH = 16 << 20
+"""Batches above this are checked piece by piece and only held whole when their records are asked for."""
+_SEARCH_EFFORT = 8
+"""How often the search for the next batch may read the file in vain before it gives up: hostile bytes can look like
+the start of a batch everywhere."""
+_ATTRIBUTES_KNOWN = 0x7F
+
+Progress = Callable[[int], None]
+
+
+def read_log(
+    file: File, base_offset: int, start: int, end: int, progress: Progress | None = None
+) -> Iterator[BatchLine | Problem]:
+    """All batches in [start, end), which begins with one, and what is wrong there; `progress` hears of positions."""
+    position = start
+    chunk, chunk_start = memoryview(b""), start
+    while position < end:
+        offset = position - chunk_start
+        if offset + HEADER_SIZE > len(chunk):
+            chunk, chunk_start, offset = memoryview(file.read_at(position, min(READ_SIZE, end - position))), position, 0
+            if progress is not None:
+                progress(position)
+        try:
+            header = _parse(chunk, offset)
+        except CorruptBatch as error:
+            problem, position = _damage(file, base_offset, position, end, error.reason)
+            yield problem
+            continue
+        header.position = position
+        if header.end > end:
+            reason = f"batch of {header.size} bytes passes the end at {end}"
+            problem, position = _damage(file, base_offset, position, end, reason)
+            yield problem
+            continue
+        view: memoryview | None = None
+        if header.size <= LARGE_BATCH:
+            if offset + header.size > len(chunk):
+                size = min(max(READ_SIZE, header.size), end - position)
+                chunk, chunk_start, offset = memoryview(file.read_at(position, size)), position, 0
+                if progress is not None:
+                    progress(position)
+            view = chunk[offset : offset + header.size]
+            checksum = crc32c(view[ATTRIBUTES_POSITION:]) if header.magic == 2 else zlib.crc32(view[MAGIC_POSITION:])
+        else:
+            checksum = _checksum(file, header)
+        if checksum == header.crc:
+            position = header.end
+            yield BatchLine(header, is_sound=True, view=view, file=file)
+            continue
+        reason = f"checksum {checksum:#010x}, header says {header.crc:#010x}"
+        if header.end == end or _plausible(file, base_offset, header.end, end) is not None:
+            position = header.end
+            yield BatchLine(header, is_sound=False, view=view, file=file)
+            yield Problem(reason, header.position, header.size)
+            continue
+        problem, position = _damage(file, base_offset, position, end, f"{reason}, and no batch follows")
+        yield problem
+
+
+def _parse(buffer: Buffer, position: int) -> BatchHeader:
+    """The header at a position, of any format.  Raises CorruptBatch."""
+    if len(buffer) - position > MAGIC_POSITION and buffer[position + MAGIC_POSITION] in {0, 1}:
+        return legacy.parse_message(buffer, position)
+    return parse_header(buffer, position)
+
+
+def header_at(file: File, position: int, end: int) -> BatchHeader:
+    """The header of the batch at a position, which has to end at or before `end`.  Raises CorruptBatch."""
+    header = _parse(file.read_at(position, min(HEADER_SIZE, max(end - position, 0))), 0)
+    header.position = position
+    if header.end > end:
+        raise CorruptBatch(position, f"batch of {header.size} bytes passes the end at {end}")
+    return header
+
+
+def _damage(file: File, base_offset: int, position: int, end: int, reason: str) -> tuple[Problem, int]:
+    """What to say of bytes that are no batch, and where to go on."""
+    if _is_zero(file, position, end):
+        size = end - position
+        return Problem(f"{size} zero bytes at the end: room that a crash left", position, size), end
+    found = find_batch(file, base_offset, position + 1, end)
+    size = (end if found is None else found) - position
+    if found is None:
+        return Problem(f"{size} bytes from here on are no batches: {reason}", position, size), end
+    return Problem(f"{size} bytes are no batches: {reason}; the next batch is at {found}", position, size), found
+
+
+def find_batch(file: File, base_offset: int, start: int, end: int) -> int | None:
+    """The first position in [start, end) where a whole batch with its checksum begins."""
+    # Offsets of a segment differ in 31 bits, so the upper four bytes of a base offset are one of two.
+    high = [(base_offset >> 32) + more for more in (0, 1)]
+    starts = b"|".join(re.escape(number.to_bytes(4, "big")) for number in high)
+    # The last byte is the upper one of the attributes, of which no bit is used.
+    pattern = re.compile(rb"(?=(?:%b).{12}\x02.{4}\x00)" % starts, re.DOTALL)
+    effort = _SEARCH_EFFORT * (end - start) + READ_SIZE
+    position = start
+    while position + HEADER_SIZE <= end:
+        chunk = file.read_at(position, min(READ_SIZE, end - position))
+        if len(chunk) < HEADER_SIZE:
+            return None  # Somebody has cut the file meanwhile.
+        for match in pattern.finditer(chunk):
+            candidate = position + match.start()
+            header = _plausible(file, base_offset, candidate, end)
+            if header is None:
+                continue
+            if _checksum(file, header) == header.crc:
+                return candidate
+            effort -= header.size
+            if effort < 0:
+                return None
+        # Starts that the end of this chunk cuts off are found again in the next.
+        position += len(chunk) - HEADER_SIZE + 1
+    return None
+
+
+def _plausible(file: File, base_offset: int, position: int, end: int) -> BatchHeader | None:
+    """The header at a position when nothing in it is impossible."""
+    try:
+        header = _parse(file.read_at(position, HEADER_SIZE), 0)
+    except CorruptBatch:
+        return None
+    header.position = position
+    is_possible = (
+        header.end <= end
+        and 0 <= header.base_offset - base_offset < 1 << 31
+        and header.last_offset_delta >= 0
+        and 0 <= header.record_count <= header.last_offset_delta + 1
+        and 0 <= header.attributes <= _ATTRIBUTES_KNOWN
+    )
+    return header if is_possible else None
+
+
+def _checksum(file: File, header: BatchHeader) -> int:
+    """The checksum of a batch, read piece by piece."""
+    over: Callable[[bytes, int], int] = crc32c if header.magic == 2 else zlib.crc32
+    at = header.position + (ATTRIBUTES_POSITION if header.magic == 2 else MAGIC_POSITION)
+    checksum = 0
+    while at < header.end:
+        data = file.read_at(at, min(READ_SIZE, header.end - at))
+        if not data:
+            break
+        checksum = over(data, checksum)
+        at += len(data)
+    return checksum
+
+
+def _is_zero(file: File, position: int, end: int) -> bool:
+    while position < end:
+        data = file.read_at(position, min(READ_SIZE, end - position))
+        if not data or data.strip(b"\0"):
+            return False
+        position += len(data)
+    return True

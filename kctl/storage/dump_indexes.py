@@ -1,0 +1,184 @@
+"""Indexes read offline: their entries, what is wrong with them, and the check that a broker makes at its start.
+
+Files are read piece by piece.  A pointer is good when look-ups that start from it cannot miss anything: Kafka's
+followers index several batches at once under the last one's offset.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+
+from kctl.errors import CorruptLog
+from kctl.records.batch import BatchHeader, CorruptBatch
+from kctl.storage.dump_batches import header_at, read_log
+from kctl.storage.dump_lines import BatchLine, OffsetIndexLine, Problem, TimeIndexLine
+from kctl.storage.files import RealFile
+from kctl.storage.names import INDEX_SUFFIX, LOG_SUFFIX
+
+OFFSET_ENTRY = struct.Struct(">ii")
+TIME_ENTRY = struct.Struct(">qi")
+_READ_ENTRIES = 4096
+
+
+def open_file(path: str) -> RealFile:
+    """For reading only.  Raises OSError."""
+    return RealFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+class LogBeside:
+    """The log that an index belongs to."""
+
+    __slots__ = ("_file", "size")
+
+    def __init__(self, index_path: str) -> None:
+        """Raises OSError, FileNotFoundError when the log is elsewhere."""
+        stem = os.path.basename(index_path).partition(".")[0]
+        self._file = open_file(os.path.join(os.path.dirname(index_path), stem + LOG_SUFFIX))
+        self.size = self._file.size()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def header_at(self, position: int) -> BatchHeader:
+        """The header of the batch at a position.  Raises CorruptBatch."""
+        return header_at(self._file, position, self.size)
+
+    def batches(self, base_offset: int, start: int = 0) -> Iterator[BatchLine]:
+        """The batches from a position on; what is wrong with them is for those who dump the log to say."""
+        for line in read_log(self._file, base_offset, start, self.size):
+            if isinstance(line, BatchLine):
+                yield line
+
+    def headers(self) -> Iterator[BatchHeader]:
+        """Up to where the log stops making sense; nothing but headers is read."""
+        position = 0
+        while position < self.size:
+            try:
+                header = self.header_at(position)
+            except CorruptBatch:
+                return
+            position = header.end
+            yield header
+
+
+def log_beside(index_path: str) -> LogBeside | None:
+    """The log of an index, None where it is elsewhere."""
+    try:
+        return LogBeside(index_path)
+    except FileNotFoundError:
+        return None
+
+
+def entries(path: str, entry: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """(position, fields) of all that fits into the file, zeros too."""
+    file = open_file(path)
+    try:
+        size = file.size() - file.size() % entry.size
+        for start in range(0, size, _READ_ENTRIES * entry.size):
+            data = file.read_at(start, min(_READ_ENTRIES * entry.size, size - start))
+            yield from zip(range(start, size, entry.size), entry.iter_unpack(data), strict=False)
+    finally:
+        file.close()
+
+
+def used_entries(path: str, entry: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """(position, fields); zeros at the end are room, not entries.  Raises CorruptLog for a size that cannot be."""
+    size = os.stat(path).st_size
+    held = 0
+    for position, fields in entries(path, entry):
+        if any(fields):
+            for number in range(held):
+                yield position - (held - number) * entry.size, (0,) * len(fields)
+            held = 0
+            yield position, fields
+        else:
+            held += 1
+    if size % entry.size:
+        raise CorruptLog(path, size - size % entry.size, f"size is not a multiple of {entry.size}")
+
+
+def offset_index(path: str, base_offset: int) -> Iterator[OffsetIndexLine | Problem]:
+    """The entries of an `.index`, each with what is wrong with it.  Raises CorruptLog."""
+    log = log_beside(path)
+    before = (-1, -1)
+    try:
+        for at, (relative, position) in used_entries(path, OFFSET_ENTRY):
+            offset = base_offset + relative
+            yield OffsetIndexLine(offset, position)
+            if (offset, position) <= before or offset < before[0] or position < before[1]:
+                yield Problem(f"entry {offset} at {position} is not above the one before", at, OFFSET_ENTRY.size)
+            elif log is not None and (reason := _bad_pointer(log, offset, position)):
+                yield Problem(reason, at, OFFSET_ENTRY.size)
+            before = (offset, position)
+    finally:
+        if log is not None:
+            log.close()
+
+
+def _bad_pointer(log: LogBeside, offset: int, position: int) -> str | None:
+    if position == log.size:
+        return f"entry {offset} points to {position}, behind the end of the log"
+    try:
+        header = log.header_at(position)
+    except CorruptBatch as problem:
+        if position > log.size:
+            return f"entry {offset} points to {position}, behind the end of the log"
+        return f"entry {offset} points to {position}, where the log has no batch: {problem.reason}"
+    if header.last_offset > offset:
+        return f"entry {offset} points to {position}, where the log has offsets up to {header.last_offset}"
+    return None
+
+
+def time_index(path: str, base_offset: int) -> Iterator[TimeIndexLine | Problem]:
+    """The entries of a `.timeindex`, each with what is wrong with it.  Raises CorruptLog."""
+    log = log_beside(path)
+    before = (-1, -1)
+    try:
+        headers = log.headers() if log is not None else iter(())
+        header = next(headers, None)
+        for at, (timestamp, relative) in used_entries(path, TIME_ENTRY):
+            offset = base_offset + relative
+            yield TimeIndexLine(timestamp, offset)
+            if timestamp <= before[0] or offset < before[1]:
+                reason = f"entry {timestamp} for offset {offset} is not above the one before"
+                yield Problem(reason, at, TIME_ENTRY.size)
+            before = (timestamp, offset)
+            while header is not None and header.last_offset < offset:
+                header = next(headers, None)
+            if log is None:
+                continue
+            if header is None or (header.magic == 2 and header.base_offset > offset):
+                reason = f"entry {timestamp} is for offset {offset}, which the log does not have"
+                yield Problem(reason, at, TIME_ENTRY.size)
+            elif header.max_timestamp != timestamp:
+                reason = f"entry {timestamp} for offset {offset}: the batch says {header.max_timestamp}"
+                yield Problem(reason, at, TIME_ENTRY.size)
+    finally:
+        if log is not None:
+            log.close()
+
+
+def insane(path: str, kind: str) -> str | None:
+    """Why a broker would rebuild the index at its start; None when it would not.
+
+    OffsetIndex.sanityCheck and TimeIndex.sanityCheck of Kafka: they look at the size, the first and the last entry.
+    """
+    entry = OFFSET_ENTRY if kind == INDEX_SUFFIX else TIME_ENTRY
+    file = open_file(path)
+    try:
+        size = file.size()
+        count = size // entry.size
+        first = entry.unpack(file.read_at(0, entry.size)) if count else (0, 0)
+        last = entry.unpack(file.read_at((count - 1) * entry.size, entry.size)) if count else (0, 0)
+    finally:
+        file.close()
+    relative_offset = last[0] if kind == INDEX_SUFFIX else last[1]
+    if kind != INDEX_SUFFIX and last[0] < first[0]:
+        return f"the last timestamp, {last[0]}, is less than the first, {first[0]}"
+    if relative_offset < 0:
+        return f"the last offset is {-relative_offset} less than the base offset"
+    if size % entry.size:
+        return f"{size} bytes are no multiple of {entry.size}"
+    return None
