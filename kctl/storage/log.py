@@ -339,6 +339,8 @@ class Log:
         if active.size == 0 and active.base_offset == base_offset:
             return
         active.become_inactive()
+        # Closing has written to files that may all have been synced: the segment has to be synced once more.
+        self.recovery_point = min(self.recovery_point, max(self.log_end_offset - 1, active.base_offset))
         self.producer_state.skip_to(self.log_end_offset)
         self.snapshots.write(self.producer_state)
         self._segments.add(self._new_segment(base_offset, now_ms))
@@ -425,6 +427,7 @@ class Log:
                 segment.remove()
             active = self._segments.active
             active.truncate_to(offset)
+            active.file.sync()  # Otherwise a power failure would bring the records back.
             active.become_active()
             self.log_end_offset = offset
             self.log_start_offset = min(self.log_start_offset, offset)

@@ -256,18 +256,19 @@ class Segment:
 
     def next_offset(self) -> int:
         """The offset after the last record, found by reading from the last index entry."""
+        tail = self._tail()
+        return tail[-1].next_offset if tail else self.base_offset
+
+    def _tail(self) -> list[BatchHeader]:
+        """The batches from the last index entry on."""
         start = self.offset_index.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
-        offset = self.base_offset
-        try:
-            for header in self.headers(start):
-                offset = header.next_offset
-        except CorruptLog:
-            if not start:
-                raise
-            offset = self.base_offset
-            for header in self.headers():
-                offset = header.next_offset
-        return offset
+        if start:
+            try:
+                return list(self.headers(start))
+            except CorruptLog as error:
+                self._rebuild_after(error)
+                start = self.offset_index.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
+        return list(self.headers(start))
 
     def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record at or after both `timestamp` and `start_offset`."""
@@ -309,9 +310,9 @@ class Segment:
         self._last_start, self._last_position = self.base_offset, -1
         self._bytes_since_index_entry = 0
         # The largest timestamp since the last index entry is not in the index.
-        start = self.offset_index.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
+        tail = self._tail()
         largest = self.time_index.last()
-        for header in self.headers(start):
+        for header in tail:
             if header.max_timestamp > largest[0]:
                 largest = (header.max_timestamp, header.last_offset)
         self._largest = largest
@@ -418,3 +419,6 @@ class Segment:
             self.rebuild_indexes()
         except CorruptLog as damage:
             _logger.error("The batches end early: %s", damage)
+        # The segment may lie below the recovery point, where nobody would look at its indexes after a power failure.
+        for file in self.files_to_sync():
+            file.sync()
