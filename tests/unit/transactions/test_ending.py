@@ -326,6 +326,7 @@ class TestAnotherCoordinator:
         new = world.restart()
         assert new.sent[0].partitions == (T0, U0), "which were written is not on record"
         assert new.sent[0].committed is committed
+        new.write_markers()
         assert new.transaction.state is completed(committed=committed)
 
     def test_keeps_an_open_transaction_open(self) -> None:

@@ -147,6 +147,7 @@ class TransactionWorld:
         world = TransactionWorld(restored)
         world.log = list(self.log)
         world.elapsed_ms = self.elapsed_ms
+        world.holds_markers = self.holds_markers
         world._next_producer_id = self._next_producer_id
         world.do(Loaded())
         return world

@@ -1,0 +1,184 @@
+"""Plays about one transactional id: a line is something that happens, or something that must be so.
+
+    init NAME [timeout_ms=N] [says=NAME]     NAME is one instance; it keeps the id and epoch that it is given.
+                                             With `says` it names what that instance has (KIP-360).
+    add NAME PARTITION ...    commit NAME    abort NAME
+    markers PARTITION ...     these partitions have their marker
+    wait 3s | 500ms
+    timeouts                  the regular look for transactions that take too long
+    expiry                    the regular look for ids that nobody uses
+    log holds | log releases [ERROR] | log refuses ERROR | log accepts
+    completion                what was not noted is tried again
+    restart                   another coordinator, with nothing but the log
+    expect ...
+
+Every answer that an instance gets must be expected, in its order: `expect a init NONE epoch=0` holds if the answer has
+all these words.  `expect nothing` says that no answer is left over, which is checked at the end of a play too.
+`expect transaction STATE words...` looks at the transaction, `expect owed words...` at the markers that are owed, and
+`expect log words...` at the newest record.  Producer ids count from 1000.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from kctl.errors import ErrorCode
+from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.server.transactions.actions import InitOutcome, Outcome
+from tests.unit.transactions.world import TIMEOUT_MS, Token, TransactionWorld
+
+
+class PlayFailed(AssertionError):
+    """The line of the play that does not hold, and what holds instead."""
+
+
+class Play:
+    """Runs the lines of one play."""
+
+    def __init__(self) -> None:
+        self._world = TransactionWorld()
+        self._world.holds_markers = True
+        self._producers: dict[str, ProducerIdAndEpoch] = {}
+        self._answers: defaultdict[str, list[str]] = defaultdict(list)
+        self._waiting: list[tuple[str, str, Token]] = []
+
+    def run(self, text: str) -> None:
+        """Raises PlayFailed at the first line that does not hold."""
+        for number, line in enumerate(text.splitlines(), 1):
+            words = line.partition("#")[0].split()
+            if not words:
+                continue
+            command: Callable[[list[str]], None] = getattr(self, f"_{words[0]}")
+            try:
+                command(words[1:])
+            except PlayFailed as failure:
+                raise PlayFailed(f"line {number}: {line.strip()}\n{failure}") from None
+            self._collect()
+        self._expect(["nothing"])
+
+    def _init(self, words: list[str]) -> None:
+        name, options = words[0], dict(word.split("=", 1) for word in words[1:])
+        expected = self._producers[options["says"]] if "says" in options else None
+        timeout_ms = int(options.get("timeout_ms", TIMEOUT_MS))
+        self._waiting.append((name, "init", self._world.init(expected, timeout_ms=timeout_ms)))
+
+    def _add(self, words: list[str]) -> None:
+        name, *partitions = words
+        token = self._world.add(self._producers[name], *map(_partition, partitions))
+        self._waiting.append((name, "add", token))
+
+    def _commit(self, words: list[str]) -> None:
+        self._end(words[0], "commit")
+
+    def _abort(self, words: list[str]) -> None:
+        self._end(words[0], "abort")
+
+    def _end(self, name: str, how: str) -> None:
+        token = self._world.end(self._producers[name], committed=how == "commit")
+        self._waiting.append((name, how, token))
+
+    def _markers(self, words: list[str]) -> None:
+        self._world.write_markers([_partition(word) for word in words])
+
+    def _wait(self, words: list[str]) -> None:
+        (text,) = words
+        self._world.elapsed_ms += int(text[:-2]) if text.endswith("ms") else int(text[:-1]) * 1000
+
+    def _timeouts(self, _words: list[str]) -> None:
+        self._world.look_for_timeout()
+
+    def _expiry(self, _words: list[str]) -> None:
+        self._world.look_for_expiry()
+
+    def _log(self, words: list[str]) -> None:
+        world = self._world
+        match words:
+            case ["holds"]:
+                world.holds_appends = True
+            case ["releases", *error]:
+                world.holds_appends = False
+                while world.held:
+                    world.finish_append(ErrorCode[error[0]] if error else ErrorCode.NONE)
+            case ["refuses", error]:
+                world.append_error = ErrorCode[error]
+            case ["accepts"]:
+                world.append_error = ErrorCode.NONE
+
+    def _completion(self, _words: list[str]) -> None:
+        self._world.try_completion_again()
+
+    def _restart(self, _words: list[str]) -> None:
+        old = self._world
+        new = old.restart()
+        self._collect()
+        self._world = new
+
+    def _expect(self, words: list[str]) -> None:
+        self._collect()
+        match words:
+            case ["nothing"]:
+                left = [text for texts in self._answers.values() for text in texts]
+                _check(not left, "there are answers:\n" + "\n".join(left))
+            case ["transaction", *claims]:
+                _holds(claims, self._transaction_text())
+            case ["owed", *claims]:
+                _holds(claims, self._owed_text())
+            case ["log", *claims]:
+                _holds(claims, self._log_text())
+            case [name, *claims]:
+                _check(bool(self._answers[name]), f"{name} has no answer")
+                _holds([name, *claims], self._answers[name].pop(0))
+
+    def _collect(self) -> None:
+        for name, call, token in list(self._waiting):
+            if token.answers:
+                self._waiting.remove((name, call, token))
+                self._answers[name].append(self._answer_text(name, call, token.answers[0]))
+
+    def _answer_text(self, name: str, call: str, outcome: Outcome) -> str:
+        if isinstance(outcome, ErrorCode):
+            return f"{name} {call} {outcome.name}"
+        assert isinstance(outcome, InitOutcome)
+        if outcome.error is not ErrorCode.NONE:
+            return f"{name} {call} {outcome.error.name}"
+        self._producers[name] = outcome.producer
+        return f"{name} {call} NONE id={outcome.producer.producer_id} epoch={outcome.producer.epoch}"
+
+    def _transaction_text(self) -> str:
+        transaction = self._world.transaction
+        gone = " gone" if self._world.is_discarded else ""
+        producer = transaction.producer
+        partitions = ",".join(map(str, transaction.partitions))
+        return (
+            f"{transaction.state.label} id={producer.producer_id} epoch={producer.epoch} partitions={partitions}{gone}"
+        )
+
+    def _owed_text(self) -> str:
+        if not self._world.owed:
+            return "nothing"
+        sent = self._world.sent[-1]
+        how = "commit" if sent.committed else "abort"
+        return f"{how} epoch={sent.producer.epoch} " + " ".join(map(str, self._world.owed))
+
+    def _log_text(self) -> str:
+        _check(bool(self._world.log), "the log is empty")
+        record = self._world.log[-1]
+        if record is None:
+            return "tombstone"
+        partitions = ",".join(map(str, record.partitions))
+        return f"{record.state.label} epoch={record.producer.epoch} partitions={partitions}"
+
+
+def _partition(text: str) -> TopicPartition:
+    topic, _, partition = text.rpartition("-")
+    return TopicPartition(topic, int(partition))
+
+
+def _holds(claims: list[str], text: str) -> None:
+    _check(set(claims) <= set(text.split()), f"it is: {text}")
+
+
+def _check(condition: bool, message: str) -> None:
+    if not condition:
+        raise PlayFailed(message)

@@ -1,0 +1,32 @@
+"""Every play in this folder holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.transactions.play import Play, PlayFailed
+
+PLAYS = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", PLAYS, ids=lambda path: path.stem)
+def test_play_holds(path: Path) -> None:
+    Play().run(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("play", "complaint"),
+    [
+        ("init a", "there are answers"),
+        ("log holds\ninit a\nexpect a init NONE", "a has no answer"),
+        ("init a\nexpect a init NONE epoch=1", "it is: a init NONE id=1000 epoch=0"),
+        ("expect transaction Ongoing", "line 1: expect transaction Ongoing"),
+        ("expect owed t-0", "it is: nothing"),
+        ("expect log Empty", "the log is empty"),
+    ],
+)
+def test_play_that_does_not_hold_is_noticed(play: str, complaint: str) -> None:
+    with pytest.raises(PlayFailed, match=complaint):
+        Play().run(play)
