@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from kctl.config.subjects.versions import significant
+
 T = TypeVar("T")
 
 _THROTTLED_REPLICA = re.compile(r"([0-9]+:[0-9]+)?\Z")
@@ -45,7 +47,7 @@ def some_of(*names: str) -> Rule[tuple[str, ...]]:
 
 
 def known_version(versions: Sequence[str]) -> Rule[str]:
-    return Rule(f"a Kafka version up to {versions[-1]}", lambda value: value in versions)
+    return Rule(f"a Kafka version up to {versions[-1]}", lambda value: significant(value) in versions)
 
 
 THROTTLED_REPLICAS: Rule[tuple[str, ...]] = Rule(

@@ -36,14 +36,20 @@ def _names() -> tuple[str, ...]:
 
 
 VERSION_NAMES = _names()
-"""Every accepted spelling; a release without a step means its last step."""
+"""What may stand in front of a patch number; a release without a step means its last step."""
 
 
-def version_rank(name: str) -> int:
-    """A number that grows with the version; a release and its last step have the same.
+def significant(version: str) -> str:
+    """What of a version counts: not the patch release, nor anything behind it.  ApiVersion.apply (2.8)."""
+    return ".".join(version.split(".")[: 3 if version.startswith("0.") else 2])
 
-    Raises ValueError for an unknown name.
+
+def version_rank(version: str) -> int:
+    """A number that grows with the version; a release, its last step and its patch releases have the same.
+
+    Raises ValueError for an unknown version.
     """
+    name = significant(version)
     for release, steps in _RELEASES:
         if name == release:
             return VERSION_NAMES.index(f"{release}-IV{steps - 1}")
