@@ -194,7 +194,8 @@ def release(record: ThrottleRecord, present: Values, others: Sequence[ThrottleRe
             continue
         released = set(one.owned)
         for index, other in enumerate(heirs):
-            heirs[index], inherited = _inherit_entries(other, one, released)
+            came_later = other.created_ms >= record.created_ms
+            heirs[index], inherited = _inherit_entries(other, one, released, came_later=came_later)
             released -= inherited
         if released:
             rest = [entry for entry in _entries(present[one.setting]) if entry not in released]
@@ -272,15 +273,18 @@ def _inherit_rate(record: ThrottleRecord, released: RateHold) -> ThrottleRecord:
     return replace(record, rates=rates)
 
 
-def _inherit_entries(record: ThrottleRecord, released: ListHold, entries: set[str]) -> tuple[ThrottleRecord, set[str]]:
-    """Entries that another record needs become its own."""
+def _inherit_entries(
+    record: ThrottleRecord, released: ListHold, entries: set[str], *, came_later: bool
+) -> tuple[ThrottleRecord, set[str]]:
+    """Entries that another record needs become its own; one that came later took ours for what was there before."""
     inherited: set[str] = set()
     lists = []
     for one in record.lists:
         if one.setting == released.setting:
             needed = entries & set(one.wanted)
             inherited |= needed
-            lists.append(replace(one, prior=released.prior, owned=_sorted({*one.owned, *needed})))
+            prior = released.prior if came_later else one.prior
+            lists.append(replace(one, prior=prior, owned=_sorted({*one.owned, *needed})))
         else:
             lists.append(one)
     return replace(record, lists=tuple(lists)), inherited

@@ -1,0 +1,82 @@
+"""The verdict on a cluster and its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kctl.admin.health import HealthProblem, Observation, Reason, judge
+from kctl.admin.partition_health import PartitionProblem, problems_of
+from kctl.admin.reassignment import Ongoing
+from kctl.client.metadata import ClusterMetadata
+from kctl.model import TopicPartition
+from tests.unit.admin.clusters import cluster, partition
+
+TP = TopicPartition("orders", 0)
+
+
+def judged(
+    metadata: ClusterMetadata,
+    *,
+    unreachable: Mapping[int, str] | None = None,
+    minimum: int = 1,
+    ongoing: Ongoing | None = None,
+) -> list[Reason]:
+    moving = {} if ongoing is None else {TP: ongoing}
+    return judge(Observation(metadata, unreachable or {}, {"orders": minimum}, moving))
+
+
+def test_healthy_cluster_has_no_reasons() -> None:
+    assert judged(cluster(partition(0, (0, 1, 2))), minimum=2) == []
+
+
+def test_cluster_without_controller_is_not_healthy() -> None:
+    assert [one.problem for one in judged(cluster(controller=-1))] == [HealthProblem.NO_CONTROLLER]
+    assert [one.problem for one in judged(cluster(controller=9))] == [HealthProblem.NO_CONTROLLER]
+
+
+def test_broker_that_does_not_answer_is_named_with_what_happened() -> None:
+    (reason,) = judged(cluster(), unreachable={2: "connection refused"})
+    assert (reason.problem, reason.broker_id, reason.message) == (
+        HealthProblem.BROKER_UNREACHABLE,
+        2,
+        "connection refused",
+    )
+
+
+def test_broker_that_is_missing_counts_once_and_its_replicas_are_under_replicated() -> None:
+    now = cluster(partition(0, (0, 2), isr=(0,)), partition(1, (1, 2), isr=(1,)), brokers=(0, 1))
+    reasons = judged(now)
+    assert [(one.problem, one.broker_id or one.tp) for one in reasons] == [
+        (HealthProblem.BROKER_MISSING, 2),
+        (HealthProblem.UNDER_REPLICATED, TP),
+        (HealthProblem.UNDER_REPLICATED, TopicPartition("orders", 1)),
+    ]
+    assert reasons[0].message == "not alive, holds 2 replicas"
+
+
+def test_partition_without_leader_is_offline_and_nothing_else() -> None:
+    (reason,) = judged(cluster(partition(0, (0, 1), isr=(0,), leader=-1)), minimum=2)
+    assert (reason.problem, reason.tp) == (HealthProblem.OFFLINE_PARTITION, TP)
+    assert reason.message == "no live leader, in sync 0, replicas 0,1"
+
+
+def test_partition_under_its_minimum_says_the_minimum() -> None:
+    reasons = judged(cluster(partition(0, (0, 1, 2), isr=(0,))), minimum=2)
+    assert [one.problem for one in reasons] == [HealthProblem.UNDER_MIN_ISR, HealthProblem.UNDER_REPLICATED]
+    assert reasons[0].message == "min.insync.replicas is 2, in sync 0, replicas 0,1,2"
+
+
+def test_replicas_that_a_move_is_filling_do_not_make_it_under_replicated() -> None:
+    moving = partition(0, (1, 2, 0), isr=(0, 1), leader=0)
+    assert judged(cluster(moving), ongoing=Ongoing((1, 2, 0), adding=(2,), removing=(0,))) == []
+    assert [one.problem for one in judged(cluster(moving))] == [HealthProblem.UNDER_REPLICATED]
+
+
+def test_move_that_has_ended_since_no_longer_excuses() -> None:
+    moved = partition(0, (1, 2), isr=(1,))
+    ongoing = Ongoing((1, 2, 0), adding=(3,), removing=(0,))
+    assert problems_of(moved, {1, 2}, ongoing=ongoing) == [PartitionProblem.UNDER_REPLICATED]
+
+
+def test_leader_that_is_dead_makes_a_partition_unavailable() -> None:
+    assert problems_of(partition(0, (0, 1)), {1})[0] is PartitionProblem.UNAVAILABLE

@@ -1,0 +1,126 @@
+"""kctl configs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kctl.commands.exit_status import ExitStatus
+from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from tests.unit.admin.moving_cluster import BROKER, TOPIC, MovingCluster
+from tests.unit.commands.conftest import Kctl
+
+INCREMENTAL_ALTER_CONFIGS = 44
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MovingCluster]:
+    with MovingCluster() as started:
+        started.place("orders", [0, 1])
+        started.overrides[TOPIC, "orders"] = {"retention.ms": "1000"}
+        monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", started.bootstrap)
+        yield started
+
+
+def test_describe_shows_what_was_set_for_exactly_this(kctl: Kctl, cluster: MovingCluster) -> None:
+    assert kctl("configs describe topic orders").rows == [
+        [
+            *("topic", "orders", "retention.ms", "1000", "DYNAMIC_TOPIC_CONFIG", "false", "false"),
+            *("DYNAMIC_TOPIC_CONFIG:retention.ms=1000", "-", "-"),
+        ]
+    ]
+    assert kctl("configs describe broker 1").rows == []
+
+
+def test_describe_all_shows_sources_and_synonyms(kctl: Kctl, cluster: MovingCluster) -> None:
+    cluster.overrides[BROKER, "1"] = {"log.cleaner.threads": "3"}
+    (item,) = kctl("configs describe broker 1 --all --format json").document
+    assert (item["type"], item["name"]) == ("broker", "1")
+    assert item["configs"] == [
+        {
+            "property": "log.cleaner.threads",
+            "value": "3",
+            "source": "DYNAMIC_BROKER_CONFIG",
+            "read_only": False,
+            "sensitive": False,
+            "synonyms": [
+                {"property": "log.cleaner.threads", "value": "3", "source": "DYNAMIC_BROKER_CONFIG"},
+                {"property": "log.cleaner.threads", "value": "1", "source": "STATIC_BROKER_CONFIG"},
+            ],
+        }
+    ]
+
+
+def test_describe_asks_each_broker_about_itself(kctl: Kctl, cluster: MovingCluster) -> None:
+    items = kctl("configs describe broker --property log.cleaner.threads --format json").document
+    assert [(item["name"], item["error"]) for item in items] == [("0", None), ("1", None), ("2", None)]
+    items = kctl("configs describe broker default 7 --format json").document
+    assert [(item["name"], item["error"]) for item in items] == [("default", None), ("7", "BROKER_NOT_AVAILABLE")]
+
+
+def test_describe_of_what_does_not_exist_is_a_row(kctl: Kctl, cluster: MovingCluster) -> None:
+    ran = kctl("configs describe topic nope orders")
+    assert ran.status == ExitStatus.FAILED
+    assert [row[8] for row in ran.rows] == ["UNKNOWN_TOPIC_OR_PARTITION", "-"]
+
+
+def test_alter_changes_some_and_leaves_the_rest(kctl: Kctl, cluster: MovingCluster) -> None:
+    ran = kctl("configs alter topic orders --set a=b=c --append cleanup.policy=compact --delete retention.ms")
+    assert ran.rows == [
+        ["topic", "orders", "a", "set", "-", "b=c", "altered", "-", "-"],
+        ["topic", "orders", "cleanup.policy", "append", "-", "compact", "altered", "-", "-"],
+        ["topic", "orders", "retention.ms", "delete", "1000", "-", "altered", "-", "-"],
+    ]
+    assert cluster.overrides[TOPIC, "orders"] == {"a": "b=c", "cleanup.policy": "compact"}
+
+
+def test_dry_run_lets_the_broker_judge_and_changes_nothing(kctl: Kctl, cluster: MovingCluster) -> None:
+    ran = kctl("configs alter topic orders --set retention.ms=5 --dry-run")
+    assert ran.rows == [["topic", "orders", "retention.ms", "set", "1000", "5", "would be altered", "-", "-"]]
+    refused = kctl("configs alter topic orders --set no.such.property=5 --dry-run")
+    assert (refused.status, refused.rows[0][7]) == (ExitStatus.FAILED, "INVALID_CONFIG")
+    assert cluster.overrides[TOPIC, "orders"] == {"retention.ms": "1000"}
+    assert len(cluster.asked(IncrementalAlterConfigsRequest)) == 2
+
+
+def test_alter_of_brokers_goes_to_each_of_them(kctl: Kctl, cluster: MovingCluster) -> None:
+    ran = kctl("configs alter broker 1 default 7 --set log.cleaner.threads=2")
+    assert ran.status == ExitStatus.FAILED
+    assert [(row[1], row[6], row[7]) for row in ran.rows] == [
+        ("default", "altered", "-"),
+        ("1", "altered", "-"),
+        ("7", "-", "BROKER_NOT_AVAILABLE"),
+    ]
+    assert cluster.set_for(BROKER, "1", "log.cleaner.threads") == "2"
+    assert cluster.set_for(BROKER, "", "log.cleaner.threads") == "2"
+
+
+def test_value_after_a_deletion_is_that_of_the_next_source(kctl: Kctl, cluster: MovingCluster) -> None:
+    cluster.overrides[BROKER, "1"] = {"log.cleaner.threads": "3"}
+    assert kctl("configs alter broker 1 --delete log.cleaner.threads").rows[0][4:6] == ["3", "1"]
+
+
+def test_broker_that_cannot_change_single_properties_is_said(kctl: Kctl, cluster: MovingCluster) -> None:
+    """Replacing all of them instead would lose what others set meanwhile, and what is sensitive."""
+    del cluster.versions[INCREMENTAL_ALTER_CONFIGS]
+    (row,) = kctl("configs alter topic orders --set retention.ms=5 --format json").document
+    assert row["error"] == "UNSUPPORTED_VERSION"
+    assert "before Kafka 2.3" in row["message"]
+    assert cluster.overrides[TOPIC, "orders"] == {"retention.ms": "1000"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "configs alter topic orders",
+        "configs alter topic orders --set a",
+        "configs alter topic orders --set a=1 --delete a",
+        "configs alter topic orders --set a=1 --set a=2",
+        "configs alter broker one --set a=1",
+        "configs describe group g",
+    ],
+)
+def test_lines_that_make_no_sense(kctl: Kctl, cluster: MovingCluster, line: str) -> None:
+    assert kctl(line).status == ExitStatus.USAGE
+    assert cluster.asked(IncrementalAlterConfigsRequest) == []

@@ -1,0 +1,284 @@
+"""kctl reassign."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kctl.admin.throttles import FOLLOWER_REPLICAS, RATES
+from kctl.commands.exit_status import ExitStatus
+from kctl.model import TopicPartition
+from kctl.protocol.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from tests.unit.admin.moving_cluster import BROKER, TOPIC, MovingCluster
+from tests.unit.commands.conftest import Kctl
+
+TP = TopicPartition("orders", 0)
+START_TIMEOUT_S = 20
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[MovingCluster]:
+    """Brokers 0, 1 and 2; `orders` has two partitions of 1000 bytes on 0 and 1."""
+    with MovingCluster() as started:
+        started.place("orders", [0, 1], [1, 0], size=1000)
+        monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", started.bootstrap)
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        yield started
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "moves.json"
+    path.write_text('{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2]}]}')
+    return path
+
+
+def throttles(cluster: MovingCluster) -> dict[object, object]:
+    """All that is set for topics and brokers."""
+    return {key: value for key, value in cluster.overrides.items() if value}
+
+
+def state_files(tmp_path: Path, pattern: str) -> list[Path]:
+    return list((tmp_path / "state" / "kctl" / "reassign" / "fake-cluster").glob(pattern))
+
+
+def test_dry_run_shows_the_plan_and_does_nothing(
+    kctl: Kctl, cluster: MovingCluster, file: Path, tmp_path: Path
+) -> None:
+    ran = kctl(f"reassign execute --reassignment-json-file {file} --throttle 100 --dry-run")
+    assert ran.status == ExitStatus.DONE
+    assert ran.rows == [["orders", "0", "0,1", "1,2", "2", "0", "0", "1", "1000", "would move", "-", "-"]]
+    assert ran.err == "1 replica to copy, 1,000 bytes, at least 10s with this throttle\n"
+    assert (cluster.moving, throttles(cluster)) == ({}, {})
+    assert state_files(tmp_path, "*") == []
+
+
+def test_execute_starts_and_writes_the_way_back(kctl: Kctl, cluster: MovingCluster, tmp_path: Path) -> None:
+    rows = kctl("reassign execute orders:0=1,2 orders:1=1,0").rows
+    assert [row[9] for row in rows] == ["started", "nothing to do"]
+    assert cluster.moving == {TP: ([1, 2], [0, 1])}
+    (rollback,) = state_files(tmp_path, "rollback-*.json")
+    assert json.loads(rollback.read_text())["partitions"][0]["replicas"] == [0, 1]
+    cluster.arrive()
+    assert kctl(f"reassign execute --reassignment-json-file {rollback}").status == ExitStatus.DONE
+    assert cluster.moving == {TP: ([0, 1], [1, 2])}
+
+
+def test_way_back_goes_where_it_is_wanted(kctl: Kctl, cluster: MovingCluster, tmp_path: Path) -> None:
+    kctl(f"reassign execute orders:0=1,2 --rollback-file {tmp_path}/back.json")
+    assert cluster.moving
+    assert (tmp_path / "back.json").exists()
+
+
+def test_wait_ends_with_the_move_and_leaves_no_throttle(kctl: Kctl, cluster: MovingCluster, tmp_path: Path) -> None:
+    cluster.overrides[BROKER, "2"] = {RATES[0]: "777"}
+    cluster.looks_until_arrival = 2
+    ran = kctl("reassign execute orders:0=1,2 --throttle 1k --wait --format json")
+    assert (ran.status, ran.document[0]["status"]) == (0, "complete")
+    assert throttles(cluster) == {(BROKER, "2"): {RATES[0]: "777"}}
+    assert state_files(tmp_path, "throttle-*") == []
+    assert "broker 2: leader.replication.throttled.rate set back to 777" in ran.err
+
+
+def test_throttle_stays_until_verify_finds_the_move_complete(kctl: Kctl, cluster: MovingCluster) -> None:
+    ran = kctl("reassign execute orders:0=1,2 --throttle 1k")
+    assert "kctl reassign verify" in ran.err
+    assert cluster.set_for(TOPIC, "orders", FOLLOWER_REPLICAS) == "0:2"
+    verified = kctl("reassign verify orders:0=1,2")
+    assert (verified.status, verified.rows[0][2]) == (ExitStatus.UNMET, "in progress")
+    assert cluster.set_for(BROKER, "1", RATES[0]) == "1024"
+    cluster.arrive()
+    verified = kctl("reassign verify orders:0=1,2")
+    assert (verified.status, verified.rows[0][2]) == (ExitStatus.DONE, "complete")
+    assert throttles(cluster) == {}
+
+
+def test_throttle_of_a_move_under_way_can_be_changed(kctl: Kctl, cluster: MovingCluster) -> None:
+    kctl("reassign execute orders:0=1,2 --throttle 1000")
+    assert kctl("reassign execute orders:0=1,2 --throttle 2000").status == ExitStatus.DONE
+    assert cluster.set_for(BROKER, "1", RATES[0]) == "2000"
+    cluster.arrive()
+    assert kctl("reassign verify").status == ExitStatus.DONE
+    assert throttles(cluster) == {}
+
+
+def test_nothing_is_done_unless_all_can_be(kctl: Kctl, cluster: MovingCluster) -> None:
+    ran = kctl("reassign execute orders:0=1,2 orders:1=9,0 nope:0=1 --throttle 1k --format json")
+    assert ran.status == ExitStatus.FAILED
+    assert [row["error"] for row in ran.document] == ["UNKNOWN_TOPIC_OR_PARTITION", None, "INVALID_REPLICA_ASSIGNMENT"]
+    assert (cluster.moving, throttles(cluster)) == ({}, {})
+
+
+def test_refused_move_gives_its_throttle_back(kctl: Kctl, cluster: MovingCluster) -> None:
+    refused = ReassignableTopicResponse(
+        name="orders", partitions=[ReassignablePartitionResponse(partition_index=0, error_code=39, error_message="no")]
+    )
+    answer = AlterPartitionReassignmentsResponse(error_code=0, responses=[refused])
+    cluster.intercept(AlterPartitionReassignmentsRequest, lambda _: answer)
+    ran = kctl("reassign execute orders:0=1,2 --throttle 1k --wait")
+    assert (ran.status, ran.rows[0][9:]) == (ExitStatus.FAILED, ["-", "INVALID_REPLICA_ASSIGNMENT", "no"])
+    assert cluster.asked(IncrementalAlterConfigsRequest)
+    assert throttles(cluster) == {}
+
+
+def test_failure_of_the_whole_request_gives_the_throttle_back(kctl: Kctl, cluster: MovingCluster) -> None:
+    answer = AlterPartitionReassignmentsResponse(error_code=31, error_message="not you", responses=[])
+    cluster.intercept(AlterPartitionReassignmentsRequest, lambda _: answer)
+    ran = kctl("reassign execute orders:0=1,2 --throttle 1k --format json")
+    assert (ran.status, ran.document["error"]["code"]) == (ExitStatus.FAILED, "CLUSTER_AUTHORIZATION_FAILED")
+    assert cluster.asked(IncrementalAlterConfigsRequest)
+    assert throttles(cluster) == {}
+
+
+def test_move_beside_others_has_to_be_asked_for(kctl: Kctl, cluster: MovingCluster) -> None:
+    kctl("reassign execute orders:0=1,2")
+    assert kctl("reassign execute orders:1=2,0").status == ExitStatus.REFUSED
+    assert list(cluster.moving) == [TP]
+    assert kctl("reassign execute orders:1=2,0 --additional").status == ExitStatus.DONE
+    assert len(cluster.moving) == 2
+
+
+def test_partition_that_is_elsewhere_and_not_moving_is_a_failure(kctl: Kctl, cluster: MovingCluster) -> None:
+    for verb in ("status", "verify"):
+        ran = kctl(f"reassign {verb} orders:0=1,2")
+        assert (ran.status, ran.rows[0][2], ran.rows[0][7]) == (1, "different", "NO_REASSIGNMENT_IN_PROGRESS")
+
+
+def test_status_tells_bytes_and_touches_nothing(kctl: Kctl, cluster: MovingCluster) -> None:
+    kctl("reassign execute orders:0=1,2 --throttle 1k")
+    cluster.sizes[2, TP] = 250
+    ran = kctl("reassign status")
+    assert ran.status == ExitStatus.UNMET
+    assert ran.rows == [["orders", "0", "in progress", "1,2,0", "1,2", "250", "1000", "-", "-"]]
+    cluster.arrive()
+    ran = kctl("reassign status --format json")
+    assert (ran.status, ran.document) == (ExitStatus.DONE, [])
+    assert "its throttle is still set" in ran.err
+    assert throttles(cluster)
+
+
+def test_list_tells_what_anybody_moves(kctl: Kctl, cluster: MovingCluster) -> None:
+    assert kctl("reassign list --format json").document == []
+    cluster.moving[TP] = ([1, 2], [0, 1])
+    assert kctl("reassign list").rows == [["orders", "0", "1,2,0", "2", "0"]]
+
+
+def test_cancel_takes_a_move_and_its_throttle_back(kctl: Kctl, cluster: MovingCluster) -> None:
+    kctl("reassign execute orders:0=1,2 --throttle 1k")
+    assert kctl("reassign cancel orders:0 --dry-run").rows == [["orders", "0", "would be cancelled", "-", "-"]]
+    assert cluster.moving
+    ran = kctl("reassign cancel orders:0 orders:1")
+    assert ran.status == ExitStatus.DONE
+    assert [row[2] for row in ran.rows] == ["cancelled", "does not move"]
+    assert (cluster.moving, throttles(cluster)) == ({}, {})
+
+
+def test_cancel_says_what_it_cancels(kctl: Kctl, cluster: MovingCluster) -> None:
+    cluster.moving[TP] = ([1, 2], [0, 1])
+    assert kctl("reassign cancel").status == ExitStatus.USAGE
+    assert kctl("reassign cancel orders:0 --all").status == ExitStatus.USAGE
+    assert cluster.moving
+    assert kctl("reassign cancel --all").rows[0][2] == "cancelled"
+    assert not cluster.moving
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "reassign execute",
+        "reassign execute orders:0",
+        "reassign execute orders:0=1,1",
+        "reassign execute orders:0=1,2 --throttle fast",
+        "reassign execute orders:0=1,2 --throttle 0",
+        "reassign execute orders:0=1,2 --reassignment-json-file x.json",
+        "reassign execute --reassignment-json-file /no/such/file",
+        "reassign list --compat kafka-1",
+    ],
+)
+def test_lines_that_make_no_sense(kctl: Kctl, cluster: MovingCluster, line: str) -> None:
+    assert kctl(line).status == ExitStatus.USAGE
+    assert cluster.requests == []
+
+
+def test_words_of_kafkas_tool(kctl: Kctl, cluster: MovingCluster, file: Path) -> None:
+    """As kafka.admin.ReassignPartitionsCommand 2.8.2 says them; tests/integration compares with the tool itself."""
+    given = f"--reassignment-json-file {file} --compat kafka-2.8"
+    assert kctl(f"reassign execute {given} --throttle 1000").out == (
+        "Current partition replica assignment\n\n"
+        '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[0,1],"log_dirs":["any","any"]}]}\n\n'
+        "Save this to use as the --reassignment-json-file option during rollback\n"
+        "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
+        "removed.\n"
+        "The inter-broker throttle limit was set to 1000 B/s\n"
+        "Successfully started partition reassignment for orders-0\n"
+    )
+    assert kctl("reassign list --compat kafka-2.8").out == (
+        "Current partition reassignments:\norders-0: replicas: 1,2,0. adding: 2. removing: 0.\n"
+    )
+    assert kctl(f"reassign verify {given}").out == (
+        "Status of partition reassignment:\nReassignment of partition orders-0 is still in progress.\n\n"
+    )
+    cluster.arrive()
+    ran = kctl(f"reassign verify --reassignment-json-file {file} --compat kafka-4")
+    assert ran.status == ExitStatus.DONE
+    assert ran.out == (
+        "Status of partition reassignment:\nReassignment of partition orders-0 is completed.\n\n"
+        "Clearing broker-level throttles on brokers 0,1,2\nClearing topic-level throttles on topic orders\n"
+    )
+    assert kctl(f"reassign cancel {given}").out == (
+        "None of the specified partition reassignments are active.\nNone of the specified partition moves are active.\n"
+    )
+    assert kctl("reassign list --compat kafka-4").out == "No partition reassignments found.\n"
+
+
+def waiting_process(cluster: MovingCluster) -> subprocess.Popen[bytes]:
+    """`execute --throttle --wait` of a move that does not arrive, once it waits."""
+    cluster.overrides[BROKER, "1"] = {RATES[0]: "777"}
+    cluster.looks_until_arrival = 1_000_000
+    line = "reassign execute orders:0=1,2 --throttle 1k --wait"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kctl", *line.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
+    )
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while cluster.looks_until_arrival > 999_997:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert cluster.set_for(BROKER, "1", RATES[0]) == "1024"
+    return process
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_wait_restores_and_tells_what_goes_on(
+    cluster: MovingCluster, number: signal.Signals, status: int
+) -> None:
+    with waiting_process(cluster) as process:
+        process.send_signal(number)
+        _, said = process.communicate(timeout=START_TIMEOUT_S)
+    assert process.returncode == status
+    assert throttles(cluster) == {(BROKER, "1"): {RATES[0]: "777"}}
+    assert "the brokers go on moving orders-0" in said.decode()
+
+
+def test_verify_restores_after_kill_9(kctl: Kctl, cluster: MovingCluster) -> None:
+    with waiting_process(cluster) as process:
+        process.kill()
+    cluster.looks_until_arrival = None
+    assert kctl("reassign verify").status == ExitStatus.UNMET
+    assert cluster.set_for(BROKER, "1", RATES[0]) == "1024"
+    cluster.arrive()
+    assert kctl("reassign verify").status == ExitStatus.DONE
+    assert throttles(cluster) == {(BROKER, "1"): {RATES[0]: "777"}}
