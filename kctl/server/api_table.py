@@ -105,7 +105,7 @@ def register_handlers(
     serve = dispatcher.register
     serve("produce", ProduceHandler(replicas, produce_purgatory).handle)
     serve("fetch", fetch.handle)
-    serve("list_offsets", ListOffsetsHandler(replicas).handle)
+    serve("list_offsets", ListOffsetsHandler(replicas, clock).handle)
     serve("metadata", MetadataHandler(cluster_id, metadata, auto_topics, configs).handle)
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions).handle)
     serve("init_producer_id", InitProducerIdHandler(producer_ids, transactions).handle)

@@ -39,6 +39,7 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     compression_type: str = "producer"
     max_message_bytes: int = 1_048_588
+    message_downconversion_enable: bool = True
     message_timestamp_type: str = "CreateTime"
     message_timestamp_difference_max_ms: int = TIMESTAMP_DIFFERENCE_UNLIMITED
 
@@ -62,6 +63,11 @@ class LogConfig:
     @property
     def deletes_old_segments(self) -> bool:
         return "delete" in self.cleanup_policy
+
+    @property
+    def roll_ms(self) -> int:
+        """How old an active segment gets; a compacted log closes it in time for the compaction it has promised."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @cached_property
     def append_rules(self) -> AppendRules:

@@ -53,7 +53,8 @@ def read_slice(
     """The batches from the one that holds `offset` on, up to `max_offset`, out of one segment.
 
     At most `max_bytes`, unless the first batch is larger and `min_one_batch` asks for it whole: otherwise a consumer
-    with a small limit would never get past it.  Raises CorruptLog.
+    with a small limit would never get past it.  Without that it gets nothing, since consumers take a part of a batch for
+    a broker's mistake.  Raises CorruptLog.
     """
     bound = min(max_offset, log_end_offset)
     if offset < bound:
@@ -64,8 +65,8 @@ def read_slice(
                 continue
             end = _end_position(segment, bound, log_end_offset)
             size = min(max_bytes, max(end - header.position, 0))
-            if min_one_batch and size < header.size <= end - header.position:
-                size = header.size
+            if size < header.size:
+                size = header.size if min_one_batch and header.size <= end - header.position else 0
             return RecordsSlice(segment.file, header.position, size)
     return RecordsSlice(segments.active.file, segments.active.size, 0)
 

@@ -5,9 +5,10 @@ follower sees up to the log end, and what it asks for tells how far it has come.
 there, max_wait_ms are over, or there is an error to tell.  The first batch is whole even when it is larger than the
 limits (KIP-74), else its reader could not go on.  Sessions: KIP-227, replication/fetch_session.
 
-Version notes: 0-3 read formats 0 and 1; 4 isolation level; 5 log start offset; 7 sessions; 9 leader epochs (KIP-320);
-11 rack; 12 flexible, last fetched epoch.
-Not done: versions 0-3 answer UNSUPPORTED_FOR_MESSAGE_FORMAT where there are records; preferred read replicas.
+Version notes: 0-1 get message format 0 and 2-3 format 1 (replication/old_formats); 3 first batch whole; 4 isolation
+level; 5 log start offset; 6 KAFKA_STORAGE_ERROR; 7 sessions; 9 leader epochs (KIP-320); 10 zstd; 11 rack; 12 flexible,
+last fetched epoch.
+Not done: preferred read replicas.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from kctl.protocol.apis.fetch import (
     FetchResponse,
     PartitionData,
 )
+from kctl.server.replication import old_formats
 from kctl.server.replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -40,9 +42,10 @@ from kctl.server.replication.partition import ANY_EPOCH, Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Purgatory
+from kctl.storage.lookup import RecordsSlice
 
 READ_COMMITTED = 1
-FIRST_VERSION_OF_BATCHES = 4
+FIRST_VERSION_WITH_STORAGE_ERROR = 6
 FIRST_VERSION_OF_SESSIONS = 7
 EMPTY = b""
 
@@ -160,15 +163,21 @@ class Fetch:
         self._replicas = replicas
         self._is_committed_only = is_committed_only
         self._min_bytes = min_bytes
-        self._max_bytes = max_bytes
         self._version = version
+        self._magic = old_formats.magic_for(version)
+        self._answer_max_bytes = max_bytes
+        self._max_bytes = max_bytes if self._magic is None else min(max_bytes, old_formats.SOURCE_BYTES_MAX)
         self._last: _Reading | None = None
 
     def is_ready(self, max_wait_ms: int) -> bool:
         """Whether the answer goes out now."""
         reading = self.read()
         is_enough = reading.total_bytes >= self._min_bytes
-        return max_wait_ms <= 0 or not self.positions or reading.has_error or is_enough
+        is_ready = max_wait_ms <= 0 or not self.positions or reading.has_error or is_enough
+        if is_ready and self._magic is not None:
+            self._take_back(reading, self._magic)
+            return max_wait_ms <= 0 or not self.positions or reading.has_error or reading.total_bytes > 0
+        return is_ready
 
     def could_have_more(self) -> bool:
         """A cheap look before reading again: anything beyond a fetch position, or a partition that is not as it was."""
@@ -202,6 +211,37 @@ class Fetch:
         self._last = _Reading(answers, record_bytes, total, has_error)
         return self._last
 
+    def _take_back(self, reading: _Reading, magic: int) -> None:
+        """Put messages of an old format in the place of what was read, or what makes that impossible."""
+        reading.total_bytes = 0
+        for position in self.positions:
+            answer = reading.answers[position.topic_partition]
+            if isinstance(answer.records, RecordsSlice):
+                try:
+                    left = max(self._answer_max_bytes - reading.total_bytes, 0)
+                    answer.records = self._messages(position, answer.records, magic, left)
+                except ApiError as error:
+                    answer = reading.answers[position.topic_partition] = self._refusal(answer.partition_index, error)
+                    reading.has_error = True
+            size = len(answer.records) if answer.records is not None else 0
+            reading.record_bytes[position.topic_partition] = size
+            reading.total_bytes += size
+
+    def _messages(self, position: FetchPosition, records: RecordsSlice, magic: int, max_bytes: int) -> bytes:
+        partition = self._replicas.partition(*position.topic_partition)
+        try:
+            return old_formats.messages_in(
+                partition.log,
+                records,
+                magic,
+                fetch_offset=position.fetch_offset,
+                max_bytes=min(position.partition_max_bytes, max_bytes),
+                max_offset=self._upper_bound(partition),
+            )
+        except LogDirFailure as failure:
+            self._replicas.log_dir_failed(failure)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
+
     def last(self) -> _Reading:
         """The latest reading."""
         return self._last if self._last is not None else self.read()
@@ -219,9 +259,9 @@ class Fetch:
             return self._read_led(partition, position, max_bytes, is_first=is_first)
         except LogDirFailure as failure:
             self._replicas.log_dir_failed(failure)
-            return _refusal(index, ErrorCode.KAFKA_STORAGE_ERROR)
+            return self._refusal(index, ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
         except ApiError as error:
-            return _refusal(index, error.code)
+            return self._refusal(index, error)
 
     def _read_led(
         self, partition: Partition, position: FetchPosition, max_bytes: int, *, is_first: bool
@@ -243,15 +283,19 @@ class Fetch:
                 return answer
         if not log.log_start_offset <= offset <= log.log_end_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        old_formats.check_allowed(log, self._version, is_follower=self.replica_id >= 0)
         upper_bound = self._upper_bound(partition)
         limit = min(max_bytes, position.partition_max_bytes)
         if offset >= upper_bound or (limit <= 0 and not is_first):
             return answer
         records = log.read(offset, max(limit, 0), max_offset=upper_bound, min_one_batch=is_first)
+        if self._version <= old_formats.LAST_VERSION_WITH_HARD_LIMITS and (
+            len(records) > position.partition_max_bytes or (not len(records) and limit == position.partition_max_bytes)
+        ):
+            answer.records = old_formats.cut_off(offset, position.partition_max_bytes)
+            return answer
         if not len(records):
             return answer
-        if self._version < FIRST_VERSION_OF_BATCHES:
-            raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
         answer.records = records
         if self._is_committed_only:
             answer.aborted_transactions = [
@@ -259,6 +303,19 @@ class Fetch:
                 for aborted in log.aborted_transactions(offset, upper_bound)
             ]
         return answer
+
+    def _refusal(self, index: int, error: ApiError) -> PartitionData:
+        code = error.code
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version < FIRST_VERSION_WITH_STORAGE_ERROR:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # Which makes readers that do not know the other look for a leader.
+        return PartitionData(
+            partition_index=index,
+            error_code=code,
+            high_watermark=-1,
+            last_stable_offset=-1,
+            log_start_offset=-1,
+            records=EMPTY,
+        )
 
 
 class DelayedFetch:
@@ -280,7 +337,7 @@ class DelayedFetch:
         return True
 
     def on_timeout(self) -> None:
-        self._fetch.read()
+        self._fetch.is_ready(max_wait_ms=0)
         self._answer()
 
     def response(self) -> FetchResponse:
@@ -324,14 +381,3 @@ def _by_topic(answers: dict[TopicPartition, PartitionData]) -> list[FetchableTop
     for topic_partition, answer in answers.items():
         topics.setdefault(topic_partition.topic, []).append(answer)
     return [FetchableTopicResponse(topic=topic, partitions=partitions) for topic, partitions in topics.items()]
-
-
-def _refusal(index: int, code: ErrorCode) -> PartitionData:
-    return PartitionData(
-        partition_index=index,
-        error_code=code,
-        high_watermark=-1,
-        last_stable_offset=-1,
-        log_start_offset=-1,
-        records=EMPTY,
-    )

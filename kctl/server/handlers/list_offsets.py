@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.list_offsets import (
     ListOffsetsPartition,
@@ -33,8 +34,9 @@ NO_EPOCH = -1
 class ListOffsetsHandler:
     """Owner: event loop."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
         self._replicas = replicas
+        self._clock = clock
 
     def handle(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
         named = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
@@ -61,7 +63,7 @@ class ListOffsetsHandler:
         upper_bound = _upper_bound(partition, request)
         answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
         if version == 0:
-            answer.old_style_offsets = _segment_offsets(partition, asked, upper_bound)
+            answer.old_style_offsets = _segment_offsets(partition, asked, upper_bound, self._clock.now_ms())
         elif asked.timestamp == LATEST:
             answer.offset = upper_bound
             answer.leader_epoch = partition.leader_epoch
@@ -85,18 +87,20 @@ def _upper_bound(partition: Partition, request: ListOffsetsRequest) -> int:
     return partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
 
 
-def _segment_offsets(partition: Partition, asked: ListOffsetsPartition, upper_bound: int) -> list[int]:
-    """Version 0: bases of segments last changed at or before the timestamp, newest first, at most max_num_offsets."""
+def _segment_offsets(partition: Partition, asked: ListOffsetsPartition, upper_bound: int, now_ms: int) -> list[int]:
+    """Version 0: where segments begin that were last written at or before the timestamp, newest first, and the end.
+
+    Times are those of the files, not of records; at most max_num_offsets.  Log.legacyFetchOffsetsBefore.
+    """
     log = partition.log
+    marks = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms) for segment in log.segments]
+    if log.active_segment.size:
+        marks.append((log.log_end_offset, now_ms))
     if asked.timestamp == EARLIEST:
-        offsets = [log.log_start_offset]
-    else:
-        offsets = [
-            max(segment.base_offset, log.log_start_offset)
-            for segment in reversed(log.segments)
-            if asked.timestamp == LATEST or segment.modified_ms <= asked.timestamp
-        ]
-        offsets = [offset for offset in offsets if offset < upper_bound]
-        if asked.timestamp == LATEST:
-            offsets.insert(0, upper_bound)
-    return offsets[: max(asked.max_num_offsets, 0)]
+        marks = marks[:1]
+    elif asked.timestamp != LATEST:
+        while marks and marks[-1][1] > asked.timestamp:
+            marks.pop()
+    offsets = [offset for offset, _ in reversed(marks)][: max(asked.max_num_offsets, 0)]
+    visible = [offset for offset in offsets if offset <= upper_bound]
+    return visible if len(visible) == len(offsets) else [upper_bound, *visible]

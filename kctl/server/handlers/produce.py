@@ -9,9 +9,9 @@ Transactional records need the transactional id in the request, else TRANSACTION
 them one producer id, else INVALID_PRODUCER_ID_MAPPING; either error is that of the whole request.  Whether the producer
 is the present one the partition knows from its epoch.
 
-Version notes: 3 transactional id; 5 log start offset; 7 zstd; 8 errors of single records.
-Not done: versions 0-2 (message formats 0 and 1) answer UNSUPPORTED_FOR_MESSAGE_FORMAT; whether a partition was added to
-the transaction is not verified (KIP-890).
+Version notes: 0-2 carry message formats 0 and 1, which are stored as 2 (records/conversion); 3 transactional id; 5 log
+start offset; 7 zstd; 8 errors of single records.
+Not done: whether a partition was added to the transaction is not verified (KIP-890).
 """
 
 from __future__ import annotations

@@ -1,0 +1,65 @@
+"""What fetches of version 0 to 3 get, which know nothing of magic 2.
+
+Their records are taken back to magic 0 or 1 in memory, on the event loop, so one answer takes in no more than
+SOURCE_BYTES_MAX of the log.  Batches of which nothing is left, transaction markers mostly, are stepped over: a reader
+that got nothing would ask for the same offset again.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.records.batch import CorruptBatch
+from kctl.records.conversion import downgrade
+from kctl.storage.log import Log
+from kctl.storage.lookup import RecordsSlice
+
+LAST_VERSION_FOR_MAGIC_0 = 1
+LAST_VERSION_WITH_HARD_LIMITS = 2
+LAST_VERSION_FOR_MAGIC_1 = 3
+FIRST_VERSION_WITH_ZSTD = 10
+
+SOURCE_BYTES_MAX = 512 << 10
+"""A twentieth of a second or two of the loop's time, unless the first batch alone is larger."""
+
+_CUT_OFF_SIZE = 64
+_ENTRY = struct.Struct(">qi")
+
+
+def magic_for(version: int) -> int | None:
+    """The newest message format that a reader with that version of Fetch knows; None when it knows all."""
+    if version > LAST_VERSION_FOR_MAGIC_1:
+        return None
+    return 0 if version <= LAST_VERSION_FOR_MAGIC_0 else 1
+
+
+def check_allowed(log: Log, version: int, *, is_follower: bool) -> None:
+    """Raises ApiError where the topic's configuration keeps readers of that version out."""
+    if version < FIRST_VERSION_WITH_ZSTD and log.config.compression_type == "zstd":
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    if version <= LAST_VERSION_FOR_MAGIC_1 and not is_follower and not log.config.message_downconversion_enable:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "message.downconversion.enable is false")
+
+
+def messages_in(
+    log: Log, records: RecordsSlice, magic: int, *, fetch_offset: int, max_bytes: int, max_offset: int
+) -> bytes:
+    """The records of the slice, or of the next one that has any for this reader.  Raises ApiError, LogDirFailure."""
+    offset = fetch_offset
+    while True:
+        try:
+            messages, next_offset = downgrade(records.read(), magic, first_offset=offset, size_max=max_bytes)
+        except OSError as error:
+            raise log.log_directory.fail(error) from error
+        except CorruptBatch as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from error
+        if messages or not offset < next_offset < max_offset:
+            return messages
+        offset = next_offset
+        records = log.read(offset, SOURCE_BYTES_MAX, max_offset=max_offset)
+
+
+def cut_off(fetch_offset: int, max_bytes: int) -> bytes:
+    """The start of a message that passes `max_bytes`: up to version 2 the sign that a reader has to ask for more."""
+    return _ENTRY.pack(fetch_offset, max(max_bytes, _CUT_OFF_SIZE)).ljust(min(max_bytes, _CUT_OFF_SIZE), b"\0")

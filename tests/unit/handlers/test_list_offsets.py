@@ -1,0 +1,103 @@
+"""ListOffsets version 0: the places in a log by the times of its files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kctl.server.handlers.list_offsets import EARLIEST, LATEST, ListOffsetsHandler
+from kctl.server.replication.partition import Partition
+from kctl.testing.sim_loop import SimLoop, simulate
+from tests.unit.handlers.disk import Disk
+from tests.unit.handlers.world import exchange
+
+
+def play(folder: Path, scene: Callable[[Disk], Awaitable[None]]) -> None:
+    async def main(loop: SimLoop) -> None:
+        disk = Disk(loop, folder)
+        try:
+            await scene(disk)
+        finally:
+            disk.close()
+
+    simulate(main, seed=1)
+
+
+def three_segments(disk: Disk) -> tuple[Partition, int]:
+    """Segments from 0, 4 and 8 on, last written 3000, 2000 and 1000 ms ago; the log ends at 12."""
+    partition = disk.lead("a")
+    now_ms = disk.clock.now_ms()
+    for _ in range(3):
+        disk.append(partition, 4)
+        if partition.log.log_end_offset < 12:
+            partition.log.roll(now_ms)
+    for age, segment in zip((3000, 2000, 1000), partition.log.segments, strict=True):
+        seconds = (now_ms - age) / 1000
+        os.utime(segment.path(".log"), (seconds, seconds))
+    return partition, now_ms
+
+
+async def offsets(disk: Disk, timestamp: int, count: int = 10, *, replica_id: int = -1) -> list[int]:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, max_num_offsets=count)
+    request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="a", partitions=[asked])])
+    handler = ListOffsetsHandler(disk.replicas, disk.clock)
+    answer = (await exchange(handler.handle, request, 0)).topics[0].partitions[0]
+    assert answer.error_code == ErrorCode.NONE
+    return list(answer.old_style_offsets)
+
+
+def test_places_go_back_from_the_newest_before_the_time(tmp_path: Path) -> None:
+    async def scene(disk: Disk) -> None:
+        _, now_ms = three_segments(disk)
+        assert await offsets(disk, LATEST) == [12, 8, 4, 0]
+        assert await offsets(disk, EARLIEST) == [0]
+        assert await offsets(disk, now_ms) == [12, 8, 4, 0]
+        assert await offsets(disk, now_ms - 1) == [8, 4, 0]
+        assert await offsets(disk, now_ms - 2000) == [4, 0]
+        assert await offsets(disk, now_ms - 3001) == []
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize("count", range(4))
+def test_no_more_places_than_asked_for(tmp_path: Path, count: int) -> None:
+    async def scene(disk: Disk) -> None:
+        three_segments(disk)
+        assert await offsets(disk, LATEST, count) == [12, 8, 4, 0][:count]
+
+    play(tmp_path, scene)
+
+
+def test_places_start_where_the_log_starts(tmp_path: Path) -> None:
+    async def scene(disk: Disk) -> None:
+        partition, _ = three_segments(disk)
+        partition.log.increment_log_start_offset(6)
+        assert await offsets(disk, LATEST) == [12, 8, 6, 6]
+        assert await offsets(disk, EARLIEST) == [6]
+
+    play(tmp_path, scene)
+
+
+def test_consumers_see_no_place_behind_the_high_watermark(tmp_path: Path) -> None:
+    async def scene(disk: Disk) -> None:
+        partition, _ = three_segments(disk)
+        partition.high_watermark = 6
+        assert await offsets(disk, LATEST) == [6, 4, 0]
+        assert await offsets(disk, LATEST, 1) == [6]
+        assert await offsets(disk, LATEST, replica_id=1) == [12, 8, 4, 0]
+
+    play(tmp_path, scene)
+
+
+def test_an_empty_log_has_one_place(tmp_path: Path) -> None:
+    async def scene(disk: Disk) -> None:
+        disk.lead("a")
+        assert await offsets(disk, LATEST) == [0]
+        assert await offsets(disk, EARLIEST) == [0]
+
+    play(tmp_path, scene)

@@ -1,0 +1,308 @@
+"""Fetch versions 0 to 3: message formats 0 and 1, with the limits and errors of their time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from kctl.records.batch import Record, crc_ok, iterate_batches, iterate_records
+from kctl.records.build import build_batch
+from kctl.records.compression import Codec
+from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.records.legacy import build_messages
+from kctl.server.handlers.fetch import FetchHandler
+from kctl.server.replication.fetch_session import FetchSessionCache
+from kctl.server.replication.old_formats import SOURCE_BYTES_MAX
+from kctl.server.replication.partition import Partition
+from kctl.testing.sim_loop import SimLoop, simulate
+from tests.unit.handlers.disk import Disk
+from tests.unit.handlers.world import exchange
+
+RECORDS = [Record(0, 1000 + i, b"k%d" % i, b"value %d" % i) for i in range(3)]
+OLD_VERSIONS = pytest.mark.parametrize("version", range(4))
+
+
+class NoIsrChanges:
+    def may_expand(self, partition: Partition, replica_id: int) -> None:
+        """Followers are none of these tests' business."""
+
+
+def play(
+    folder: Path, scene: Callable[[Disk], Awaitable[None]], *, properties: Mapping[str, str] | None = None
+) -> None:
+    async def main(loop: SimLoop) -> None:
+        disk = Disk(loop, folder, properties=properties)
+        try:
+            await scene(disk)
+        finally:
+            disk.close()
+
+    simulate(main, seed=1)
+
+
+def append(
+    disk: Disk, partition: Partition, records: list[Record] = RECORDS, codec: Codec = Codec.NONE, **options: Any
+) -> None:
+    batch = bytearray(build_batch(records, codec=codec, **options))
+    disk.replicas.append(partition, memoryview(batch), required_acks=1, request_version=9)
+    disk.replicas.partition_moved(partition.topic_partition)
+
+
+def append_marker(disk: Disk, partition: Partition) -> None:
+    marker = bytearray(
+        build_end_transaction_marker(
+            EndTransactionMarker(ControlType.COMMIT, 0), producer_id=1, producer_epoch=0, timestamp=5
+        )
+    )
+    disk.replicas.append(partition, memoryview(marker), required_acks=1, request_version=9, from_client=False)
+    disk.replicas.partition_moved(partition.topic_partition)
+
+
+async def fetch(
+    disk: Disk,
+    version: int,
+    positions: Mapping[str, int],
+    *,
+    partition_max_bytes: int = 1 << 20,
+    max_bytes: int = 1 << 20,
+    max_wait_ms: int = 0,
+    replica_id: int = -1,
+) -> dict[str, PartitionData]:
+    handler = FetchHandler(
+        disk.replicas,
+        disk.replicas._fetch_purgatory,
+        FetchSessionCache(10),
+        NoIsrChanges(),  # type: ignore[arg-type]
+        clock=disk.clock,
+        random=random.Random(1),
+        fetch_max_bytes=57_671_680,
+    )
+    request = FetchRequest(
+        replica_id=replica_id,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        topics=[
+            FetchTopic(
+                topic=topic,
+                partitions=[FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=partition_max_bytes)],
+            )
+            for topic, offset in positions.items()
+        ],
+    )
+    response = await exchange(handler.handle, request, version)
+    return {topic.topic: topic.partitions[0] for topic in response.responses}
+
+
+def read(answer: PartitionData) -> list[Record]:
+    assert answer.error_code == ErrorCode.NONE
+    data = bytes(answer.records or b"")
+    headers = list(iterate_batches(data))
+    assert all(crc_ok(data, header) for header in headers)
+    return [record for header in headers for record in iterate_records(data, header)]
+
+
+@OLD_VERSIONS
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+def test_readers_get_the_format_of_their_time(tmp_path: Path, version: int, codec: Codec) -> None:
+    async def scene(disk: Disk) -> None:
+        partition = disk.lead("a")
+        append(disk, partition, codec=codec)
+        append(disk, partition, codec=codec)
+        answer = (await fetch(disk, version, {"a": 0}))["a"]
+        expected = [record._replace(offset=i) for i, record in enumerate(RECORDS * 2)]
+        if version < 2:
+            expected = [record._replace(timestamp=-1) for record in expected]
+        assert read(answer) == expected
+        assert {header.magic for header in iterate_batches(answer.records or b"")} == {0 if version < 2 else 1}
+        assert {header.codec for header in iterate_batches(answer.records or b"")} == {codec}
+        assert answer.high_watermark == 6
+
+    play(tmp_path, scene)
+
+
+@OLD_VERSIONS
+def test_reading_starts_at_the_asked_offset(tmp_path: Path, version: int) -> None:
+    async def scene(disk: Disk) -> None:
+        append(disk, disk.lead("a"))
+        answers = await fetch(disk, version, {"a": 2})
+        assert [record.offset for record in read(answers["a"])] == [2]
+        answers = await fetch(disk, version, {"a": 3})
+        assert read(answers["a"]) == []
+        answers = await fetch(disk, version, {"a": 4})
+        assert answers["a"].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    play(tmp_path, scene)
+
+
+@OLD_VERSIONS
+def test_a_batch_above_the_limit_is_announced_up_to_version_2_and_sent_whole_from_3_on(
+    tmp_path: Path, version: int
+) -> None:
+    async def scene(disk: Disk) -> None:
+        append(disk, disk.lead("a"), [Record(0, 5, None, b"v" * 500)])
+        for limit in (1, 20, 100):
+            answer = (await fetch(disk, version, {"a": 0}, partition_max_bytes=limit))["a"]
+            if version == 3:
+                assert len(read(answer)) == 1
+                continue
+            assert answer.error_code == ErrorCode.NONE
+            assert 0 < len(answer.records or b"") <= max(limit, 12)
+            assert read(answer) == [], "a message that is cut off"
+
+    play(tmp_path, scene)
+
+
+@OLD_VERSIONS
+def test_the_second_partition_gets_nothing_rather_than_a_part_of_a_batch(tmp_path: Path, version: int) -> None:
+    async def scene(disk: Disk) -> None:
+        append(disk, disk.lead("a"), [Record(0, 5, None, b"v" * (SOURCE_BYTES_MAX - 100))])
+        append(disk, disk.lead("b"), [Record(0, 5, None, b"v" * 500)])
+        answers = await fetch(disk, version, {"a": 0, "b": 0})
+        assert (len(read(answers["a"])), answers["b"].records) == (1, b"")
+        answers = await fetch(disk, version, {"b": 0, "a": 0})
+        assert (len(read(answers["b"])), answers["a"].records) == (1, b"")
+
+    play(tmp_path, scene)
+
+
+@OLD_VERSIONS
+def test_one_answer_takes_in_no_more_than_the_loop_has_time_for(tmp_path: Path, version: int) -> None:
+    async def scene(disk: Disk) -> None:
+        partition = disk.lead("a")
+        for _ in range(8):
+            append(disk, partition, [Record(0, 5, None, b"v" * 100_000)])
+        offset, rounds = 0, 0
+        while offset < 8:
+            offset = read((await fetch(disk, version, {"a": offset}))["a"])[-1].offset + 1
+            rounds += 1
+        assert rounds == 2
+
+    play(tmp_path, scene)
+
+
+@OLD_VERSIONS
+def test_transaction_markers_are_stepped_over(tmp_path: Path, version: int) -> None:
+    async def scene(disk: Disk) -> None:
+        partition = disk.lead("a")
+        append(disk, partition, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+        append_marker(disk, partition)
+        partition.log.roll(disk.clock.now_ms())
+        append_marker(disk, partition)
+        append(disk, partition)
+        answers = await fetch(disk, version, {"a": 3})
+        assert [record.offset for record in read(answers["a"])] == [5, 6, 7]
+        answers = await fetch(disk, version, {"a": 0})
+        assert [record.offset for record in read(answers["a"])][:3] == [0, 1, 2]
+
+    play(tmp_path, scene)
+
+
+@OLD_VERSIONS
+def test_a_reader_behind_whom_only_markers_follow_waits(tmp_path: Path, version: int) -> None:
+    async def scene(disk: Disk) -> None:
+        partition = disk.lead("a")
+        append_marker(disk, partition)
+        started = disk.loop.time()
+        assert read((await fetch(disk, version, {"a": 0}, max_wait_ms=500))["a"]) == []
+        assert disk.loop.time() - started == pytest.approx(0.5, abs=0.1)
+        waiting = asyncio.ensure_future(fetch(disk, version, {"a": 0}, max_wait_ms=60_000))
+        await asyncio.sleep(1)
+        append_marker(disk, partition)
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        append(disk, partition)
+        assert [record.offset for record in read((await waiting)["a"])] == [2, 3, 4]
+
+    play(tmp_path, scene)
+
+
+@OLD_VERSIONS
+def test_zstd_is_refused_and_does_not_hide_what_comes_before(tmp_path: Path, version: int) -> None:
+    async def scene(disk: Disk) -> None:
+        partition = disk.lead("a")
+        append(disk, partition)
+        append(disk, partition, codec=Codec.ZSTD)
+        answers = await fetch(disk, version, {"a": 0})
+        assert [record.offset for record in read(answers["a"])] == [0, 1, 2]
+        answers = await fetch(disk, version, {"a": 3})
+        assert answers["a"].error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+    play(tmp_path, scene)
+
+
+@OLD_VERSIONS
+def test_topics_can_refuse_old_readers_but_not_old_followers(tmp_path: Path, version: int) -> None:
+    async def scene(disk: Disk) -> None:
+        append(disk, disk.lead("a"))
+        answers = await fetch(disk, version, {"a": 0})
+        assert answers["a"].error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert (answers["a"].high_watermark, answers["a"].records) == (-1, b"")
+        answers = await fetch(disk, version, {"a": 0}, replica_id=7)
+        assert len(read(answers["a"])) == 3
+
+    play(tmp_path, scene, properties={"log.message.downconversion.enable": "false"})
+
+
+@OLD_VERSIONS
+def test_a_topic_of_zstd_refuses_old_readers_whatever_it_holds(tmp_path: Path, version: int) -> None:
+    async def scene(disk: Disk) -> None:
+        disk.lead("a")
+        answers = await fetch(disk, version, {"a": 0})
+        assert answers["a"].error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+    play(tmp_path, scene, properties={"compression.type": "zstd"})
+
+
+@OLD_VERSIONS
+def test_old_messages_in_the_log_go_out_as_they_are_where_they_can(tmp_path: Path, version: int) -> None:
+    async def scene(disk: Disk) -> None:
+        partition = disk.lead("a")
+        old = [Record(i, 1000 + i, b"k", b"v%d" % i) for i in range(4)]
+        stored = build_messages(old[:2], magic=0, codec=Codec.LZ4) + build_messages(old[2:], magic=1, codec=Codec.GZIP)
+        partition.log.append_as_follower(stored)
+        partition.advance_high_watermark(0)
+        answer = (await fetch(disk, version, {"a": 0}))["a"]
+        expected = [r._replace(timestamp=-1) if r.offset < 2 or version < 2 else r for r in old]
+        assert read(answer) == expected
+        if version >= 2:
+            assert answer.records == stored
+
+    play(tmp_path, scene)
+
+
+@OLD_VERSIONS
+def test_damage_in_the_log_is_the_error_of_its_partition(tmp_path: Path, version: int) -> None:
+    async def scene(disk: Disk) -> None:
+        partition = disk.lead("a")
+        append(disk, partition)
+        append(disk, disk.lead("b"))
+        partition.log.active_segment.file.write_at(61, b"\x7f\x7f\x7f")
+        answers = await fetch(disk, version, {"a": 0, "b": 0})
+        assert answers["a"].error_code == ErrorCode.CORRUPT_MESSAGE
+        assert len(read(answers["b"])) == 3
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(3, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)]
+)
+def test_a_failed_disk_has_another_name_for_those_who_do_not_know_its_error(
+    tmp_path: Path, version: int, code: ErrorCode
+) -> None:
+    async def scene(disk: Disk) -> None:
+        partition = disk.lead("a")
+        append(disk, partition)
+        partition.log.log_directory.fail(OSError("gone"))
+        answers = await fetch(disk, version, {"a": 0})
+        assert answers["a"].error_code == code
+
+    play(tmp_path, scene)
