@@ -14,11 +14,13 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups offsets cluster reassign elect configs dump-log broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs dump-log broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
     groups) [[ -n $verb ]] || words='list describe members delete delete-offsets reset-offsets' flags=--help ;;
+    transactions) [[ -n $verb ]] || words='list describe find-hanging abort' flags=--help ;;
+    producers) [[ -n $verb ]] || words='describe' flags=--help ;;
     offsets) [[ -n $verb ]] || words='get' flags=--help ;;
     cluster) [[ -n $verb ]] || words='describe health start status stop' flags=--help ;;
     reassign) [[ -n $verb ]] || words='execute status verify cancel list' flags=--help ;;
@@ -151,6 +153,47 @@ _kctl() {
         --topic | --to-offset | --shift-by | --to-datetime | --by-duration | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
+    'transactions list')
+        flags='--state --producer-id --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --state) words='Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --producer-id | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'transactions describe')
+        flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'transactions find-hanging')
+        flags='--topic --idle --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --idle | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'transactions abort')
+        flags='--start-offset --producer-id --producer-epoch --coordinator-epoch --force --yes -y --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --start-offset | --producer-id | --producer-epoch | --coordinator-epoch | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'producers describe')
+        flags='--partition --broker --open --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --partition | --broker | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
     'offsets get')
         flags='--time --partition --committed --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
@@ -278,10 +321,14 @@ _kctl() {
         esac
         ;;
     'dump-log dump-log')
-        flags='--records -r --offset --offsets-decoder --transaction-log-decoder --format --header --no-color --quiet --debug --help'
+        flags='--files --records -r --print-data-log --offset --time --key --producer-id --key-decoder --value-decoder --offsets-decoder --transaction-log-decoder --verify-only --verify-index-only --index-sanity-check --compat --deep-iteration --skip-record-metadata --rebuild-index --dry-run --format --header --no-color --quiet --debug --help'
         case $prev in
+        --files) kind='file' ;;
+        --key-decoder) words='string json hex base64 int long' flags='' ;;
+        --value-decoder) words='string json hex base64 int long' flags='' ;;
+        --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --offset) kind='none' ;;
+        --offset | --time | --key | --producer-id) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;

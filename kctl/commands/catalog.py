@@ -13,6 +13,8 @@ NOUNS: dict[str, tuple[str, str]] = {
     "produce": ("kctl.commands.produce:app", "Write lines from standard input to a topic."),
     "consume": ("kctl.commands.consume:app", "Read records of a topic."),
     "groups": ("kctl.commands.groups:app", "Look at consumer groups, delete them, reset their offsets."),
+    "transactions": ("kctl.commands.transactions:app", "Look at transactions, find hanging ones and abort them."),
+    "producers": ("kctl.commands.producers:app", "Look at idempotent and transactional producers."),
     "offsets": ("kctl.commands.offsets:app", "Look up offsets of partitions."),
     "cluster": ("kctl.commands.cluster:app", "Describe a cluster, judge its health, run one for development."),
     "reassign": ("kctl.commands.reassign:app", "Move partitions to other brokers."),

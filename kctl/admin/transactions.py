@@ -1,0 +1,156 @@
+"""Transactions as their coordinators know them (KIP-664), and those that no coordinator will ever end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from kctl.admin.outcome import Outcome, outcome_of, raise_if
+from kctl.admin.producers import ActiveProducer, describe_producers
+from kctl.client.cluster import ClusterClient, CoordinatorType
+from kctl.client.retrying import COORDINATOR_MOVED
+from kctl.client.transport import Connection
+from kctl.errors import ApiError
+from kctl.model import TopicPartition
+from kctl.protocol.apis.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from kctl.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTransaction:
+    """A transactional id and the broker that coordinates it."""
+
+    transactional_id: str
+    coordinator_id: int
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What the coordinator knows of a transactional id; with an outcome that is an error the rest is empty."""
+
+    outcome: Outcome
+    coordinator: str = ""
+    producer_id: int = -1
+    producer_epoch: int = -1
+    state: str = ""
+    timeout_ms: int = -1
+    start_ms: int = -1
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that is open in one partition."""
+
+    tp: TopicPartition
+    producer: ActiveProducer
+    transactional_id: str | None = None
+    """Whose producer it is, where a coordinator knows that."""
+
+
+async def list_transactions(
+    client: ClusterClient, *, states: Sequence[str] = (), producer_ids: Sequence[int] = ()
+) -> tuple[list[ListedTransaction], list[Outcome]]:
+    """The transactional ids of all brokers by name, and the brokers that could not tell theirs."""
+    metadata = await client.metadata([])
+    request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
+
+    async def ask(broker_id: int) -> list[ListedTransaction] | Outcome:
+        try:
+            connection = await client.broker(broker_id)
+            response = await connection.send(request, ListTransactionsResponse)
+        except ApiError as error:
+            return Outcome(str(broker_id), error.code, str(error))
+        if response.error_code:
+            return outcome_of(str(broker_id), response.error_code)
+        return [
+            ListedTransaction(one.transactional_id, broker_id, one.producer_id, one.transaction_state)
+            for one in response.transaction_states
+        ]
+
+    listed: list[ListedTransaction] = []
+    failed: list[Outcome] = []
+    for answer in await client.gather([ask(broker_id) for broker_id in metadata.brokers]):
+        if isinstance(answer, Outcome):
+            failed.append(answer)
+        else:
+            listed.extend(answer)
+    return sorted(listed, key=lambda one: one.transactional_id), failed
+
+
+async def describe_transaction(client: ClusterClient, transactional_id: str) -> Transaction:
+    """State, producer and partitions of one transactional id; an unknown one has TRANSACTIONAL_ID_NOT_FOUND."""
+
+    async def ask(connection: Connection) -> Transaction:
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        found = (await connection.send(request, DescribeTransactionsResponse)).transaction_states[0]
+        raise_if(found.error_code, *COORDINATOR_MOVED)
+        if found.error_code:
+            return Transaction(outcome_of(transactional_id, found.error_code))
+        return Transaction(
+            Outcome(transactional_id),
+            connection.address,
+            found.producer_id,
+            found.producer_epoch,
+            found.transaction_state,
+            found.transaction_timeout_ms,
+            found.transaction_start_time_ms,
+            tuple(sorted(TopicPartition(one.topic, number) for one in found.topics for number in one.partitions)),
+        )
+
+    try:
+        return await client.on_coordinator(transactional_id, ask, CoordinatorType.TRANSACTION)
+    except ApiError as error:
+        return Transaction(Outcome(transactional_id, error.code, str(error)))
+
+
+async def find_hanging(
+    client: ClusterClient, partitions: Collection[TopicPartition], *, idle_since_ms: int
+) -> tuple[list[OpenTransaction], list[Outcome]]:
+    """Transactions that are open in one of the partitions, silent since that time, and not known to any coordinator.
+
+    Also what could not be looked at: partitions first, brokers after them.  Where that is a broker, transactions that
+    it coordinates would look as if they hung: then none are told.
+    """
+    candidates: list[OpenTransaction] = []
+    failed: list[Outcome] = []
+    for tp, answer in (await describe_producers(client, partitions)).items():
+        if isinstance(answer, ApiError):
+            failed.append(Outcome(str(tp), answer.code, str(answer)))
+            continue
+        candidates.extend(
+            OpenTransaction(tp, one) for one in answer if one.has_transaction and one.last_timestamp_ms < idle_since_ms
+        )
+    if not candidates:
+        return [], failed
+    owners, unasked = await _owners(client, {one.producer.producer_id for one in candidates})
+    if unasked:
+        return [], failed + unasked
+    return [
+        OpenTransaction(one.tp, one.producer, owner.outcome.name if owner else None)
+        for one in candidates
+        if not is_coordinated(one, owner := owners.get(one.producer.producer_id))
+    ], failed
+
+
+async def owner_of(client: ClusterClient, producer_id: int) -> Transaction | None:
+    """The transactional id with that producer.  Raises ApiError when a broker cannot tell."""
+    owners, unasked = await _owners(client, {producer_id})
+    if unasked:
+        raise ApiError(unasked[0].error, f"broker {unasked[0].name}: {unasked[0].message}")
+    return owners.get(producer_id)
+
+
+def is_coordinated(one: OpenTransaction, owner: Transaction | None) -> bool:
+    """Whether a coordinator has the transaction in hand: it will end it in this partition, too."""
+    return owner is not None and owner.producer_id == one.producer.producer_id and one.tp in owner.partitions
+
+
+async def _owners(client: ClusterClient, producer_ids: Collection[int]) -> tuple[dict[int, Transaction], list[Outcome]]:
+    """Transactional ids by the producer id, and the coordinators that could not tell."""
+    listed, failed = await list_transactions(client, producer_ids=sorted(producer_ids))
+    described = [await describe_transaction(client, one.transactional_id) for one in listed]
+    failed += [one.outcome for one in described if not one.outcome.is_done]
+    return {one.producer_id: one for one in described if one.outcome.is_done}, failed
