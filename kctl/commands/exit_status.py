@@ -32,7 +32,7 @@ MEANINGS: dict[int, str] = {
 }
 
 
-class Refused(KctlError):  # noqa: N818 - an outcome, like ClusterUnreachable
+class Refused(KctlError):
     """Something destructive was asked for without consent; exit status 5."""
 
 

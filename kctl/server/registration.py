@@ -18,7 +18,7 @@ from kctl.zookeeper.znodes import BrokerRegistration
 log = logging.getLogger(__name__)
 
 
-class BrokerIdInUse(KctlError):  # noqa: N818 - an outcome
+class BrokerIdInUse(KctlError):
     """Another live broker has this id."""
 
 

@@ -27,7 +27,7 @@ TEST_PROPERTIES: Mapping[str, str] = {
 """Where a test gains by another value than a broker for keeps: fewer partitions to make, no wait for more members."""
 
 
-class BrokerFailed(RuntimeError):  # noqa: N818 - an outcome, told to whoever runs the tests
+class BrokerFailed(RuntimeError):
     """The broker did not start, or not stop; the text ends with the last lines of its output."""
 
 
