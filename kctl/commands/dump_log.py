@@ -193,7 +193,7 @@ def _classic_parser(
     if offsets:
         return internal.offsets_28 if compat == "kafka-2.8" else internal.offsets_4
     if transactions:
-        return internal.transactions
+        return internal.transactions_28 if compat == "kafka-2.8" else internal.transactions_4
     if not shows:
         return None
     key_text, value_text = map(classic_text, decoders)

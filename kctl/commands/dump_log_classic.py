@@ -1,7 +1,7 @@
 """The words of Kafka's kafka-dump-log, byte for byte, for scripts that read them.
 
-DumpLogSegments of 2.8 and of 4.x; tests compare with the tools themselves (what 3.9 prints, 4.x prints).  Where Kafka
-prints nothing more because an exception ends it, this goes on and says on stderr what is wrong.  What was found out of
+DumpLogSegments of 2.8 and of 4.x; tests compare with the tools themselves.  3.9 prints what 4.x prints, but for
+transactions (as 2.8) and messages of old formats (with a stray brace).  Where Kafka prints nothing more because an exception ends it, this goes on and says on stderr what is wrong.  What was found out of
 order is listed on stderr after the last file, as Kafka does; what makes a log wrong makes the exit status 1.
 """
 
@@ -215,41 +215,47 @@ class ClassicDump:
         # Inside of the loop everything counts: this is where the time of a deep dump goes.
         first_sequence = header.base_sequence - header.base_offset
         has_sequence = header.base_sequence >= 0
+        is_control, has_contents = header.is_control, parser is not None
+        sequence_and_names, names = " sequence: -1 headerKeys: [", ""
+        expected = last_offset + 1
+        text = contents = ""
         try:
-            for record in line.records():
-                offset, timestamp, key, value, headers = record
-                if last_offset != -1 and offset != last_offset + 1:
-                    gaps.append((last_offset, offset))
+            for offset, timestamp, key, value, headers in line.records():
+                if offset != expected and last_offset != -1:
+                    gaps.append((expected - 1, offset))
                 last_offset = offset
-                prefix = "| "
-                if shows_metadata:
-                    key_size = -1 if key is None else len(key)
-                    value_size = -1 if value is None else len(value)
-                    prefix = " "
-                    if is_legacy:
-                        add(self._legacy_metadata(record, stamp, common, next(checksums, None)))
-                    else:
-                        sequence = (first_sequence + offset) & SEQUENCE_MAX if has_sequence else -1
-                        names = ",".join([name for name, _ in headers]) if headers else ""
-                        if is_28:
-                            add(
-                                f"| offset: {offset} isValid: true crc: null keySize: {key_size} valueSize: "
-                                f"{value_size} {stamp}: {timestamp}{common} sequence: {sequence} headerKeys: [{names}]"
-                            )
-                        else:
-                            add(
-                                f"| offset: {offset} {stamp}: {timestamp} keySize: {key_size} valueSize: {value_size}"
-                                f" sequence: {sequence} headerKeys: [{names}]"
-                            )
-                    if header.is_control:
-                        add(_control(record))
-                if parser is not None:
-                    key_text, payload = parser(record)
-                    if key_text is not None:
-                        add(f"{prefix}key: {key_text}")
+                expected = offset + 1
+                if has_contents:
+                    assert parser is not None
+                    key_text, payload = parser(Record(offset, timestamp, key, value, headers))
+                    contents = "" if key_text is None else f" key: {key_text}"
                     if payload is not None:
-                        add(f" payload: {payload}")
-                add("\n")
+                        contents = f"{contents} payload: {payload}"
+                if not shows_metadata:
+                    add(f"|{contents}\n" if contents.startswith(" key") else f"{contents}\n")
+                    continue
+                if is_legacy:
+                    record = Record(offset, timestamp, key, value)
+                    text = self._legacy_metadata(record, stamp, common, next(checksums, None))
+                    add(f"{text}{contents}\n")
+                    continue
+                if has_sequence:
+                    sequence_and_names = f" sequence: {(first_sequence + offset) & SEQUENCE_MAX} headerKeys: ["
+                names = ",".join([name for name, _ in headers]) if headers else ""
+                if is_control:
+                    contents = _control(Record(offset, timestamp, key, value))
+                key_size = -1 if key is None else len(key)
+                value_size = -1 if value is None else len(value)
+                if is_28:
+                    add(
+                        f"| offset: {offset} isValid: true crc: null keySize: {key_size} valueSize: {value_size} "
+                        f"{stamp}: {timestamp}{common}{sequence_and_names}{names}]{contents}\n"
+                    )
+                else:
+                    add(
+                        f"| offset: {offset} {stamp}: {timestamp} keySize: {key_size} valueSize: {value_size}"
+                        f"{sequence_and_names}{names}]{contents}\n"
+                    )
         finally:
             self._add("".join(parts))
         return last_offset
@@ -262,10 +268,9 @@ class ClassicDump:
                 f"| offset: {record.offset} isValid: true crc: {checksum} keySize: {key_size} valueSize: {value_size} "
                 f"{stamp}: {record.timestamp}{common} crc: {checksum} isvalid: true"
             )
-        # The brace is Kafka's.
         return (
             f"| offset: {record.offset} {stamp}: {record.timestamp} keySize: {key_size} valueSize: {value_size}"
-            f" isValid: true crc: {checksum}}}"
+            f" isValid: true crc: {checksum}"
         )
 
     # Indexes
@@ -424,6 +429,9 @@ def _inner_checksums(line: BatchLine) -> Iterator[int]:
     try:
         inner = decompress(codec, wrapped)
     except DecompressionError:
+        # The lz4 frames of magic 0 have a header checksum of their own; then the messages have to be written again.
+        for record in line.records():
+            yield legacy.parse_message(legacy.build_messages([record], magic=header.magic)).crc
         return
     position = 0
     while position + 16 <= len(inner):

@@ -1,7 +1,7 @@
 """Records of __consumer_offsets and __transaction_state as Kafka's DumpLogSegments writes them.  Pure.
 
-Kafka 2.8 has a text of its own for each; from 3.8 on, offsets and groups are the JSON of Kafka's message definitions
-(KAFKA-16470), and transactions are as before.  Sets and maps come in the order of Scala's hash tables, which has to be
+Kafka 2.8 has a text of its own for each.  Since 3.8 offsets and groups (KAFKA-16470), and in 4.x also transactions, are
+the JSON of Kafka's message definitions.  In 2.8 sets and maps come in the order of Scala's hash tables, which has to be
 worked out: scripts that compare with Kafka's output see it.
 """
 
@@ -37,6 +37,8 @@ Texts = tuple[str | None, str | None]
 
 _DELETED = "<DELETE>"
 _EMPTY_STATE = 0
+_SMALL_SET_MAX = 4
+"""Larger sets are hash tables themselves, and adding one to another does not look whether that is getting full."""
 _CONTROL = re.compile(r"\\u00[0-9a-f]{2}")
 
 
@@ -184,8 +186,35 @@ def _bytes(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode()
 
 
-def transactions(record: Record) -> Texts:
-    """TransactionLog.formatRecordKeyAndValue."""
+def transactions_4(record: Record) -> Texts:
+    """DumpLogSegments.TransactionLogMessageParser."""
+    try:
+        key = decode_transaction_key(record.key or b"")
+        if not isinstance(key, TransactionLogKey):
+            return f"Unknown record type {key.version} at offset {record.offset}, skipping.", None
+        text = _json({"type": str(version_of(record.key or b"")), "data": {"transactionalId": key.transactional_id}})
+        if record.value is None:
+            return text, _DELETED
+        value = decode_transaction_value(record.value)
+        partitions = value.transaction_partitions
+        told = {
+            "producerId": value.producer_id,
+            "producerEpoch": value.producer_epoch,
+            "transactionTimeoutMs": value.transaction_timeout_ms,
+            "transactionStatus": value.transaction_status,
+            "transactionPartitions": None
+            if partitions is None
+            else [{"topic": one.topic, "partitionIds": one.partition_ids} for one in partitions],
+            "transactionLastUpdateTimestampMs": value.transaction_last_update_timestamp_ms,
+            "transactionStartTimestampMs": value.transaction_start_timestamp_ms,
+        }
+        return text, _json({"version": str(version_of(record.value)), "data": told})
+    except MalformedRequest as error:
+        return _error(record, error)
+
+
+def transactions_28(record: Record) -> Texts:
+    """TransactionLog.formatRecordKeyAndValue, up to 3.9."""
     try:
         key = decode_transaction_key(record.key or b"")
         if not isinstance(key, TransactionLogKey):
@@ -203,14 +232,16 @@ def _transaction(data: bytes) -> str:
         raise MalformedRequest(f"transaction status {status}")
     table = ScalaHashTable()
     for one in (value.transaction_partitions or []) if status != _EMPTY_STATE else []:
-        table.expect(len(set(one.partition_ids)))
-        for partition in one.partition_ids:
+        partitions = set(one.partition_ids)
+        table.expect(len(partitions))
+        for partition in partitions:
             # TopicPartition.hashCode
-            table.add((one.topic, partition), _int32(31 * (31 + partition) + _java_hash(one.topic)), None)
-    partitions = ",".join(f"{topic}-{partition}" for topic, partition in table.keys())  # noqa: SIM118 - not a dict
+            java_hash = _int32(31 * (31 + partition) + _java_hash(one.topic))
+            table.add((one.topic, partition), java_hash, None, grows=len(partitions) <= _SMALL_SET_MAX)
+    listed = ",".join(f"{topic}-{partition}" for topic, partition in table.keys())  # noqa: SIM118 - not a dict
     return (
         f"producerId:{value.producer_id},producerEpoch:{value.producer_epoch},state={TRANSACTION_STATES[status]},"
-        f"partitions=[{partitions}],txnLastUpdateTimestamp={value.transaction_last_update_timestamp_ms},"
+        f"partitions=[{listed}],txnLastUpdateTimestamp={value.transaction_last_update_timestamp_ms},"
         f"txnTimeoutMs={value.transaction_timeout_ms}"
     )
 
@@ -239,9 +270,9 @@ class ScalaHashTable:
         wanted = max(int((count + 1) / self._LOAD_FACTOR) - 1, 4)
         self._length = max(self._length, 1 << wanted.bit_length())
 
-    def add(self, key: Any, java_hash: int, value: Any) -> None:
+    def add(self, key: Any, java_hash: int, value: Any, *, grows: bool = True) -> None:
         """One element; a key that is there already gets the new value."""
-        if len(self._nodes) + 1 >= int(self._length * self._LOAD_FACTOR):
+        if grows and len(self._nodes) + 1 >= int(self._length * self._LOAD_FACTOR):
             self._length *= 2
         self._nodes[key] = (_int32(java_hash ^ (java_hash & 0xFFFFFFFF) >> 16), value)
 
