@@ -1,0 +1,419 @@
+"""One log: offsets, sequences, transactions, epochs, rolls, cuts, retention."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.records.batch import Record, iterate_records, parse_header
+from kctl.records.build import build_batch
+from kctl.records.control import ControlType
+from kctl.storage.config import LogConfig
+from kctl.storage.transaction_index import AbortedTransaction
+from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, value_batch
+
+
+def code_of(call: object, *args: object, **kwargs: object) -> ErrorCode:
+    with pytest.raises(ApiError) as caught:
+        call(*args, **kwargs)  # type: ignore[operator]
+    return caught.value.code
+
+
+def test_records_get_the_next_offsets_and_the_leader_s_epoch() -> None:
+    machine = LogOnDisk()
+    assert machine.append(b"a", b"b")[:2] == (0, 1)
+    buffer = bytearray(build_batch([Record(0, NOW_MS, None, b"c")]))
+    result = machine.log.append_as_leader(memoryview(buffer), leader_epoch=4, now_ms=NOW_MS)
+    assert (result.base_offset, result.log_append_time_ms, result.log_start_offset) == (2, -1, 0)
+    header = parse_header(buffer)
+    assert (header.base_offset, header.leader_epoch) == (2, 4), "the caller's buffer is patched, not copied"
+    assert machine.values() == [b"a", b"b", b"c"]
+    assert machine.log.leader_epochs.entries == ((0, 0), (4, 2))
+
+
+def test_a_refused_batch_leaves_nothing_behind() -> None:
+    machine = LogOnDisk()
+    machine.append(b"a")
+    damaged = bytearray(build_batch([Record(0, NOW_MS, None, b"b")]))
+    damaged[-3] ^= 1
+    assert code_of(machine.log.append_as_leader, damaged, leader_epoch=0, now_ms=NOW_MS) is ErrorCode.CORRUPT_MESSAGE
+    assert (machine.log.log_end_offset, machine.values()) == (1, [b"a"])
+
+
+def test_log_append_time_is_answered_and_stored() -> None:
+    machine = LogOnDisk(LogConfig(message_timestamp_type="LogAppendTime"))
+    machine.now_ms = NOW_MS + 77
+    assert machine.append(b"a", timestamp=5).log_append_time_ms == NOW_MS + 77
+    assert [record.timestamp for record in machine.records()] == [NOW_MS + 77]
+    first = machine.append(b"b", producer_id=1)
+    machine.now_ms += 1000
+    assert machine.append(b"b", producer_id=1)[:3] == first[:3], "a duplicate is answered with the time of the original"
+
+
+def test_a_retried_batch_is_answered_with_its_first_offset() -> None:
+    machine = LogOnDisk()
+    for number in range(6):
+        machine.append(b"v%d" % number, b"w", producer_id=1, sequence=2 * number)
+    again = machine.append(b"v1", b"w", producer_id=1, sequence=2)
+    assert (again.base_offset, again.last_offset, again.duplicate) == (2, 3, True)
+    assert machine.log.log_end_offset == 12
+    assert code_of(machine.append, b"v0", b"w", producer_id=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_sequence_numbers_have_to_follow_each_other() -> None:
+    machine = LogOnDisk()
+    machine.append(producer_id=1, sequence=100)  # Unknown producers may start anywhere.
+    assert code_of(machine.append, producer_id=1, sequence=102) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    machine.append(producer_id=1, sequence=101)
+    assert (
+        code_of(machine.append, producer_id=1, producer_epoch=1, sequence=5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    )
+    machine.append(producer_id=1, producer_epoch=1, sequence=0)
+    assert code_of(machine.append, producer_id=1, sequence=102) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_sequence_numbers_wrap() -> None:
+    machine = LogOnDisk()
+    machine.append(b"a", b"b", producer_id=1, sequence=(1 << 31) - 2)
+    machine.append(b"c", producer_id=1, sequence=0)
+    assert machine.append(b"a", b"b", producer_id=1, sequence=(1 << 31) - 2).duplicate
+
+
+def test_only_the_last_batch_of_a_producer_is_remembered_over_a_restart() -> None:
+    machine = LogOnDisk()
+    for number in range(3):
+        machine.append(producer_id=1, sequence=number)
+    machine.close_and_reopen()
+    assert machine.append(producer_id=1, sequence=2).base_offset == 2
+    assert code_of(machine.append, producer_id=1, sequence=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert machine.append(producer_id=1, sequence=3).base_offset == 3
+
+
+def test_an_open_transaction_holds_the_last_stable_offset() -> None:
+    machine = LogOnDisk()
+    machine.append(b"plain")
+    machine.append(b"t1", producer_id=1, transactional=True)
+    machine.append(b"t2", producer_id=2, transactional=True)
+    log = machine.log
+    assert log.last_stable_offset(3) == 1
+    machine.end_transaction(ControlType.COMMIT, producer_id=1)
+    assert log.last_stable_offset(3) == 1, "the marker is not replicated yet"
+    assert log.last_stable_offset(4) == 2
+    machine.end_transaction(ControlType.ABORT, producer_id=2)
+    assert log.last_stable_offset(5) == 5
+
+
+def test_a_batch_outside_of_the_open_transaction_is_refused() -> None:
+    machine = LogOnDisk()
+    machine.append(producer_id=1, transactional=True)
+    assert code_of(machine.append, producer_id=1, sequence=1) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_markers_are_fenced_by_epochs_of_producer_and_coordinator() -> None:
+    machine = LogOnDisk()
+    machine.append(producer_id=1, producer_epoch=3, transactional=True)
+    old = code_of(machine.end_transaction, ControlType.ABORT, producer_id=1, producer_epoch=2)
+    assert old is ErrorCode.INVALID_PRODUCER_EPOCH
+    machine.end_transaction(ControlType.ABORT, producer_id=1, producer_epoch=4, coordinator_epoch=5)
+    stale = code_of(machine.end_transaction, ControlType.ABORT, producer_id=1, producer_epoch=4, coordinator_epoch=4)
+    assert stale is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert code_of(machine.append, producer_id=1, producer_epoch=3, sequence=1) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize("restart", ["none", "clean", "crash"])
+def test_aborted_transactions_are_listed_for_readers(restart: str) -> None:
+    machine = LogOnDisk(LogConfig(segment_bytes=400))
+    machine.append(b"a", producer_id=1, transactional=True)
+    machine.append(b"b", producer_id=2, transactional=True)
+    machine.end_transaction(ControlType.ABORT, producer_id=1)
+    for number in range(5):
+        machine.append(b"filler %d" % number)
+    machine.end_transaction(ControlType.COMMIT, producer_id=2)
+    machine.append(b"c", producer_id=1, sequence=1, transactional=True)
+    machine.end_transaction(ControlType.ABORT, producer_id=1)
+    if restart == "clean":
+        machine.close_and_reopen()
+    elif restart == "crash":
+        machine.crash_and_reopen()
+    log = machine.log
+    assert len(log.segments) > 2
+    first, second = AbortedTransaction(1, 0, 2, 1), AbortedTransaction(1, 9, 10, 11)
+    assert log.aborted_transactions(0, 11) == [first, second]
+    assert log.aborted_transactions(0, 9) == [first]
+    assert log.aborted_transactions(3, 11) == [second]
+    assert log.last_stable_offset(11) == 11
+
+
+def test_a_restart_remembers_open_transactions() -> None:
+    machine = LogOnDisk()
+    machine.append(b"a")
+    machine.append(b"b", producer_id=1, transactional=True)
+    for reopen in (machine.close_and_reopen, machine.crash_and_reopen):
+        assert reopen().last_stable_offset(2) == 1
+    machine.end_transaction(ControlType.ABORT, producer_id=1)
+    assert machine.log.aborted_transactions(0, 3) == [AbortedTransaction(1, 1, 2, 3)]
+
+
+def test_a_segment_is_rolled_when_the_next_batch_does_not_fit() -> None:
+    machine = LogOnDisk(LogConfig(segment_bytes=200))
+    for _ in range(5):
+        machine.append(b"x" * 20)
+    assert [segment.base_offset for segment in machine.log.segments] == [0, 2, 4]
+    assert machine.file_names() == [
+        "00000000000000000000.index",
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+        "00000000000000000002.index",
+        "00000000000000000002.log",
+        "00000000000000000002.snapshot",
+        "00000000000000000002.timeindex",
+        "00000000000000000004.index",
+        "00000000000000000004.log",
+        "00000000000000000004.snapshot",
+        "00000000000000000004.timeindex",
+        "leader-epoch-checkpoint",
+    ]
+
+
+def test_a_segment_is_rolled_by_record_time() -> None:
+    machine = LogOnDisk(LogConfig(segment_ms=1000))
+    machine.append(timestamp=NOW_MS)
+    machine.append(timestamp=NOW_MS + 1000)
+    assert len(machine.log.segments) == 1
+    machine.append(timestamp=NOW_MS + 1001)
+    assert len(machine.log.segments) == 2
+
+
+def test_a_segment_without_record_times_is_rolled_by_the_clock() -> None:
+    machine = LogOnDisk(LogConfig(segment_ms=1000))
+    machine.append(timestamp=-1)
+    machine.now_ms += 1001
+    machine.append(timestamp=-1)
+    assert len(machine.log.segments) == 2
+
+
+def test_the_active_index_has_its_full_size_and_closed_ones_are_trimmed() -> None:
+    machine = LogOnDisk(LogConfig(segment_bytes=1000, index_interval_bytes=0))
+    for _ in range(12):
+        machine.append(b"x" * 50)
+    sizes = {entry.name: entry.size for entry in machine.files.list(machine.directory)}
+    first, active = machine.log.segments[0], machine.log.active_segment
+    assert sizes[f"{active.base_offset:020d}.index"] == 10485760
+    assert sizes[f"{active.base_offset:020d}.timeindex"] == 10485756
+    assert sizes[f"{first.base_offset:020d}.index"] == 8 * 7  # Of eight batches all but the first.
+    assert sizes[f"{first.base_offset:020d}.timeindex"] == 12
+    machine.log.close()
+    assert machine.files.size(active.path(".index")) < 1000
+
+
+def test_reading_outside_of_the_log_is_an_error_and_behind_the_bound_is_nothing() -> None:
+    machine = LogOnDisk()
+    for value in (b"a", b"b", b"c"):
+        machine.append(value)
+    log = machine.log
+    log.increment_log_start_offset(1)
+    assert code_of(log.read, 0, 100, max_offset=3) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert code_of(log.read, 4, 100, max_offset=3) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert len(log.read(3, 100, max_offset=3)) == 0
+    assert len(log.read(2, 100, max_offset=2)) == 0
+    assert [record.value for record in iterate_records(log.read(1, 1000, max_offset=2).read())] == [b"b"]
+
+
+def test_the_first_batch_comes_whole_however_small_the_limit() -> None:
+    machine = LogOnDisk()
+    machine.append(b"x" * 1000)
+    machine.append(b"y")
+    assert len(machine.log.read(0, 1, max_offset=2)) == len(value_batch(b"x" * 1000))
+    assert len(machine.log.read(0, 1, max_offset=2, min_one_batch=False)) < 2
+
+
+def test_a_slice_outlives_its_segment() -> None:
+    machine = LogOnDisk(LogConfig(segment_bytes=100, retention_ms=0, file_delete_delay_ms=0))
+    machine.append(b"a" * 30)
+    machine.append(b"b" * 30)
+    part = machine.log.read(0, 1000, max_offset=2)
+    assert machine.log.delete_old_segments(NOW_MS + 10, 2) == 2
+    for path, _ in machine.removals.take_due(NOW_MS + 10):
+        machine.files.remove(path)
+    assert [record.value for record in iterate_records(part.read())] == [b"a" * 30]
+
+
+def test_timestamps_are_found_across_segments_and_inside_of_batches() -> None:
+    machine = LogOnDisk(LogConfig(segment_bytes=300, index_interval_bytes=0))
+    for number in range(20):
+        records = [Record(0, NOW_MS + 100 * number + index * 10, b"k", b"v") for index in range(3)]
+        machine.log.append_as_leader(bytearray(build_batch(records)), leader_epoch=number, now_ms=NOW_MS)
+    log = machine.log
+    assert log.offset_for_timestamp(NOW_MS + 511, max_offset=60) == (NOW_MS + 520, 17, 5)
+    assert log.offset_for_timestamp(0, max_offset=60) == (NOW_MS, 0, 0)
+    assert log.offset_for_timestamp(NOW_MS + 511, max_offset=17) is None
+    assert log.offset_for_timestamp(NOW_MS + 1921, max_offset=60) is None
+    log.increment_log_start_offset(10)
+    assert log.offset_for_timestamp(0, max_offset=60) == (NOW_MS + 310, 10, 3)
+
+
+def test_a_follower_takes_batches_as_they_are() -> None:
+    machine = LogOnDisk()
+    data = value_batch(b"a", base_offset=5, leader_epoch=2) + value_batch(b"b", b"c", base_offset=9, leader_epoch=3)
+    result = machine.log.append_as_follower(bytearray(data + data[:40]))
+    assert (result.base_offset, result.last_offset) == (5, 10)
+    assert [(record.offset, record.value) for record in read_records(machine.log, 0)] == [
+        (5, b"a"),
+        (9, b"b"),
+        (10, b"c"),
+    ]
+    assert machine.log.leader_epochs.entries == ((2, 5), (3, 9))
+    assert code_of(machine.log.append_as_follower, value_batch(b"x", base_offset=10)) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert machine.log.append_as_follower(b"").last_offset == 10
+
+
+def test_truncation_takes_whole_batches_epochs_and_producers() -> None:
+    machine = LogOnDisk(LogConfig(segment_bytes=300))
+    for number in range(10):
+        machine.append(b"x" * 20, producer_id=1, sequence=number, leader_epoch=number // 4)
+    assert machine.log.truncate_to(5)
+    assert machine.log.log_end_offset == 5
+    assert machine.log.leader_epochs.entries == ((0, 0), (1, 4))
+    assert machine.log.producer_state.producers[1].last_sequence == 4
+    assert machine.append(producer_id=1, sequence=5, leader_epoch=3).base_offset == 5
+    assert not machine.log.truncate_to(6)
+    assert machine.crash_and_reopen().log_end_offset == 6
+    assert machine.log.leader_epochs.entries == ((0, 0), (1, 4), (3, 5))
+
+
+def test_truncating_below_the_first_segment_starts_the_log_over() -> None:
+    machine = LogOnDisk()
+    machine.log.truncate_fully_and_start_at(100)
+    assert machine.append(b"a").base_offset == 100
+    assert machine.log.truncate_to(50)
+    assert (machine.log.log_start_offset, machine.log.log_end_offset) == (50, 50)
+    assert machine.append(b"b").base_offset == 50
+    assert machine.close_and_reopen().log_start_offset == 50
+    assert machine.values() == [b"b"]
+
+
+def test_a_plan_from_before_a_truncation_proves_nothing() -> None:
+    machine = LogOnDisk()
+    for _ in range(4):
+        machine.append()
+    plan = machine.log.plan_flush()
+    machine.log.truncate_to(1)
+    machine.append()
+    machine.append()
+    plan.run()
+    machine.log.flushed(plan)
+    assert machine.log.recovery_point <= 1
+
+
+def test_flush_messages_syncs_before_the_answer() -> None:
+    machine = LogOnDisk(LogConfig(flush_messages=2))
+    machine.append()
+    assert machine.log.recovery_point == 0
+    machine.append()
+    assert machine.log.recovery_point == 2
+
+
+def test_a_closed_segment_waits_to_be_flushed() -> None:
+    machine = LogOnDisk()
+    machine.append()
+    assert not machine.log.needs_flush(NOW_MS)
+    machine.log.roll(NOW_MS)
+    machine.append()
+    assert machine.log.needs_flush(NOW_MS)
+    plan = machine.log.plan_flush(closed_segments_only=True)
+    plan.run()
+    machine.log.flushed(plan, NOW_MS)
+    assert (machine.log.recovery_point, machine.log.needs_flush(NOW_MS)) == (1, False)
+
+
+def test_rolling_an_empty_segment_does_nothing() -> None:
+    machine = LogOnDisk()
+    machine.log.roll(NOW_MS)
+    machine.append()
+    machine.log.roll(NOW_MS)
+    machine.log.roll(NOW_MS)
+    assert [segment.base_offset for segment in machine.log.segments] == [0, 1]
+
+
+def rolled(count: int, config: LogConfig) -> LogOnDisk:
+    """A log of `count` segments with one record of 100 bytes and one second each."""
+    machine = LogOnDisk(replace(config, segment_bytes=110, file_delete_delay_ms=500))
+    for number in range(count):
+        machine.append(b"x" * 31, timestamp=NOW_MS + 1000 * number)
+    assert [segment.size for segment in machine.log.segments] == [100] * count
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("config", "high_watermark", "expected"),
+    [
+        (LogConfig(retention_ms=2500), 5, 2),
+        (LogConfig(retention_ms=2500), 1, 1),
+        (LogConfig(retention_ms=-1), 5, 0),
+        (LogConfig(retention_ms=-1, retention_bytes=300), 5, 2),
+        (LogConfig(retention_ms=-1, retention_bytes=301), 5, 1),
+        (LogConfig(retention_ms=-1, retention_bytes=0), 5, 5),
+        (LogConfig(retention_ms=0), 5, 5),
+        (LogConfig(retention_ms=0, cleanup_policy=frozenset({"compact"})), 5, 0),
+        (LogConfig(retention_ms=0, cleanup_policy=frozenset({"compact", "delete"})), 5, 5),
+    ],
+)
+def test_retention_deletes_what_is_too_old_or_too_much(config: LogConfig, high_watermark: int, expected: int) -> None:
+    machine = rolled(5, config)
+    assert machine.log.delete_old_segments(NOW_MS + 4001, high_watermark) == expected
+    assert machine.log.log_start_offset == expected
+    assert [record.offset for record in machine.records()] == list(range(expected, 5))
+    assert machine.append().base_offset == 5
+
+
+def test_deleted_segments_are_renamed_first_and_removed_later() -> None:
+    machine = rolled(3, LogConfig(retention_bytes=100))
+    assert machine.log.delete_old_segments(NOW_MS, 3) == 2
+    assert "00000000000000000000.log.deleted" in machine.file_names()
+    assert machine.removals.take_due(NOW_MS + 499) == []
+    due = machine.removals.take_due(NOW_MS + 500)
+    assert {path for path, _ in due} == {
+        f"{machine.directory}/{name}" for name in machine.file_names() if name.endswith(".deleted")
+    }
+
+
+def test_records_below_the_start_offset_go_with_their_segment_even_in_a_compacted_log() -> None:
+    machine = rolled(4, LogConfig(cleanup_policy=frozenset({"compact"})))
+    machine.log.increment_log_start_offset(3)
+    assert machine.log.delete_old_segments(NOW_MS, 4) == 3
+    assert code_of(machine.log.increment_log_start_offset, 5) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert not machine.log.increment_log_start_offset(2)
+
+
+def test_a_log_without_record_times_ages_by_its_files() -> None:
+    machine = LogOnDisk(LogConfig(retention_ms=1000, segment_bytes=100))
+    machine.disk.now_ms = NOW_MS
+    for _ in range(3):
+        machine.append(b"x" * 29, timestamp=-1)
+    assert machine.log.delete_old_segments(NOW_MS + 1000, 3) == 0
+    assert machine.log.delete_old_segments(NOW_MS + 1001, 3) == 3
+
+
+def test_the_end_of_an_epoch_is_told_to_followers() -> None:
+    machine = LogOnDisk()
+    machine.log.assign_epoch(1, 0)
+    machine.append(leader_epoch=1)
+    machine.append(leader_epoch=1)
+    machine.log.assign_epoch(5, 2)
+    assert machine.log.end_offset_for_epoch(1) == (1, 2)
+    assert machine.log.end_offset_for_epoch(3) == (1, 2)
+    assert machine.log.end_offset_for_epoch(5) == (5, 2)
+    assert machine.log.end_offset_for_epoch(6) == (-1, -1)
+    assert machine.log.end_offset_for_epoch(0) == (0, 0)
+
+
+def test_the_coordinator_writes_transactional_records_without_sequence_numbers() -> None:
+    machine = LogOnDisk()
+    batch = build_batch([Record(0, NOW_MS, b"k", b"v")], producer_id=1, producer_epoch=0, is_transactional=True)
+    for _ in range(3):
+        machine.log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, from_client=False)
+    assert machine.log.last_stable_offset(3) == 0
+    machine.end_transaction(ControlType.COMMIT, producer_id=1)
+    assert machine.log.last_stable_offset(4) == 4
