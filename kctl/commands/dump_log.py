@@ -188,6 +188,7 @@ def _classic_parser(
     compat: str, *, shows: bool, decoders: tuple[str, str], offsets: bool, transactions: bool
 ) -> Parser | None:
     from kctl.commands import dump_log_classic_decoders as internal  # noqa: PLC0415 - rarely used
+    from kctl.commands.dump_log_classic import as_text  # noqa: PLC0415 - same
     from kctl.commands.dump_log_selection import classic_text  # noqa: PLC0415 - same
 
     if offsets:
@@ -196,6 +197,8 @@ def _classic_parser(
         return internal.transactions_28 if compat == "kafka-2.8" else internal.transactions_4
     if not shows:
         return None
+    if decoders == ("string", "string"):
+        return as_text
     key_text, value_text = map(classic_text, decoders)
     return lambda record: (
         None if record.key is None else key_text(record.key),

@@ -1,8 +1,9 @@
 """The words of Kafka's kafka-dump-log, byte for byte, for scripts that read them.
 
 DumpLogSegments of 2.8 and of 4.x; tests compare with the tools themselves.  3.9 prints what 4.x prints, but for
-transactions (as 2.8) and messages of old formats (with a stray brace).  Where Kafka prints nothing more because an exception ends it, this goes on and says on stderr what is wrong.  What was found out of
-order is listed on stderr after the last file, as Kafka does; what makes a log wrong makes the exit status 1.
+transactions (as 2.8) and messages of old formats (with a stray brace).  Where Kafka prints nothing more because an
+exception ends it, this goes on and says on stderr what is wrong.  What was found out of order is listed on stderr after
+the last file, as Kafka does; what makes a file wrong makes the exit status 1.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import struct
 from collections.abc import Callable, Iterator
 
 from kctl.commands.dump_log_classic_decoders import Texts
+from kctl.commands.dump_log_classic_records import write_records
 from kctl.console import Console
 from kctl.errors import CorruptLog
 from kctl.records import legacy
-from kctl.records.batch import CODEC_MASK, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record
+from kctl.records.batch import CODEC_MASK, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record, parse_header, records_region
 from kctl.records.compression import DecompressionError, decompress
 from kctl.storage.checkpoints import parse_snapshot
 from kctl.storage.dump_batches import Progress, read_log
@@ -45,6 +47,15 @@ _CONTROL_TYPES = {2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER"
 _CONTROL_KEY = struct.Struct(">hh")
 _MARKER = struct.Struct(">hi")
 _MARKERS = ("ABORT", "COMMIT")
+
+
+def as_text(record: Record) -> Texts:
+    """Key and value as Kafka's StringDecoder shows them: what is no UTF-8 becomes U+FFFD."""
+    key, value = record.key, record.value
+    return (
+        None if key is None else key.decode(errors="replace"),
+        None if value is None else value.decode(errors="replace"),
+    )
 
 
 class ClassicOptions:
@@ -212,7 +223,19 @@ class ClassicDump:
                 f" partitionLeaderEpoch: {header.leader_epoch} batchSize: {header.size} magic: {header.magic}"
                 f" compressType: {self._codec(header)} position: {header.position}"
             )
-        # Inside of the loop everything counts: this is where the time of a deep dump goes.
+        if not is_legacy and shows_metadata and not header.is_control and parser in {None, as_text}:
+            expected = write_records(
+                bytes(records_region(line.data(), parse_header(line.data()))),
+                header,
+                -1 if last_offset == -1 else last_offset + 1,
+                gaps,
+                self._add,
+                is_28=is_28,
+                stamp=stamp,
+                common=common,
+                with_contents=parser is not None,
+            )
+            return expected - 1
         first_sequence = header.base_sequence - header.base_offset
         has_sequence = header.base_sequence >= 0
         is_control, has_contents = header.is_control, parser is not None
