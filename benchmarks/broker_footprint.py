@@ -29,23 +29,28 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--runs", type=int, default=7)
     runs = options.parse_args().runs
-    first_s, again_s, resident_mb = [], [], []
+    first_s, again_s, cpu_s, resident_mb = [], [], [], []
     for _ in range(runs):
         with tempfile.TemporaryDirectory(prefix="kctl-bench-") as folder:
             first_s.append(measure(Path(folder))[0])
-            took_s, memory_mb = measure(Path(folder))
+            took_s, used_s, memory_mb = measure(Path(folder))
             again_s.append(took_s)
+            cpu_s.append(used_s)
             resident_mb.append(memory_mb)
     figures = [
         Figure("start, empty data folder", "s to ApiVersions", first_s, "< 1"),
         Figure("start, used data folder", "s to ApiVersions", again_s, "< 1"),
+        Figure("start, used data folder", "CPU s to ApiVersions", cpu_s),
         Figure("idle resident memory", "MB", resident_mb, "< 80"),
     ]
     report("broker_footprint", figures, runs=runs)
 
 
-def measure(folder: Path) -> tuple[float, float]:
-    """Starts the broker, asks until it answers, lets it rest, stops it: (seconds to the first answer, MB at rest)."""
+def measure(folder: Path) -> tuple[float, float, float]:
+    """Starts the broker, asks until it answers, lets it rest, stops it.
+
+    Returns the seconds to the first answer, the processor seconds used until then, and the MB at rest.
+    """
     bootstrap = f"127.0.0.1:{probe.free_port()}"
     port = bootstrap.partition(":")[2]
     started = time.perf_counter()
@@ -59,8 +64,10 @@ def measure(folder: Path) -> tuple[float, float]:
             lambda: probe.answers_api_versions(bootstrap), what="the broker", timeout_s=TIMEOUT_S, interval_s=0.005
         )
         took_s = time.perf_counter() - started
+        subject = Subject(bootstrap, broker.pid)
+        used_s = subject.cpu_s()
         time.sleep(SETTLED_AFTER_S)
-        return took_s, Subject(bootstrap, broker.pid).resident_mb()
+        return took_s, used_s, subject.resident_mb()
     finally:
         broker.terminate()
         broker.wait(TIMEOUT_S)
