@@ -111,6 +111,8 @@ complete -c kctl -n '__fish_seen_subcommand_from consume' -s n -l max-records -x
 complete -c kctl -n '__fish_seen_subcommand_from consume' -l partition -x -d 'Only these partitions.  Default: all.'
 complete -c kctl -n '__fish_seen_subcommand_from consume' -l follow -s f -d 'Wait for more records at the end.'
 complete -c kctl -n '__fish_seen_subcommand_from consume' -l isolation -x -a 'read_committed read_uncommitted' -d 'Whether records of open and aborted transactions are read.'
+complete -c kctl -n '__fish_seen_subcommand_from consume' -l formatter -x -a 'offsets group-metadata transactions' -d 'Decode the records of __consumer_offsets or __transaction_state, and skip those of other kinds.'
+complete -c kctl -n '__fish_seen_subcommand_from consume' -l compat -x -a 'kafka-2.8 kafka-4' -d 'With --formatter: print what the formatter of that version of Kafka prints.'
 complete -c kctl -n '__fish_seen_subcommand_from consume' -l bootstrap-server -x -d 'Brokers to start from; also KCTL_BOOTSTRAP_SERVER.  Default: 127.0.0.1:9092.'
 complete -c kctl -n '__fish_seen_subcommand_from consume' -l command-config -r -F -d 'Properties file with client settings, as Kafka\'s tools take it; also KCTL_COMMAND_CONFIG.'
 complete -c kctl -n '__fish_seen_subcommand_from consume' -l timeout -x -d 'How long the cluster may take to answer, such as 10s or 500ms.  Default: 30s, to connect at most 5s.'

@@ -9,18 +9,25 @@ from kctl.commands.declaration import Argument, Group, Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.values import parse_offset, parse_partitions
-from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.errors import ApiError, ErrorCode, MalformedRequest, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kctl.admin.offset_spec import OffsetSpec
     from kctl.admin.offsets import OffsetRange
     from kctl.client.cluster import ClusterClient
     from kctl.client.consumer import Consumer
     from kctl.console import RowStream
     from kctl.model import TopicPartition
+    from kctl.records.batch import Record
+
+    Write = Callable[[TopicPartition, Record], bool]
 
 app = Group("consume", "Read records of a topic.")
 
+FORMATTERS = ("offsets", "group-metadata", "transactions")
+COMPATS = ("kafka-2.8", "kafka-4")
 ISOLATIONS = ("read_committed", "read_uncommitted")
 
 
@@ -32,6 +39,7 @@ ISOLATIONS = ("read_committed", "read_uncommitted")
         "kctl consume orders --from -10 --partition 0",
         "kctl consume orders --from @2026-11-21T09:00:00Z --until @2026-11-21T10:00:00Z --format jsonl",
         "kctl consume orders --from end --follow",
+        "kctl consume __consumer_offsets --formatter offsets",
     ),
 )
 def consume(
@@ -61,6 +69,22 @@ def consume(
         str,
         Option("--isolation", choices=ISOLATIONS, help="Whether records of open and aborted transactions are read."),
     ] = "read_committed",
+    formatter: Annotated[
+        str | None,
+        Option(
+            "--formatter",
+            choices=FORMATTERS,
+            help="Decode the records of __consumer_offsets or __transaction_state, and skip those of other kinds.",
+        ),
+    ] = None,
+    compat: Annotated[
+        str | None,
+        Option(
+            "--compat",
+            choices=COMPATS,
+            help="With --formatter: print what the formatter of that version of Kafka prints.",
+        ),
+    ] = None,
 ) -> ExitStatus:
     """Read records of a topic and show them, in order within each partition.
 
@@ -71,12 +95,20 @@ def consume(
     Under json and jsonl nothing is lost: keys, values and header values that are not UTF-8 come as base64, which
     "key_encoding", "value_encoding" and "encoding" tell, and `kctl produce --input jsonl` reads them back.  Under json
     everything is held in memory until the end; jsonl and plain stream.
+
+    With --formatter each record is a line of JSON, unless --format json makes all of them one document: key and value
+    are objects, and the value of a tombstone is null.  Records that do not decode are skipped with a warning.
     """
     from kctl.admin.offsets import offset_ranges, partitions_of  # noqa: PLC0415 - help needs no client
     from kctl.client.consumer import Consumer  # noqa: PLC0415 - same
     from kctl.client.list_offsets import IsolationLevel  # noqa: PLC0415 - same
     from kctl.commands.records import RECORD_COLUMNS  # noqa: PLC0415 - same
+    from kctl.console import Format  # noqa: PLC0415 - same
 
+    if compat and not formatter:
+        raise UsageError("--compat goes with --formatter")
+    if formatter and run.console.format is not Format.JSON:
+        run.console.format = Format.JSONL
     now_ms = round(time.time() * 1000)
     lower = parse_offset(from_, now_ms=now_ms)
     upper = parse_offset(until, now_ms=now_ms) if until else None
@@ -89,9 +121,14 @@ def consume(
         held = await offset_ranges(client, tps, isolation=level)
         bounds = await _bounds(run, client, held, lower, upper, follow=follow)
         consumer = Consumer(client, {tp: start for tp, (start, _) in bounds.items()}, isolation=level)
+        ends = {tp: end for tp, (_, end) in bounds.items() if end is not None}
+        if formatter and compat:
+            flush = run.console.flush if follow else None
+            await _copy(consumer, _classic_writer(run, formatter, compat), ends, max_records, flush=flush)
+            return
         with run.console.stream(RECORD_COLUMNS) as stream:
-            ends = {tp: end for tp, (_, end) in bounds.items() if end is not None}
-            await _copy(run, consumer, stream, ends, max_records, follow=follow)
+            write = _decoding_writer(run, stream, formatter) if formatter else _writer(run, stream)
+            await _copy(consumer, write, ends, max_records, flush=stream.flush if follow else None)
 
     run.on_cluster_concurrently(read)
     return ExitStatus.DONE
@@ -138,18 +175,14 @@ async def _bounds(
 
 
 async def _copy(
-    run: Invocation,
     consumer: Consumer,
-    stream: RowStream,
+    write: Write,
     ends: dict[TopicPartition, int],
     max_records: int | None,
     *,
-    follow: bool,
+    flush: Callable[[], None] | None = None,
 ) -> None:
     """Show records until all partitions have reached their ends or there are enough."""
-    from kctl.commands.records import record_item, record_row  # noqa: PLC0415 - help needs no client
-
-    show = record_item if run.console.is_machine_readable else record_row
     left = max_records
     _drop_finished(consumer, ends)
     while consumer.positions and left != 0:
@@ -158,11 +191,68 @@ async def _copy(
             for record in records:
                 if left == 0 or (end is not None and record.offset >= end):
                     break
-                stream.write(show(tp, record))
-                left = None if left is None else left - 1
-        if follow:
-            stream.flush()
+                if write(tp, record):
+                    left = None if left is None else left - 1
+        if flush is not None:
+            flush()
         _drop_finished(consumer, ends)
+
+
+def _writer(run: Invocation, stream: RowStream) -> Write:
+    """Shows every record as it is."""
+    from kctl.commands.records import record_item, record_row  # noqa: PLC0415 - help needs no client
+
+    show = record_item if run.console.is_machine_readable else record_row
+
+    def write(tp: TopicPartition, record: Record) -> bool:
+        stream.write(show(tp, record))
+        return True
+
+    return write
+
+
+def _decoding_writer(run: Invocation, stream: RowStream, formatter: str) -> Write:
+    """Shows the records of one kind decoded."""
+    from kctl.commands.formatters import key_and_value  # noqa: PLC0415 - help needs no client
+    from kctl.commands.rows import known  # noqa: PLC0415 - same
+    from kctl.commands.values import format_time  # noqa: PLC0415 - same
+
+    def write(tp: TopicPartition, record: Record) -> bool:
+        try:
+            told = key_and_value(formatter, record)
+        except MalformedRequest as error:
+            run.console.warn(f"{tp}: the record at offset {record.offset} does not decode: {error}")
+            return False
+        if told is None:
+            return False
+        row = {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "offset": record.offset,
+            "timestamp_ms": known(record.timestamp),
+            "time": format_time(record.timestamp),
+        }
+        stream.write({**row, "key": told[0], "value": told[1]})
+        return True
+
+    return write
+
+
+def _classic_writer(run: Invocation, formatter: str, compat: str) -> Write:
+    """Shows the records of one kind in Kafka's words."""
+    from kctl.commands.formatters import classic_text  # noqa: PLC0415 - help needs no client
+
+    def write(tp: TopicPartition, record: Record) -> bool:
+        try:
+            text = classic_text(formatter, compat, record)
+        except MalformedRequest as error:
+            run.console.warn(f"{tp}: the record at offset {record.offset} does not decode: {error}")
+            return False
+        if text is not None:
+            run.console.verbatim(text)
+        return text is not None
+
+    return write
 
 
 def _drop_finished(consumer: Consumer, ends: dict[TopicPartition, int]) -> None:

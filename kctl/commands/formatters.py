@@ -1,0 +1,238 @@
+"""Records of the internal topics as Kafka's console consumer shows them with its formatters, byte for byte.  Pure.
+
+kafka-2.8: the texts of GroupMetadataManager's and TransactionLog's MessageFormatters, a line for each record.
+kafka-4: the JSON of org.apache.kafka.tools.consumer, which puts nothing between two objects.
+
+A formatter gives None for records of another kind, of kinds that are newer than we are, and for those without a key.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from kctl.commands.dump_log_classic_decoders import ScalaHashTable
+from kctl.commands.internal_records import TRANSACTION_STATES, offsets_record, transaction_record
+from kctl.errors import MalformedRequest
+from kctl.model import java_hash
+from kctl.protocol.versioned import version_of
+from kctl.records.batch import Record
+from kctl.records.internal_topics import (
+    NO_TIMESTAMP,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    TransactionLogKey,
+    TransactionLogValue,
+    decode_group_metadata_value,
+    decode_offset_commit_value,
+    decode_offsets_key,
+    decode_transaction_key,
+    decode_transaction_value,
+)
+
+OFFSETS = "offsets"
+GROUP_METADATA = "group-metadata"
+TRANSACTIONS = "transactions"
+FORMATTERS = (OFFSETS, GROUP_METADATA, TRANSACTIONS)
+
+KAFKA_28 = "kafka-2.8"
+KAFKA_4 = "kafka-4"
+COMPATS = (KAFKA_28, KAFKA_4)
+
+_EMPTY_STATE = 0
+_SMALL_SET_MAX = 4
+"""Larger sets are hash tables themselves, and adding one to another does not look whether that is getting full."""
+_CONTROL = re.compile(r"\\u00[0-9a-f]{2}")
+
+Key = OffsetCommitKey | GroupMetadataKey | TransactionLogKey
+
+
+def key_and_value(formatter: str, record: Record) -> tuple[object, object] | None:
+    """(key, value) as kctl's own JSON tells them.  Raises MalformedRequest for bytes that do not decode."""
+    if _key(formatter, record) is None:
+        return None
+    if record.value is not None:
+        _DECODERS[formatter](record.value)
+    return transaction_record(record) if formatter == TRANSACTIONS else offsets_record(record)
+
+
+def classic_text(formatter: str, compat: str, record: Record) -> str | None:
+    """What Kafka prints for the record.  Raises MalformedRequest for bytes that do not decode."""
+    key = _key(formatter, record)
+    if key is None:
+        return None
+    return _text_28(key, record.value) if compat == KAFKA_28 else _text_4(key, record)
+
+
+def _key(formatter: str, record: Record) -> Key | None:
+    """The key, if it is of the formatter's kind."""
+    if record.key is None:
+        return None
+    if formatter == TRANSACTIONS:
+        transaction = decode_transaction_key(record.key)
+        return transaction if isinstance(transaction, TransactionLogKey) else None
+    key = decode_offsets_key(record.key)
+    wanted = OffsetCommitKey if formatter == OFFSETS else GroupMetadataKey
+    return key if isinstance(key, wanted) else None
+
+
+def _text_28(key: Key, value: bytes | None) -> str:
+    match key:
+        case OffsetCommitKey():
+            text = "NULL" if value is None else _offset_28(value)
+            return f"[{key.group},{key.topic},{key.partition}]::{text}\n"
+        case GroupMetadataKey():
+            return f"{key.group}::{'NULL' if value is None else _group_28(key.group, value)}\n"
+        case TransactionLogKey():
+            text = "NULL" if value is None else _transaction_28(key.transactional_id, decode_transaction_value(value))
+            return f"{key.transactional_id}::{text}\n"
+
+
+def _offset_28(data: bytes) -> str:
+    value = decode_offset_commit_value(data)
+    epoch = "Optional.empty" if value.leader_epoch < 0 else f"Optional[{value.leader_epoch}]"
+    expiry = "None" if value.expire_timestamp == NO_TIMESTAMP else f"Some({value.expire_timestamp})"
+    return (
+        f"OffsetAndMetadata(offset={value.offset}, leaderEpoch={epoch}, metadata={value.metadata}, "
+        f"commitTimestamp={value.commit_timestamp}, expireTimestamp={expiry})"
+    )
+
+
+def _group_28(group_id: str, data: bytes) -> str:
+    group = decode_group_metadata_value(data)
+    table = ScalaHashTable()
+    for member in group.members:
+        table.add(member.member_id, java_hash(member.member_id), member)
+    members = ", ".join(f"{member.member_id} -> {_member_28(member, group, version_of(data))}" for member in table)
+    return (
+        f"GroupMetadata(groupId={group_id}, generation={group.generation}, "
+        f"protocolType={_option(group.protocol_type or None)}, currentState={'Stable' if group.members else 'Empty'}, "
+        f"members=HashMap({members}))"
+    )
+
+
+def _member_28(member: MemberMetadata, group: GroupMetadataValue, version: int) -> str:
+    protocol = "null" if group.protocol is None else group.protocol
+    return (
+        f"MemberMetadata(memberId={member.member_id}, groupInstanceId={_option(member.group_instance_id)}, "
+        f"clientId={member.client_id}, clientHost={member.client_host}, sessionTimeoutMs={member.session_timeout}, "
+        f"rebalanceTimeoutMs={member.rebalance_timeout if version else member.session_timeout}, "
+        f"supportedProtocols=List({protocol}), )"
+    )
+
+
+def _transaction_28(transactional_id: str, value: TransactionLogValue) -> str:
+    state = value.transaction_status
+    if not 0 <= state < len(TRANSACTION_STATES):
+        raise MalformedRequest(f"transaction status {state}")
+    return (
+        f"TransactionMetadata(transactionalId={transactional_id}, producerId={value.producer_id}, "
+        f"producerEpoch={value.producer_epoch}, txnTimeoutMs={value.transaction_timeout_ms}, "
+        f"state={TRANSACTION_STATES[state]}, pendingState=None, topicPartitions=HashSet({_partitions_28(value)}), "
+        f"txnStartTimestamp={value.transaction_start_timestamp_ms}, "
+        f"txnLastUpdateTimestamp={value.transaction_last_update_timestamp_ms})"
+    )
+
+
+def _partitions_28(value: TransactionLogValue) -> str:
+    table = ScalaHashTable()
+    topics = value.transaction_partitions if value.transaction_status != _EMPTY_STATE else None
+    for one in topics or ():
+        partitions = set(one.partition_ids)
+        table.expect(len(partitions))
+        for partition in partitions:
+            # TopicPartition.hashCode
+            hash_code = 31 * (31 + partition) + java_hash(one.topic)
+            hash_code = ((hash_code + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
+            table.add((one.topic, partition), hash_code, None, grows=len(partitions) <= _SMALL_SET_MAX)
+    return ", ".join(f"{topic}-{partition}" for topic, partition in table.keys())  # noqa: SIM118 - not a dict
+
+
+def _option(value: str | None) -> str:
+    return "None" if value is None else f"Some({value})"
+
+
+def _text_4(key: Key, record: Record) -> str:
+    assert record.key is not None
+    match key:
+        case OffsetCommitKey():
+            told: dict[str, Any] = {"group": key.group, "topic": key.topic, "partition": key.partition}
+            value_of: Callable[[bytes, int], dict[str, Any]] = _offset_4
+        case GroupMetadataKey():
+            told, value_of = {"group": key.group}, _group_4
+        case TransactionLogKey():
+            told, value_of = {"transactionalId": key.transactional_id}, _transaction_4
+    value = None
+    if record.value is not None:
+        version = version_of(record.value)
+        value = {"version": version, "data": value_of(record.value, version)}
+    whole = {"key": {"type": version_of(record.key), "data": told}, "value": value}
+    # Jackson writes control characters in upper-case hex.
+    text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
+    return _CONTROL.sub(lambda match: "\\u" + match[0][2:].upper(), text)
+
+
+def _offset_4(data: bytes, version: int) -> dict[str, Any]:
+    value = decode_offset_commit_value(data)
+    told: dict[str, Any] = {"offset": value.offset}
+    if version >= 3:
+        told["leaderEpoch"] = value.leader_epoch
+    told |= {"metadata": value.metadata, "commitTimestamp": value.commit_timestamp}
+    if version == 1:
+        told["expireTimestamp"] = value.expire_timestamp
+    return told
+
+
+def _group_4(data: bytes, version: int) -> dict[str, Any]:
+    group = decode_group_metadata_value(data)
+    told: dict[str, Any] = {
+        "protocolType": group.protocol_type,
+        "generation": group.generation,
+        "protocol": group.protocol,
+        "leader": group.leader,
+    }
+    if version >= 2:
+        told["currentStateTimestamp"] = group.current_state_timestamp
+    told["members"] = [_member_4(member, version) for member in group.members]
+    return told
+
+
+def _member_4(member: MemberMetadata, version: int) -> dict[str, Any]:
+    told: dict[str, Any] = {"memberId": member.member_id}
+    if version >= 3:
+        told["groupInstanceId"] = member.group_instance_id
+    told |= {"clientId": member.client_id, "clientHost": member.client_host}
+    if version >= 1:
+        told["rebalanceTimeout"] = member.rebalance_timeout
+    told["sessionTimeout"] = member.session_timeout
+    told["subscription"] = base64.b64encode(member.subscription).decode()
+    told["assignment"] = base64.b64encode(member.assignment).decode()
+    return told
+
+
+def _transaction_4(data: bytes, _version: int) -> dict[str, Any]:
+    value = decode_transaction_value(data)
+    partitions = value.transaction_partitions
+    return {
+        "producerId": value.producer_id,
+        "producerEpoch": value.producer_epoch,
+        "transactionTimeoutMs": value.transaction_timeout_ms,
+        "transactionStatus": value.transaction_status,
+        "transactionPartitions": None
+        if partitions is None
+        else [{"topic": one.topic, "partitionIds": one.partition_ids} for one in partitions],
+        "transactionLastUpdateTimestampMs": value.transaction_last_update_timestamp_ms,
+        "transactionStartTimestampMs": value.transaction_start_timestamp_ms,
+    }
+
+
+_DECODERS: dict[str, Callable[[bytes], object]] = {
+    OFFSETS: decode_offset_commit_value,
+    GROUP_METADATA: decode_group_metadata_value,
+    TRANSACTIONS: decode_transaction_value,
+}
