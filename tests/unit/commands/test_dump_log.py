@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from kctl.protocol.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from kctl.records.batch import Record
+from kctl.records.batch import Record, parse_header, seal
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
@@ -33,8 +36,12 @@ from kctl.records.internal_topics import (
     encode_transaction_key,
     encode_transaction_value,
 )
+from kctl.records.legacy import build_messages
 from kctl.storage.checkpoints import snapshot_bytes
+from kctl.storage.config import LogConfig
+from kctl.storage.files import RealFiles
 from kctl.storage.producer_state import SnapshotEntry
+from kctl.storage.segment import Segment
 from tests.unit.commands.conftest import Kctl
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "dump_log"
@@ -289,3 +296,249 @@ def test_transaction_log_decoder(kctl: Kctl, folder: Path) -> None:
         [{"topic": "orders", "partitions": [0, 2]}],
     )
     assert kctl("dump-log --transaction-log-decoder --offsets-decoder orders-3").status == 2
+
+
+def test_damaged_length_does_not_hide_the_batches_behind_it(kctl: Kctl, folder: Path) -> None:
+    first, second, third = batches()
+    for length in (10, 90, len(first) + 3, 1 << 30):
+        damage(folder / f"{BASE}.log", 8, struct.pack(">i", length))
+        ran = kctl(f"dump-log --format json orders-3/{BASE}.log")
+        (problem,) = [item for item in ran.document if item["error"]]
+        assert (ran.status, problem["position"], problem["size"]) == (1, 0, len(first))
+        assert problem["message"].endswith(f"; the next batch is at {len(first)}")
+        assert [item["base_offset"] for item in ran.document if item["type"] == "batch"] == [103, 105]
+    log = folder / f"{BASE}.log"
+    log.write_bytes(first + b"\x55" * 1000 + second + bytes(500) + third)
+    ran = kctl(f"dump-log --format json orders-3/{BASE}.log")
+    assert [(item["position"], item["size"]) for item in ran.document if item["error"]] == [
+        (len(first), 1000),
+        (len(first) + 1000 + len(second), 500),
+    ]
+    assert [item["base_offset"] for item in ran.document if item["type"] == "batch"] == [100, 103, 105]
+
+
+def test_records_that_make_no_sense_are_said_where_they_are(kctl: Kctl, folder: Path) -> None:
+    log = bytearray(batches()[0])
+    log[61] = 0x7F
+    header = parse_header(log)
+    seal(log, header)
+    (folder / f"{BASE}.log").write_bytes(log + batches()[1])
+    for option in ("--records", "--verify-only"):
+        ran = kctl(f"dump-log {option} --format json orders-3/{BASE}.log")
+        (problem,) = [item for item in ran.document if item["error"]]
+        assert (ran.status, problem["position"], problem["size"]) == (1, 0, len(log))
+
+
+def test_verify_only_shows_what_is_wrong_and_nothing_else(kctl: Kctl, folder: Path) -> None:
+    ran = kctl("dump-log --verify-only --format table .")
+    assert (ran.status, ran.out) == (0, "")
+    damage(folder / f"{BASE}.log", 70, b"\x55")
+    damage(folder / f"{BASE}.index", 4, struct.pack(">i", 1))
+    ran = kctl("dump-log --verify-only --format json .")
+    assert [(item["file"].rpartition("/")[2], item["type"]) for item in ran.document] == [
+        (f"{BASE}.index", "problem"),
+        (f"{BASE}.log", "problem"),
+    ]
+    assert ran.status == 1
+
+
+def test_log_dir_is_all_its_partitions_and_its_own_files(kctl: Kctl, folder: Path) -> None:
+    log_dir = folder.parent
+    (log_dir / "meta.properties").write_text("version=0\nbroker.id=7\n")
+    (log_dir / "replication-offset-checkpoint").write_text("0\n1\norders 3 106\n")
+    (folder / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    (folder / "leader-epoch-checkpoint").write_text("0\n1\n2 100\n")
+    items = kctl("dump-log --format json .").document
+    assert {item["type"] for item in items} == {
+        "batch", "offset_index", "time_index", "aborted_transaction", "producer", "leader_epoch", "checkpoint",
+        "property",
+    }  # fmt: skip
+    told = {item["type"]: item for item in items}
+    assert (told["checkpoint"]["topic"], told["checkpoint"]["partition"], told["checkpoint"]["offset"]) == (
+        "orders", 3, 106
+    )  # fmt: skip
+    assert (told["leader_epoch"]["epoch"], told["leader_epoch"]["start_offset"]) == (2, 100)
+
+
+def record_offsets(ran: Any) -> list[int]:
+    return [item["offset"] for item in ran.document if item["type"] == "record"]
+
+
+@pytest.mark.parametrize(
+    ("options", "offsets"),
+    [
+        (f"--time {T0 + 3}:{T0 + 11}", [101, 102, 103]),
+        (f"--time {T0 + 11}:", [104, 105]),
+        ("--time :2023-11-14T22:13:20Z", []),
+        ("--time 2023-11-14T22:13:20Z:2023-11-14T22:13:20.004+00:00", [100, 102]),
+        ("--key k", [100]),
+        ("--key-decoder hex --key ff", [102]),
+        ("--key-decoder base64 --key /w==", [102]),
+        ("--producer-id 7", [103, 104, 105]),
+        ("--producer-id 8", []),
+        (f"--offset 101: --time :{T0 + 6} --producer-id -1", [101, 102]),
+    ],
+)
+def test_records_are_selected(kctl: Kctl, folder: Path, options: str, offsets: list[int]) -> None:
+    words = options.replace("--producer-id -1", "--producer-id=-1")
+    ran = kctl(f"dump-log --records --format json orders-3/{BASE}.log {words}")
+    assert (ran.status, record_offsets(ran)) == (0, offsets)
+
+
+@pytest.mark.parametrize("text", ["2023", ":", "x:y", "12:"])
+def test_time_range_that_is_none_is_refused(kctl: Kctl, folder: Path, text: str) -> None:
+    assert kctl(f"dump-log --time {text} orders-3").status == 2
+
+
+def test_offset_range_reads_from_the_index_on(kctl: Kctl, folder: Path) -> None:
+    damage(folder / f"{BASE}.log", 70, b"\x55")
+    log = f"orders-3/{BASE}.log"
+    assert record_offsets(kctl(f"dump-log --records --offset 105: --format json {log}")) == [105]
+    assert kctl(f"dump-log --offset 105: {log}").status == 0
+    assert kctl(f"dump-log --offset 103: {log}").status == 1
+    # An index that points beyond what is asked for is not believed.
+    (folder / f"{BASE}.index").write_bytes(struct.pack(">ii", 2, len(batches()[0]) + len(batches()[1])))
+    assert record_offsets(kctl(f"dump-log --records --offset 103: --format json {log}")) == [103, 104, 105]
+
+
+@pytest.mark.parametrize(
+    ("decoder", "data", "shown", "encoding"),
+    [
+        ("json", b'{"a": [1]}', {"a": [1]}, "json"),
+        ("json", b"{", "{", "utf-8"),
+        ("hex", b"\x00\xff", "00ff", "hex"),
+        ("base64", b"abc", "YWJj", "base64"),
+        ("string", b"\xff", "/w==", "base64"),
+        ("int", struct.pack(">i", -2), -2, "int"),
+        ("long", struct.pack(">q", 1 << 40), 1 << 40, "long"),
+        ("long", b"abc", "abc", "utf-8"),
+    ],
+)
+def test_values_are_decoded_as_asked(
+    kctl: Kctl, folder: Path, decoder: str, data: bytes, shown: object, encoding: str
+) -> None:
+    (folder / f"{BASE}.log").write_bytes(build_batch([Record(0, T0, data, data)], base_offset=100))
+    (item,) = kctl(
+        f"dump-log --key-decoder {decoder} --value-decoder {decoder} --offset 100 --format jsonl orders-3/{BASE}.log"
+    ).out.splitlines()[1:]
+    told = json.loads(item)
+    assert (told["value"], told["value_encoding"]) == (shown, encoding)
+    assert (told["key"], told["key_encoding"]) == (shown, encoding)
+
+
+def test_messages_of_old_formats_are_read(kctl: Kctl, folder: Path) -> None:
+    records = [Record(offset, T0, b"k", b"v%d" % offset) for offset in range(4)]
+    old = b"".join(build_messages(records, magic=magic, codec=Codec.GZIP) for magic in (0, 1))
+    (folder / "00000000000000000000.log").write_bytes(build_messages(records, magic=0) + old)
+    ran = kctl("dump-log --records --format json orders-3/00000000000000000000.log")
+    assert record_offsets(ran) == [0, 1, 2, 3] * 3
+
+
+# Repairing indexes
+
+
+def big_segment(folder: Path) -> Path:
+    """A segment with some index entries, as a broker closes it."""
+    config = LogConfig()
+    segment = Segment.create(RealFiles(), str(folder), 0, config, now_ms=T0)
+    for number in range(40):
+        records = [Record(0, T0 + (number * 7) % 50, b"k", b"v" * 1000)]
+        batch = bytearray(build_batch(records, base_offset=number))
+        segment.append(memoryview(batch), [parse_header(batch)])
+    segment.become_inactive()
+    return folder / "00000000000000000000.log"
+
+
+def test_indexes_are_rebuilt_as_a_broker_would(kctl: Kctl, folder: Path) -> None:
+    log = big_segment(folder)
+    files = [log.with_suffix(suffix) for suffix in (".index", ".timeindex")]
+    before = [file.read_bytes() for file in files]
+    assert all(before)
+    assert [row[3] for row in kctl(f"dump-log --rebuild-index {log}").rows] == ["unchanged", "unchanged"]
+    damage(files[0], 4, b"\x7f")
+    files[1].unlink()
+    assert kctl("dump-log orders-3").status == 1
+    dry = kctl(f"dump-log --rebuild-index --dry-run {log}")
+    assert (dry.status, [row[3] for row in dry.rows]) == (0, ["would be written"] * 2)
+    assert not files[1].exists()
+    assert [row[3] for row in kctl(f"dump-log --rebuild-index {log}").rows] == ["written", "written"]
+    assert [file.read_bytes() for file in files] == before
+    assert kctl(f"dump-log {' '.join(map(str, [log, *files]))}").status == 0
+
+
+def test_rebuilding_says_what_is_wrong_with_the_log(kctl: Kctl, folder: Path) -> None:
+    log = big_segment(folder)
+    damage(log, 70, b"\x55")
+    ran = kctl(f"dump-log --rebuild-index --format json {log.with_suffix('.index')}")
+    assert (ran.status, [item["action"] for item in ran.document]) == (1, ["damaged", "written", "written"])
+
+
+@pytest.mark.parametrize("lock", [fcntl.flock, fcntl.lockf])
+def test_nothing_is_rebuilt_while_a_broker_holds_the_lock(kctl: Kctl, folder: Path, lock: Any) -> None:
+    path = folder.parent / ".lock"
+    path.touch()
+    program = f"import fcntl,sys\nfile=open({str(path)!r},'r+')\nfcntl.{lock.__name__}(file,fcntl.LOCK_EX)\nprint()\n"
+    command = [sys.executable, "-c", program + "sys.stdout.flush()\nsys.stdin.read()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as broker:
+        assert broker.stdout is not None
+        broker.stdout.readline()
+        before = (folder / f"{BASE}.index").read_bytes()
+        ran = kctl("dump-log --rebuild-index orders-3")
+        assert (ran.status, ran.out) == (5, "")
+        assert "a broker works on" in ran.err
+        assert (folder / f"{BASE}.index").read_bytes() == before
+        assert kctl("dump-log --rebuild-index --dry-run orders-3").status == 0
+        broker.communicate()
+    assert kctl("dump-log --rebuild-index orders-3").status == 0
+
+
+def test_sanity_check_is_that_of_a_broker(kctl: Kctl, folder: Path) -> None:
+    (folder / f"{BASE}.index").write_bytes(struct.pack(">ii", 5, 9))
+    ran = kctl("dump-log --index-sanity-check --format json orders-3")
+    assert (ran.status, [item["is_sane"] for item in ran.document]) == (0, [True, True])
+    (folder / f"{BASE}.index").write_bytes(b"123456789")
+    (folder / f"{BASE}.timeindex").write_bytes(struct.pack(">qiqi", T0, 1, T0 - 1, 2))
+    ran = kctl("dump-log --index-sanity-check --format json orders-3")
+    assert (ran.status, [item["is_sane"] for item in ran.document]) == (1, [False, False])
+
+
+@pytest.mark.parametrize("words", ["", "--dry-run orders-3", "--compat kafka-4 --offset 1: orders-3",
+                                   "--rebuild-index orders-3/00000000000000000106.snapshot",
+                                   "--key-decoder hex --key xyz orders-3", "--compat kafka-5 orders-3"])  # fmt: skip
+def test_lines_that_make_no_sense_are_refused(kctl: Kctl, folder: Path, words: str) -> None:
+    assert kctl(f"dump-log {words}").status == 2
+
+
+# Kafka's words; tests/integration/cli compares with Kafka itself
+
+
+@pytest.mark.parametrize("compat", ["kafka-2.8", "kafka-4"])
+def test_classic_text_is_as_ever(kctl: Kctl, folder: Path, compat: str) -> None:
+    files = ",".join(f"orders-3/{path.name}" for path in sorted(folder.iterdir()))
+    ran = kctl(f"dump-log --compat {compat} --print-data-log --files {files}")
+    assert (ran.status, ran.err) == (0, "Ignoring unknown file orders-3/leader-epoch-checkpoint\n")
+    assert ran.out == (GOLDEN / f"{compat}.txt").read_text()
+
+
+def test_classic_text_goes_on_behind_damage_and_fails(kctl: Kctl, folder: Path) -> None:
+    log = folder / f"{BASE}.log"
+    first, second, third = batches()
+    log.write_bytes(first + b"garbage" * 20 + second + third + b"tail")
+    ran = kctl(f"dump-log --compat kafka-4 orders-3/{BASE}.log")
+    assert [line.partition(" last")[0] for line in ran.out.splitlines()] == [
+        f"Dumping orders-3/{BASE}.log",
+        "Log starting offset: 100",
+        "baseOffset: 100",
+        "baseOffset: 103",
+        "baseOffset: 105",
+        f"Found 4 invalid bytes at the end of {BASE}.log",
+    ]
+    assert ran.status == 1
+    assert f"at position {len(first)}: 140 bytes are no batches" in ran.err
+
+
+def test_classic_mismatches_of_indexes_fail(kctl: Kctl, folder: Path) -> None:
+    (folder / f"{BASE}.index").write_bytes(struct.pack(">ii", 3, len(batches()[0])))
+    ran = kctl(f"dump-log --compat kafka-2.8 --verify-index-only orders-3/{BASE}.index")
+    assert (ran.status, ran.out) == (1, f"Dumping orders-3/{BASE}.index\n")
+    assert ran.err == f"Mismatches in :{folder}/{BASE}.index\n  Index offset: 103, log offset: 104\n"

@@ -1,0 +1,94 @@
+"""Whatever a log file holds, dumping it ends, says so, and two readers of records agree."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kctl.commands.dump_log_classic import COMPATS, ClassicDump, ClassicOptions, as_text
+from kctl.commands.dump_log_selection import classic_text
+from kctl.console import Console
+from kctl.records.batch import Record
+from kctl.records.build import build_batch
+from kctl.records.compression import Codec
+from kctl.records.legacy import build_messages
+from kctl.storage.dump import check_records, walk
+from kctl.storage.dump_lines import BatchLine, Problem
+
+NAME = "00000000000000000000.log"
+BYTES = st.none() | st.binary(max_size=200) | st.text(max_size=80).map(str.encode)
+RECORDS = st.lists(
+    st.tuples(
+        st.integers(0, 1 << 45), BYTES, BYTES, st.lists(st.tuples(st.text(max_size=5), BYTES), max_size=3).map(tuple)
+    ).map(lambda fields: Record(0, *fields)),
+    min_size=1,
+    max_size=5,
+)
+RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def classic(path: Path, compat: str, *, fast: bool) -> tuple[str, bool]:
+    """Text and whether something was wrong; slowly by way of a parser that the fast reader does not know."""
+    out = io.StringIO()
+    text = classic_text("string")
+
+    def slow(record: Record) -> tuple[str | None, str | None]:
+        return None if record.key is None else text(record.key), None if record.value is None else text(record.value)
+
+    parser = as_text if fast else slow
+    options = ClassicOptions(deep=True, parser=parser, skip_metadata=False, verify_only=False, sanity_only=False)
+    dump = ClassicDump(Console(out, io.StringIO()), compat, options)
+    dump.show(str(path))
+    dump.finish()
+    return out.getvalue(), dump.has_problem
+
+
+@RELAXED
+@given(st.lists(st.tuples(RECORDS, st.sampled_from(Codec), st.integers(-1, 2**31 - 1)), min_size=1, max_size=4))
+@pytest.mark.parametrize("compat", COMPATS)
+def test_fast_reader_of_records_says_what_the_other_says(
+    tmp_path: Path, compat: str, batches: list[tuple[list[Record], Codec, int]]
+) -> None:
+    path, offset, data = tmp_path / NAME, 0, b""
+    for records, codec, sequence in batches:
+        producer = {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence} if sequence >= 0 else {}
+        data += build_batch(records, base_offset=offset, codec=codec, **producer)
+        offset += len(records) + 1
+    path.write_bytes(data)
+    assert classic(path, compat, fast=True) == classic(path, compat, fast=False)
+
+
+@RELAXED
+@given(st.data())
+def test_damage_is_always_said_and_never_fatal(tmp_path: Path, data: st.DataObject) -> None:
+    parts = []
+    for number in range(4):
+        records = [Record(number * 3 + at, at, b"key", b"value" * 20, (("h", b"x"),)) for at in range(3)]
+        is_old = data.draw(st.booleans())
+        parts.append(
+            build_messages(records, magic=1, codec=Codec.GZIP)
+            if is_old
+            else build_batch(records, base_offset=number * 3, codec=data.draw(st.sampled_from(Codec)))
+        )
+    content = bytearray(b"".join(parts))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(content) - 1))
+        content[at : at + data.draw(st.integers(0, 9))] = data.draw(st.binary(max_size=9))
+    path = tmp_path / NAME
+    path.write_bytes(content)
+    lines = list(walk(str(path)))
+    covered = sum(line.header.size for line in lines if isinstance(line, BatchLine))
+    damaged = [line for line in lines if isinstance(line, Problem)]
+    positions = {(line.position, line.size) for line in damaged if line.size}
+    batches = {(line.header.position, line.header.size) for line in lines if isinstance(line, BatchLine)}
+    assert covered + sum(size or 0 for _, size in positions - batches) == len(content)
+    for line in lines:
+        if isinstance(line, BatchLine):
+            check_records(line)
+    for compat in COMPATS:
+        classic(path, compat, fast=True)
+        classic(path, compat, fast=False)
