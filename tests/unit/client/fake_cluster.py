@@ -23,15 +23,21 @@ from kctl.protocol.apis import (
     delete_topics,
     describe_configs,
     describe_groups,
+    describe_producers,
+    describe_transactions,
     fetch,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
+    offset_commit,
+    offset_delete,
     offset_fetch,
     produce,
+    write_txn_markers,
 )
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.codec import decode, encode
@@ -59,6 +65,7 @@ class FakePartition:
     end: int = 0
     last_stable_offset: int | None = None
     aborted: list[tuple[int, int]] = field(default_factory=list)
+    producers: list[describe_producers.ProducerState] = field(default_factory=list)
 
     def append(self, batch: bytes) -> int:
         """Store a batch at the end and return its base offset."""
@@ -87,6 +94,7 @@ class FakeCluster:
         self.topics: dict[str, list[FakePartition]] = {}
         self.configs: dict[str, dict[str, str]] = {}
         self.groups: dict[str, FakeGroup] = {}
+        self.transactions: dict[str, describe_transactions.TransactionState] = {}
         self.intercepts: dict[type, Answer] = {}
         self.requests: list[tuple[int, Any]] = []
         """(broker, request) in the order of arrival."""
@@ -453,6 +461,103 @@ class FakeCluster:
                 )
             )
         return offset_fetch.OffsetFetchResponse(topics=list(topics.values()))
+
+    def _offset_commit(self, _broker: int, request: Any) -> Any:
+        group = self.groups.setdefault(request.group_id, FakeGroup())
+        error = 25 if group.members else 0
+        topics = []
+        for topic in request.topics:
+            for one in topic.partitions:
+                if not error:
+                    group.offsets[TopicPartition(topic.name, one.partition_index)] = one.committed_offset
+            partitions = [
+                offset_commit.OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=error)
+                for one in topic.partitions
+            ]
+            topics.append(offset_commit.OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+        return offset_commit.OffsetCommitResponse(topics=topics)
+
+    def _offset_delete(self, _broker: int, request: Any) -> Any:
+        """An active group is taken to read everything."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return offset_delete.OffsetDeleteResponse(error_code=69, topics=[])
+        error = 86 if group.members else 0
+        topics = []
+        for topic in request.topics:
+            for one in topic.partitions:
+                if not error:
+                    group.offsets.pop(TopicPartition(topic.name, one.partition_index), None)
+            partitions = [
+                offset_delete.OffsetDeleteResponsePartition(partition_index=one.partition_index, error_code=error)
+                for one in topic.partitions
+            ]
+            topics.append(offset_delete.OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+        return offset_delete.OffsetDeleteResponse(error_code=0, topics=topics)
+
+    def _describe_producers(self, broker: int, request: Any) -> Any:
+        def describe(topic: str, number: int) -> Any:
+            found, error = self._find(broker, topic, number)
+            return describe_producers.PartitionResponse(
+                partition_index=number, error_code=error, active_producers=found.producers if found else []
+            )
+
+        return describe_producers.DescribeProducersResponse(
+            topics=[
+                describe_producers.TopicResponse(
+                    name=topic.name, partitions=[describe(topic.name, number) for number in topic.partition_indexes]
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _list_transactions(self, broker: int, request: Any) -> Any:
+        known = self.transactions.values() if broker == self.controller else ()
+        return list_transactions.ListTransactionsResponse(
+            error_code=0,
+            unknown_state_filters=[],
+            transaction_states=[
+                list_transactions.TransactionState(
+                    transactional_id=one.transactional_id,
+                    producer_id=one.producer_id,
+                    transaction_state=one.transaction_state,
+                )
+                for one in known
+                if one.transaction_state in (request.state_filters or [one.transaction_state])
+                and one.producer_id in (request.producer_id_filters or [one.producer_id])
+            ],
+        )
+
+    def _describe_transactions(self, _broker: int, request: Any) -> Any:
+        missing = {
+            name: describe_transactions.TransactionState(
+                error_code=105,
+                transactional_id=name,
+                transaction_state="",
+                transaction_timeout_ms=0,
+                transaction_start_time_ms=-1,
+                producer_id=-1,
+                producer_epoch=-1,
+                topics=[],
+            )
+            for name in request.transactional_ids
+        }
+        states = [self.transactions.get(name, missing[name]) for name in request.transactional_ids]
+        return describe_transactions.DescribeTransactionsResponse(transaction_states=states)
+
+    def _write_txn_markers(self, broker: int, request: Any) -> Any:
+        """Only of transactions that are aborted in a single partition."""
+        (marker,) = request.markers
+        (topic,) = marker.topics
+        (number,) = topic.partition_indexes
+        found, error = self._find(broker, topic.name, number)
+        for producer in found.producers if found else []:
+            if producer.producer_id == marker.producer_id:
+                producer.current_txn_start_offset = -1
+        result = write_txn_markers.WritableTxnMarkerPartitionResult(partition_index=number, error_code=error)
+        topics = [write_txn_markers.WritableTxnMarkerTopicResult(name=topic.name, partitions=[result])]
+        results = [write_txn_markers.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics)]
+        return write_txn_markers.WriteTxnMarkersResponse(markers=results)
 
     def _delete_groups(self, _broker: int, request: Any) -> Any:
         results = []

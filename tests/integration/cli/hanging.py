@@ -1,0 +1,51 @@
+"""Leaves a transaction hanging: a batch of a transactional producer in a partition that no coordinator knows of."""
+
+from __future__ import annotations
+
+import time
+
+from kctl.client.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.cluster import ClusterClient
+from kctl.client.settings import client_settings
+from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kctl.protocol.apis.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kctl.records.batch import Record
+from kctl.records.build import build_batch
+
+
+def leave_hanging(bootstrap: str, topic: str, partition: int) -> int:
+    """Write one record of a transaction that nobody began, and return the producer's id."""
+    settings = client_settings(
+        bootstrap_servers=bootstrap, properties={}, timeout_ms=10_000, default_servers="", default_timeout_ms=10_000
+    )
+
+    async def work() -> int:
+        async with ClusterClient(settings, BlockingTransport()) as client:
+            connection = await client.any_broker()
+            producer = await connection.send(
+                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), InitProducerIdResponse
+            )
+            batch = build_batch(
+                [Record(0, round(time.time() * 1000), None, b"hangs", ())],
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                base_sequence=0,
+                is_transactional=True,
+            )
+            data = [PartitionProduceData(index=partition, records=memoryview(batch))]
+            request = ProduceRequest(
+                transactional_id="nobody",
+                acks=-1,
+                timeout_ms=10_000,
+                topic_data=[TopicProduceData(name=topic, partition_data=data)],
+            )
+            response = await connection.send(request, ProduceResponse)
+            assert response.responses[0].partition_responses[0].error_code == 0
+            return producer.producer_id
+
+    return run_blocking(work())

@@ -1,0 +1,194 @@
+"""kctl groups members, delete-offsets, reset-offsets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kctl.commands.exit_status import ExitStatus
+from kctl.model import TopicPartition
+from kctl.protocol.apis.list_groups import ListGroupsRequest
+from kctl.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kctl.records.batch import Record
+from kctl.records.build import build_batch
+from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
+from tests.unit.commands.conftest import Kctl
+from tests.unit.commands.test_groups import member
+
+P0, P1, P2 = (TopicPartition("orders", number) for number in range(3))
+
+
+@pytest.fixture
+def billing(cluster: FakeCluster) -> FakeGroup:
+    """Without members, at 30 and 5; nothing committed for partition 2.  All hold 10 to 40, a record a second."""
+    for partition in cluster.create("orders", leaders=3):
+        records = [Record(0, number * 1000, None, b"x") for number in range(40)]
+        partition.append(build_batch(records))
+        partition.start = 10
+    group = cluster.groups["billing"] = FakeGroup({P0: 30, P1: 15})
+    return group
+
+
+@pytest.mark.parametrize(
+    ("scenario", "expected"),
+    [
+        ("--to-earliest", [["30", "10", "-20"], ["15", "10", "-5"], ["-", "10", "-"]]),
+        ("--to-latest", [["30", "40", "10"], ["15", "40", "25"], ["-", "40", "-"]]),
+        ("--to-current", [["30", "30", "0"], ["15", "15", "0"], ["-", "40", "-"]]),
+        ("--to-offset 20", [["30", "20", "-10"], ["15", "20", "5"], ["-", "20", "-"]]),
+        ("--to-datetime 1970-01-01T00:00:22.000", [["30", "22", "-8"], ["15", "22", "7"], ["-", "22", "-"]]),
+        ("--to-datetime 2020-01-01", [["30", "40", "10"], ["15", "40", "25"], ["-", "40", "-"]]),
+        ("--by-duration P1D", [["30", "40", "10"], ["15", "40", "25"], ["-", "40", "-"]]),
+    ],
+)
+def test_scenarios(
+    kctl: Kctl, cluster: FakeCluster, billing: FakeGroup, scenario: str, expected: list[list[str]]
+) -> None:
+    ran = kctl(f"groups reset-offsets billing --topic orders {scenario} --dry-run")
+    assert [row[3:6] for row in ran.rows] == expected
+    assert {row[6] for row in ran.rows} == {"would be reset"}
+    assert (ran.status, cluster.asked(OffsetCommitRequest), billing.offsets) == (0, [], {P0: 30, P1: 15})
+
+
+def test_shifting_beyond_the_ends_is_clamped_with_a_warning(kctl: Kctl, billing: FakeGroup) -> None:
+    ran = kctl("groups reset-offsets billing --all-topics --shift-by=-10 --execute")
+    assert [row[3:7] for row in ran.rows] == [["30", "20", "-10", "reset"], ["15", "10", "-5", "reset"]]
+    assert "orders-1: offset 5 lies outside of 10 to 40; it becomes 10" in ran.err
+    assert billing.offsets == {P0: 20, P1: 10}
+
+
+def test_nothing_is_committed_unless_all_offsets_are_found(
+    kctl: Kctl, cluster: FakeCluster, billing: FakeGroup
+) -> None:
+    ran = kctl("groups reset-offsets billing --topic orders:0,7 --topic gone --to-earliest --execute")
+    assert [row[1:3] + row[6:8] for row in ran.rows] == [
+        ["gone", "-", "-", "UNKNOWN_TOPIC_OR_PARTITION"],
+        ["orders", "0", "would be reset", "-"],
+        ["orders", "7", "-", "UNKNOWN_TOPIC_OR_PARTITION"],
+    ]
+    assert (ran.status, cluster.asked(OffsetCommitRequest)) == (ExitStatus.FAILED, [])
+    ran = kctl("groups reset-offsets billing --topic orders:2 --shift-by 1 --execute")
+    assert (ran.status, ran.rows[0][-1]) == (ExitStatus.FAILED, "There is no committed offset to shift.")
+
+
+def test_active_group_is_refused_and_its_members_are_named(kctl: Kctl, billing: FakeGroup) -> None:
+    billing.members.append(member("m-1", 0))
+    for how in ("--execute", "--dry-run"):
+        ran = kctl(f"groups reset-offsets billing --topic orders --to-earliest {how}")
+        assert (ran.status, ran.out) == (ExitStatus.REFUSED, "")
+        assert "group 'billing' is active (Stable) with m-1 (10.0.0.1)" in ran.err
+
+
+def test_group_that_has_become_active_meanwhile(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup) -> None:
+    def refuse(request: OffsetCommitRequest) -> OffsetCommitResponse:
+        partitions = [OffsetCommitResponsePartition(partition_index=0, error_code=25)]
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="orders", partitions=partitions)])
+
+    cluster.intercept(OffsetCommitRequest, refuse)
+    ran = kctl("groups reset-offsets billing --topic orders:0,1 --to-earliest --execute")
+    assert ran.status == ExitStatus.FAILED
+    assert [row[-2:] for row in ran.rows] == [
+        ["UNKNOWN_MEMBER_ID", "The group has got members meanwhile."],
+        ["UNKNOWN_SERVER_ERROR", "The broker's answer leaves this partition out."],
+    ]
+
+
+@pytest.mark.usefixtures("billing")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "billing --topic orders --to-earliest",
+        "billing --topic orders --to-earliest --dry-run --execute",
+        "billing --to-earliest --dry-run",
+        "billing --topic orders --all-topics --to-earliest --dry-run",
+        "billing --topic orders --dry-run",
+        "billing --topic orders --to-earliest --to-latest --dry-run",
+        "billing --topic orders:x --to-earliest --dry-run",
+        "billing --topic orders --to-datetime soon --dry-run",
+        "billing --from-file /nowhere --dry-run",
+        "billing --all --topic orders --to-earliest --dry-run",
+        "--topic orders --to-earliest --dry-run",
+    ],
+)
+def test_lines_that_make_no_sense(kctl: Kctl, line: str) -> None:
+    ran = kctl(f"groups reset-offsets {line}")
+    assert (ran.status, ran.out) == (ExitStatus.USAGE, "")
+
+
+def test_csv_out_and_in(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup, tmp_path: Path) -> None:
+    cluster.groups["a,b"] = FakeGroup({P1: 12})
+    one = kctl("groups reset-offsets billing --all-topics --to-current --dry-run --export")
+    assert one.out == "orders,0,30\norders,1,15\n"
+    all_ = kctl("groups reset-offsets --all --all-topics --to-current --dry-run --export")
+    assert all_.out == '"a,b",orders,1,12\nbilling,orders,0,30\nbilling,orders,1,15\n'
+    file = tmp_path / "offsets.csv"
+    for text in (one.out, all_.out, "orders,0,30\n\n"):
+        file.write_text(text)
+        billing.offsets.clear()
+        assert kctl(f"groups reset-offsets billing --from-file {file} --execute").status == 0
+        assert billing.offsets[P0] == 30
+    for text in ("orders,0\n", "orders,zero,1\n", "orders,0,1\norders,0,2\n", "GROUP,TOPIC,PARTITION,OFFSET\n"):
+        file.write_text(text)
+        assert kctl(f"groups reset-offsets billing --from-file {file} --dry-run").status == ExitStatus.USAGE
+
+
+def test_long_names_are_quoted_as_kafka_does(kctl: Kctl, cluster: FakeCluster) -> None:
+    name = "a-topic-with-a-rather-long-name"
+    cluster.create(name)
+    cluster.groups["g"] = FakeGroup({TopicPartition(name, 0): 0})
+    assert kctl("groups reset-offsets g --all-topics --to-current --dry-run --export").out == f'"{name}",0,0\n'
+
+
+@pytest.mark.usefixtures("billing")
+def test_in_kafkas_words(kctl: Kctl) -> None:
+    head = f"{'GROUP':<30} {'TOPIC':<30} {'PARTITION':<10} {'NEW-OFFSET':<15}\n"
+    row = f"{'billing':<30} {'orders':<30} {'0':<10} {'10':<15}\n"
+    line = "groups reset-offsets billing --topic orders:0 --to-earliest --compat"
+    assert kctl(f"{line} kafka-2.8").out == f"\n{head}{row}"
+    assert kctl(f"{line} kafka-4").out == f"\n{head}\n{row}"
+
+
+def test_group_comes_into_being(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup) -> None:
+    (row,) = kctl("groups reset-offsets new --topic orders:0 --to-offset 12 --execute --format json").document
+    assert (row["old_offset"], row["new_offset"], row["delta"], row["status"]) == (None, 12, None, "reset")
+    assert cluster.groups["new"].offsets == {P0: 12}
+
+
+def test_members_and_states(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup) -> None:
+    billing.members.extend([member("m-2", 1), member("m-1", 0)])
+    assert [row[1:2] + row[6:7] for row in kctl("groups members billing").rows] == [
+        ["m-1", "orders(0)"],
+        ["m-2", "orders(1)"],
+    ]
+    (one, _) = kctl("groups members --all --format json").document
+    assert one["assignment"] == [{"topic": "orders", "partitions": [0]}]
+    assert kctl("groups members nope").status == ExitStatus.FAILED
+    assert kctl("groups list --state Stable --state Dead").status == 0
+    assert {tuple(request.states_filter) for _, request in cluster.asked(ListGroupsRequest)} >= {("Stable", "Dead")}
+    cluster.versions[16] = (0, 3)
+    assert kctl("groups list --state Stable").rows[0][-2] == "UNSUPPORTED_VERSION"
+
+
+def test_deleting_offsets(kctl: Kctl, billing: FakeGroup) -> None:
+    line = "groups delete-offsets billing --topic orders:1,2 --topic gone"
+    assert kctl(line).status == ExitStatus.REFUSED
+    preview = kctl(f"{line} --dry-run")
+    assert [row[1:5] for row in preview.rows] == [
+        ["orders", "1", "15", "would be deleted"],
+        ["orders", "2", "-", "would be deleted"],
+        ["gone", "-", "-", "nothing committed"],
+    ]
+    assert billing.offsets == {P0: 30, P1: 15}
+    assert kctl(f"{line} --yes").status == 0
+    assert billing.offsets == {P0: 30}
+    billing.members.append(member("m-1", 0))
+    for how in ("--dry-run", "--yes"):
+        ran = kctl(f"groups delete-offsets billing --all-topics {how}")
+        assert (ran.status, ran.rows[0][-2]) == (ExitStatus.FAILED, "GROUP_SUBSCRIBED_TO_TOPIC")
+    assert kctl("groups delete-offsets nope --all-topics --yes").rows[0][-2] == "GROUP_ID_NOT_FOUND"
