@@ -11,7 +11,7 @@ from kctl.errors import KctlError
 T = TypeVar("T")
 
 
-class ConnectionLost(KctlError):  # noqa: N818 - an outcome, like ClusterUnreachable
+class ConnectionLost(KctlError):
     """A broker could not be reached, went away or kept silent; whether the request was carried out is unknown."""
 
 
