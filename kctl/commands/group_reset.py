@@ -148,9 +148,10 @@ def show_as_kafka(
         # Kafka's tool ends the file with an empty line.
         run.console.verbatim(format_offsets(offsets, with_group=with_group) + ("\n" if compat else ""))
         return
-    lines = [f"{'GROUP':<30} {'TOPIC':<30} {'PARTITION':<10} {'NEW-OFFSET':<15}"]
-    lines.extend(
-        f"{row['group']:<30} {row['topic']:<30} {row['partition']:<10} {row['new_offset']:<15}" for row in good
-    )
-    between = "\n" if compat == KAFKA_4 else ""
-    run.console.verbatim("".join(f"{between if index else chr(10)}{line}\n" for index, line in enumerate(lines)))
+    table = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")]
+    table.extend((row["group"], row["topic"], row["partition"], row["new_offset"]) for row in good)
+    line = "{:<30} {:<30} {:<10} {:<15}\n"
+    if compat == KAFKA_4:
+        group_width, topic_width = (max(15, *(len(cells[index]) for cells in table)) for index in (0, 1))
+        line = f"{{:<{group_width}}} {{:<{topic_width}}} {{:<10}} {{}}\n"
+    run.console.verbatim("\n" + "".join(line.format(*cells) for cells in table))

@@ -1,0 +1,195 @@
+"""Groups and transactions from the command line, on our broker and Apache Kafka's, held against Kafka's tools."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from kctl.model import partition_for_key
+from tests.integration.cli.conftest import BROKERS, Kctl
+from tests.integration.cli.hanging import leave_hanging
+from tests.peers import apache_kafka
+
+TOOLS = "org.apache.kafka.tools.consumer"
+GROUP_COMMANDS = (
+    (apache_kafka.OLDEST_JUDGE, "kafka.admin.ConsumerGroupCommand", "kafka-2.8"),
+    (apache_kafka.TOOLS_FOR_NEWEST, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "kafka-4"),
+)
+CONSOLE_CONSUMERS = (
+    (apache_kafka.OLDEST_JUDGE, "kafka.tools.ConsoleConsumer", "kafka-2.8"),
+    (apache_kafka.TOOLS_FOR_NEWEST, f"{TOOLS}.ConsoleConsumer", "kafka-4"),
+)
+FORMATTERS = {
+    ("offsets", "kafka-2.8"): "kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter",
+    ("group-metadata", "kafka-2.8"): "kafka.coordinator.group.GroupMetadataManager$GroupMetadataMessageFormatter",
+    ("transactions", "kafka-2.8"): "kafka.coordinator.transaction.TransactionLog$TransactionLogMessageFormatter",
+    ("offsets", "kafka-4"): f"{TOOLS}.OffsetsMessageFormatter",
+    ("group-metadata", "kafka-4"): f"{TOOLS}.GroupMetadataMessageFormatter",
+    ("transactions", "kafka-4"): f"{TOOLS}.TransactionLogMessageFormatter",
+}
+"""By kctl's name and the version."""
+
+BROKERS_THAT_TELL_TRANSACTIONS = [BROKERS[0], BROKERS[2]]
+
+
+@pytest.fixture
+def read(topic: str, kctl: Kctl) -> str:
+    """A topic with ten records in partitions 0 and 1 each, which the group of its name has read up to 4 and 9."""
+    for partition in (0, 1):
+        kctl(f"produce {topic} --partition {partition}", stdin=b"x\n" * 10)
+    assert kctl(f"groups reset-offsets {topic} --topic {topic}:0 --to-offset 4 --execute").status == 0
+    assert kctl(f"groups reset-offsets {topic} --topic {topic}:1 --to-offset 9 --execute").status == 0
+    return topic
+
+
+def committed(kctl: Kctl, group: str) -> list[tuple[str, str]]:
+    """(partition, offset)."""
+    return [(row[2], row[3]) for row in kctl(f"groups describe {group}").rows]
+
+
+def test_resetting_there_and_back(kctl: Kctl, read: str, tmp_path: Path) -> None:
+    assert committed(kctl, read) == [("0", "4"), ("1", "9")]
+    saved = kctl(f"groups reset-offsets {read} --all-topics --to-current --dry-run --export")
+    assert saved.out.count("\n") == 2
+    moved = kctl(f"groups reset-offsets {read} --topic {read} --shift-by=-5 --dry-run")
+    assert [row[3:6] for row in moved.rows[:2]] == [["4", "0", "-4"], ["9", "4", "-5"]]
+    assert (moved.status, moved.rows[2][-2]) == (1, "INVALID_REQUEST")
+    for scenario, expected in (
+        ("--to-earliest", "0"),
+        ("--to-latest", "10"),
+        ("--to-offset 99", "10"),
+        ("--by-duration PT1H", "0"),
+        ("--to-datetime 2100-01-01T00:00:00.000", "10"),
+    ):
+        assert kctl(f"groups reset-offsets {read} --topic {read}:0 {scenario} --execute").status == 0
+        assert committed(kctl, read)[0] == ("0", expected), scenario
+    file = tmp_path / "saved.csv"
+    file.write_text(saved.out)
+    assert kctl(f"groups reset-offsets {read} --from-file {file} --execute").status == 0
+    assert committed(kctl, read) == [("0", "4"), ("1", "9")]
+
+
+def test_active_group_keeps_its_offsets(kctl: Kctl, read: str, bootstrap: str) -> None:
+    with consuming(read, bootstrap):
+        ran = kctl(f"groups reset-offsets {read} --topic {read} --to-earliest --execute")
+        assert (ran.status, ran.out) == (5, "")
+        assert "is active (Stable) with kafka-python" in ran.err
+        (row,) = kctl(f"groups members {read}").rows
+        assert row[5:7] == ["3", f"{read}(0,1,2)"]
+        assert read in [row[0] for row in kctl("groups list --state Stable").rows]
+        refused = kctl(f"groups delete-offsets {read} --topic {read}:0 --yes")
+        assert (refused.status, refused.rows[0][-2]) == (1, "GROUP_SUBSCRIBED_TO_TOPIC")
+    assert kctl(f"groups delete-offsets {read} --topic {read}:0 --yes").status == 0
+    assert committed(kctl, read) == [("1", "9")]
+
+
+@contextlib.contextmanager
+def consuming(topic: str, bootstrap: str) -> Iterator[None]:
+    """A member that reads and commits nothing."""
+    consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic, enable_auto_commit=False)
+    while not consumer.assignment():
+        consumer.poll(timeout_ms=200)
+    yield
+    consumer.close()
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize(("version", "main_class", "compat"), GROUP_COMMANDS)
+def test_kafkas_tool_says_the_same(
+    kctl: Kctl, read: str, bootstrap: str, tmp_path: Path, version: str, main_class: str, compat: str
+) -> None:
+    """The table and both files, and each takes the other's file."""
+    front = ["--bootstrap-server", bootstrap, "--group", read, "--reset-offsets"]
+    scope = ["--topic", f"{read}:0", "--to-earliest"]
+
+    def kafka(*words: str | Path) -> str:
+        ran = apache_kafka.run_java_tool(version, main_class, [*front, *words])
+        assert "Error" not in ran.stdout, ran.stdout
+        return ran.stdout
+
+    line = f"groups reset-offsets {read} --topic {read}:0 --to-earliest --compat {compat}"
+    assert kctl(line).out == kafka(*scope, "--dry-run")
+    ours = kctl(f"{line} --export").out
+    assert ours == kafka(*scope, "--dry-run", "--export")
+    file = tmp_path / "offsets.csv"
+    file.write_text(ours)
+    kafka("--from-file", file, "--execute")
+    assert committed(kctl, read)[0] == ("0", "0")
+    assert kctl(f"groups reset-offsets {read} --from-file {file} --execute").status == 0
+
+
+def test_transactions_from_the_command_line(kctl: Kctl, topic: str, bootstrap: str) -> None:
+    """What Kafka tells since 3.0."""
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic)
+    producer.init_transactions()
+    producer.begin_transaction()
+    start = producer.send(topic, b"x", partition=0).get(timeout=10).offset
+    if kctl("transactions list").rows[0][-2] == "UNSUPPORTED_VERSION":
+        producer.close()
+        pytest.skip("Kafka 2.8 does not tell")
+    assert [topic, "Ongoing"] in [[row[0], row[3]] for row in kctl("transactions list --state Ongoing").rows]
+    (item,) = kctl(f"transactions describe {topic} --format json").document
+    assert (item["state"], item["partitions"]) == ("Ongoing", [{"topic": topic, "partitions": [0]}])
+    (row,) = kctl(f"producers describe {topic} --open").rows
+    assert row[:2] + row[7:] == [topic, "0", str(start), "-", "-"]
+    assert kctl(f"transactions find-hanging --topic {topic} --idle 1ms").status == 0
+    assert kctl(f"transactions abort {topic}:0 --start-offset {start} --yes").status == 5
+    producer.commit_transaction()
+    producer.close()
+    assert kctl(f"consume {topic}").rows[0][4] == "x"
+    assert kctl("transactions describe nobody").rows[0][-2] == "TRANSACTIONAL_ID_NOT_FOUND"
+
+
+@pytest.mark.parametrize("bootstrap", BROKERS_THAT_TELL_TRANSACTIONS, indirect=True)
+def test_hanging_transaction_is_found_and_ended(kctl: Kctl, topic: str, bootstrap: str) -> None:
+    kctl("configs alter broker default --set transaction.partition.verification.enable=false")  # Kafka's since 3.6
+    producer_id = leave_hanging(bootstrap, topic, 1)
+    kctl(f"produce {topic} --partition 1", stdin=b"behind it\n")
+    time.sleep(0.1)
+    assert kctl(f"consume {topic}").rows == []
+    found = kctl(f"transactions find-hanging --topic {topic} --idle 50ms")
+    assert (found.status, [row[1:3] + row[5:6] for row in found.rows]) == (3, [["1", str(producer_id), "0"]])
+    assert kctl(f"transactions abort {topic}:1 --start-offset 0 --yes").rows[0][6] == "aborted"
+    assert [row[4] for row in kctl(f"consume {topic}").rows] == ["behind it"]
+    assert kctl(f"transactions find-hanging --topic {topic} --idle 1ms").status == 0
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize(("version", "main_class", "compat"), CONSOLE_CONSUMERS)
+def test_formatters_are_kafkas(
+    kctl: Kctl, read: str, bootstrap: str, version: str, main_class: str, compat: str
+) -> None:
+    """Byte for byte, of the partitions that hold a group with members, tombstones and a transaction."""
+    with consuming(read, bootstrap):
+        kctl(f"groups delete-offsets {read} --all-topics --yes")
+    kctl(f"groups delete-offsets {read} --topic {read}:1 --yes")
+    with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=read) as producer:
+        producer.init_transactions()
+        for end in (producer.commit_transaction, producer.abort_transaction):
+            producer.begin_transaction()
+            for partition in range(3):
+                producer.send(read, b"x", partition=partition)
+            end()
+    for formatter in ("offsets", "group-metadata", "transactions"):
+        internal = "__transaction_state" if formatter == "transactions" else "__consumer_offsets"
+        with KafkaConsumer(bootstrap_servers=bootstrap) as consumer:
+            partition = partition_for_key(read, len(consumer.partitions_for_topic(internal)))
+            assert consumer.end_offsets([TopicPartition(internal, partition)])
+        where = ["--topic", internal, "--partition", str(partition), "--offset", "earliest", "--timeout-ms", "4000"]
+        told = ["--formatter", FORMATTERS[formatter, compat]]
+        theirs = console_consumer(version, main_class, ["--bootstrap-server", bootstrap, *where, *told])
+        options = f"--partition {partition} --isolation read_uncommitted --compat {compat}"
+        ours = kctl(f"consume {internal} --formatter {formatter} {options}")
+        assert ours.out == theirs.stdout, theirs.stderr
+        assert read in ours.out
+
+
+def console_consumer(version: str, main_class: str, args: list[str]) -> subprocess.CompletedProcess[str]:
+    """Kafka's console consumer, until nothing more comes."""
+    return apache_kafka.run_java_tool(version, main_class, args)
