@@ -2,7 +2,8 @@
 
 The jars are fetched by coordinates with Maven, once per version, into the user's cache folder; nothing of them enters
 the source tree.  A version before 4 is a whole broker with its ZooKeeper; from 4 on (no ZooKeeper any more) it is only
-the tools.  Small heaps and no second compiler stage: tests want a quick start, not throughput.
+the tools, and before 1 only the clients.  Small heaps and no second compiler stage: tests want a quick start, not
+throughput.
 
 `python -m tests.peers.apache_kafka` fetches all versions that the tests use.
 """
@@ -24,6 +25,8 @@ from tests.peers.process import Process
 OLDEST_JUDGE = "2.8.2"
 LAST_WITH_ZOOKEEPER = "3.9.1"
 NEWEST = "4.4.0"
+OLD_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.10.2.2")
+"""Before message format 2; the last but one is the first with format 1, the last the first with whole batches."""
 TOOLS_FOR_NEWEST = "4.3.1"
 LAST_MAJOR_WITH_ZOOKEEPER = 3
 
@@ -105,6 +108,8 @@ def _pom(version: str) -> str:
 
 
 def _artifacts(version: str) -> dict[str, str]:
+    if _major(version) < 1:  # Only for their clients.
+        return {"kafka-clients": version}
     if _major(version) <= LAST_MAJOR_WITH_ZOOKEEPER:
         return {"kafka_2.13": version, "kafka-tools": version}
     # The clients are what matters; the tools around them may be of the last version that was published beside them.
@@ -197,7 +202,7 @@ def main() -> int:
     if reason := why_not():
         sys.stderr.write(f"Apache Kafka: {reason}\n")
         return 1
-    for version in (OLDEST_JUDGE, LAST_WITH_ZOOKEEPER, NEWEST):
+    for version in (OLDEST_JUDGE, LAST_WITH_ZOOKEEPER, NEWEST, *OLD_CLIENTS):
         try:
             sys.stderr.write(f"Apache Kafka {version}: {jars(version)}\n")
         except subprocess.CalledProcessError as error:

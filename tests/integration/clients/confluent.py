@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -14,10 +15,18 @@ from tests.peers.probe import wait_until
 
 
 class Confluent:
-    codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+    codecs: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
+    settings: Mapping[str, Any] = {}
+    """Of all its clients."""
+    is_idempotent = True
+    has_headers = True
 
     def __init__(self, bootstrap: str) -> None:
-        self.common = {"bootstrap.servers": bootstrap, "broker.address.family": "v4"}
+        self.common: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "broker.address.family": "v4",
+            **self.settings,
+        }
 
     def create_topic(self, topic: str, partitions: int) -> None:
         admin = AdminClient(self.common)
@@ -44,9 +53,12 @@ class Confluent:
             if error is not None:
                 failures.append(error)
 
-        producer = Producer({**self.common, "enable.idempotence": True, "compression.type": codec, "linger.ms": 5})
+        producer = Producer(
+            {**self.common, "enable.idempotence": self.is_idempotent, "compression.type": codec, "linger.ms": 5}
+        )
+        headers = [("codec", codec), ("null", None)] if self.has_headers else None
         for key, value in records:
-            producer.produce(topic, value, key, headers=[("codec", codec), ("null", None)], on_delivery=on_delivery)
+            producer.produce(topic, value, key, headers=headers, on_delivery=on_delivery)
         assert producer.flush(TIMEOUT_S) == 0
         assert not failures, failures[0]
 

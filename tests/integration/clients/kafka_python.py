@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
@@ -14,18 +16,21 @@ POLL_MS = 100
 
 
 class KafkaPython:
-    codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+    codecs: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
+    settings: Mapping[str, Any] = {}
+    """Of all its clients."""
+    has_headers = True
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap, **self.settings)
         admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1}})
         admin.close()
 
     def delete_topic(self, topic: str) -> None:
-        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap, **self.settings)
         admin.delete_topics([topic])
         admin.close()
 
@@ -35,8 +40,10 @@ class KafkaPython:
             acks="all",
             linger_ms=5,
             compression_type=None if codec == "none" else codec,
+            **self.settings,
         )
-        futures = [producer.send(topic, value, key, headers=[("codec", codec.encode())]) for key, value in records]
+        headers = [("codec", codec.encode())] if self.has_headers else None
+        futures = [producer.send(topic, value, key, headers=headers) for key, value in records]
         producer.flush(TIMEOUT_S)
         for future in futures:
             future.get(TIMEOUT_S)
@@ -88,6 +95,7 @@ class KafkaPython:
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             heartbeat_interval_ms=500,
+            **self.settings,
         )
         # A leader that has not heard of the topic yet assigns nothing, and may not notice later.
         assert consumer.partitions_for_topic(topic)
