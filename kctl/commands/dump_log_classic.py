@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 
 from kctl.commands.dump_log_classic_decoders import Texts
 from kctl.commands.dump_log_classic_records import write_records
+from kctl.commands.dump_log_selection import AS_JAVA
 from kctl.console import Console
 from kctl.errors import CorruptLog
 from kctl.records import legacy
@@ -53,8 +54,8 @@ def as_text(record: Record) -> Texts:
     """Key and value as Kafka's StringDecoder shows them: what is no UTF-8 becomes U+FFFD."""
     key, value = record.key, record.value
     return (
-        None if key is None else key.decode(errors="replace"),
-        None if value is None else value.decode(errors="replace"),
+        None if key is None else key.decode(errors=AS_JAVA),
+        None if value is None else value.decode(errors=AS_JAVA),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kctl.commands.dump_log_selection import AS_JAVA
 from kctl.records.batch import LOG_APPEND_TIME_BIT, SEQUENCE_MAX, BatchHeader, CorruptBatch
 
 _LINES_AT_ONCE = 2000
@@ -98,14 +99,14 @@ def write_records(
                     if key_size >= 0:
                         part = text[key_start : key_start + key_size]
                         if not part.isascii():
-                            part = data[key_start : key_start + key_size].decode(errors="replace")
+                            part = data[key_start : key_start + key_size].decode(errors=AS_JAVA)
                         contents = f" key: {part}"
                     else:
                         contents = ""
                     if value_size >= 0:
                         part = text[position : position + value_size]
                         if not part.isascii():
-                            part = data[position : position + value_size].decode(errors="replace")
+                            part = data[position : position + value_size].decode(errors=AS_JAVA)
                         contents = f"{contents} payload: {part}"
                 if value_size > 0:
                     position += value_size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import json
 from collections.abc import Callable
 from typing import Any
@@ -157,11 +158,26 @@ def decoded(decoder: str, data: bytes) -> tuple[Any, str] | None:
     return None
 
 
+def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
+    """As Python replaces what is no UTF-8, but for surrogates: Java takes all bytes of one for a single character."""
+    assert isinstance(error, UnicodeDecodeError)
+    first, second, third = error.object[error.start : error.start + 3].ljust(3, b"\0")
+    if first == _SURROGATE_FIRST and 0xA0 <= second <= 0xBF:
+        return "\ufffd", error.start + (3 if third & 0xC0 == 0x80 else 2)
+    return "\ufffd", error.end
+
+
+_SURROGATE_FIRST = 0xED
+AS_JAVA = "kctl.as_java"
+"""Name of the error handler that makes texts of bytes as `new String(bytes, "UTF8")` does."""
+codecs.register_error(AS_JAVA, _replace_as_java)
+
+
 def classic_text(decoder: str) -> Callable[[bytes], str]:
     """How Kafka's decoders show bytes: what is no UTF-8 becomes U+FFFD."""
 
     def text(data: bytes) -> str:
         found = None if decoder in {"string", "json"} else decoded(decoder, data)
-        return data.decode(errors="replace") if found is None else str(found[0])
+        return data.decode(errors=AS_JAVA) if found is None else str(found[0])
 
     return text

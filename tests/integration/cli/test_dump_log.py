@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from kafka import KafkaConsumer, KafkaProducer
 
 from tests.integration.cli.conftest import ROOT
@@ -43,6 +44,7 @@ def log_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             bootstrap, logs = stack.enter_context(broker), folder / "logs"
         for codec in (None, "gzip", "snappy", "lz4", "zstd"):
             _fill(bootstrap, f"dumped-{codec or 'none'}", codec)
+        _transact(bootstrap, "dumped-transactions")
         consumer = KafkaConsumer(
             "dumped-none", bootstrap_servers=bootstrap, group_id="dumper", auto_offset_reset="earliest"
         )
@@ -60,6 +62,17 @@ def _fill(bootstrap: str, topic: str, codec: str | None) -> None:
             producer.send(topic, key=b"%d" % number, value=value, headers=[("n", b"%d" % number)], partition=0)
             if number % 10 == 9:
                 producer.flush()
+
+
+def _transact(bootstrap: str, topic: str) -> None:
+    """A transaction that is committed and one that is aborted."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "dumper"})
+    producer.init_transactions()
+    for finish in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        producer.produce(topic, key="transaction", value=b"\xff\x00binary")
+        producer.flush()  # What is not sent yet would be dropped by an abort.
+        finish()
 
 
 def dump(*words: str | Path) -> tuple[int, list[dict[str, Any]]]:
@@ -127,3 +140,45 @@ def test_committed_offsets_are_decoded(log_dir: Path) -> None:
     assert commits[-1]["offset"] > 0
     groups = [value for key, value in records if key == {"type": "group_metadata", "group": "dumper"} and value]
     assert any(member["subscription"] == ["dumped-none"] for group in groups for member in group["members"])
+
+
+@pytest.mark.parametrize(
+    ("version", "compat"), [(apache_kafka.OLDEST_JUDGE, "kafka-2.8"), (apache_kafka.LAST_WITH_ZOOKEEPER, "kafka-4")]
+)
+def test_classic_text_is_kafkas_byte_for_byte(log_dir: Path, version: str, compat: str) -> None:
+    kinds = ("*.log", "*.index", "*.timeindex", "*.txnindex", "*.snapshot")
+    dumped = sorted(path for kind in kinds for path in log_dir.glob(f"dumped-*/{kind}"))
+    with_entries = [path for path in dumped if path.suffix != ".index" or path.with_suffix(".log").stat().st_size]
+    offsets = sorted(path for path in log_dir.glob("__consumer_offsets-*/*.log") if path.stat().st_size)
+    assert {path.suffix for path in with_entries} >= {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
+    assert offsets
+    runs: list[tuple[list[Path], tuple[str, ...]]] = [
+        (with_entries, ()),
+        (with_entries, ("--print-data-log",)),
+        (with_entries, ("--deep-iteration", "--skip-record-metadata", "--verify-index-only")),
+        (offsets, ("--offsets-decoder",)),
+    ]
+    if compat == "kafka-2.8":  # 3.9 writes transactions as 2.8, and 4.x does not.
+        transactions = sorted(path for path in log_dir.glob("__transaction_state-*/*.log") if path.stat().st_size)
+        assert transactions
+        runs.append((transactions, ("--transaction-log-decoder",)))
+    for files, options in runs:
+        assert classic(compat, files, options) == kafka_text(version, files, options)
+
+
+def classic(compat: str, files: list[Path], options: tuple[str, ...]) -> tuple[str, str]:
+    """What `kctl dump-log --compat` says on stdout and stderr."""
+    listed = ",".join(map(str, files))
+    command = [sys.executable, "-m", "kctl", "dump-log", "--compat", compat, "--files", listed, *options]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return ran.stdout, ran.stderr
+
+
+def kafka_text(version: str, files: list[Path], options: tuple[str, ...]) -> tuple[str, str]:
+    """What Kafka's tool says on stdout and stderr, in UTF-8 whatever the locale."""
+    listed = ",".join(map(str, files))
+    command = apache_kafka.java_command(version, "kafka.tools.DumpLogSegments", ["--files", listed, *options])
+    command.insert(1, "-Dfile.encoding=UTF-8")
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout, ran.stderr
