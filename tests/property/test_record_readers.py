@@ -1,4 +1,4 @@
-"""Readers of bytes that anyone may have written: they find what was there, or say that it is damaged, and nothing else."""
+"""Readers of bytes that anyone may have written: they find what was there or say what is wrong, and do nothing else."""
 
 from __future__ import annotations
 
