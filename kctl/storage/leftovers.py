@@ -5,7 +5,12 @@
                segments of which not all had become .swap
     .swap      finished output: the segments it replaces go, then it takes its final name
 
-A segment that is split or cleaned is therefore there either as it was or as it shall be.
+A segment that is split or cleaned is therefore there either as it was or as it shall be.  What is swapped in had been
+written and synced, indexes and all, so nothing has to be read again.
+
+The final names are given index first and batches last, after all old files lost theirs: while there is an `.index.swap`
+everything with a final name is old.  Apache Kafka renames the batches first; what it leaves then are indexes that are
+still called `.swap` beside batches that are not.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from kctl.storage.files import Files
 from kctl.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
+    INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
@@ -28,54 +34,60 @@ from kctl.storage.segment import Segment
 
 _logger = logging.getLogger(__name__)
 
+_NOWHERE = 1 << 63
+"""Behind all offsets."""
 
-def settle_leftovers(files: Files, directory: str, config: LogConfig) -> int | None:
-    """Bring the directory to where only files with final names are left.
 
-    Returns the lowest base offset of segments that were swapped in: from there on the log should be recovered, because
-    their indexes may be incomplete.  Raises OSError.
-    """
-    cleaned: list[int] = []
-    swapped: dict[int, int] = {}
+def settle_leftovers(files: Files, directory: str, config: LogConfig) -> None:
+    """Bring the directory to where only files with final names are left; may be interrupted anywhere.  Raises OSError."""
+    cleaned: dict[str, int] = {}
+    swaps: dict[str, int] = {}
     for entry in files.list(directory):
-        path = f"{directory}/{entry.name}"
+        parsed = parse_offset_file_name(entry.name)
         if entry.name.endswith((DELETED_SUFFIX, ".tmp")):
-            files.remove(path)
+            files.remove(f"{directory}/{entry.name}")
         elif entry.name.endswith(CLEANED_SUFFIX):
-            parsed = parse_offset_file_name(entry.name)
-            if parsed is not None:
-                cleaned.append(parsed[0])
-            files.remove(path)
-        elif entry.name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
-            parsed = parse_offset_file_name(entry.name)
-            if parsed is not None:
-                swapped[parsed[0]] = entry.size
-    if cleaned:
-        for offset in [offset for offset in swapped if offset >= min(cleaned)]:
-            _remove_segment_files(files, directory, offset, SWAP_SUFFIX)
-            del swapped[offset]
+            cleaned[entry.name] = parsed[0] if parsed is not None else _NOWHERE
+        elif entry.name.endswith(SWAP_SUFFIX) and parsed is not None:
+            swaps[entry.name] = parsed[0]
+    first_draft = min(cleaned.values(), default=_NOWHERE)
+    for name, offset in swaps.items():
+        if offset >= first_draft:
+            files.remove(f"{directory}/{name}")
+    for name in cleaned:  # After what they told of.
+        files.remove(f"{directory}/{name}")
+    swapped = sorted(offset for name, offset in swaps.items() if name.endswith(LOG_SUFFIX + SWAP_SUFFIX))
+    swapped = [offset for offset in swapped if offset < first_draft]
     if swapped:
         _finish_swap(files, directory, config, swapped)
-    _remove_stray_swaps(files, directory)
-    return min(swapped, default=None)
+    _finish_indexes(files, directory)
 
 
-def _finish_swap(files: Files, directory: str, config: LogConfig, swapped: dict[int, int]) -> None:
+def _finish_swap(files: Files, directory: str, config: LogConfig, swapped: list[int]) -> None:
     segments = [
-        Segment(files, directory, offset, config, size=size, suffix=SWAP_SUFFIX)
-        for offset, size in sorted(swapped.items())
+        Segment(
+            files,
+            directory,
+            offset,
+            config,
+            size=files.size(f"{directory}/{offset_file_name(offset, LOG_SUFFIX)}{SWAP_SUFFIX}"),
+            suffix=SWAP_SUFFIX,
+        )
+        for offset in swapped
     ]
     end = max(_end_of(segment) for segment in segments)
     start = segments[0].base_offset
+    under_way = {segment.base_offset for segment in segments if not files.exists(segment.path(INDEX_SUFFIX))}
     for entry in files.list(directory):
         parsed = parse_offset_file_name(entry.name)
-        if parsed is None or parsed[2] or parsed[1] not in SEGMENT_SUFFIXES:
+        if parsed is None or parsed[2] or parsed[1] not in SEGMENT_SUFFIXES or parsed[0] in under_way:
             continue
         if start <= parsed[0] < max(end, start + 1):
             files.remove(f"{directory}/{entry.name}")
     for segment in segments:
         segment.change_suffix("")
         segment.close()
+    files.sync_directory(directory)
     _logger.info("Finished a swap of %d cleaned segments in %s", len(segments), directory)
 
 
@@ -90,13 +102,14 @@ def _end_of(segment: Segment) -> int:
     return offset
 
 
-def _remove_stray_swaps(files: Files, directory: str) -> None:
-    """Indexes of a swap whose batches have their final name already are removed and will be rebuilt."""
+def _finish_indexes(files: Files, directory: str) -> None:
+    """Indexes of a swap whose batches have their final name already get theirs; what belongs to nothing goes."""
     for entry in files.list(directory):
-        if entry.name.endswith(SWAP_SUFFIX):
-            files.remove(f"{directory}/{entry.name}")
-
-
-def _remove_segment_files(files: Files, directory: str, offset: int, state: str) -> None:
-    for kind in SEGMENT_SUFFIXES:
-        files.remove(f"{directory}/{offset_file_name(offset, kind)}{state}")
+        parsed = parse_offset_file_name(entry.name)
+        if not entry.name.endswith(SWAP_SUFFIX):
+            continue
+        path = f"{directory}/{entry.name}"
+        if parsed is not None and files.exists(f"{directory}/{offset_file_name(parsed[0], LOG_SUFFIX)}"):
+            files.rename(path, path.removesuffix(SWAP_SUFFIX))
+        else:
+            files.remove(path)

@@ -36,7 +36,7 @@ from kctl.storage.flushing import FlushPlan
 from kctl.storage.leader_epochs import LeaderEpochs
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.lookup import RecordsSlice, TimestampOffset
-from kctl.storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from kctl.storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, SWAP_SUFFIX
 from kctl.storage.producer_replay import marker_in, replay_producers, take_in_producer
 from kctl.storage.producer_snapshots import ProducerSnapshots
 from kctl.storage.producer_state import ProducerState
@@ -84,7 +84,7 @@ class Log:
         "_random",
         "_removals",
         "_segments",
-        "_truncations",
+        "_truncated_to",
         "config",
         "directory",
         "last_flush_ms",
@@ -97,6 +97,7 @@ class Log:
         "snapshots",
         "topic_id",
         "topic_partition",
+        "truncations",
     )
 
     def __init__(
@@ -128,7 +129,9 @@ class Log:
         self._files = files
         self._removals = removals
         self._random = random
-        self._truncations = 0
+        self.truncations = 0
+        """How often records at the end have been taken away."""
+        self._truncated_to: int | None = None
         self.last_flush_ms = now_ms
         self._is_metadata_unsynced = False
 
@@ -380,11 +383,11 @@ class Log:
                 paths += [f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"] if self.leader_epochs.entries else []
                 self._is_metadata_unsynced = False
             open_files += [self._files.open(path) for path in paths]
-        return FlushPlan(self._files, self.directory, open_files, offset=end, truncations=self._truncations)
+        return FlushPlan(self._files, self.directory, open_files, offset=end, truncations=self.truncations)
 
     def flushed(self, plan: FlushPlan, now_ms: int | None = None) -> None:
         """Take note that `plan` has run: everything below its offset is safe."""
-        if plan.truncations == self._truncations:
+        if plan.truncations == self.truncations:
             self.recovery_point = max(self.recovery_point, plan.offset)
         if now_ms is not None:
             self.last_flush_ms = now_ms
@@ -421,7 +424,7 @@ class Log:
             if offset < self._segments.first.base_offset:
                 self._start_over(offset)
                 return True
-            self._truncations += 1
+            self._note_truncation(offset)
             self.recovery_point = min(self.recovery_point, offset)
             for segment in self._segments.take_after(offset):
                 segment.remove()
@@ -442,7 +445,7 @@ class Log:
             self._start_over(offset)
 
     def _start_over(self, offset: int) -> None:
-        self._truncations += 1
+        self._note_truncation(offset)
         now_ms = self._segments.active.created_ms
         for segment in reversed(self._segments.all()):
             segment.remove()
@@ -452,6 +455,15 @@ class Log:
         if self.leader_epochs.clear():
             self._write_epochs()
         self.producer_state.clear(offset)
+
+    def _note_truncation(self, offset: int) -> None:
+        self.truncations += 1
+        self._truncated_to = offset if self._truncated_to is None else min(self._truncated_to, offset)
+
+    def take_truncation(self) -> int | None:
+        """The lowest end that the log has been cut to since the last call, if it has been cut."""
+        offset, self._truncated_to = self._truncated_to, None
+        return offset
 
     def _reload_producers(self) -> None:
         end = self.log_end_offset
@@ -489,12 +501,21 @@ class Log:
             return count
 
     def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment], *, now_ms: int) -> None:
-        """Take cleaned segments, whose files have their final names, for the ones they were made of."""
-        self._segments.replace(list(old), list(new))
-        self.snapshots.keep_only(segment.base_offset for segment in self._segments)
-        for segment in old:
-            segment.close()
-        self.last_flush_ms = max(self.last_flush_ms, now_ms)
+        """Take a cleaner's drafts for the closed segments that they were made of, whose files go later.
+
+        The names change in an order after which kctl.storage.leftovers can tell what was meant.  Raises LogDirFailure.
+        """
+        with self._disk():
+            for segment in reversed(new):
+                segment.change_suffix(SWAP_SUFFIX)
+            self._segments.replace(list(old), list(new))
+            for segment in old:
+                due_ms = now_ms + self.config.file_delete_delay_ms
+                self._removals.add(segment.mark_deleted(), due_ms=due_ms)
+                segment.close()
+            for segment in new:
+                segment.change_suffix("")
+            self.snapshots.keep_only(segment.base_offset for segment in self._segments)
 
     # Closing
 

@@ -103,6 +103,11 @@ class LogManager:
         """As they were checkpointed before the start."""
 
     @property
+    def files(self) -> Files:
+        """The disk that the logs are on."""
+        return self._files
+
+    @property
     def logs(self) -> Mapping[TopicPartition, Log]:
         return self._logs
 
@@ -436,11 +441,18 @@ class LogManager:
 
     def checkpoint_cleaner_offset(self, tp: TopicPartition, offset: int) -> None:
         """Remember up to where the log has been compacted."""
+        plan = self.plan_cleaner_checkpoint(tp, offset)
+        if plan is not None:
+            self._run(plan)
+
+    def plan_cleaner_checkpoint(self, tp: TopicPartition, offset: int) -> CheckpointPlan | None:
+        """The log has been compacted up to `offset`; None when its directory is offline."""
         directory = self._directory_of(tp)
-        if directory is not None and directory.state.is_online:
-            directory.cleaner_offsets[tp] = offset
-            path = directory.path(CLEANER_CHECKPOINT)
-            self._run(CheckpointPlan(self._files, [(directory.state, path, offsets_text(directory.cleaner_offsets))]))
+        if directory is None or not directory.state.is_online:
+            return None
+        directory.cleaner_offsets[tp] = offset
+        path = directory.path(CLEANER_CHECKPOINT)
+        return CheckpointPlan(self._files, [(directory.state, path, offsets_text(directory.cleaner_offsets))])
 
     def _directory_of(self, tp: TopicPartition) -> _Directory | None:
         log = self._logs.get(tp)

@@ -104,10 +104,7 @@ class _Loader:
     def load(self, *, was_clean: bool, recovery_point: int) -> LogContents:
         if not self.files.exists(self.directory):
             self.files.make_directory(self.directory)
-        swapped = settle_leftovers(self.files, self.directory, self.config)
-        if swapped is not None:
-            # What a cleaner has written was not indexed for aborted transactions by a process that finished.
-            was_clean, recovery_point = False, min(recovery_point, swapped)
+        settle_leftovers(self.files, self.directory, self.config)
         segments, topic_id = self._list()
         log_end_offset = self.log_start_offset
         if segments:

@@ -31,7 +31,7 @@ def should_roll(
         return segment.size > 0
     if segment.has_full_index or last_offset - segment.base_offset > (1 << 31) - 1:
         return True
-    return segment.size > 0 and age_ms(segment, max_timestamp, now_ms) > config.segment_ms - segment.roll_jitter_ms
+    return segment.size > 0 and age_ms(segment, max_timestamp, now_ms) > config.roll_ms - segment.roll_jitter_ms
 
 
 def age_ms(segment: ActiveSegment, max_timestamp: int, now_ms: int) -> int:

@@ -32,6 +32,9 @@ from kctl.storage.transaction_index import TransactionIndex
 
 _logger = logging.getLogger(__name__)
 
+INDEXES_FIRST = (*SEGMENT_SUFFIXES[1:], LOG_SUFFIX)
+"""The offset index before all, and the batches after all: kctl.storage.leftovers tells by these two how far it came."""
+
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 """Indexes and batches hold offsets relative to the base in 31 bits."""
 
@@ -375,7 +378,7 @@ class Segment:
             kinds.append(TRANSACTION_INDEX_SUFFIX)
         return [self.file, *(self._files.open(self.path(kind), create=True) for kind in kinds)]
 
-    def change_suffix(self, suffix: str, kinds: Sequence[str] = SEGMENT_SUFFIXES[::-1]) -> list[str]:
+    def change_suffix(self, suffix: str, kinds: Sequence[str] = INDEXES_FIRST) -> list[str]:
         """Rename all files of the segment, by default the batches last; returns their new paths.
 
         Readers that hold the file keep it.

@@ -1,0 +1,168 @@
+"""What of a log is worth compacting, in which pieces, and what becomes of its transactions.  Pure.
+
+    | clean: one record per key  | dirty: not looked at yet  | not yet to be touched         |
+    log start            clean point                   end offset                       log end
+
+Nothing is touched from the first segment on that is active, reaches beyond the last stable offset, or has a record
+younger than `min.compaction.lag.ms`.  Kafka's LogCleanerManager and Cleaner (2.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+from kctl.records.batch import BatchHeader
+from kctl.records.control import ControlType
+from kctl.storage.config import FOREVER, LogConfig
+from kctl.storage.transaction_index import AbortedTransaction
+
+_RELATIVE_OFFSET_MAX = (1 << 31) - 1
+NO_HORIZON = 0
+
+
+class LogSegment(Protocol):
+    """What the rules need to know of a segment; the timestamps may cost a look into a file."""
+
+    base_offset: int
+    size: int
+
+    @property
+    def largest_timestamp(self) -> int: ...
+
+    @property
+    def first_timestamp(self) -> int: ...
+
+
+class Cleanable(NamedTuple):
+    """The part of a log that may be compacted."""
+
+    first_dirty_offset: int
+    end_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+    """A dirty record is older than `max.compaction.lag.ms`."""
+
+    @property
+    def dirty_ratio(self) -> float:
+        return self.dirty_bytes / max(self.clean_bytes + self.dirty_bytes, 1)
+
+    def is_due(self, config: LogConfig) -> bool:
+        """Whether compacting it is worth the work, or demanded."""
+        return self.dirty_bytes > 0 and (self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio)
+
+
+class SourceSegment(NamedTuple):
+    """A closed segment that is to be cleaned."""
+
+    path: str
+    base_offset: int
+    end_offset: int
+    """Base offset of the next segment."""
+    size: int
+    index_size: int
+    time_index_size: int
+    modified_ms: int
+
+
+def clean_point(checkpointed: int | None, *, log_start_offset: int, log_end_offset: int) -> int:
+    """The offset from which on the log is dirty; a checkpoint that cannot belong to the log does not count."""
+    if checkpointed is None or not log_start_offset <= checkpointed <= log_end_offset:
+        return log_start_offset
+    return checkpointed
+
+
+def cleanable(
+    segments: Sequence[LogSegment],
+    config: LogConfig,
+    *,
+    first_dirty_offset: int,
+    last_stable_offset: int,
+    now_ms: int,
+) -> Cleanable:
+    """What of the log, the last of whose segments is active, may be compacted."""
+    young_ms = now_ms - config.min_compaction_lag_ms
+    old_ms = now_ms - config.max_compaction_lag_ms
+    clean_bytes = dirty_bytes = 0
+    end_offset = first_dirty_offset
+    is_overdue = False
+    for segment, following in pairwise(segments):
+        if following.base_offset <= first_dirty_offset:
+            clean_bytes += segment.size
+            continue
+        if following.base_offset > last_stable_offset:
+            break
+        if config.min_compaction_lag_ms > 0 and segment.largest_timestamp > young_ms:
+            break
+        end_offset = following.base_offset
+        dirty_bytes += segment.size
+        if config.max_compaction_lag_ms < FOREVER and segment.size and not is_overdue:
+            is_overdue = 0 < segment.first_timestamp < old_ms
+    return Cleanable(first_dirty_offset, end_offset, clean_bytes, dirty_bytes, is_overdue)
+
+
+def removal_horizon_ms(segments: Iterable[SourceSegment], first_dirty_offset: int, config: LogConfig) -> int:
+    """Segments that were last modified up to then lose their tombstones and the markers of transactions without data.
+
+    `delete.retention.ms` counts from the end of the clean part, as it was written: so a tombstone outlives the cleaning
+    that made it the only record of its key by at least that time.
+    """
+    modified = [segment.modified_ms for segment in segments if segment.base_offset < first_dirty_offset]
+    return modified[-1] - config.delete_retention_ms if modified else NO_HORIZON
+
+
+def group_segments(segments: Iterable[SourceSegment], config: LogConfig) -> list[list[SourceSegment]]:
+    """Neighbours that become one segment: their files and indexes stay within bounds, their offsets within 31 bits."""
+    groups: list[list[SourceSegment]] = []
+    size = index_size = time_index_size = 0
+    for segment in segments:
+        size += segment.size
+        index_size += segment.index_size
+        time_index_size += segment.time_index_size
+        if (
+            not groups
+            or size > config.segment_bytes
+            or max(index_size, time_index_size) > config.segment_index_bytes
+            or segment.end_offset - 1 - groups[-1][0].base_offset > _RELATIVE_OFFSET_MAX
+        ):
+            groups.append([])
+            size, index_size, time_index_size = segment.size, segment.index_size, segment.time_index_size
+        groups[-1].append(segment)
+    return groups
+
+
+class Transactions:
+    """Which batches belong to aborted transactions, and which markers have lost all their data; batches come in order.
+
+    A marker may go once no batch of its transaction comes before it any more: one cleaning after the data went.
+    """
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._ahead = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._with_data: set[int] = set()
+        """Producers of whose present transaction data has come by."""
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether the records of this batch of data were never committed."""
+        if not header.is_transactional:
+            return False
+        self._come_to(header.last_offset)
+        self._with_data.add(header.producer_id)
+        transaction = self._aborted.get(header.producer_id)
+        return transaction is not None and header.base_offset < transaction.last_offset
+
+    def on_marker(self, header: BatchHeader, kind: ControlType) -> tuple[bool, AbortedTransaction | None]:
+        """Whether the marker still has data before it, and the transaction if it was aborted."""
+        self._come_to(header.last_offset)
+        transaction = self._aborted.pop(header.producer_id, None)
+        has_data = header.producer_id in self._with_data
+        self._with_data.discard(header.producer_id)
+        return has_data, transaction if kind is ControlType.ABORT else None
+
+    def _come_to(self, offset: int) -> None:
+        while self._ahead and self._ahead[-1].first_offset <= offset:
+            transaction = self._ahead.pop()
+            self._aborted[transaction.producer_id] = transaction
