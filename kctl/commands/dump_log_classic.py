@@ -13,7 +13,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 
-from kctl.commands.dump_log_classic_decoders import Texts
+from kctl.commands.dump_log_classic_decoders import ScalaHashTable, Texts, java_hash
 from kctl.commands.dump_log_classic_records import write_records
 from kctl.commands.dump_log_selection import AS_JAVA
 from kctl.console import Console
@@ -40,6 +40,7 @@ KAFKA_4 = "kafka-4"
 COMPATS = (KAFKA_28, KAFKA_4)
 
 Parser = Callable[[Record], Texts]
+Pairs = list[tuple[int, int]]
 
 _WRITE_SIZE = 1 << 16
 _BASE_OFFSET = re.compile(r"[0-9]+")
@@ -84,11 +85,11 @@ class ClassicDump:
         self._options = options
         self._pieces: list[str] = []
         self._piece_size = 0
-        self._offset_mismatches: dict[str, list[tuple[int, int]]] = {}
-        self._time_mismatches: dict[str, list[tuple[int, int]]] = {}
-        self._out_of_order: dict[str, list[tuple[int, int]]] = {}
-        self._not_found: dict[str, list[tuple[int, int]]] = {}
-        self._gaps: dict[str, list[tuple[int, int]]] = {}
+        self._offset_mismatches: dict[str, Pairs] = {}
+        self._time_mismatches: dict[str, Pairs] = {}
+        self._out_of_order: dict[str, Pairs] = {}
+        self._not_found: dict[str, Pairs] = {}
+        self._gaps: dict[str, Pairs] = {}
 
     def show(self, path: str, progress: Progress | None = None) -> None:
         """One file.  Raises OSError."""
@@ -122,25 +123,25 @@ class ClassicDump:
 
     def finish(self) -> None:
         """The lists of what did not fit, in Kafka's order of kinds."""
-        for path, found in self._offset_mismatches.items():
+        for path, found in _in_order(self._offset_mismatches):
             self._say(f"Mismatches in :{path}")
             for index_offset, log_offset in reversed(found):
                 self._say(f"  Index offset: {index_offset}, log offset: {log_offset}")
-        for path, found in self._time_mismatches.items():
+        for path, found in _in_order(self._time_mismatches):
             self._say(f"Found timestamp mismatch in :{path}")
             for index_time, log_time in found:
                 self._say(f"  Index timestamp: {index_time}, log timestamp: {log_time}")
-        for path, found in self._out_of_order.items():
+        for path, found in _in_order(self._out_of_order):
             self._say(f"Found out of order timestamp in :{path}")
             for index_time, before in found:
                 self._say(f"  Index timestamp: {index_time}, Previously indexed timestamp: {before}")
-        for found in self._not_found.values():
+        for _, found in _in_order(self._not_found):
             self._say("The following indexed offsets are not found in the log.")
             for indexed, log_offset in found:
                 self._say(f"Indexed offset: {indexed}, found log offset: {log_offset}")
         if self._offset_mismatches or self._time_mismatches or self._out_of_order or self._not_found:
             self.has_problem = True
-        for path, found in self._gaps.items():
+        for path, found in _in_order(self._gaps):
             self._say(f"Non-consecutive offsets in {path}")
             for first, second in reversed(found):
                 self._say(f"  {first} is followed by {second}")
@@ -420,6 +421,14 @@ class ClassicDump:
         self.has_problem = True
         at = "" if problem.position is None else f" at position {problem.position}"
         self._console.warn(f"{path}{at}: {problem.reason}")
+
+
+def _in_order(found: dict[str, Pairs]) -> Iterator[tuple[str, Pairs]]:
+    """By file, in the order of the map that Kafka keeps them in."""
+    table = ScalaHashTable()
+    for path, pairs in found.items():
+        table.add(path, java_hash(path), (path, pairs))
+    return iter(table)
 
 
 def _latest(batch: BatchLine) -> int:

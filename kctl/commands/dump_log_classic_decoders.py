@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kctl.commands.internal_records import TRANSACTION_STATES
@@ -66,7 +66,7 @@ def _group_28(group: GroupMetadataValue) -> str:
     is_consumer = group.protocol_type == PROTOCOL_TYPE
     table = ScalaHashTable()
     for member in group.members:
-        table.add(member.member_id, _java_hash(member.member_id), member)
+        table.add(member.member_id, java_hash(member.member_id), member)
     assignment = ",".join(_member_28(member, is_consumer=is_consumer) for member in table)
     told = {
         "protocolType": group.protocol_type,
@@ -236,8 +236,8 @@ def _transaction(data: bytes) -> str:
         table.expect(len(partitions))
         for partition in partitions:
             # TopicPartition.hashCode
-            java_hash = _int32(31 * (31 + partition) + _java_hash(one.topic))
-            table.add((one.topic, partition), java_hash, None, grows=len(partitions) <= _SMALL_SET_MAX)
+            hashed = _int32(31 * (31 + partition) + java_hash(one.topic))
+            table.add((one.topic, partition), hashed, None, grows=len(partitions) <= _SMALL_SET_MAX)
     listed = ",".join(f"{topic}-{partition}" for topic, partition in table.keys())  # noqa: SIM118 - not a dict
     return (
         f"producerId:{value.producer_id},producerEpoch:{value.producer_epoch},state={TRANSACTION_STATES[status]},"
@@ -270,22 +270,22 @@ class ScalaHashTable:
         wanted = max(int((count + 1) / self._LOAD_FACTOR) - 1, 4)
         self._length = max(self._length, 1 << wanted.bit_length())
 
-    def add(self, key: Any, java_hash: int, value: Any, *, grows: bool = True) -> None:
+    def add(self, key: Any, hashed: int, value: Any, *, grows: bool = True) -> None:
         """One element; a key that is there already gets the new value."""
         if grows and len(self._nodes) + 1 >= int(self._length * self._LOAD_FACTOR):
             self._length *= 2
-        self._nodes[key] = (_int32(java_hash ^ (java_hash & 0xFFFFFFFF) >> 16), value)
+        self._nodes[key] = (_int32(hashed ^ (hashed & 0xFFFFFFFF) >> 16), value)
 
     def keys(self) -> list[Any]:
         """By bucket, and in a bucket by hash."""
         mask = self._length - 1
         return sorted(self._nodes, key=lambda key: (self._nodes[key][0] & mask, self._nodes[key][0]))
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Any]:
         return (self._nodes[key][1] for key in self.keys())
 
 
-def _java_hash(text: str) -> int:
+def java_hash(text: str) -> int:
     """String.hashCode: over UTF-16 units."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
