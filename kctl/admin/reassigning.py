@@ -17,6 +17,9 @@ from kctl.model import TopicPartition
 
 POLL_MS_MIN = 200
 POLL_MS_MAX = 2_000
+SETTLE_MS = 1_000
+"""How long a broker may take to hear of the replicas of a move that the controller has completed."""
+SETTLE_AFTER_MOVE_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,17 @@ async def look(client: ClusterClient, targets: Assignment | None) -> Situation:
     return Situation(metadata, ongoing, plan_moves(wanted, metadata, ongoing, sizes), sizes)
 
 
+async def look_settled(client: ClusterClient, targets: Assignment | None, settle_ms: int = SETTLE_MS) -> Situation:
+    """Look again for a moment while partitions neither move nor are where they should be."""
+    end_ms = client.transport.monotonic_ms() + settle_ms
+    while True:
+        now = await look(client, targets)
+        differs = any(now.state_of(move) is MoveState.DIFFERENT for move in now.moves)
+        if not differs or client.transport.monotonic_ms() >= end_ms:
+            return now
+        await client.transport.sleep(POLL_MS_MIN // 2)
+
+
 async def start_moves(client: ClusterClient, moves: Sequence[Move]) -> dict[TopicPartition, Outcome]:
     """Begin those that change anything; the others are done."""
     changes: dict[TopicPartition, tuple[int, ...] | None] = {move.tp: move.target for move in moves if move.is_change}
@@ -73,7 +87,7 @@ async def wait_for_moves(
     while True:
         now = await look(client, targets)
         if not any(move.tp in now.ongoing for move in now.moves):
-            return now
+            return await look_settled(client, targets, SETTLE_AFTER_MOVE_MS)
         # What is being added is known from the beginning; only the sizes change.
         watched = [replace(before[move.tp], size_bytes=move.size_bytes) for move in now.moves]
         moved = sum(bytes_moved(move, now.sizes) for move in watched)

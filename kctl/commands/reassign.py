@@ -166,12 +166,12 @@ def status(
     Changes nothing.  Exit status 3 while anything of it moves, 1 for a partition that neither is where it should be nor
     on its way there.
     """
-    from kctl.admin.reassigning import look  # noqa: PLC0415 - help needs no client
+    from kctl.admin.reassigning import look_settled  # noqa: PLC0415 - help needs no client
     from kctl.admin.throttling import finished_keys  # noqa: PLC0415 - same
     from kctl.commands.reassign_throttle import records_of  # noqa: PLC0415 - same
 
     targets = _targets(moves, reassignment_json_file)
-    situation = run.on_cluster(lambda client: look(client, targets))
+    situation = run.on_cluster(lambda client: look_settled(client, targets))
     if finished_keys(records_of(state_dir, situation.metadata.cluster_id), situation.ongoing.keys()):
         run.console.note("a move has ended and its throttle is still set; 'kctl reassign verify' restores it")
     return _show_states(run, situation, compat=None)
@@ -200,11 +200,11 @@ def verify(
     Only throttles that 'kctl reassign execute' has set are touched, also those of a command that crashed.  Exit status
     3 while anything of it moves, 1 for a partition that neither is where it should be nor on its way there.
     """
-    from kctl.admin.reassigning import look  # noqa: PLC0415 - help needs no client
+    from kctl.admin.reassigning import look_settled  # noqa: PLC0415 - help needs no client
     from kctl.commands.reassign_throttle import records_of, restore_finished  # noqa: PLC0415 - same
 
     targets = _targets(moves, reassignment_json_file)
-    situation = run.on_cluster(lambda client: look(client, targets))
+    situation = run.on_cluster(lambda client: look_settled(client, targets))
     records = records_of(state_dir, situation.metadata.cluster_id)
     restored = restore_finished(run, records, situation.ongoing.keys())
     ended = _show_states(run, situation, compat)

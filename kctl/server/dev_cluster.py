@@ -86,6 +86,7 @@ def defaults_for(brokers: int) -> dict[str, str]:
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": str(min(2, brokers)),
         "group.initial.rebalance.delay.ms": "0",
+        "controlled.shutdown.retry.backoff.ms": "500",
     }
 
 

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.peers import apache_kafka
+from tests.peers import apache_kafka, apache_zookeeper, probe
 from tests.peers.kctl_broker import kctl_broker
+from tests.peers.three_brokers import apache_cluster, kctl_cluster
 
 ROOT = Path(__file__).parent.parent.parent.parent
 TIMEOUT_S = 60
@@ -62,14 +63,47 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         yield address
 
 
+class ThreeBrokers(NamedTuple):
+    """A cluster of brokers 0, 1 and 2; `kind` is "kctl" or a version of Apache Kafka."""
+
+    kind: str
+    bootstrap: str
+    folder: Path
+
+
+@pytest.fixture(scope="session", params=BROKERS)
+def three_brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeBrokers]:
+    """Three brokers that know each other, ours or Kafka's."""
+    folder = tmp_path_factory.mktemp("cluster")
+    if request.param == "kctl":
+        cluster = kctl_cluster(folder)
+    elif reason := apache_kafka.why_not() or apache_zookeeper.why_not():
+        pytest.skip(reason)
+    else:
+        cluster = apache_cluster(request.param, folder)
+    with cluster as bootstrap:
+        run = _runner({"KCTL_BOOTSTRAP_SERVER": bootstrap})
+        claim = lambda: len(run("cluster describe").rows) == 3  # noqa: E731
+        probe.wait_until(claim, what="three brokers", timeout_s=TIMEOUT_S)
+        yield ThreeBrokers(request.param, bootstrap, folder)
+
+
+@pytest.fixture
+def operate(three_brokers: ThreeBrokers, tmp_path: Path) -> Kctl:
+    """`kctl` against the cluster of three, with a state folder of the test's own."""
+    return _runner({"KCTL_BOOTSTRAP_SERVER": three_brokers.bootstrap, "XDG_STATE_HOME": str(tmp_path / "state")})
+
+
 @pytest.fixture
 def kctl(bootstrap: str) -> Kctl:
-    environment = os.environ | {"KCTL_BOOTSTRAP_SERVER": bootstrap}
+    return _runner({"KCTL_BOOTSTRAP_SERVER": bootstrap})
 
+
+def _runner(environment: dict[str, str]) -> Kctl:
     def run(line: str, stdin: bytes = b"") -> Ran:
         done = subprocess.run(
             [sys.executable, "-m", "kctl", *line.split()],
-            input=stdin, capture_output=True, cwd=ROOT, env=environment, timeout=TIMEOUT_S, check=False,
+            input=stdin, capture_output=True, cwd=ROOT, env=os.environ | environment, timeout=TIMEOUT_S, check=False,
         )  # fmt: skip
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 

@@ -1,0 +1,63 @@
+"""Properties of topics and brokers on three brokers, ours and Apache Kafka's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.integration.cli.conftest import Kctl
+from tests.peers import probe
+
+TIMEOUT_S = 30
+
+
+def configs(operate: Kctl, line: str) -> dict[str, Any]:
+    """The properties of one topic or broker, by name."""
+    (item,) = operate(f"configs describe {line} --format json").document
+    assert item["error"] is None
+    return {config["property"]: config for config in item["configs"]}
+
+
+def test_properties_of_a_topic(operate: Kctl) -> None:
+    assert operate("topics create tuned --config retention.ms=1000").status == 0
+    line = "configs alter topic tuned --set retention.ms=2000 --append cleanup.policy=compact"
+    assert [row[6] for row in operate(f"{line} --dry-run").rows] == ["would be altered"] * 2
+    assert configs(operate, "topic tuned")["retention.ms"]["value"] == "1000"
+
+    altered = operate(line)
+    assert [row[4:7] for row in altered.rows] == [["delete", "delete,compact", "altered"], ["1000", "2000", "altered"]]
+    probe.wait_until(
+        lambda: configs(operate, "topic tuned").get("retention.ms", {}).get("value") == "2000",
+        what="the new value",
+        timeout_s=TIMEOUT_S,
+    )
+    found = configs(operate, "topic tuned")
+    assert found.keys() == {"retention.ms", "cleanup.policy"}
+    assert [one["source"] for one in found["cleanup.policy"]["synonyms"]] == ["DYNAMIC_TOPIC_CONFIG", "DEFAULT_CONFIG"]
+    assert "segment.bytes" in configs(operate, "topic tuned --all")
+
+    line = "configs alter topic tuned --delete retention.ms --subtract cleanup.policy=delete"
+    assert [row[4:6] for row in operate(line).rows] == [["delete,compact", "compact"], ["2000", "-"]]
+    refused = operate("configs alter topic tuned --set retention.ms=soon")
+    assert (refused.status, refused.rows[0][7] in {"INVALID_CONFIG", "INVALID_REQUEST"}) == (1, True)
+    assert operate("configs describe topic nope").rows[0][8] == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def test_properties_of_brokers(operate: Kctl) -> None:
+    name = "message.max.bytes"
+    assert operate(f"configs alter broker default --set {name}=1000001").status == 0
+    assert operate(f"configs alter broker 1 --set {name}=1000002").status == 0
+
+    def told() -> list[tuple[str, list[str]]]:
+        items = operate(f"configs describe broker 0 1 --property {name} --format json").document
+        return [
+            (item["configs"][0]["value"], [one["source"] for one in item["configs"][0]["synonyms"]]) for item in items
+        ]
+
+    default, own = "DYNAMIC_DEFAULT_BROKER_CONFIG", "DYNAMIC_BROKER_CONFIG"
+    wanted = [("1000001", [default, "DEFAULT_CONFIG"]), ("1000002", [own, default, "DEFAULT_CONFIG"])]
+    probe.wait_until(lambda: told() == wanted, what="the new values", timeout_s=TIMEOUT_S)
+    assert configs(operate, "broker default").keys() == {name}
+    assert operate(f"configs alter broker 1 --delete {name}").rows[0][4:6] == ["1000002", "1000001"]
+    assert operate(f"configs alter broker default --delete {name}").status == 0
+    refused = operate("configs alter broker 1 --set broker.id=7")
+    assert (refused.status, refused.rows[0][7] in {"INVALID_CONFIG", "INVALID_REQUEST"}) == (1, True)

@@ -1,0 +1,118 @@
+"""Moves and their throttles on three brokers, ours and Apache Kafka's, and the words of Kafka's own tool."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cli.conftest import BROKERS, Kctl, ThreeBrokers
+from tests.peers import apache_kafka, probe
+
+RATE = "leader.replication.throttled.rate"
+TOOLS = {
+    apache_kafka.OLDEST_JUDGE: ("kafka.admin.ReassignPartitionsCommand", "kafka-2.8"),
+    apache_kafka.LAST_WITH_ZOOKEEPER: ("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "kafka-4"),
+}
+RECORD = b"x" * 1_000
+TIMEOUT_S = 30
+
+
+def filled(operate: Kctl, name: str, assignment: str, *, kilobytes: int) -> str:
+    assert operate(f"topics create {name} --replica-assignment {assignment}").status == 0
+    produced = operate(f"produce {name} --codec none --partition 0", stdin=(RECORD + b"\n") * kilobytes)
+    assert produced.status == 0, produced.err
+    return name
+
+
+def throttles(operate: Kctl, topic: str) -> dict[str, str]:
+    """What is set about throttles for brokers and the topic, by owner and property."""
+    items = operate("configs describe broker --format json").document
+    items += operate(f"configs describe topic {topic} --format json").document
+    return {
+        f"{item['name']} {config['property']}": config["value"]
+        for item in items
+        for config in item["configs"]
+        if "throttled" in config["property"]
+    }
+
+
+def test_move_with_a_throttle_leaves_what_was_there_before(operate: Kctl) -> None:
+    topic = filled(operate, "moved", "0:1,1:2", kilobytes=300)
+    assert operate(f"configs alter broker 1 --set {RATE}=777777").status == 0
+    assert operate(f"configs alter topic {topic} --set leader.replication.throttled.replicas=1:1").status == 0
+    before = {f"1 {RATE}": "777777", f"{topic} leader.replication.throttled.replicas": "1:1"}
+    probe.wait_until(lambda: throttles(operate, topic) == before, what="throttles of others", timeout_s=TIMEOUT_S)
+
+    line = f"reassign execute {topic}:0=1,2 --throttle 1m --format json"
+    (planned,) = operate(f"{line} --dry-run").document
+    assert (planned["status"], planned["adding"], planned["removing"]) == ("would move", [2], [0])
+    assert planned["bytes_to_move"] > 300_000
+    ran = operate(f"{line} --wait")
+    assert (ran.status, ran.document) == (0, [planned | {"status": "complete"}]), ran.err
+    (item,) = operate(f"topics describe {topic} --format json").document
+    assert (item["partitions"][0]["replicas"], item["partitions"][0]["leader"]) == ([1, 2], 1)
+    probe.wait_until(lambda: throttles(operate, topic) == before, what="throttles as before", timeout_s=TIMEOUT_S)
+    assert operate(f"reassign verify {topic}:0=1,2").status == 0
+    assert operate(f"reassign verify {topic}:0=0,2").status == 1
+    assert operate(f"configs alter broker 1 --delete {RATE}").status == 0
+
+
+def test_throttle_of_a_command_that_does_not_wait_goes_with_verify(operate: Kctl) -> None:
+    topic = filled(operate, "verified", "0:1", kilobytes=1)
+    assert operate(f"reassign execute {topic}:0=2,1 --throttle 1m").status == 0
+    assert throttles(operate, topic)[f"{topic} follower.replication.throttled.replicas"] == "0:2"
+    probe.wait_until(
+        lambda: operate(f"reassign verify {topic}:0=2,1").status == 0, what="the move complete", timeout_s=TIMEOUT_S
+    )
+    probe.wait_until(lambda: throttles(operate, topic) == {}, what="no throttles", timeout_s=TIMEOUT_S)
+
+
+def test_refusals_are_rows(operate: Kctl) -> None:
+    topic = filled(operate, "refused", "0:1", kilobytes=1)
+    ran = operate(f"reassign execute {topic}:0=1,9 {topic}:7=0,1 --format json")
+    assert (ran.status, [row["error"] for row in ran.document]) == (
+        1,
+        ["INVALID_REPLICA_ASSIGNMENT", "UNKNOWN_TOPIC_OR_PARTITION"],
+    )
+    assert operate("reassign list --format json").document == []
+    assert operate(f"reassign cancel {topic}:0").rows == [[topic, "0", "does not move", "-", "-"]]
+
+
+@pytest.mark.parametrize("three_brokers", BROKERS[1:], indirect=True)
+def test_move_under_way_as_kafkas_tool_tells_it(operate: Kctl, three_brokers: ThreeBrokers, tmp_path: Path) -> None:
+    tool, compat = TOOLS[three_brokers.kind]
+    topic = filled(operate, "slow", "0:1", kilobytes=2_000)
+    file = tmp_path / "moves.json"
+    move: dict[str, Any] = {"topic": topic, "partition": 0, "replicas": [2, 1]}
+    file.write_text(json.dumps({"version": 1, "partitions": [move]}))
+
+    def theirs(*args: str) -> str:
+        return apache_kafka.run_java_tool(
+            three_brokers.kind, tool, ["--bootstrap-server", three_brokers.bootstrap, *args]
+        ).stdout
+
+    given = f"--reassignment-json-file {file}"
+    throttled = "--throttle 10000"
+    started = theirs("--execute", *given.split(), *throttled.split())
+    assert operate(f"reassign list --compat {compat}").out == theirs("--list")
+    verified = operate(f"reassign verify {given} --compat {compat}")
+    assert (verified.status, verified.out) == (3, theirs("--verify", *given.split()))
+    # A move that is taken back leaves its replicas in the order that they had on the way.
+    assert operate(f"reassign cancel {given} --compat {compat}").out.startswith(
+        f"Successfully cancelled partition reassignment for: {topic}-0\n"
+    )
+    ours = operate(f"reassign execute {given} {throttled} --compat {compat}").out
+    assert ours == started.replace('"replicas":[0,1]', '"replicas":[1,0]')
+
+    (row,) = operate("reassign status --format json").document
+    assert row["bytes_moved"] < row["bytes_to_move"]
+    assert operate(f"reassign cancel {given}").rows == [[topic, "0", "cancelled", "-", "-"]]
+    assert operate(f"reassign status {given}").status == 1
+    # Their tool had set its throttle before; ours leaves it as it was.
+    assert throttles(operate, topic)[f"{topic} follower.replication.throttled.replicas"] == "0:2"
+    assert (
+        operate(f"configs alter broker 0 1 2 --delete {RATE} --delete {RATE.replace('leader', 'follower')}").status == 0
+    )
