@@ -10,7 +10,7 @@ Records are walked only for
     messages of magic 0 and 1                they are made a batch of magic 2 (kctl.records.conversion)
 
 Kafka walks every uncompressed batch to compute the max timestamp itself.  Here the producer's is believed when it is
-not below the batch's first timestamp (and equal to it in a batch of one); docs/decisions/trusted-max-timestamp.md says why.
+not below the batch's first timestamp (and equal to it in a batch of one): docs/decisions/trusted-max-timestamp.md.
 
 Checks that need the log (producer epochs and sequence numbers) are in kctl.storage.producer_state, those that need the
 cluster (acks, min.insync.replicas) in kctl.server.  KIP-98, KIP-467; ProduceRequest.validateRecords and LogValidator.
