@@ -15,6 +15,8 @@ from kctl.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -90,6 +92,34 @@ def upgrade_stored(buffer: Buffer, header: BatchHeader) -> bytes:
     return _batch_of(
         deltas, codec=header.codec, base_offset=first.offset, attributes=header.attributes & LOG_APPEND_TIME_BIT
     )
+
+
+def without_old_messages(batches: memoryview) -> memoryview:
+    """The batches with the messages among them made batches of magic 2; what was given, when there are none.
+
+    For readers that know only magic 2.  A cut-off batch at the end may get lost.  Raises CorruptBatch, also for
+    messages with wrong checksums.
+    """
+    if not _has_old_messages(batches):
+        return batches
+    parts: list[Buffer] = []
+    for header in iterate_batches(batches):
+        if header.magic == 2:
+            parts.append(batches[header.position : header.end])
+        elif crc_ok(batches, header):
+            parts.append(upgrade_stored(batches, header))
+        else:
+            raise CorruptBatch(header.position, f"wrong checksum of the message at offset {header.last_offset}")
+    return memoryview(b"".join(parts))
+
+
+def _has_old_messages(batches: memoryview) -> bool:
+    position, size = 0, len(batches)
+    while size - position > MAGIC_POSITION:
+        if batches[position + MAGIC_POSITION] < 2:
+            return True
+        position += LOG_OVERHEAD + int.from_bytes(batches[position + 8 : position + LOG_OVERHEAD], "big")
+    return False
 
 
 class _Tally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 from uuid import UUID
@@ -21,6 +21,7 @@ from kctl.client.retrying import LEADER_MOVED, retry
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.records.batch import BatchHeader, CorruptBatch
+from kctl.records.conversion import without_old_messages
 from kctl.spark.exec.outcome import CorruptRecords, DataLoss
 
 FETCH_LIMITS = FetchLimits(max_wait_ms=500, max_bytes=16 << 20, partition_max_bytes=8 << 20)
@@ -94,6 +95,7 @@ class RangeReader:
         wanted = []
         size = 0
         try:
+            partition = replace(partition, records=without_old_messages(partition.records))
             for batch, is_visible in visible_batches(partition, self._range.isolation):
                 if batch.base_offset >= self._range.end:
                     position = self._range.end

@@ -20,7 +20,7 @@ from kctl.records.batch import (
 from kctl.records.build import build_batch, rebuild_batch
 from kctl.records.compression import Codec, compress
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
-from kctl.records.conversion import downgrade, upgrade, upgrade_stored
+from kctl.records.conversion import downgrade, upgrade, upgrade_stored, without_old_messages
 from kctl.records.legacy import build_messages
 from kctl.records.validate import AppendRules, RecordsRejected, validate_produced
 from tests.unit.records.old_messages import OLD_CODECS, message, pair, wrapper
@@ -261,3 +261,26 @@ def test_a_stored_message_with_append_time_keeps_it() -> None:
     batch = upgrade_stored(data, parse_any_header(data))
     assert parse_header(batch).timestamp_type is TimestampType.LOG_APPEND_TIME
     assert read(batch) == read(data)
+
+
+def test_batches_without_old_messages_are_left_alone() -> None:
+    data = memoryview(stored() + stored(base_offset=103, codec=Codec.GZIP))
+    for size in (len(data), len(data) - 1, 20, 12, 0):
+        assert without_old_messages(data[:size]).obj is data.obj
+
+
+@pytest.mark.parametrize("codec", OLD_CODECS)
+def test_old_messages_between_batches_become_batches(codec: Codec) -> None:
+    old = build_messages(at(103), magic=1, codec=codec)
+    data = stored() + old + stored(base_offset=106)
+    converted = without_old_messages(memoryview(data))
+    assert {header.magic for header in iterate_batches(converted)} == {2}
+    assert read(bytes(converted)) == read(data)
+    assert read(bytes(without_old_messages(memoryview(data)[:-1]))) == read(data)[:-3]
+
+
+def test_an_old_message_with_a_wrong_checksum_does_not_become_a_batch() -> None:
+    data = bytearray(build_messages(at(103), magic=1))
+    data[-1] ^= 1
+    with pytest.raises(CorruptBatch, match="checksum"):
+        without_old_messages(memoryview(data))

@@ -13,7 +13,9 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID
 from kctl.records.batch import Record, iterate_batches, iterate_records
 from kctl.records.build import build_batch, rebuild_batch
+from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.records.legacy import build_messages
 from kctl.spark.exec.fetch import OffsetRange, RangeReader
 from kctl.spark.exec.outcome import CorruptRecords, DataLoss
 from tests.unit.spark.fake_broker import ORDERS, FakeBroker
@@ -101,6 +103,20 @@ def test_markers_and_aborted_transactions_are_left_out() -> None:
 def test_with_read_uncommitted_only_markers_are_left_out() -> None:
     broker = FakeBroker(transactional(0, 1), marker(10, 1, ControlType.ABORT), batch(11))
     assert read(broker, 0, 21, isolation=IsolationLevel.READ_UNCOMMITTED) == ([0, 11], 0)
+
+
+def test_messages_of_old_formats_come_as_batches_of_the_new_one() -> None:
+    """Also where a wrapper reaches beyond the end of the range: its own offset is that of its last record."""
+    old = [Record(offset, 5, None, b"%d" % offset) for offset in range(30)]
+    broker = FakeBroker(
+        build_messages(old[:10], magic=0, codec=Codec.LZ4),
+        build_messages(old[10:20], magic=1, codec=Codec.GZIP),
+        build_messages(old[20:23], magic=1),
+        batch(23),
+    )
+    broker.answer_bytes = 1 << 20
+    assert read(broker, 0, 33) == ([0, 10, 20, 21, 22, 23], 0)
+    assert read(broker, 5, 15) == ([0, 10], 0)
 
 
 def test_a_leader_that_moves_is_looked_for_again() -> None:
