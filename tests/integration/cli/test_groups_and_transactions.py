@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer
 
-from kctl.model import partition_for_key
 from tests.integration.cli.conftest import BROKERS, Kctl
 from tests.integration.cli.hanging import leave_hanging
 from tests.peers import apache_kafka
@@ -178,9 +178,8 @@ def test_formatters_are_kafkas(
             end()
     for formatter in ("offsets", "group-metadata", "transactions"):
         internal = "__transaction_state" if formatter == "transactions" else "__consumer_offsets"
-        with KafkaConsumer(bootstrap_servers=bootstrap) as consumer:
-            partition = partition_for_key(read, len(consumer.partitions_for_topic(internal)))
-            assert consumer.end_offsets([TopicPartition(internal, partition)])
+        lines = kctl(f"consume {internal} --formatter {formatter}").out.splitlines()
+        partition = next(told["partition"] for told in map(json.loads, lines) if read in told["key"].values())
         where = ["--topic", internal, "--partition", str(partition), "--offset", "earliest", "--timeout-ms", "4000"]
         told = ["--formatter", FORMATTERS[formatter, compat]]
         theirs = console_consumer(version, main_class, ["--bootstrap-server", bootstrap, *where, *told])
