@@ -333,7 +333,7 @@ class Broker:
             allows_topic_deletion=config.delete_topic_enable,
             unclean_topics=self._unclean_topics,
         )
-        self._chores = LogChores(self._logs, replicas, world.clock)
+        self._chores = LogChores(self._logs, replicas, world.clock, configs=self.configs, random=world.random)
         register_handlers(
             self._dispatcher,
             broker_id=self.broker_id,

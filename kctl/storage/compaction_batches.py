@@ -25,6 +25,9 @@ _KEY_SIZE_MAX = 23
 _DIGEST_SIZE = 24
 """Longer than any key that stands for itself, so that no short key passes for the digest of a long one."""
 
+_SMALL_VARINTS = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
+"""Varints are read in place while they are one byte long: these loops are what a compaction costs."""
+
 
 class LatestOffsets:
     """The offset of the last record of each key between `start_offset` and `end_offset`.
@@ -87,16 +90,31 @@ class LatestOffsets:
         latest = self._offsets.get
         base_offset, end_offset = header.base_offset, self.end_offset
         count = lost = run_start = position = 0
-        total = len(region)
+        total, small = len(region), _SMALL_VARINTS
         try:
             for _ in range(header.record_count):
                 start = position
-                length, position = _varint(region, position)
+                byte = region[position]
+                if byte < 0x80:
+                    length, position = small[byte], position + 1
+                else:
+                    length, position = _varint(region, position)
                 end = position + length
                 if length < 0 or end > total:
                     raise CorruptBatch(header.position, f"record of {length} bytes does not fit")
-                offset_delta, position = _varint(region, _after_varint(region, position + 1))
-                key_size, position = _varint(region, position)
+                position += 1
+                while region[position] >= 0x80:
+                    position += 1
+                byte = region[position + 1]
+                if byte < 0x80:
+                    offset_delta, position = small[byte], position + 2
+                else:
+                    offset_delta, position = _varint(region, position + 1)
+                byte = region[position]
+                if byte < 0x80:
+                    key_size, position = small[byte], position + 1
+                else:
+                    key_size, position = _varint(region, position)
                 stays = False
                 if key_size >= 0:
                     stop = position + key_size
@@ -181,15 +199,30 @@ def _region(header: BatchHeader, batch: memoryview) -> bytes:
 def _keys(header: BatchHeader, region: bytes) -> list[tuple[bytes, int]]:
     """(key, offset delta) of the records that have a key."""
     keys: list[tuple[bytes, int]] = []
-    position, total = 0, len(region)
+    position, total, small = 0, len(region), _SMALL_VARINTS
     try:
         for _ in range(header.record_count):
-            length, position = _varint(region, position)
+            byte = region[position]
+            if byte < 0x80:
+                length, position = small[byte], position + 1
+            else:
+                length, position = _varint(region, position)
             end = position + length
             if length < 0 or end > total:
                 raise CorruptBatch(header.position, f"record of {length} bytes does not fit")
-            offset_delta, position = _varint(region, _after_varint(region, position + 1))
-            key_size, position = _varint(region, position)
+            position += 1
+            while region[position] >= 0x80:
+                position += 1
+            byte = region[position + 1]
+            if byte < 0x80:
+                offset_delta, position = small[byte], position + 2
+            else:
+                offset_delta, position = _varint(region, position + 1)
+            byte = region[position]
+            if byte < 0x80:
+                key_size, position = small[byte], position + 1
+            else:
+                key_size, position = _varint(region, position)
             if key_size >= 0:
                 stop = position + key_size
                 if stop > end:
@@ -209,12 +242,6 @@ def _timestamp_deltas(region: bytes, count: int) -> list[int]:
         deltas.append(_varint(region, position + 1)[0])
         position += length
     return deltas
-
-
-def _after_varint(data: bytes, position: int) -> int:
-    while data[position] >= 0x80:
-        position += 1
-    return position + 1
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

@@ -39,7 +39,7 @@ _NOWHERE = 1 << 63
 
 
 def settle_leftovers(files: Files, directory: str, config: LogConfig) -> None:
-    """Bring the directory to where only files with final names are left; may be interrupted anywhere.  Raises OSError."""
+    """Leave only files with final names in the directory; it may be interrupted anywhere.  Raises OSError."""
     cleaned: dict[str, int] = {}
     swaps: dict[str, int] = {}
     for entry in files.list(directory):

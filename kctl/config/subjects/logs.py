@@ -194,15 +194,13 @@ class LogProperties:
         at_least(0),
         default=1,
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="Threads that compact.",
-        inert=True,
+        doc="Whether logs are compacted: one at a time, however many threads there may be; not at all with 0.",
     )
     log_cleaner_io_max_bytes_per_second: float = prop(
         "log.cleaner.io.max.bytes.per.second",
         DOUBLE,
         default=DOUBLE_MAX,
         dynamic=Dynamic.CLUSTER_WIDE,
-        inert=True,
         doc="Bytes that compaction may read and write per second.",
     )
     log_cleaner_dedupe_buffer_size: int = prop(

@@ -1,0 +1,125 @@
+"""How fast does the cleaner compact a log, against reading and writing the same bytes?
+
+    python -m benchmarks.compaction [--runs 3] [--megabytes 128]
+
+MB/s of log that goes in: the keys are noted in one pass, the second writes what is left.  Each key is written four
+times, so about a quarter stays.  Beside it a copy that reads all bytes twice, looks at none, writes all and syncs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.harness.report import Figure, report
+from kctl.model import TopicPartition
+from kctl.records.batch import Record
+from kctl.records.build import build_batch
+from kctl.records.compression import Codec
+from kctl.server.clock import SystemClock
+from kctl.storage.cleaner import LogCleaner
+from kctl.storage.config import LogConfig
+from kctl.storage.files import RealFiles
+from kctl.storage.log import Log
+from kctl.storage.log_manager import LogManager
+
+BATCH_BYTES = 16_000
+WRITTEN_TIMES = 4
+TP = TopicPartition("orders", 0)
+CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=32 << 20, min_cleanable_dirty_ratio=0.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--megabytes", type=int, default=128)
+    options = parser.parse_args()
+    figures = []
+    for name, value_bytes, codec in (
+        ("1 KB", 1000, Codec.NONE),
+        ("100 B", 100, Codec.NONE),
+        ("100 B lz4", 100, Codec.LZ4),
+    ):
+        cleaned, copied = [], []
+        for _ in range(options.runs):
+            with tempfile.TemporaryDirectory() as folder:
+                clean_rate, copy_rate = measure(folder, options.megabytes, value_bytes, codec)
+            cleaned.append(clean_rate)
+            copied.append(copy_rate)
+        ratios = [clean / copy for clean, copy in zip(cleaned, copied, strict=True)]
+        figures += [
+            Figure(f"{name}: compaction", "MB/s", cleaned),
+            Figure(f"{name}: plain copy", "MB/s", copied),
+            Figure(f"{name}: compaction / copy", "x", ratios),
+        ]
+    report("compaction", figures, runs=options.runs, megabytes=options.megabytes)
+
+
+def measure(folder: str, megabytes: int, value_bytes: int, codec: Codec) -> tuple[float, float]:
+    """MB/s of a cleaning, and of copying the same segments."""
+    manager = LogManager([folder], files=RealFiles(), clock=SystemClock(), random=random.Random(1))
+    manager.load()
+    log = manager.get_or_create(TP, config=CONFIG)
+    fill(log, megabytes * 1_000_000, value_bytes, codec)
+    segments = log.segments[:-1]
+    size = sum(segment.size for segment in segments)
+    started = time.perf_counter()
+    copy([Path(segment.path(".log")) for segment in segments], Path(folder) / "copy")
+    copy_s = time.perf_counter() - started
+    cleaner = LogCleaner(
+        manager, lambda each: each.log_end_offset, random=random.Random(2), dedupe_buffer_bytes=lambda: 1 << 30
+    )
+    due = cleaner.next(0)
+    assert due is not None
+    started = time.perf_counter()
+    for work in cleaner.steps(*due, 0):
+        work()
+    clean_s = time.perf_counter() - started
+    assert cleaner.uncleanable == {}
+    assert log.size_bytes < size / 2
+    manager.release()
+    return size / clean_s / 1e6, size / copy_s / 1e6
+
+
+def fill(log: Log, total_bytes: int, value_bytes: int, codec: Codec) -> None:
+    for batch in batches(total_bytes // (value_bytes + 24), value_bytes, codec):
+        log.append_as_leader(bytearray(batch), leader_epoch=0, now_ms=0)
+    log.roll(0)
+    log.flush()
+
+
+def batches(count: int, value_bytes: int, codec: Codec) -> Iterator[bytes]:
+    chance = random.Random(7)
+    words = chance.randbytes(1 << 20).hex().encode()
+    per_batch = max(BATCH_BYTES // (value_bytes + 24), 1)
+    keys = count // WRITTEN_TIMES
+    for base in range(0, count, per_batch):
+        yield build_batch(
+            [
+                Record(
+                    0, 1_700_000_000_000 + index, b"user-%09d" % chance.randrange(keys), words[at : at + value_bytes]
+                )
+                for index in range(base, min(base + per_batch, count))
+                for at in [chance.randrange(len(words) - value_bytes)]
+            ],
+            codec=codec,
+        )
+
+
+def copy(paths: list[Path], target: Path) -> None:
+    for path in paths:
+        path.read_bytes()
+    with target.open("wb") as out:
+        for path in paths:
+            out.write(path.read_bytes())
+        out.flush()
+        os.fsync(out.fileno())
+
+
+if __name__ == "__main__":
+    main()
