@@ -121,7 +121,7 @@ class TopicConfig:
         known_version(VERSION_NAMES),
         default=LATEST_VERSION,
         server="log.message.format.version",
-        doc="Format that batches are stored in, named by the version that introduced it.",
+        doc="Accepted and shown; batches are stored in the format of 0.11 whatever it says, as by Kafka 3.",
     )
     message_timestamp_difference_max_ms: int = prop(
         "message.timestamp.difference.max.ms",

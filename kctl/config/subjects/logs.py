@@ -342,7 +342,7 @@ class LogProperties:
         STRING,
         known_version(VERSION_NAMES),
         default=LATEST_VERSION,
-        doc="Format that batches are stored in, named by the version that introduced it.",
+        doc="Accepted and shown; batches are stored in the format of 0.11 whatever it says, as by Kafka 3.",
     )
     log_message_timestamp_type: str = prop(
         "log.message.timestamp.type",
