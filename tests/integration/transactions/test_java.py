@@ -1,0 +1,216 @@
+"""Apache Kafka's own programs: copying exactly once, reading our state log, finding and ending what hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from kctl.records.batch import Record
+from kctl.records.build import build_batch
+from tests.integration.clients.confluent import Confluent
+from tests.integration.transactions.conftest import PROPERTIES
+from tests.integration.transactions.writing import TIMEOUT_S, producer, read, transact, write
+from tests.peers import apache_kafka, probe
+from tests.peers.apache_kafka import (
+    LAST_WITH_ZOOKEEPER,
+    OLDEST_JUDGE,
+    TOOLS_FOR_NEWEST,
+    java_command,
+    run_java_tool,
+)
+from tests.peers.kctl_broker import KctlBroker, kctl_broker
+from tests.peers.process import Process
+
+pytestmark = pytest.mark.jvm
+
+COUNT = 3_000
+VALUES = [b"%05d" % number for number in range(COUNT)]
+COPY_TIMEOUT_S = 100
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KctlBroker]:
+    if reason := apache_kafka.why_not():
+        pytest.skip(reason)
+    with kctl_broker(tmp_path_factory.mktemp("transactions") / "data", properties=PROPERTIES) as broker:
+        yield broker
+
+
+class Copier:
+    """TransactionalMessageCopier: reads one topic, writes another, and commits what it has read with what it wrote."""
+
+    def __init__(self, version: str, broker: KctlBroker, source: str, target: str, log: Path) -> None:
+        options = {
+            "broker-list": broker.bootstrap,
+            "input-topic": source,
+            "input-partition": "0",
+            "output-topic": target,
+            "consumer-group": f"copies-{source}",
+            "transactional-id": f"copies-{source}",
+            "transaction-size": "5",
+            "transaction-timeout": "5000",
+            "max-messages": str(COUNT),
+        }
+        words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        words += ["--enable-random-aborts", "--group-mode", "--use-group-metadata"]
+        self._command = java_command(version, "org.apache.kafka.tools.TransactionalMessageCopier", words)
+        self._log = log
+        self.interruptions = 0
+        self._process = Process(f"copier of {source}", self._command, log=log)
+
+    def kill_and_start_again(self) -> None:
+        """Whether it was still at work is in `interruptions`."""
+        self.interruptions += self._process.is_running
+        self._process.stop(signal.SIGKILL)
+        self._process = Process("copier", self._command, log=self._log)
+
+    def start_again_if_done(self) -> None:
+        """It reads to where the input ended when it started."""
+        if not self._process.is_running:
+            self._process = Process("copier", self._command, log=self._log)
+
+    def stop(self) -> None:
+        self._process.stop(signal.SIGKILL)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("version", [OLDEST_JUDGE, TOOLS_FOR_NEWEST])
+def test_chain_of_copiers_copies_exactly_once_while_they_and_the_broker_are_killed(
+    tmp_path: Path, broker: KctlBroker, version: str
+) -> None:
+    topics = [f"chain-{version}-{number}" for number in range(3)]
+    chance = random.Random(3)
+    for each in topics:
+        Confluent(broker.bootstrap).create_topic(each, 1)
+    transact(producer(broker.bootstrap, topics[0]), topics[0], VALUES)
+    copiers = [
+        Copier(version, broker, source, target, tmp_path / f"{source}.log")
+        for source, target in itertools.pairwise(topics)
+    ]
+    try:
+        for kill in range(6):
+            time.sleep(chance.uniform(2, 3))
+            for copier in copiers:
+                copier.start_again_if_done()
+            if kill % 3 == 1:
+                broker.kill9()
+                broker.start()
+            else:
+                chance.choice(copiers).kill_and_start_again()
+        deadline = time.monotonic() + COPY_TIMEOUT_S
+        while len(copied := read(broker.bootstrap, topics[-1])) < COUNT:
+            assert time.monotonic() < deadline, f"{len(copied)} of {COUNT} copied: " + _logs(tmp_path)
+            time.sleep(1)
+            for copier in copiers:
+                copier.start_again_if_done()
+    finally:
+        for copier in copiers:
+            copier.stop()
+    assert sum(copier.interruptions for copier in copiers) >= 2
+    for each in topics[1:]:
+        assert read(broker.bootstrap, each) == VALUES, "each once, none lost"
+
+
+def test_kafka_reads_our_transaction_log(tmp_path: Path) -> None:
+    if reason := apache_kafka.why_not():
+        pytest.skip(reason)
+    with kctl_broker(
+        tmp_path / "data", properties={**PROPERTIES, "transaction.state.log.num.partitions": "1"}
+    ) as broker:
+        Confluent(broker.bootstrap).create_topic("t", 2)
+        made = producer(broker.bootstrap, "the id")
+        transact(made, "t", [b"1", b"2"])
+        made.begin_transaction()
+        write(made, "t", [b"3"])
+        made.abort_transaction(TIMEOUT_S)
+        broker.stop()
+        file = broker.logs_dir / "__transaction_state-0" / "00000000000000000000.log"
+        dumped = run_java_tool(
+            OLDEST_JUDGE, "kafka.tools.DumpLogSegments", ["--transaction-log-decoder", "--files", file]
+        )
+    lines = [line for line in dumped.stdout.splitlines() if "transactionalId=" in line]
+    assert all("transactionalId=the id" in line and "isValid: true" in line for line in lines)
+    states = [line.rpartition("state=")[2].partition(",")[0] for line in lines]
+    assert [state for state, _ in itertools.groupby(states)] == [
+        *("Empty", "Ongoing", "PrepareCommit", "CompleteCommit"),
+        *("Ongoing", "PrepareAbort", "CompleteAbort"),
+    ]
+
+
+class TestTransactionsCommand:
+    """bin/kafka-transactions.sh."""
+
+    def test_lists_and_describes(self, broker: KctlBroker) -> None:
+        Confluent(broker.bootstrap).create_topic("described", 1)
+        made = producer(broker.bootstrap, "id-described")
+        made.begin_transaction()
+        write(made, "described", [b"1"])
+        listed = self._rows(broker, "list")
+        assert [row["TransactionState"] for row in listed if row["TransactionalId"] == "id-described"] == ["Ongoing"]
+        (row,) = self._rows(broker, "describe", "--transactional-id", "id-described")
+        assert (row["TransactionState"], row["TopicPartitions"]) == ("Ongoing", "described-0")
+        assert (row["ProducerEpoch"], row["TransactionTimeoutMs"]) == ("0", "60000")
+        (writing,) = self._rows(broker, "describe-producers", "--topic", "described", "--partition", "0")
+        assert (writing["ProducerId"], writing["CurrentTransactionStartOffset"]) == (row["ProducerId"], "0")
+        made.abort_transaction(TIMEOUT_S)
+        (row,) = self._rows(broker, "describe", "--transactional-id", "id-described")
+        assert row["TransactionState"] == "CompleteAbort"
+
+    def test_ends_a_transaction_that_hangs(self, broker: KctlBroker) -> None:
+        """KIP-664: records of a transaction that its coordinator does not know hold up readers until somebody acts."""
+        topic = "hanging"
+        Confluent(broker.bootstrap).create_topic(topic, 1)
+        asyncio.run(_write_behind_the_coordinators_back(broker.bootstrap, topic))
+        transact(producer(broker.bootstrap, "id-after"), topic, [b"after"])
+        assert read(broker.bootstrap, topic) == []
+        self._run(broker, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
+        assert read(broker.bootstrap, topic) == [b"after"]
+
+    def _rows(self, broker: KctlBroker, *words: str) -> list[dict[str, str]]:
+        titles, *rows = [line.split("\t") for line in self._run(broker, *words).splitlines() if "\t" in line]
+        names = [title.strip() for title in titles]
+        return [dict(zip(names, (cell.strip() for cell in row), strict=True)) for row in rows]
+
+    def _run(self, broker: KctlBroker, *words: str) -> str:
+        command = ["--bootstrap-server", broker.bootstrap, *words]
+        finished = run_java_tool(LAST_WITH_ZOOKEEPER, "org.apache.kafka.tools.TransactionsCommand", command)
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+        return finished.stdout
+
+
+async def _write_behind_the_coordinators_back(bootstrap: str, topic: str) -> None:
+    batch = build_batch(
+        [Record(0, int(time.time() * 1000), b"k", b"hangs")],
+        producer_id=123_456,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    partition = PartitionProduceData(index=0, records=batch)
+    request = ProduceRequest(
+        transactional_id="unheard of",
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[partition])],
+    )
+    host, port = probe.address(bootstrap)
+    connection = await AsyncioTransport().connect(
+        host, port, client_id="test", connect_timeout_ms=10_000, timeout_ms=10_000
+    )
+    response = await connection.send(request, ProduceResponse)
+    await connection.close()
+    assert response.responses[0].partition_responses[0].error_code == 0
+
+
+def _logs(folder: Path) -> str:
+    return json.dumps({file.name: file.read_text(errors="replace")[-2_000:] for file in folder.glob("*.log")}, indent=1)

@@ -1,0 +1,135 @@
+"""The broker is killed in the midst of transactions and started again: no part of a transaction is ever seen alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+from random import Random
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from tests.integration.clients.confluent import Confluent
+from tests.integration.transactions.conftest import PROPERTIES
+from tests.integration.transactions.writing import TIMEOUT_S, producer, read, transact, write
+from tests.peers.kctl_broker import KctlBroker, kctl_broker
+
+pytestmark = pytest.mark.clients
+
+TOPIC = "orders"
+PARTITIONS = 3
+KILLS = 4
+WRITERS = 3
+RECORDS = 9
+
+
+class Writer(threading.Thread):
+    """Commits one transaction after the other, each with a number; every third it aborts."""
+
+    def __init__(self, bootstrap: str, name: str) -> None:
+        super().__init__(name=name)
+        self.committed: set[int] = set()
+        self.unknown: set[int] = set()
+        """Asked to be committed, and never heard of."""
+        self.failure: BaseException | None = None
+        self._address = bootstrap
+        self._is_over = threading.Event()
+
+    def run(self) -> None:
+        number = 0
+        made: Producer | None = None
+        while not self._is_over.is_set():
+            try:
+                if made is None:
+                    made = producer(self._address, self.name)
+                number += 1
+                self._transact(made, number)
+            except KafkaException as error:
+                # When an abort does not help the next instance takes over.
+                may_abort = made is not None and error.args[0].txn_requires_abort()
+                made = self._aborted(made) if may_abort else None
+            except BaseException as error:
+                self.failure = error
+                raise
+
+    def end(self) -> None:
+        self._is_over.set()
+        self.join(2 * TIMEOUT_S)
+        assert not self.is_alive()
+
+    def _transact(self, made: Producer, number: int) -> None:
+        made.begin_transaction()
+        for index in range(RECORDS):
+            made.produce(TOPIC, f"{self.name} {number} {index}".encode(), b"%d" % index, partition=index % PARTITIONS)
+        if number % 3 == 0:
+            made.flush(TIMEOUT_S)
+            made.abort_transaction(TIMEOUT_S)
+            return
+        self.unknown.add(number)
+        made.commit_transaction(TIMEOUT_S)
+        self.unknown.remove(number)
+        self.committed.add(number)
+
+    @staticmethod
+    def _aborted(made: Producer) -> Producer | None:
+        try:
+            made.abort_transaction(TIMEOUT_S)
+        except KafkaException:
+            return None
+        return made
+
+
+def test_no_part_of_a_transaction_is_seen_alone_after_kills(tmp_path: Path) -> None:
+    chance = Random(7)
+    with kctl_broker(tmp_path / "data", properties=PROPERTIES) as broker:
+        Confluent(broker.bootstrap).create_topic(TOPIC, PARTITIONS)
+        writers = [Writer(broker.bootstrap, f"writer-{number}") for number in range(WRITERS)]
+        for writer in writers:
+            writer.start()
+        for _ in range(KILLS):
+            time.sleep(chance.uniform(1, 2))
+            broker.kill9()
+            broker.start()
+        time.sleep(1)
+        for writer in writers:
+            writer.end()
+            # A last instance ends whatever is open.
+            producer(broker.bootstrap, writer.name)
+        seen = _by_transaction(broker)
+        assert all(writer.failure is None for writer in writers)
+        assert {len(indexes) for indexes in seen.values()} == {RECORDS}, "each whole, and nothing twice"
+        for writer in writers:
+            assert len(writer.committed) > 2 * KILLS, "enough happened between the kills"
+            found = {number for name, number in seen if name == writer.name}
+            assert writer.committed <= found <= writer.committed | writer.unknown
+
+
+def _by_transaction(broker: KctlBroker) -> dict[tuple[str, int], list[int]]:
+    found: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for value in read(broker.bootstrap, TOPIC):
+        name, number, index = value.decode().split()
+        found[name, int(number)].append(int(index))
+    return found
+
+
+@pytest.mark.parametrize("is_committed", [True, False], ids=["decided", "open"])
+def test_restarted_broker_finishes_what_it_had_decided_and_nothing_else(tmp_path: Path, is_committed: bool) -> None:
+    """The markers of a decided transaction may be missing when the broker dies; an open one stays open."""
+    values = [b"%02d" % number for number in range(20)]
+    with kctl_broker(tmp_path / "data", properties=PROPERTIES) as broker:
+        Confluent(broker.bootstrap).create_topic(TOPIC, PARTITIONS)
+        made = producer(broker.bootstrap, "id")
+        made.begin_transaction()
+        write(made, TOPIC, values)
+        if is_committed:
+            made.commit_transaction(TIMEOUT_S)
+        broker.kill9()
+        broker.start()
+        assert read(broker.bootstrap, TOPIC) == (values if is_committed else [])
+        if not is_committed:
+            made.commit_transaction(TIMEOUT_S)
+        else:
+            transact(made, TOPIC, [b"next"])
+        assert read(broker.bootstrap, TOPIC) == values + ([b"next"] if is_committed else [])
