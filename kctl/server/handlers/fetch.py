@@ -283,7 +283,8 @@ class Fetch:
                 return answer
         if not log.log_start_offset <= offset <= log.log_end_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        old_formats.check_allowed(log, self._version, is_follower=self.replica_id >= 0)
+        if self._version < old_formats.FIRST_VERSION_WITH_ZSTD:
+            old_formats.check_allowed(log, self._version, is_follower=self.replica_id >= 0)
         upper_bound = self._upper_bound(partition)
         limit = min(max_bytes, position.partition_max_bytes)
         if offset >= upper_bound or (limit <= 0 and not is_first):
