@@ -263,7 +263,9 @@ class Log:
             active,
             self.config,
             append_size=len(valid.buffer),
-            max_timestamp=max(header.max_timestamp for header in headers),
+            max_timestamp=max(header.max_timestamp for header in headers)
+            if len(headers) > 1
+            else headers[0].max_timestamp,
             last_offset=headers[-1].last_offset,
             now_ms=now_ms,
         ):

@@ -53,8 +53,8 @@ def read_slice(
     """The batches from the one that holds `offset` on, up to `max_offset`, out of one segment.
 
     At most `max_bytes`, unless the first batch is larger and `min_one_batch` asks for it whole: otherwise a consumer
-    with a small limit would never get past it.  Without that it gets nothing, since consumers take a part of a batch for
-    a broker's mistake.  Raises CorruptLog.
+    with a small limit would never get past it.  Without that it gets nothing, since consumers take a part of a batch
+    for a broker's mistake.  Raises CorruptLog.
     """
     bound = min(max_offset, log_end_offset)
     if offset < bound:

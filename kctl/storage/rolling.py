@@ -15,12 +15,10 @@ class ActiveSegment(Protocol):
     size: int
     created_ms: int
     roll_jitter_ms: int
+    has_full_index: bool
 
     @property
     def first_timestamp(self) -> int: ...
-
-    @property
-    def has_full_index(self) -> bool: ...
 
 
 def should_roll(

@@ -57,6 +57,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "directory",
+        "has_full_index",
         "roll_jitter_ms",
         "size",
         "suffix",
@@ -97,6 +98,8 @@ class Segment:
             files, self.path(TRANSACTION_INDEX_SUFFIX), exists=has_transaction_index
         )
         self._bytes_since_index_entry = 0
+        self.has_full_index = False
+        """Whether no more index entries fit; of the active segment."""
         self._largest: tuple[int, int] | None = None
         """(max timestamp, last offset of its batch), once known."""
         self._first_timestamp: int | None = None
@@ -196,10 +199,6 @@ class Segment:
             self._first_timestamp = header.max_timestamp
         return self._first_timestamp
 
-    @property
-    def has_full_index(self) -> bool:
-        return self._offset_index.is_full or self._time_index.is_full
-
     def append(self, buffer: memoryview, headers: Sequence[BatchHeader]) -> None:
         """Write whole batches, positioned in `buffer` by `headers`, behind the others."""
         start = self.size
@@ -221,6 +220,7 @@ class Segment:
                 index.append(header.last_offset, position)
                 self.time_index.append(*self.largest())
                 self._bytes_since_index_entry = 0
+                self.has_full_index = index.is_full or self._time_index.is_full
         self._bytes_since_index_entry += header.size
 
     def locate(self, offset: int) -> BatchHeader | None:
@@ -359,8 +359,9 @@ class Segment:
     def become_active(self) -> None:
         """Appends will follow: load the indexes and give their files full size."""
         self.largest()
-        self.offset_index.file.preallocate()
-        self.time_index.file.preallocate()
+        self.has_full_index = self.offset_index.is_full or self.time_index.is_full
+        self._offset_index.file.preallocate()
+        self._time_index.file.preallocate()
 
     def unload_indexes(self) -> None:
         """Free what look-ups have loaded; not for the active segment."""

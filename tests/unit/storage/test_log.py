@@ -194,6 +194,19 @@ def test_a_segment_without_record_times_is_rolled_by_the_clock() -> None:
     assert len(machine.log.segments) == 2
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_segment_is_rolled_when_an_index_is_full(restart: bool) -> None:
+    machine = LogOnDisk(LogConfig(segment_index_bytes=50, index_interval_bytes=0))
+    for number in range(30):
+        machine.append(timestamp=NOW_MS + number)
+        if restart:
+            machine.close_and_reopen()
+    indexes = [segment.offset_index for segment in machine.log.segments]
+    assert len(indexes) > 4
+    assert all(len(index) <= 6 for index in indexes)
+    assert [record.offset for record in machine.records()] == list(range(30))
+
+
 def test_the_active_index_has_its_full_size_and_closed_ones_are_trimmed() -> None:
     machine = LogOnDisk(LogConfig(segment_bytes=1000, index_interval_bytes=0))
     for _ in range(12):
