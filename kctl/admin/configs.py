@@ -118,9 +118,13 @@ Described = dict[ConfigResource, list[ConfigEntry] | Outcome]
 
 
 async def describe_configs(
-    client: ClusterClient, resources: Collection[ConfigResource], *, names: Sequence[str] | None = None
+    client: ClusterClient,
+    resources: Collection[ConfigResource],
+    *,
+    names: Sequence[str] | None = None,
+    synonyms: bool = True,
 ) -> Described:
-    """All properties of the resources, or only `names`, with sources and synonyms."""
+    """All properties of the resources, or only `names`, with sources and, if wanted, synonyms."""
 
     async def ask(connection: Connection, some: list[ConfigResource]) -> Described:
         version = connection.versions.highest(DescribeConfigsRequest)
@@ -133,7 +137,7 @@ async def describe_configs(
                 )
                 for resource in some
             ],
-            include_synonyms=version >= SOURCES_VERSION_MIN,
+            include_synonyms=synonyms and version >= SOURCES_VERSION_MIN,
         )
         response = await connection.send(request, DescribeConfigsResponse, version=version)
         found: Described = {}

@@ -127,7 +127,9 @@ async def min_insync_replicas(client: ClusterClient, topics: Collection[str]) ->
         return {}
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
     found: dict[str, int] = {}
-    for resource, entries in (await describe_configs(client, resources, names=[MIN_INSYNC_REPLICAS])).items():
+    for resource, entries in (
+        await describe_configs(client, resources, names=[MIN_INSYNC_REPLICAS], synonyms=False)
+    ).items():
         entry = None if isinstance(entries, Outcome) else entry_named(entries, MIN_INSYNC_REPLICAS)
         if entry is not None and entry.value is not None:
             found[resource.name] = int(entry.value)
@@ -153,7 +155,11 @@ def _missing_brokers(metadata: ClusterMetadata) -> list[Reason]:
                 if replica not in metadata.brokers:
                     held[replica] = held.get(replica, 0) + 1
     return [
-        Reason(HealthProblem.BROKER_MISSING, f"not alive, holds {count} replicas", broker_id=broker_id)
+        Reason(
+            HealthProblem.BROKER_MISSING,
+            f"not alive, holds {count} replica{'' if count == 1 else 's'}",
+            broker_id=broker_id,
+        )
         for broker_id, count in sorted(held.items())
     ]
 

@@ -125,7 +125,7 @@ async def _read(
     wanted = list(settings)
     values: dict[Setting, str | None] = {}
     failed: dict[ConfigResource, Outcome] = {}
-    described = await describe_configs(client, {resource for resource, _ in wanted})
+    described = await describe_configs(client, {resource for resource, _ in wanted}, synonyms=False)
     for resource, name in wanted:
         entries = described[resource]
         if isinstance(entries, Outcome):
