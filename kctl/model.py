@@ -86,5 +86,6 @@ def java_hash(text: str) -> int:
 
 
 def partition_for_key(key: str, partition_count: int) -> int:
-    """The internal-topic partition that owns `key`.  Kafka's Utils.abs masks the sign bit instead of negating."""
-    return (java_hash(key) & 0x7FFFFFFF) % partition_count
+    """The internal-topic partition that owns `key`.  Source: Kafka's Utils.abs, for which the least integer is 0."""
+    value = java_hash(key)
+    return 0 if value == -(1 << 31) else abs(value) % partition_count
