@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from tests.integration.cli.conftest import BROKERS, Kctl, ThreeBrokers
+from tests.peers import probe
 
 
 def test_health_and_partitions_in_trouble(operate: Kctl) -> None:
@@ -47,5 +48,7 @@ def test_broker_dies_and_the_cluster_is_started_again(operate: Kctl, three_broke
     pids = {row[0]: row[3] for row in again.rows}
     assert {name for name, pid in pids.items() if pid != rows[name][3]} == {victim[0]}
     assert operate("topics describe --unavailable").status == 0
-    assert [row[4] for row in operate("consume lasting").rows] == ["still here"]
+    # A new leader knows how far its followers are only after they have fetched from it.
+    claim = lambda: [row[4] for row in operate("consume lasting").rows] == ["still here"]  # noqa: E731
+    probe.wait_until(claim, what="the record", timeout_s=30)
     assert operate(f"cluster start {where} --brokers 2").status == 2

@@ -23,4 +23,3 @@ def test_preferred_leader_is_elected(operate: Kctl) -> None:
     assert operate("elect --unclean --topic elected --yes").rows[0][4] == "not needed"
     unknown = operate("elect --preferred --topic elected --partition 7")
     assert (unknown.status, unknown.rows[0][5]) == (1, "UNKNOWN_TOPIC_OR_PARTITION")
-    assert operate("elect --preferred").status == 0
