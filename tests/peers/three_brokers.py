@@ -41,14 +41,17 @@ def apache_cluster(version: str, folder: Path) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         zookeeper = stack.enter_context(apache_zookeeper.apache_zookeeper(folder / "zookeeper"))
 
+        pool = stack.enter_context(ThreadPoolExecutor(len(BROKERS)))
+        running: list[contextlib.AbstractContextManager[str]] = []
+        stack.callback(lambda: list(pool.map(lambda broker: broker.__exit__(None, None, None), running)))
+
         def start(number: int) -> str:
             properties = APACHE_PROPERTIES | {"broker.id": str(number)}
             data_dir = folder / f"broker-{number}"
             broker = apache_kafka.apache_kafka(version, data_dir, zookeeper=zookeeper, properties=properties)
             address = broker.__enter__()
-            stack.push(broker.__exit__)
+            running.append(broker)
             return address
 
-        with ThreadPoolExecutor(len(BROKERS)) as starters:
-            addresses = list(starters.map(start, BROKERS))
+        addresses = list(pool.map(start, BROKERS))
         yield addresses[0]
