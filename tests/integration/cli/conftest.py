@@ -24,7 +24,6 @@ BROKERS = [
     pytest.param(apache_kafka.OLDEST_JUDGE, marks=pytest.mark.jvm),
     pytest.param(apache_kafka.LAST_WITH_ZOOKEEPER, marks=pytest.mark.jvm),
 ]
-BROKERS_WITH_TRANSACTIONS = BROKERS[1:]
 
 
 class Ran(NamedTuple):

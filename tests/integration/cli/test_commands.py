@@ -7,7 +7,7 @@ import hashlib
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.integration.cli.conftest import BROKERS_WITH_TRANSACTIONS, Kctl
+from tests.integration.cli.conftest import Kctl
 
 
 def test_topics_from_birth_to_death(kctl: Kctl) -> None:
@@ -151,7 +151,6 @@ def test_cluster_describe(kctl: Kctl, bootstrap: str) -> None:
     assert document["cluster_id"]
 
 
-@pytest.mark.parametrize("bootstrap", BROKERS_WITH_TRANSACTIONS, indirect=True)
 def test_committed_reading_hides_what_was_aborted(kctl: Kctl, topic: str, bootstrap: str) -> None:
     with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
         producer.init_transactions()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -18,6 +16,7 @@ from tests.integration.transactions.writing import (
     transact,
     write,
 )
+from tests.peers.probe import wait_until
 
 pytestmark = pytest.mark.clients
 
@@ -140,12 +139,13 @@ def test_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(boot
     slow = producer(bootstrap, topic, timeout_ms=1_000)
     slow.begin_transaction()
     write(slow, topic, FIRST)
-    deadline = time.monotonic() + TIMEOUT_S
     other = producer(bootstrap, f"{topic}-other")
     transact(other, topic, SECOND)
-    while read(bootstrap, topic) != SECOND:
-        assert time.monotonic() < deadline, "the open transaction still holds up readers"
-        time.sleep(0.2)
+    wait_until(
+        lambda: read(bootstrap, topic) == SECOND,
+        what="readers that the open transaction no longer holds up",
+        timeout_s=TIMEOUT_S,
+    )
     with pytest.raises(KafkaException) as fenced:
         slow.commit_transaction(TIMEOUT_S)
     assert is_fenced(fenced.value)

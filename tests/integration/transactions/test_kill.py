@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import defaultdict
 from pathlib import Path
 from random import Random
@@ -15,6 +14,7 @@ from tests.integration.clients.confluent import Confluent
 from tests.integration.transactions.conftest import PROPERTIES
 from tests.integration.transactions.writing import TIMEOUT_S, producer, read, transact, write
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
+from tests.peers.probe import wait_until
 
 pytestmark = pytest.mark.clients
 
@@ -89,10 +89,10 @@ def test_no_part_of_a_transaction_is_seen_alone_after_kills(tmp_path: Path) -> N
         for writer in writers:
             writer.start()
         for _ in range(KILLS):
-            time.sleep(chance.uniform(1, 2))
+            _wait_for_commits(writers, chance.randrange(3, 10))
             broker.kill9()
             broker.start()
-        time.sleep(1)
+        _wait_for_commits(writers, 3)
         for writer in writers:
             writer.end()
             # A last instance ends whatever is open.
@@ -104,6 +104,16 @@ def test_no_part_of_a_transaction_is_seen_alone_after_kills(tmp_path: Path) -> N
             assert len(writer.committed) > 2 * KILLS, "enough happened between the kills"
             found = {number for name, number in seen if name == writer.name}
             assert writer.committed <= found <= writer.committed | writer.unknown
+
+
+def _wait_for_commits(writers: list[Writer], count: int) -> None:
+    """Returns once every writer has committed `count` more transactions."""
+    goals = [(writer, len(writer.committed) + count) for writer in writers]
+    wait_until(
+        lambda: all(len(writer.committed) >= goal or writer.failure is not None for writer, goal in goals),
+        what=f"{count} transactions of every writer",
+        timeout_s=TIMEOUT_S,
+    )
 
 
 def _by_transaction(broker: KctlBroker) -> dict[tuple[str, int], list[int]]:

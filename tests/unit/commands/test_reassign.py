@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from kctl.protocol.apis.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from kctl.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from tests.peers.probe import wait_until
 from tests.unit.admin.moving_cluster import BROKER, TOPIC, MovingCluster
 from tests.unit.commands.conftest import Kctl
 
@@ -253,10 +253,7 @@ def waiting_process(cluster: MovingCluster) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-m", "kctl", *line.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
     )
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while cluster.looks_until_arrival > 999_997:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: cluster.looks_until_arrival <= 999_997, what="a command that waits", timeout_s=START_TIMEOUT_S)
     assert cluster.set_for(BROKER, "1", RATES[0]) == "1024"
     return process
 
