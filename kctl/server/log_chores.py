@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_FOR_FLUSHES_MS = 1_000
 _LOOK_FOR_REMOVALS_MS = 1_000
+_LOOK_FOR_IDLE_PRODUCERS_MS = 600_000
 _CLEANER_BACKOFF_MS_MIN = 100
 
 
@@ -61,6 +62,7 @@ class LogChores:
             (config.log_retention_check_interval_ms, self.apply_retention),
             (_LOOK_FOR_FLUSHES_MS, self.flush),
             (_LOOK_FOR_REMOVALS_MS, self.remove_files),
+            (_LOOK_FOR_IDLE_PRODUCERS_MS, self.forget_idle_producers),
         )
         self._tasks = [
             self._loop.create_task(run_every(interval_ms, chore), name=chore.__name__) for interval_ms, chore in chores
@@ -95,6 +97,13 @@ class LogChores:
         deleted = self._logs.apply_retention(self._clock.now_ms(), self._replicas.high_watermark_of)
         if deleted:
             log.info("retention deleted segments=%s", deleted)
+
+    def forget_idle_producers(self) -> None:
+        """Forgets the producers that have been idle for as long as a transactional id may be."""
+        now_ms, expiration_ms = self._clock.now_ms(), self._configs.current.transactional_id_expiration_ms
+        forgotten = sum(each.producer_state.expire(now_ms, expiration_ms) for each in self._logs.logs.values())
+        if forgotten:
+            log.info("forgot idle producers=%s", forgotten)
 
     async def flush(self) -> None:
         """Syncs closed segments, and what flush.ms asks for."""
