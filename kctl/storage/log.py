@@ -528,8 +528,16 @@ class Log:
             state.skip_to(self.log_end_offset)
             if state.end_offset > (self.snapshots.latest_offset or 0):
                 self.snapshots.write(state)
-            self._segments.active.become_inactive()
-        if self.recovery_point < self.log_end_offset or self.snapshots.has_unsynced or self._is_metadata_unsynced:
+            active = self._segments.active
+            entries = len(active.time_index)
+            active.become_inactive()
+        is_unsynced = (
+            self.recovery_point < self.log_end_offset
+            or len(active.time_index) != entries
+            or self.snapshots.has_unsynced
+            or self._is_metadata_unsynced
+        )
+        if is_unsynced:
             self.flush()
         self.release()
 

@@ -166,7 +166,8 @@ class LogMachine(RuleBasedStateMachine):
         survivors = {record.offset for record in read_records(log, log.log_start_offset)}
         assert survivors >= {offset for offset, _, _ in self.model.visible(0) if offset < self.synced_end}
         self.model.records = [record for record in self.model.records if record[0] in survivors]
-        self.model.batches = [batch for batch in self.model.batches if batch[1] <= log.log_end_offset]
+        # Where records are lost there is no batch to cut at, either.
+        self.model.batches = [batch for batch in self.model.batches if batch[1] - 1 in survivors]
         self.model.end = self.synced_end = log.log_end_offset
         self.synced_end = min(self.synced_end, log.recovery_point)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 
 import pytest
 
@@ -175,6 +176,17 @@ def test_a_clean_shutdown_leaves_nothing_to_recover() -> None:
     log = machine.close_and_reopen()
     assert (log.recovery_point, log.log_end_offset) == (12, 12)
     assert machine.append(producer_id=1, sequence=12).base_offset == 12
+
+
+def test_a_power_failure_after_a_clean_shutdown_takes_nothing() -> None:
+    for seed in range(20):
+        machine = LogOnDisk()
+        machine.append(b"late", timestamp=NOW_MS + 9)
+        machine.log.flush()
+        machine.log.close()
+        machine.disk.crash(random.Random(seed))
+        log = machine.open(recovery_point=1)
+        assert log.offset_for_timestamp(NOW_MS + 9, max_offset=1) == (NOW_MS + 9, 0, 0)
 
 
 def test_zeros_at_the_end_are_room_and_no_records() -> None:
