@@ -2,9 +2,11 @@
 
 -1 asks for the latest offset: the high watermark, or the last stable offset for readers of committed records.  -2 asks
 for the earliest.  A timestamp after the last record answers offset -1.  Partitions named twice answer INVALID_REQUEST.
+A new leader whose high watermark has not reached the start of its epoch does not know the end yet: readers of its
+predecessor would go back, so it answers OFFSET_NOT_AVAILABLE (KIP-207).
 
 Version notes: 0 answers a list of segment base offsets; 1 one offset with its timestamp; 2 isolation level; 4 leader
-epochs (KIP-320).
+epochs (KIP-320); 5 OFFSET_NOT_AVAILABLE, before it LEADER_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ LATEST = -1
 EARLIEST = -2
 READ_COMMITTED = 1
 FIRST_VERSION_WITH_EPOCHS = 4
+FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 NO_EPOCH = -1
 
 
@@ -65,6 +68,7 @@ class ListOffsetsHandler:
         if version == 0:
             answer.old_style_offsets = _segment_offsets(partition, asked, upper_bound, self._clock.now_ms())
         elif asked.timestamp == LATEST:
+            _check_end_is_known(partition, request, version)
             answer.offset = upper_bound
             answer.leader_epoch = partition.leader_epoch
         elif asked.timestamp == EARLIEST:
@@ -74,7 +78,9 @@ class ListOffsetsHandler:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         else:
             found = partition.log.offset_for_timestamp(asked.timestamp, max_offset=upper_bound)
-            if found is not None:
+            if found is None:
+                _check_end_is_known(partition, request, version)
+            else:
                 answer.timestamp, answer.offset, answer.leader_epoch = found.timestamp, found.offset, found.leader_epoch
         if version < FIRST_VERSION_WITH_EPOCHS:
             answer.leader_epoch = NO_EPOCH
@@ -85,6 +91,12 @@ def _upper_bound(partition: Partition, request: ListOffsetsRequest) -> int:
     if request.replica_id >= 0:
         return partition.log.log_end_offset
     return partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
+
+
+def _check_end_is_known(partition: Partition, request: ListOffsetsRequest, version: int) -> None:
+    if request.replica_id < 0 and partition.high_watermark < partition.leader_epoch_start_offset:
+        has_code = version >= FIRST_VERSION_WITH_NOT_AVAILABLE
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if has_code else ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def _segment_offsets(partition: Partition, asked: ListOffsetsPartition, upper_bound: int, now_ms: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""ListOffsets version 0: the places in a log by the times of its files."""
+"""ListOffsets: of version 0 the places in a log by the times of its files; of all, what a new leader may say."""
 
 from __future__ import annotations
 
@@ -99,5 +99,36 @@ def test_an_empty_log_has_one_place(tmp_path: Path) -> None:
         disk.lead("a")
         assert await offsets(disk, LATEST) == [0]
         assert await offsets(disk, EARLIEST) == [0]
+
+    play(tmp_path, scene)
+
+
+async def offset(disk: Disk, timestamp: int, version: int, *, replica_id: int = -1) -> tuple[ErrorCode, int]:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="a", partitions=[asked])])
+    handler = ListOffsetsHandler(disk.replicas, disk.clock)
+    answer = (await exchange(handler.handle, request, version)).topics[0].partitions[0]
+    return ErrorCode(answer.error_code), answer.offset
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
+)
+def test_a_new_leader_does_not_answer_an_end_before_the_start_of_its_epoch(
+    tmp_path: Path, version: int, error: ErrorCode
+) -> None:
+    """KIP-207: its predecessor may have shown a later one."""
+
+    async def scene(disk: Disk) -> None:
+        partition, now_ms = three_segments(disk)
+        disk.lead("a", replicas=(0, 1))
+        partition.high_watermark = 6
+        assert await offset(disk, LATEST, version) == (error, -1)
+        assert await offset(disk, now_ms + 1, version) == (error, -1)
+        assert await offset(disk, LATEST, version, replica_id=1) == (ErrorCode.NONE, 12)
+        assert await offset(disk, EARLIEST, version) == (ErrorCode.NONE, 0)
+        assert await offset(disk, 0, version) == (ErrorCode.NONE, 0)
+        partition.high_watermark = 12
+        assert await offset(disk, LATEST, version) == (ErrorCode.NONE, 12)
 
     play(tmp_path, scene)
