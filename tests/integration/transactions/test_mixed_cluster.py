@@ -1,0 +1,211 @@
+"""One cluster of our broker and Apache Kafka's: either coordinates transactions, writes markers for the other's, and
+takes over what the other has begun or decided."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kctl.model import partition_for_key
+from tests.integration.transactions.writing import (
+    TIMEOUT_S,
+    offset_of,
+    producer,
+    read,
+    reader_of,
+    transact,
+    write,
+)
+from tests.peers import apache_kafka, apache_zookeeper
+from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE
+from tests.peers.kctl_broker import KctlBroker, kctl_broker
+from tests.peers.probe import free_port, wait_until
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
+
+OURS, THEIRS = 1, 10
+SHARED = {
+    # From 2.7-IV2 on leaders change in-sync replicas through AlterIsr, which ours does not serve.
+    "inter.broker.protocol.version": "2.6",
+    "offsets.topic.replication.factor": "2",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.replication.factor": "2",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "replica.lag.time.max.ms": "5000",
+    "controlled.shutdown.retry.backoff.ms": "500",
+    "auto.leader.rebalance.enable": "false",
+}
+TOPIC = "mixed"
+STATE, OFFSETS = "__transaction_state", "__consumer_offsets"
+
+
+class Cluster:
+    """Both brokers, either of which may be away."""
+
+    def __init__(self, broker: KctlBroker, their_port: int, start_theirs: Callable[[], contextlib.ExitStack]) -> None:
+        self.ours = broker
+        self.bootstrap = f"{broker.bootstrap},127.0.0.1:{their_port}"
+        self.kept: list[bytes] = []
+        self._start_theirs = start_theirs
+        self._theirs = start_theirs()
+        self._admin = AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def create_topics(self) -> None:
+        """Each broker leads one partition of everything, and the other follows."""
+        replicas = [[OURS, THEIRS], [THEIRS, OURS]]
+        topics = [NewTopic(name, 2, replica_assignment=replicas) for name in (TOPIC, STATE, OFFSETS)]
+        for created in self._admin.create_topics(topics).values():
+            created.result(TIMEOUT_S)
+        self.wait_for_leaders({0: OURS, 1: THEIRS})
+
+    def stop_ours(self) -> None:
+        self.ours.stop()
+        self.wait_for_leaders({0: THEIRS, 1: THEIRS})
+
+    def start_ours(self) -> None:
+        self.ours.start()
+        self._wait_for_in_sync()
+
+    def stop_theirs(self) -> None:
+        self._theirs.close()
+        self.wait_for_leaders({0: OURS, 1: OURS})
+
+    def start_theirs(self) -> None:
+        self._theirs = self._start_theirs()
+        self._wait_for_in_sync()
+
+    def close(self) -> None:
+        self._theirs.close()
+
+    def wait_for_leaders(self, wanted: dict[int, int]) -> None:
+        names = (TOPIC, STATE, OFFSETS)
+        wait_until(
+            lambda: all(self._partitions(name, lambda each: each.leader) == wanted for name in names),
+            what=f"the leaders {wanted}",
+            timeout_s=2 * TIMEOUT_S,
+        )
+
+    def transact(self, made: Producer, values: list[bytes]) -> None:
+        transact(made, TOPIC, values)
+        self.kept += values
+
+    def check(self) -> None:
+        assert read(self.bootstrap, TOPIC) == sorted(self.kept)
+
+    def _wait_for_in_sync(self) -> None:
+        names = (TOPIC, STATE, OFFSETS)
+        wait_until(
+            lambda: all(set(self._partitions(name, lambda each: len(each.isrs)).values()) == {2} for name in names),
+            what="all replicas in sync",
+            timeout_s=2 * TIMEOUT_S,
+        )
+
+    def _partitions(self, topic: str, look: Callable[..., int]) -> dict[int, int]:
+        found = self._admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+        return {index: look(partition) for index, partition in found.items()}
+
+
+def id_of(state_partition: int, tag: str) -> str:
+    """A transactional id that this partition of the state topic keeps."""
+    return next(
+        name for name in (f"{tag}-{number}" for number in range(100)) if partition_for_key(name, 2) == state_partition
+    )
+
+
+def values(tag: str) -> list[bytes]:
+    return [b"%s-%02d" % (tag.encode(), number) for number in range(20)]
+
+
+@pytest.mark.parametrize("version", [OLDEST_JUDGE, LAST_WITH_ZOOKEEPER])
+def test_transactions_survive_every_change_of_coordinator(version: str, tmp_path: Path) -> None:
+    if reason := apache_kafka.why_not() or apache_zookeeper.why_not():
+        pytest.skip(reason)
+    their_port = free_port()
+    settings = {"broker.id": str(THEIRS), **SHARED}
+    with apache_zookeeper.apache_zookeeper(tmp_path / "zookeeper") as connect:
+
+        def start_theirs() -> contextlib.ExitStack:
+            theirs = contextlib.ExitStack()
+            theirs.enter_context(
+                apache_kafka.apache_kafka(
+                    version, tmp_path / "theirs", zookeeper=connect, port=their_port, properties=settings
+                )
+            )
+            return theirs
+
+        properties = {**SHARED, "broker.id": str(OURS)}
+        with kctl_broker(tmp_path / "ours", zookeeper=connect, properties=properties) as broker:
+            cluster = Cluster(broker, their_port, start_theirs)
+            try:
+                cluster.create_topics()
+                each_coordinates_and_both_write_markers(cluster)
+                offsets_are_committed_whoever_coordinates_the_group(cluster)
+                the_other_takes_over(cluster, cluster.stop_ours, cluster.start_ours, "from-ours")
+                the_other_takes_over(cluster, cluster.stop_theirs, cluster.start_theirs, "from-theirs")
+            finally:
+                cluster.close()
+
+
+def each_coordinates_and_both_write_markers(cluster: Cluster) -> None:
+    for state_partition in (0, 1):
+        made = producer(cluster.bootstrap, id_of(state_partition, "markers"))
+        cluster.transact(made, values(f"committed-{state_partition}"))
+        made.begin_transaction()
+        write(made, TOPIC, values(f"aborted-{state_partition}"))
+        made.abort_transaction(TIMEOUT_S)
+        cluster.check()
+
+
+def offsets_are_committed_whoever_coordinates_the_group(cluster: Cluster) -> None:
+    for state_partition in (0, 1):
+        for group_partition in (0, 1):
+            group = id_of(group_partition, f"group-{state_partition}")
+            consumer = reader_of(cluster.bootstrap, group, TOPIC, len(cluster.kept))
+            made = producer(cluster.bootstrap, id_of(state_partition, "offsets"))
+            made.begin_transaction()
+            _send_offset(made, consumer, 7)
+            made.abort_transaction(TIMEOUT_S)
+            assert offset_of(cluster.bootstrap, group, TOPIC) < 0
+            made.begin_transaction()
+            _send_offset(made, consumer, 9)
+            made.commit_transaction(TIMEOUT_S)
+            assert offset_of(cluster.bootstrap, group, TOPIC) == 9
+            consumer.close()
+
+
+def _send_offset(made: Producer, consumer: Consumer, offset: int) -> None:
+    made.send_offsets_to_transaction([TopicPartition(TOPIC, 0, offset)], consumer.consumer_group_metadata(), TIMEOUT_S)
+
+
+def the_other_takes_over(cluster: Cluster, go: Callable[[], None], come_back: Callable[[], None], tag: str) -> None:
+    """Open transactions of both coordinators, and a group's pending offsets, change hands and are ended by the next."""
+    ids = [id_of(state_partition, tag) for state_partition in (0, 1)]
+    consumer = reader_of(cluster.bootstrap, tag, TOPIC, len(cluster.kept))
+    producers = [producer(cluster.bootstrap, each) for each in ids]
+    for number, made in enumerate(producers):
+        cluster.transact(made, values(f"{tag}-before-{number}"))
+    for number, made in enumerate(producers):
+        made.begin_transaction()
+        write(made, TOPIC, values(f"{tag}-during-{number}"))
+    _send_offset(producers[0], consumer, 11)
+    go()
+    cluster.check()
+    producers[0].commit_transaction(TIMEOUT_S)
+    cluster.kept += values(f"{tag}-during-0")
+    producers[1].abort_transaction(TIMEOUT_S)
+    cluster.check()
+    assert offset_of(cluster.bootstrap, tag, TOPIC) == 11
+    # A producer that both coordinators knew is fenced by the next instance.
+    for number, made in enumerate(producers):
+        cluster.transact(made, values(f"{tag}-after-{number}"))
+        cluster.transact(producer(cluster.bootstrap, ids[number]), values(f"{tag}-next-{number}"))
+    come_back()
+    cluster.check()
+    consumer.close()
