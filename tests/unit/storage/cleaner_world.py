@@ -24,6 +24,7 @@ COMPACTED = LogConfig(
     min_cleanable_dirty_ratio=0.0,
     file_delete_delay_ms=0,
     index_interval_bytes=0,
+    segment_index_bytes=64 << 10,  # Preallocated on the simulated disk, of which some tests keep hundreds.
 )
 
 
