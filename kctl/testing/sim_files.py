@@ -21,32 +21,41 @@ from kctl.storage.files import Buffer, Entry, File, Lock, RealEntry
 
 
 class _Content:
-    """The bytes behind a name: as written, as on the disk, and the way from one to the other."""
+    """The bytes behind a name: as written, as on the disk, and the way from one to the other.
 
-    __slots__ = ("data", "modified_ms", "pending", "synced")
+    Zeros at the end take no memory, like the hole of a preallocated file: `data` ends where something was written.
+    """
+
+    __slots__ = ("data", "modified_ms", "pending", "size", "synced", "synced_size")
 
     def __init__(self, modified_ms: int) -> None:
         self.data = bytearray()
+        self.size = 0
         self.synced = b""
+        self.synced_size = 0
         self.pending: list[tuple[int, bytes | None]] = []
         """(position, bytes written there) or (size, None) for a truncation, since the last sync."""
         self.modified_ms = modified_ms
+
+    def read(self, position: int, size: int) -> bytes:
+        size = max(min(size, self.size - position), 0)
+        return bytes(self.data[position : position + size]).ljust(size, b"\0")
 
     def write(self, position: int, data: bytes) -> None:
         if position > len(self.data):
             self.data.extend(bytes(position - len(self.data)))
         self.data[position : position + len(data)] = data
+        self.size = max(self.size, len(self.data))
         self.pending.append((position, data))
 
     def truncate(self, size: int) -> None:
-        if size < len(self.data):
-            del self.data[size:]
-        else:
-            self.data.extend(bytes(size - len(self.data)))
+        del self.data[size:]
+        self.size = size
         self.pending.append((size, None))
 
     def sync(self) -> None:
         self.synced = bytes(self.data)
+        self.synced_size = self.size
         self.pending.clear()
 
     def lose_power(self, random: Random) -> None:
@@ -54,6 +63,7 @@ class _Content:
         survivors = self.pending[: random.randrange(0, len(self.pending) + 1)]
         is_torn = bool(survivors) and random.randrange(0, 2) == 1
         self.data = bytearray(self.synced)
+        self.size = self.synced_size
         for index, (position, data) in enumerate(survivors):
             if data is None:
                 self.truncate(position)
@@ -77,7 +87,7 @@ class SimFile:
 
     def read_at(self, position: int, size: int) -> bytes:
         self._step("read")
-        return bytes(self._content.data[position : position + size])
+        return self._content.read(position, size)
 
     def write_at(self, position: int, data: Buffer) -> None:
         self._step("write")
@@ -90,7 +100,7 @@ class SimFile:
         self._content.modified_ms = self._disk.now_ms
 
     def size(self) -> int:
-        return len(self._content.data)
+        return self._content.size
 
     def sync(self) -> None:
         self._step("sync")
@@ -178,7 +188,7 @@ class SimFiles:
             if path != directory and posixpath.dirname(path) == directory
         ]
         entries += (
-            RealEntry(posixpath.basename(path), is_directory=False, size=len(content.data))
+            RealEntry(posixpath.basename(path), is_directory=False, size=content.size)
             for path, content in self._contents.items()
             if posixpath.dirname(path) == directory
         )
@@ -188,7 +198,7 @@ class SimFiles:
         return path in self._contents or path in self._directories
 
     def size(self, path: str) -> int:
-        return len(self._content(path).data)
+        return self._content(path).size
 
     def modified_ms(self, path: str) -> int:
         return self._content(path).modified_ms
@@ -199,7 +209,8 @@ class SimFiles:
 
     def read(self, path: str) -> bytes:
         self.step("read", path)
-        return bytes(self._content(path).data)
+        content = self._content(path)
+        return content.read(0, content.size)
 
     def write_atomically(self, path: str, data: bytes, *, sync: bool = True) -> None:
         draft = path + ".tmp"
