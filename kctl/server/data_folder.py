@@ -19,8 +19,8 @@ from typing import Any
 
 from kctl.errors import KctlError
 
-_LOCK_TRIES = 5
-_LOCK_PAUSE_S = 0.02
+_LOCK_TRIES = 1000
+_LOCK_PAUSE_S = 0.001
 
 
 class DataFolderError(KctlError):
@@ -101,12 +101,9 @@ class DataFolder:
         except OSError as error:
             raise DataFolderError(f"data folder {self.path} cannot be read: {error.strerror}") from None
         try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
+            return not _flock(fd, fcntl.LOCK_SH)
         finally:
             os.close(fd)
-        return False
 
     def running(self) -> RunningBroker | None:
         """The broker that serves from this folder, or None."""
@@ -132,12 +129,24 @@ class DataFolder:
 
 
 def _lock(fd: int) -> bool:
-    """Locks for this process alone; somebody who only looks holds the lock for an instant."""
+    """Locks for this process alone.
+
+    Those who only look share the lock for an instant, an owner shares it with nobody: as long as it can be shared
+    there is no owner, and to try again is right however often somebody looks.
+    """
     for _ in range(_LOCK_TRIES):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            time.sleep(_LOCK_PAUSE_S)
-        else:
+        if _flock(fd, fcntl.LOCK_EX):
             return True
+        if not _flock(fd, fcntl.LOCK_SH):
+            return False
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        time.sleep(_LOCK_PAUSE_S)
     return False
+
+
+def _flock(fd: int, operation: int) -> bool:
+    try:
+        fcntl.flock(fd, operation | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
