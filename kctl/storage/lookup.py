@@ -20,10 +20,11 @@ class RecordsSlice:
     and may end inside of one.
     """
 
-    __slots__ = ("_file", "position", "size")
+    __slots__ = ("_file", "_segment", "position", "size")
 
-    def __init__(self, file: File, position: int, size: int) -> None:
+    def __init__(self, file: File, position: int, size: int, segment: Segment | None = None) -> None:
         self._file = file
+        self._segment = segment
         self.position = position
         self.size = size
 
@@ -37,6 +38,13 @@ class RecordsSlice:
     def read(self) -> bytes:
         """The bytes.  Raises OSError."""
         return self._file.read_at(self.position, self.size) if self.size else b""
+
+    def upper_bound(self, max_offset: int) -> int:
+        """An offset above all of its records, as near as the index tells, and not above `max_offset`."""
+        if self._segment is None:
+            return max_offset
+        offset = self._segment.offset_index.offset_at_or_after(self.position + self.size)
+        return max_offset if offset is None else min(offset, max_offset)
 
 
 class TimestampOffset(NamedTuple):
@@ -67,7 +75,7 @@ def read_slice(
             size = min(max_bytes, max(end - header.position, 0))
             if size < header.size:
                 size = header.size if min_one_batch and header.size <= end - header.position else 0
-            return RecordsSlice(segment.file, header.position, size)
+            return RecordsSlice(segment.file, header.position, size, segment)
     return RecordsSlice(segments.active.file, segments.active.size, 0)
 
 

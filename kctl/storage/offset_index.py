@@ -79,6 +79,12 @@ class OffsetIndex:
         slot = bisect_right(self._offsets, offset - self.base_offset)
         return self._positions[slot - 1] if slot else 0
 
+    def offset_at_or_after(self, position: int) -> int | None:
+        """The offset of the first entry whose batch starts at or after `position`; None when there is none."""
+        assert self._offsets is not None
+        slot = bisect_left(self._positions, position)
+        return self.base_offset + self._offsets[slot] if slot < len(self._offsets) else None
+
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or above `offset`; the file ends with the rest."""
         assert self._offsets is not None

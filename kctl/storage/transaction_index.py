@@ -7,6 +7,8 @@ moment.  They ascend by marker.  Most segments have no such file.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
+from itertools import islice
 from typing import NamedTuple
 
 from kctl.errors import CorruptLog
@@ -83,8 +85,10 @@ class TransactionIndex:
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
         """Transactions with records in [fetch_offset, upper_bound), and whether later segments need no look."""
         found: list[AbortedTransaction] = []
-        for entry in self.entries():
-            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
+        entries = self.entries()
+        start = bisect_left(entries, fetch_offset, key=lambda entry: entry.last_offset)
+        for entry in islice(entries, start, None):
+            if entry.first_offset < upper_bound:
                 found.append(entry)
             if entry.last_stable_offset >= upper_bound:
                 return found, True

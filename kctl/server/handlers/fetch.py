@@ -274,6 +274,7 @@ class Fetch:
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if self._is_committed_only else None,
             records=EMPTY,
         )
         if position.last_fetched_epoch >= 0:
@@ -301,7 +302,7 @@ class Fetch:
         if self._is_committed_only:
             answer.aborted_transactions = [
                 AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-                for aborted in log.aborted_transactions(offset, upper_bound)
+                for aborted in log.aborted_transactions(offset, records.upper_bound(upper_bound))
             ]
         return answer
 

@@ -1,0 +1,108 @@
+"""Readers of committed records: with every piece of a log they are told of the aborted transactions that reach into it.
+
+Goal: whatever the pieces, a reader that applies the rules of clients sees what was committed, and is not told of the
+whole log's transactions each time.  Method: random transactions of several producers, read in pieces of random size.
+"""
+
+from __future__ import annotations
+
+import heapq
+from random import Random
+
+import pytest
+
+from kctl.records.batch import iterate_batches, iterate_records
+from kctl.records.control import ControlType, control_type
+from kctl.storage.config import LogConfig
+from kctl.storage.transaction_index import AbortedTransaction
+from tests.unit.storage.log_builder import LogOnDisk
+
+PRODUCERS = range(1, 6)
+
+
+class Written:
+    """A log of random transactions, and the values that were committed."""
+
+    def __init__(self, chance: Random, *, transactions: int, segment_bytes: int) -> None:
+        self.builder = LogOnDisk(LogConfig(segment_bytes=segment_bytes, index_interval_bytes=256))
+        self.committed: list[bytes] = []
+        self._sequences = dict.fromkeys(PRODUCERS, 0)
+        written: dict[int, list[bytes]] = {}
+        order: list[bytes] = []
+        ended = 0
+        while ended < transactions:
+            producer = chance.choice(PRODUCERS)
+            if producer in written and chance.random() < 0.4:
+                kind = chance.choice((ControlType.ABORT, ControlType.COMMIT))
+                self.builder.end_transaction(kind, producer_id=producer)
+                values = written.pop(producer)
+                if kind is ControlType.COMMIT:
+                    self.committed += values
+                ended += 1
+                continue
+            value = b"%d-%d" % (producer, len(order))
+            self.builder.append(value, producer_id=producer, sequence=self._sequences[producer], transactional=True)
+            self._sequences[producer] += 1
+            order.append(value)
+            written.setdefault(producer, []).append(value)
+        for producer in written:
+            self.builder.end_transaction(ControlType.ABORT, producer_id=producer)
+        committed = set(self.committed)
+        self.committed = [value for value in order if value in committed]
+
+
+class Reader:
+    """A consumer of committed records, piece by piece."""
+
+    def __init__(self, builder: LogOnDisk) -> None:
+        self.values: list[bytes] = []
+        self.told: list[int] = []
+        """How many aborted transactions came with each piece."""
+        self._log = builder.log
+        self._offset = 0
+
+    @property
+    def is_at_the_end(self) -> bool:
+        return self._offset >= self._log.log_end_offset
+
+    def read(self, max_bytes: int) -> None:
+        end = self._log.log_end_offset
+        piece = self._log.read(self._offset, max_bytes, max_offset=end)
+        told = self._log.aborted_transactions(self._offset, piece.upper_bound(end))
+        self.told.append(len(told))
+        self._take(piece.read(), told)
+
+    def _take(self, data: bytes, told: list[AbortedTransaction]) -> None:
+        aborted = [(each.first_offset, each.producer_id) for each in told]
+        heapq.heapify(aborted)
+        ignored: set[int] = set()
+        for header in iterate_batches(data):
+            self._offset = header.next_offset
+            while aborted and aborted[0][0] <= header.last_offset:
+                ignored.add(heapq.heappop(aborted)[1])
+            if header.is_control:
+                (record,) = iterate_records(data, header)
+                if control_type(record) is ControlType.ABORT:
+                    ignored.discard(header.producer_id)
+            elif header.producer_id not in ignored:
+                self.values += [record.value or b"" for record in iterate_records(data, header)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("segment_bytes", [1_000, 20_000, 1 << 30])
+def test_reader_sees_what_was_committed_whatever_the_pieces(seed: int, segment_bytes: int) -> None:
+    chance = Random(seed)
+    written = Written(chance, transactions=60, segment_bytes=segment_bytes)
+    reader = Reader(written.builder)
+    while not reader.is_at_the_end:
+        reader.read(chance.randint(1, 3_000))
+    assert reader.values == written.committed
+
+
+def test_reader_is_told_of_the_transactions_of_its_piece_only() -> None:
+    written = Written(Random(1), transactions=2_000, segment_bytes=1 << 30)
+    reader = Reader(written.builder)
+    while not reader.is_at_the_end:
+        reader.read(2_000)
+    assert reader.values == written.committed
+    assert max(reader.told) < 60
