@@ -9,6 +9,7 @@ Owner: event loop; recovery and cleaning use segments that the loop does not kno
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterator, Sequence
 
@@ -371,9 +372,15 @@ class Segment:
             self._time_index.unload()
 
     def files_to_sync(self) -> list[File]:
-        """Everything of the segment that has to be on the disk before the recovery point may pass it, opened."""
+        """Everything of the segment that has to be on the disk before the recovery point may pass it, opened.
+
+        An index that somebody has removed is rebuilt: an empty one in its place would pass for the whole one.
+        """
         self._offset_index.file.write_pending()
         self._time_index.file.write_pending()
+        for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            if not self._files.exists(self.path(kind)):
+                self._rebuild_after(FileNotFoundError(errno.ENOENT, "no such file", self.path(kind)))
         kinds = [INDEX_SUFFIX, TIME_INDEX_SUFFIX]
         if self.transaction_index.exists:
             kinds.append(TRANSACTION_INDEX_SUFFIX)

@@ -341,6 +341,24 @@ def test_a_closed_segment_waits_to_be_flushed() -> None:
     assert (machine.log.recovery_point, machine.log.needs_flush(NOW_MS)) == (1, False)
 
 
+@pytest.mark.parametrize("kind", [".index", ".timeindex"])
+def test_a_lost_index_is_rebuilt_when_its_segment_is_synced(kind: str) -> None:
+    """An empty file in its place would say that no record has a time: look-ups and retention would believe it."""
+    machine = LogOnDisk(LogConfig(index_interval_bytes=0))
+    machine.append(b"v", timestamp=NOW_MS - 5)
+    machine.append(b"v")
+    machine.log.roll(NOW_MS)
+    machine.append(b"v", timestamp=NOW_MS + 5)
+    machine.log.unload_indexes()
+    machine.files.remove(machine.log.segments[0].path(kind))
+    machine.close_and_reopen()
+    found = machine.log.offset_for_timestamp(NOW_MS, max_offset=3)
+    assert found is not None
+    assert found.offset == 1
+    assert len(machine.log.segments[0].offset_index) == 1
+    assert machine.log.segments[0].largest_timestamp == NOW_MS
+
+
 def test_rolling_an_empty_segment_does_nothing() -> None:
     machine = LogOnDisk()
     machine.log.roll(NOW_MS)
