@@ -134,6 +134,7 @@ class ReplicaManager:
         self.check_controller_epoch(request.controller_epoch)
         outcome: dict[TopicPartition, ErrorCode] = {}
         stopped: list[Partition] = []
+        doomed: list[TopicPartition] = []
         for topic in request.topic_states:
             for state in topic.partition_states:
                 topic_partition = TopicPartition(topic.topic_name, state.partition_index)
@@ -146,9 +147,12 @@ class ReplicaManager:
                     stopped.append(partition)
                 if state.delete_partition:
                     self.partitions.pop(topic_partition, None)
-                    self.logs.delete(topic_partition)
+                    doomed.append(topic_partition)
                 self.partition_moved(topic_partition)
                 outcome[topic_partition] = ErrorCode.NONE
+        if doomed:
+            # All at once: checkpoints are written, and synced, once for all of them.
+            self.logs.delete(*doomed)
         return outcome, stopped
 
     def high_watermarks(self) -> dict[TopicPartition, int]:

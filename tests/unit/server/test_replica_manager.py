@@ -1,0 +1,100 @@
+"""The partitions of a broker as the controller moves them, on a simulated disk."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from kctl.model import TopicPartition
+from kctl.protocol.apis.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from kctl.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.requests.purgatory import Purgatory
+from kctl.server.requests.timer import WheelTimer
+from kctl.storage.config import LogConfig
+from kctl.storage.log_manager import LogManager
+from kctl.testing.sim_clock import ManualClock
+from kctl.testing.sim_files import SimFiles
+
+TOPIC = "orders"
+
+
+class CountingFiles(SimFiles):
+    """Counts how often each kind of operation happens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: dict[str, int] = {}
+
+    def step(self, operation: str, path: str) -> None:
+        super().step(operation, path)
+        self.steps[operation] = self.steps.get(operation, 0) + 1
+
+
+def replica_manager(disk: SimFiles, loop: asyncio.AbstractEventLoop) -> ReplicaManager:
+    clock = ManualClock(start_ms=0)
+    logs = LogManager(["/data"], files=disk, clock=clock, random=random.Random(1))
+    logs.load()
+    timer = WheelTimer(clock, loop)
+    return ReplicaManager(
+        1,
+        logs=logs,
+        metadata=MetadataCache(),
+        clock=clock,
+        produce_purgatory=Purgatory(timer),
+        fetch_purgatory=Purgatory(timer),
+        log_config=lambda _: LogConfig(),
+        lag_time_max_ms=30_000,
+        min_insync_replicas=lambda _: 1,
+    )
+
+
+def lead(manager: ReplicaManager, partitions: int) -> None:
+    states = [
+        LeaderAndIsrPartitionState(
+            partition_index=index,
+            controller_epoch=1,
+            leader=1,
+            leader_epoch=0,
+            isr=[1],
+            partition_epoch=0,
+            replicas=[1],
+            is_new=True,
+        )
+        for index in range(partitions)
+    ]
+    topic = LeaderAndIsrTopicState(topic_name=TOPIC, partition_states=states)
+    manager.become_leader_or_follower(
+        LeaderAndIsrRequest(controller_id=1, controller_epoch=1, topic_states=[topic], live_leaders=[])
+    )
+
+
+def delete(manager: ReplicaManager, partitions: int) -> None:
+    states = [
+        StopReplicaPartitionState(partition_index=index, leader_epoch=-2, delete_partition=True)
+        for index in range(partitions)
+    ]
+    topic = StopReplicaTopicState(topic_name=TOPIC, partition_states=states)
+    manager.stop_replicas(StopReplicaRequest(controller_id=1, controller_epoch=1, topic_states=[topic]))
+
+
+def syncs_of_a_deletion(partitions: int) -> int:
+    disk = CountingFiles()
+    with asyncio.Runner() as runner:
+        manager = replica_manager(disk, runner.get_loop())
+        lead(manager, partitions)
+        disk.steps.clear()
+        delete(manager, partitions)
+    assert not manager.partitions
+    assert manager.logs.get(TopicPartition(TOPIC, 0)) is None
+    return disk.steps.get("sync", 0)
+
+
+def test_deleting_a_topic_syncs_as_often_for_many_partitions_as_for_one() -> None:
+    """Checkpoints hold all partitions: one write of each per partition took a broker minutes for a few thousand."""
+    assert syncs_of_a_deletion(50) == syncs_of_a_deletion(1) > 0
