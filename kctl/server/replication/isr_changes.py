@@ -5,8 +5,8 @@ comes back when it has reached the high watermark and the start of this leader's
 the partition's state node: whoever wrote in between, mostly the controller, wins, and this leader takes over what it
 finds or waits to be told.  Changes are announced to the controller in bundles.
 
-While a write is under way the high watermark waits for the old and the new members alike, so that neither outcome
-loses a record.
+While a write is under way, or its outcome unknown, the high watermark waits for the old and the new members alike, so
+that neither outcome loses a record.
 
 Owner: event loop.
 """
@@ -18,7 +18,7 @@ import logging
 from dataclasses import replace
 
 from kctl.environment import Clock
-from kctl.errors import BadVersionError, NoNodeError, SessionLostError, ZooKeeperError
+from kctl.errors import BadVersionError, ConnectionLossError, NoNodeError, SessionLostError, ZooKeeperError
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 ANNOUNCE_EVERY_MS = 2_500
 _ANNOUNCE_QUIET_MS = 5_000
 _ANNOUNCE_LATEST_MS = 60_000
+_RETRY_MS = 200
 
 
 class IsrChanges:
@@ -102,24 +103,36 @@ class IsrChanges:
         wanted = LeaderAndIsr(
             partition.broker_id, leader_epoch, isr, partition.controller_epoch, partition.partition_epoch
         )
-        written: LeaderAndIsr | None = None
         try:
-            written = await self._put(partition.topic_partition, wanted)
-        except SessionLostError:
-            pass  # Written or not, a new session comes with new orders from the controller.
+            written = await self._put_for_certain(partition, wanted)
         except ZooKeeperError as error:
             log.warning("in-sync replicas of %s could not be written: %s", partition.topic_partition, error)
-        if partition.leader_epoch != leader_epoch or not partition.is_leader:
-            return  # The controller has decided anew; what was pending went with the old role.
-        partition.pending_isr = None
-        if written is None:
+            if not _has_moved_on(partition, leader_epoch):
+                partition.pending_isr = None
             return
+        if written is None or _has_moved_on(partition, leader_epoch):
+            return
+        partition.pending_isr = None
         log.info("partition=%s isr=%s was=%s", partition.topic_partition, written.isr, partition.isr)
         partition.isr, partition.partition_epoch = written.isr, written.partition_epoch
         self._unannounced[partition.topic_partition] = None
         self._last_change_ms = self._clock.monotonic_ms()
         partition.advance_high_watermark(self._clock.monotonic_ms())
         self._replicas.partition_moved(partition.topic_partition)
+
+    async def _put_for_certain(self, partition: Partition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
+        """Asks until it is known what became of the write; None when somebody else has decided anew.
+
+        As long as that is not known the write may have happened, and a controller may elect a leader by it: what is
+        pending has to go on counting.  Also when somebody else has written since; then orders of the controller follow.
+        """
+        while True:
+            try:
+                return await self._put(partition.topic_partition, wanted)
+            except (ConnectionLossError, SessionLostError):
+                if _has_moved_on(partition, wanted.leader_epoch):
+                    return None
+                await asyncio.sleep(_RETRY_MS / 1000)
 
     async def _put(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
         """The state as written, or None when somebody else has changed it meanwhile."""
@@ -131,8 +144,17 @@ class IsrChanges:
             return None
         except BadVersionError:
             found, stat = await self._zookeeper.get(path)
-            current = znodes.decode_partition_state(path, found, stat.version)
+            try:
+                current = znodes.decode_partition_state(path, found, stat.version)
+            except ValueError as problem:
+                log.error("somebody wrote over a partition state: %s", problem)
+                return None
             # An answer that got lost: the write had happened.
             is_ours = replace(current, partition_epoch=wanted.partition_epoch) == wanted
             return current if is_ours else None
         return replace(wanted, partition_epoch=stat.version)
+
+
+def _has_moved_on(partition: Partition, leader_epoch: int) -> bool:
+    """The controller has decided anew; what was pending went with the old role."""
+    return partition.leader_epoch != leader_epoch or not partition.is_leader
