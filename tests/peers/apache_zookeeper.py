@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import shutil
+import signal
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.peers import probe
@@ -29,18 +30,57 @@ def why_not() -> str | None:
     return None
 
 
+class ZooKeeperServer:
+    """The handle: where it listens, and the ways to end it and start it again with what it had."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        on: Sequence[str] = (),
+    ) -> None:
+        """Not started yet.  `settings` are lines of its zoo.cfg; `on` goes before the command that starts it."""
+        data_dir.mkdir(parents=True, exist_ok=True)
+        self.connect = f"{host}:{port or probe.free_port()}"
+        self._log = data_dir / "zookeeper.log"
+        config = data_dir / "zoo.cfg"
+        config.write_text(_config(data_dir, self.connect, settings or {}))
+        self._command = [*on, *java_command(str(config))]
+        self._process: Process | None = None
+
+    def start(self) -> None:
+        """Serves when it returns."""
+        self._process = Process("Apache ZooKeeper", self._command, log=self._log)
+        self._process.wait_until(lambda: _is_serving(self.connect), timeout_s=START_TIMEOUT_S)
+
+    def stop(self, signal_number: int = signal.SIGTERM) -> None:
+        """Nothing when it was never started."""
+        if self._process is not None:
+            self._process.stop(signal_number)
+
+    def kill9(self) -> None:
+        self.stop(signal.SIGKILL)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+
 @contextlib.contextmanager
 def apache_zookeeper(
     data_dir: Path, *, port: int | None = None, settings: Mapping[str, str] | None = None
 ) -> Iterator[str]:
     """One server, serving; yields its connect string.  `settings` are lines of its zoo.cfg."""
-    data_dir.mkdir(parents=True, exist_ok=True)
-    connect = f"127.0.0.1:{port or probe.free_port()}"
-    config = data_dir / "zoo.cfg"
-    config.write_text(_config(data_dir, connect, settings or {}))
-    with Process("Apache ZooKeeper", java_command(str(config)), log=data_dir / "zookeeper.log") as server:
-        server.wait_until(lambda: _is_serving(connect), timeout_s=START_TIMEOUT_S)
-        yield connect
+    server = ZooKeeperServer(data_dir, port=port, settings=settings)
+    try:
+        server.start()
+        yield server.connect
+    finally:
+        server.stop()
 
 
 def java_command(*args: str, main_class: str = "org.apache.zookeeper.server.ZooKeeperServerMain") -> list[str]:

@@ -1,0 +1,298 @@
+"""Rounds of faults on real processes, while witnesses write and read: `python -m tests.faults.rounds --rounds 30`.
+
+A round is one fault, drawn by the seed: a broker or ZooKeeper is killed, halted or cut off for a while, comes back, and
+the cluster becomes whole again.  What was acknowledged must be there once, in order, for everybody who looks, and in
+the files of every replica.  `--seed N` plays the same faults again; how long the cluster was silent is printed and is
+no verdict.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from tests.faults.cluster import BROKERS, PATIENCE_S, SESSION_TIMEOUT_S, ZOOKEEPER, Cluster, cluster, why_not
+from tests.faults.witnesses import Group, Java, Librdkafka, Member, Reader, Witness, read_all
+from tests.peers.probe import wait_until
+
+TOPIC = "orders"
+PARTITIONS = 6
+RECORDS_A_SECOND = 120
+PROGRESS = 15
+"""Records that every partition has to acknowledge before the next fault."""
+MEMBERS = 2
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One fault as it was drawn: who is struck is said by role, and is found when the time comes."""
+
+    kind: str
+    role: int
+    """Below PARTITIONS: the leader of that partition; PARTITIONS: the controller."""
+    duration_s: float
+
+    def __str__(self) -> str:
+        role = "the controller" if self.role == PARTITIONS else f"leader of {self.role}"
+        return f"{self.kind} ({role}, {self.duration_s:.1f} s)"
+
+
+class Story:
+    """A cluster with witnesses around it."""
+
+    def __init__(self, struck: Cluster, folder: Path, say: Say) -> None:
+        self._cluster = struck
+        self._say = say
+        bootstrap = struck.bootstrap
+        self.librdkafka = Librdkafka(bootstrap, TOPIC, PARTITIONS, rate=RECORDS_A_SECOND)
+        self.java = Java(bootstrap, TOPIC, PARTITIONS, folder, rate=RECORDS_A_SECOND // 3)
+        self.reader = Reader(bootstrap, TOPIC, PARTITIONS)
+        self.group = Group(PARTITIONS)
+        members = [Member(bootstrap, TOPIC, self.group, number) for number in range(MEMBERS)]
+        self.witnesses: list[Witness] = [self.librdkafka, self.java, self.reader, *members]
+
+    def begin(self) -> None:
+        for witness in self.witnesses:
+            witness.start()
+        self.wait_for_progress()
+
+    def play(self, drawn: Round) -> None:
+        """The fault, its end, and the wait until nothing is left of it."""
+        began_s = time.monotonic()
+        struck = KINDS[drawn.kind](self._cluster, self._victim(drawn.role), drawn.duration_s)
+        self.wait_for_progress()
+        self._wait(lambda: self._cluster.is_whole(TOPIC, PARTITIONS), "all replicas in sync")
+        silence_s = self.librdkafka.acknowledged.silence_s(began_s)
+        took_s = time.monotonic() - began_s
+        self._say(f"{drawn}: {struck}; longest silence of a partition {silence_s:.1f} s, whole after {took_s:.1f} s")
+
+    def finish(self) -> None:
+        """All are through, and what they saw is one history.  Raises AssertionError."""
+        for writer in (self.librdkafka, self.java):
+            writer.end()
+        history = read_all(self._cluster.bootstrap, TOPIC, PARTITIONS)
+        ends = {partition: 1 + max(o for p, o in history if p == partition) for partition in range(PARTITIONS)}
+        self._wait(lambda: self.reader.next_offsets == ends, "the reader at the end")
+        self._wait(lambda: self.group.next_offsets == ends, "the group at the end")
+        for witness in self.witnesses:
+            witness.end()
+        self._raise_complaints()
+        assert self.reader.seen == history, "who read all the while saw what is there now"
+        self._check_writers(history)
+        self._say(
+            f"{len(history)} records, each once and in order; {self.group.rebalances} times a member of the group "
+            "was assigned something"
+        )
+
+    def _check_writers(self, history: dict[tuple[int, int], bytes]) -> None:
+        for writer in (self.librdkafka, self.java):
+            for position, value in writer.acknowledged.values.items():
+                assert history.get(position) == value, f"{value!r} was acknowledged at {position}"
+            assert set(writer.acknowledged.placeless) <= set(history.values())
+        for partition in range(PARTITIONS):
+            values = [value for (p, _), value in sorted(history.items()) if p == partition]
+            ours = [value for value in values if value.startswith(b"librdkafka")]
+            assert ours == [b"librdkafka %d" % number for number in range(self.librdkafka.sent[partition])]
+            theirs = [int(value) for value in values if not value.startswith(b"librdkafka")]
+            assert theirs == sorted(set(theirs)), f"Java's records are each once and in order in {partition}"
+        theirs = [value for value in history.values() if not value.startswith(b"librdkafka")]
+        assert len(theirs) == len(set(theirs)), "Java's records are in one partition each"
+
+    def wait_for_progress(self) -> None:
+        """Every partition acknowledges some more records, and Java is heard of again."""
+        goals = [count + PROGRESS for count in self.librdkafka.acknowledged.counts()]
+        of_java = len(self.java.acknowledged.values) + 1
+
+        def has_come() -> bool:
+            counts = self.librdkafka.acknowledged.counts()
+            is_everywhere = all(count >= goal for count, goal in zip(counts, goals, strict=True))
+            return is_everywhere and len(self.java.acknowledged.values) >= of_java
+
+        self._wait(has_come, f"{PROGRESS} more records in each partition")
+
+    def _victim(self, role: int) -> int:
+        return self._cluster.controller() if role == PARTITIONS else self._cluster.leader(TOPIC, role)
+
+    def _wait(self, claim: Callable[[], bool], what: str) -> None:
+        def holds() -> bool:
+            self._raise_complaints()
+            return claim()
+
+        wait_until(holds, what=what, timeout_s=PATIENCE_S, interval_s=0.1)
+
+    def _raise_complaints(self) -> None:
+        complaints = [complaint for witness in self.witnesses for complaint in witness.complaints]
+        assert not complaints, complaints
+
+    def close(self) -> None:
+        """Nobody is left, whatever happened."""
+        for witness in self.witnesses:
+            witness.is_over.set()
+        self.java.kill()
+
+
+def kill_broker(struck: Cluster, victim: int, duration_s: float) -> str:
+    """SIGKILL, and a start some time later: before or after its session has ended."""
+    struck.brokers[victim].kill9()
+    time.sleep(duration_s)
+    struck.brokers[victim].start()
+    return f"broker {victim}"
+
+
+def kill_two_brokers(struck: Cluster, victim: int, duration_s: float) -> str:
+    """More than min.insync.replicas allows: nothing is acknowledged until one is back."""
+    other = (victim + 1) % len(BROKERS)
+    for broker_id in (victim, other):
+        struck.brokers[broker_id].kill9()
+    time.sleep(duration_s)
+    for broker_id in (victim, other):
+        struck.brokers[broker_id].start()
+    return f"brokers {victim} and {other}"
+
+
+def halt_broker(struck: Cluster, victim: int, duration_s: float) -> str:
+    """It goes on where it was, and may find that others lead what it leads."""
+    struck.halt(struck.brokers[victim].pid)
+    time.sleep(duration_s)
+    struck.resume(struck.brokers[victim].pid)
+    return f"broker {victim}"
+
+
+def unplug_broker(struck: Cluster, victim: int, duration_s: float) -> str:
+    """It runs, and reaches nobody."""
+    struck.network.unplug(struck.host(victim))
+    time.sleep(duration_s)
+    struck.network.plug_in(struck.host(victim))
+    return f"broker {victim}"
+
+
+def part_from_zookeeper(struck: Cluster, victim: int, duration_s: float) -> str:
+    """Its session ends while it reaches all brokers and clients: a leader that does not know that it is none."""
+    struck.network.part(struck.host(victim), ZOOKEEPER)
+    time.sleep(duration_s)
+    struck.network.join(struck.host(victim), ZOOKEEPER)
+    return f"broker {victim}"
+
+
+def part_brokers(struck: Cluster, victim: int, duration_s: float) -> str:
+    """Two brokers do not reach each other; ZooKeeper and clients reach both."""
+    other = (victim + 1) % len(BROKERS)
+    struck.network.part(struck.host(victim), struck.host(other))
+    time.sleep(duration_s)
+    struck.network.join(struck.host(victim), struck.host(other))
+    return f"brokers {victim} and {other}"
+
+
+def kill_zookeeper(struck: Cluster, _victim: int, duration_s: float) -> str:
+    """SIGKILL, and a start some time later; sessions go on when it is back."""
+    struck.zookeeper.kill9()
+    time.sleep(duration_s)
+    struck.zookeeper.start()
+    return "ZooKeeper"
+
+
+def halt_zookeeper(struck: Cluster, _victim: int, duration_s: float) -> str:
+    """When it goes on it may find that all sessions have ended."""
+    struck.halt(struck.zookeeper.pid)
+    time.sleep(duration_s)
+    struck.resume(struck.zookeeper.pid)
+    return "ZooKeeper"
+
+
+KINDS: dict[str, Callable[[Cluster, int, float], str]] = {
+    kind.__name__: kind
+    for kind in (
+        kill_broker,
+        halt_broker,
+        unplug_broker,
+        kill_zookeeper,
+        halt_zookeeper,
+        part_from_zookeeper,
+        part_brokers,
+        kill_two_brokers,
+    )
+}
+ESSENTIAL = ("kill_broker", "halt_broker", "unplug_broker", "kill_zookeeper", "halt_zookeeper")
+
+
+def drawn(seed: int, rounds: int, kinds: Sequence[str] = tuple(KINDS)) -> Iterator[Round]:
+    """The faults of a seed: all kinds come round, in a new order each time."""
+    chance = Random(f"{seed} rounds")
+    order: list[str] = []
+    for _ in range(rounds):
+        if not order:
+            order = chance.sample(kinds, len(kinds))
+        is_short = chance.random() < 0.3
+        duration_s = chance.uniform(0.3, 1.5) if is_short else SESSION_TIMEOUT_S + chance.uniform(1, 4)
+        yield Round(order.pop(), chance.randrange(PARTITIONS + 1), duration_s)
+
+
+@contextmanager
+def story(folder: Path, say: Say) -> Iterator[tuple[Cluster, Story]]:
+    """A whole cluster with witnesses at work."""
+    with cluster(folder) as struck:
+        struck.create_topic(TOPIC, PARTITIONS)
+        told = Story(struck, folder, say)
+        try:
+            told.begin()
+            yield struck, told
+        finally:
+            told.close()
+
+
+def play(folder: Path, rounds: Sequence[Round], say: Say) -> None:
+    """All rounds, and the reckoning.  Raises AssertionError, or TimeoutError when the cluster does not recover."""
+    with story(folder, say) as (struck, told):
+        for number, each in enumerate(rounds, 1):
+            say(f"round {number}: {each}")
+            told.play(each)
+        told.finish()
+        struck.stop()
+    assert_replicas_are_equal(struck)
+
+
+def assert_replicas_are_equal(stopped: Cluster) -> None:
+    """The files of every replica hold the same bytes."""
+    for partition in range(PARTITIONS):
+        logs = [stopped.data_dir(broker_id) / "logs" / f"{TOPIC}-{partition}" for broker_id in BROKERS]
+        contents = [b"".join(path.read_bytes() for path in sorted(log.glob("*.log"))) for log in logs]
+        assert contents[0], f"{logs[0]} has no records"
+        assert contents[1:] == contents[:1] * 2, f"the replicas of {TOPIC}-{partition} differ"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.rounds", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=30, help="how many faults (default: 30)")
+    parser.add_argument("--seed", type=int, help="the seed that a run printed (default: a fresh one)")
+    parser.add_argument("--kinds", default=",".join(KINDS), help="which faults (default: %(default)s)")
+    parser.add_argument("--folder", type=Path, help="where logs and output stay (default: nowhere)")
+    options = parser.parse_args()
+    reason = why_not()
+    if reason:
+        sys.stderr.write(f"{reason}\n")
+        return 1
+    seed = options.seed if options.seed is not None else secrets.randbelow(1 << 32)
+    say(f"seed {seed}")
+    rounds = list(drawn(seed, options.rounds, options.kinds.split(",")))
+    with tempfile.TemporaryDirectory() as scratch:
+        play(options.folder or Path(scratch), rounds, say)
+    return 0
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

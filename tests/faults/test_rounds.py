@@ -1,0 +1,25 @@
+"""One round of each essential fault; `python -m tests.faults.rounds --rounds 30` plays more of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.cluster import why_not
+from tests.faults.rounds import ESSENTIAL, drawn, play, say
+
+SEED = 2
+
+
+@pytest.mark.timeout(600)
+def test_nothing_acknowledged_is_lost_doubled_or_reordered_whoever_is_struck(tmp_path: Path) -> None:
+    if reason := why_not():
+        pytest.skip(reason)
+    play(tmp_path, list(drawn(SEED, len(ESSENTIAL), ESSENTIAL)), say)
+
+
+def test_a_seed_draws_the_same_faults_again() -> None:
+    assert list(drawn(7, 40)) == list(drawn(7, 40))
+    assert list(drawn(7, 40)) != list(drawn(8, 40))
+    assert {each.kind for each in drawn(7, 8)} == {each.kind for each in drawn(8, 8)}

@@ -1,0 +1,341 @@
+"""Those who write and read all the while, and say at once when something was lost, doubled or out of order.
+
+Each runs in a thread of its own from `start` to `end`.  What goes wrong is in `complaints`, in words.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import threading
+import time
+import traceback
+from collections import defaultdict
+from pathlib import Path
+from typing import IO, Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from tests.peers.apache_kafka import NEWEST, java_command
+from tests.peers.probe import wait_until
+
+Position = tuple[int, int]
+"""Partition and offset."""
+
+CLIENT = {
+    "log_level": 0,  # they talk much about brokers that are gone
+    "reconnect.backoff.max.ms": 500,
+    "socket.connection.setup.timeout.ms": 3000,
+    "topic.metadata.refresh.interval.ms": 1000,
+}
+FOR_EVER_MS = 2**31 - 1
+POLL_S = 0.1
+END_TIMEOUT_S = 120
+
+
+class Witness(threading.Thread):
+    """`_work` is called again and again until the end."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.complaints: list[str] = []
+        self.is_over = threading.Event()
+
+    def run(self) -> None:
+        try:
+            while not self.is_over.is_set():
+                self._work()
+            self._finish()
+        except Exception as error:
+            self.complaints.append(f"{self.name}: {error!r} at {traceback.format_exc()}")
+
+    def end(self) -> None:
+        """Raises AssertionError when it does not end."""
+        self.is_over.set()
+        self.join(END_TIMEOUT_S)
+        assert not self.is_alive(), f"{self.name} does not end"
+
+    def _work(self) -> None:
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """The last thing it does."""
+
+
+class Acknowledgements:
+    """What was acknowledged: where each value is, and when each partition took something."""
+
+    def __init__(self, partitions: int) -> None:
+        self.values: dict[Position, bytes] = {}
+        self.placeless: list[bytes] = []
+        """Acknowledged as a repetition of something older than the broker remembers offsets of."""
+        self.times_s: dict[int, list[float]] = {partition: [] for partition in range(partitions)}
+
+    def add(self, partition: int, offset: int | None, value: bytes) -> str | None:
+        """None, or what is wrong with it."""
+        self.times_s[partition].append(time.monotonic())
+        if offset is None or offset < 0:
+            self.placeless.append(value)
+            return None
+        is_taken = (partition, offset) in self.values
+        self.values[partition, offset] = value
+        return f"two records were acknowledged at offset {offset} of partition {partition}" if is_taken else None
+
+    def counts(self) -> list[int]:
+        return [len(times) for times in self.times_s.values()]
+
+    def silence_s(self, since_s: float) -> float:
+        """The longest time since then for which a partition acknowledged nothing."""
+        now_s = time.monotonic()
+        longest = 0.0
+        for times in self.times_s.values():
+            moments = [since_s, *(moment for moment in times if moment > since_s), now_s]
+            longest = max(longest, *(after - before for before, after in itertools.pairwise(moments)))
+        return longest
+
+
+class Librdkafka(Witness):
+    """An idempotent producer that never gives up, and numbers its records for each partition."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, *, rate: int) -> None:
+        super().__init__("librdkafka")
+        self.acknowledged = Acknowledgements(partitions)
+        self.sent = [0] * partitions
+        self._topic = topic
+        self._pause_s = 1 / rate
+        self._producer = Producer(
+            {
+                **CLIENT,
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "message.timeout.ms": 0,
+                "request.timeout.ms": 5000,
+                "linger.ms": 2,
+            }
+        )
+
+    def _work(self) -> None:
+        partition = min(range(len(self.sent)), key=self.sent.__getitem__)
+        value = b"%s %d" % (self.name.encode(), self.sent[partition])
+        try:
+            self._producer.produce(self._topic, value, b"%d" % partition, partition=partition, on_delivery=self._told)
+            self.sent[partition] += 1
+        except BufferError:
+            pass  # Full until the cluster takes more.
+        self._producer.poll(self._pause_s)
+
+    def _told(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.complaints.append(f"{self.name} cannot deliver: {error}")
+            return
+        value, partition = message.value(), message.partition()
+        assert value is not None
+        assert partition is not None
+        complaint = self.acknowledged.add(partition, message.offset(), value)
+        if complaint:
+            self.complaints.append(complaint)
+
+    def _finish(self) -> None:
+        left = self._producer.flush(END_TIMEOUT_S)
+        if left:
+            self.complaints.append(f"{self.name} has {left} records that nobody takes")
+
+
+class Java(Witness):
+    """Apache Kafka's VerifiableProducer; it numbers its records over all partitions, and the keys spread them."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, folder: Path, *, rate: int) -> None:
+        super().__init__("java")
+        self.acknowledged = Acknowledgements(partitions)
+        settings = folder / "producer.properties"
+        settings.write_text(
+            "enable.idempotence=true\nacks=all\nlinger.ms=2\n"
+            f"retries={FOR_EVER_MS}\ndelivery.timeout.ms={FOR_EVER_MS}\nmax.block.ms={FOR_EVER_MS}\n"
+            "request.timeout.ms=5000\nmetadata.max.age.ms=1000\nreconnect.backoff.max.ms=500\n"
+            "socket.connection.setup.timeout.ms=3000\n"
+        )
+        options = ["--bootstrap-server", bootstrap, "--topic", topic, "--throughput", str(rate)]
+        options += ["--acks", "-1", "--repeating-keys", "100", "--command-config", str(settings)]
+        self._log = (folder / "java-producer.log").open("wb")
+        self._popen = subprocess.Popen(
+            java_command(NEWEST, "org.apache.kafka.tools.VerifiableProducer", options),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+        )
+
+    def end(self) -> None:
+        """SIGTERM: it delivers what it has begun and ends."""
+        self._popen.terminate()
+        super().end()
+
+    def kill(self) -> None:
+        """Leaves no process behind."""
+        self._popen.kill()
+        self._popen.wait()
+        self._log.close()
+
+    def run(self) -> None:
+        output: IO[bytes] | None = self._popen.stdout
+        assert output is not None
+        with output:
+            for line in output:
+                try:
+                    self._told(json.loads(line))
+                except ValueError:
+                    self.complaints.append(f"{self.name} says {line!r}")
+
+    def _told(self, event: dict[str, Any]) -> None:
+        if event["name"] == "producer_send_success":
+            value = str(event["value"]).encode()
+            complaint = self.acknowledged.add(event["partition"], event["offset"], value)
+            if complaint:
+                self.complaints.append(complaint)
+        elif event["name"] == "producer_send_error":
+            self.complaints.append(f"{self.name} cannot deliver: {event}")
+
+
+class Reader(Witness):
+    """Reads everything as soon as it can be seen, from the beginning, without a group."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        super().__init__("reader")
+        self.seen: dict[Position, bytes] = {}
+        self.next_offsets = dict.fromkeys(range(partitions), 0)
+        self._consumer = Consumer(
+            {
+                **CLIENT,
+                "bootstrap.servers": bootstrap,
+                "group.id": "nobody",
+                "enable.auto.commit": False,
+                "isolation.level": "read_uncommitted",
+                "auto.offset.reset": "error",  # A log that became shorter than what was read is a complaint.
+                "fetch.wait.max.ms": 100,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+
+    def _work(self) -> None:
+        for message in self._consumer.consume(500, POLL_S):
+            error = message.error()
+            if error is None:
+                self._take(message)
+            elif error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
+                self.complaints.append(f"{self.name}: what was read is not there any more: {error}")
+
+    def _take(self, message: Message) -> None:
+        partition, offset, value = _parts(message)
+        if offset != self.next_offsets[partition]:
+            wanted = self.next_offsets[partition]
+            self.complaints.append(f"{self.name}: offset {offset} after {wanted - 1} in partition {partition}")
+        self.next_offsets[partition] = offset + 1
+        self.seen[partition, offset] = value
+
+    def _finish(self) -> None:
+        self._consumer.close()
+
+
+class Group:
+    """What the members of a group have read and committed together."""
+
+    def __init__(self, partitions: int) -> None:
+        self.lock = threading.Lock()
+        self.next_offsets = dict.fromkeys(range(partitions), 0)
+        self.committed: defaultdict[int, int] = defaultdict(int)
+        self.rebalances = 0
+
+
+class Member(Witness):
+    """Reads as one of a group, which commits what it has read: nothing is left out, and no commit is forgotten."""
+
+    def __init__(self, bootstrap: str, topic: str, group: Group, number: int) -> None:
+        super().__init__(f"member {number}")
+        self._group = group
+        self._assigned_at: dict[int, int] = {}
+        """What was committed when a partition came to this member, until its first record comes."""
+        self._consumer = Consumer(
+            {
+                **CLIENT,
+                "bootstrap.servers": bootstrap,
+                "group.id": "members",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 10_000,
+                "heartbeat.interval.ms": 1000,
+                "fetch.wait.max.ms": 100,
+            }
+        )
+        self._consumer.subscribe([topic], on_assign=self._assigned)
+
+    def _assigned(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        with self._group.lock:
+            self._group.rebalances += 1
+            self._assigned_at = {each.partition: self._group.committed[each.partition] for each in partitions}
+
+    def _work(self) -> None:
+        positions: dict[int, int] = {}
+        topic = ""
+        for message in self._consumer.consume(500, POLL_S):
+            if message.error() is None:
+                partition, offset, _ = _parts(message)
+                self._take(partition, offset)
+                positions[partition] = offset + 1
+                topic = str(message.topic())
+        if positions:
+            self._commit(topic, positions)
+
+    def _take(self, partition: int, offset: int) -> None:
+        with self._group.lock:
+            committed = self._assigned_at.pop(partition, 0)
+            if offset < committed:
+                self.complaints.append(f"{self.name}: begins at {offset} of {partition}, committed was {committed}")
+            wanted = self._group.next_offsets[partition]
+            if offset > wanted:
+                self.complaints.append(f"{self.name}: offset {offset} of {partition}, nobody has read {wanted}")
+            self._group.next_offsets[partition] = max(wanted, offset + 1)
+
+    def _commit(self, topic: str, positions: dict[int, int]) -> None:
+        offsets = [TopicPartition(topic, partition, offset) for partition, offset in positions.items()]
+        try:
+            outcome = self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException:
+            return  # A rebalance, or a coordinator that is away: the next one comes soon.
+        with self._group.lock:
+            for each in outcome or []:
+                if each.error is None:
+                    self._group.committed[each.partition] = max(each.offset, self._group.committed[each.partition])
+
+    def _finish(self) -> None:
+        self._consumer.close()
+
+
+def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Position, bytes]:
+    """The whole history, as somebody sees it who has not seen anything before."""
+    reader = Reader(bootstrap, topic, partitions)
+    reader.start()
+    consumer = Consumer({**CLIENT, "bootstrap.servers": bootstrap, "group.id": "nobody"})
+    ends = {
+        partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), END_TIMEOUT_S)[1]
+        for partition in range(partitions)
+    }
+    consumer.close()
+    try:
+        wait_until(
+            lambda: bool(reader.complaints) or all(reader.next_offsets[each] >= end for each, end in ends.items()),
+            what="the whole history",
+            timeout_s=END_TIMEOUT_S,
+        )
+    finally:
+        reader.end()
+    assert not reader.complaints, reader.complaints
+    return reader.seen
+
+
+def _parts(message: Message) -> tuple[int, int, bytes]:
+    partition, offset, value = message.partition(), message.offset(), message.value()
+    assert partition is not None
+    assert offset is not None
+    assert value is not None
+    return partition, offset, value

@@ -1,0 +1,112 @@
+"""Hosts on a network of their own, as Linux network namespaces behind one bridge, so that cables can be pulled.
+
+What is cut off hears nothing and is told nothing: no reset, no refusal, as when a switch dies.  Needs root, or at least
+CAP_NET_ADMIN and CAP_SYS_ADMIN, and the program `ip`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+_NETWORKS = 250
+
+
+def why_not() -> str | None:
+    """Why namespaces cannot be made on this machine, in words for a skipped test; None when they can."""
+    if shutil.which("ip") is None:
+        return "ip is not on the PATH: install iproute2"
+    name = f"kf-probe-{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        return f"network namespaces need root (CAP_NET_ADMIN, CAP_SYS_ADMIN): {made.stderr.strip()}"
+    _ip("netns", "delete", name)
+    return None
+
+
+class Network:
+    """Up to 200 hosts; this process sees them all from the bridge."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._bridge = f"kf{number}"
+        self._hosts: dict[str, int] = {}
+        _ip("link", "add", "name", self._bridge, "type", "bridge")
+        _ip("address", "add", f"10.231.{number}.1/24", "dev", self._bridge)
+        _ip("link", "set", self._bridge, "up")
+
+    def add(self, host: str) -> str:
+        """Makes a host; answers its address."""
+        self._hosts[host] = len(self._hosts) + 11
+        space, cable = self._space(host), self._cable(host)
+        _ip("netns", "add", space)
+        _ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", space)
+        _ip("link", "set", cable, "master", self._bridge, "up")
+        _ip("-n", space, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
+        _ip("-n", space, "link", "set", "eth0", "up")
+        _ip("-n", space, "link", "set", "lo", "up")
+        return self.address(host)
+
+    def address(self, host: str) -> str:
+        return f"10.231.{self._number}.{self._hosts[host]}"
+
+    def on(self, host: str) -> list[str]:
+        """What to put before a command so that it runs there; the process is the command's own."""
+        return ["ip", "netns", "exec", self._space(host)]
+
+    def unplug(self, host: str) -> None:
+        """Nothing gets from or to the host."""
+        _ip("link", "set", self._cable(host), "down")
+
+    def plug_in(self, host: str) -> None:
+        _ip("link", "set", self._cable(host), "up")
+
+    def part(self, one: str, other: str) -> None:
+        """Nothing gets from one host to the other any more, either way; both reach everybody else."""
+        _ip("-n", self._space(one), "route", "add", "blackhole", f"{self.address(other)}/32")
+        _ip("-n", self._space(other), "route", "add", "blackhole", f"{self.address(one)}/32")
+
+    def join(self, one: str, other: str) -> None:
+        """Undoes `part`."""
+        _ip("-n", self._space(one), "route", "delete", "blackhole", f"{self.address(other)}/32")
+        _ip("-n", self._space(other), "route", "delete", "blackhole", f"{self.address(one)}/32")
+
+    def remove(self) -> None:
+        """The processes on the hosts have ended."""
+        for host in self._hosts:
+            with contextlib.suppress(subprocess.CalledProcessError):
+                _ip("netns", "delete", self._space(host))
+        with contextlib.suppress(subprocess.CalledProcessError):
+            _ip("link", "delete", self._bridge)
+
+    def _space(self, host: str) -> str:
+        return f"kf{self._number}-{host}"
+
+    def _cable(self, host: str) -> str:
+        """At most 15 characters, as the kernel has it."""
+        return f"kf{self._number}v{self._hosts[host]}"
+
+
+@contextlib.contextmanager
+def network() -> Iterator[Network]:
+    """A network that nobody else on this machine uses, removed after the block."""
+    made = _made()
+    try:
+        yield made
+    finally:
+        made.remove()
+
+
+def _made() -> Network:
+    """The first number that is free: the kernel refuses a second bridge of one name."""
+    for attempt in range(_NETWORKS):
+        with contextlib.suppress(subprocess.CalledProcessError):
+            return Network((os.getpid() + attempt) % _NETWORKS)
+    raise RuntimeError(f"all {_NETWORKS} networks are taken, or none can be made: see `ip link`")
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=30)
