@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -42,7 +41,7 @@ from kctl.storage.compaction import (
     group_segments,
     removal_horizon_ms,
 )
-from kctl.storage.compaction_batches import LatestOffsets, emptied
+from kctl.storage.compaction_batches import LatestRecords, emptied
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.log import Log
@@ -137,6 +136,8 @@ class LogCleaner:
         for tp, log in self._logs.logs.items():
             if not log.config.is_compacted or not log.log_directory.is_online or tp in uncleanable:
                 continue
+            if self._logs.futures.get(tp) is not None:
+                continue  # Its copy would be part clean and part not, and the checkpoint moves with it.
             try:
                 found = self.cleanable(log, now_ms)
             except (OSError, CorruptLog) as error:
@@ -194,7 +195,7 @@ class LogCleaner:
             found,
             files=self._logs.files,
             pace=self._pace,
-            latest=LatestOffsets(
+            latest=LatestRecords(
                 found.first_dirty_offset, memory_bytes=self._dedupe_buffer_bytes(), secret=self._secret
             ),
             now_ms=now_ms,
@@ -216,6 +217,7 @@ class LogCleaner:
         # The old files must not be what a power failure leaves of a log whose checkpoint says that it is clean.
         step = _Step(lambda: self._logs.files.sync_directory(cleaning.directory))
         yield step.run
+        self._check_unchanged(log, [], truncations)
         step.check()
         plan = self._logs.plan_cleaner_checkpoint(log.topic_partition, cleaning.latest.end_offset)
         if plan is not None:
@@ -235,6 +237,8 @@ class LogCleaner:
     def _check_unchanged(self, log: Log, old: Sequence[Segment], truncations: int) -> None:
         if self._logs.get(log.topic_partition) is not log or not log.log_directory.is_online:
             raise CleaningGivenUp("the log is gone")
+        if self._logs.futures.get(log.topic_partition) is not None:
+            raise CleaningGivenUp("the log moves to another directory")
         if log.truncations != truncations:
             raise CleaningGivenUp("the log was truncated")
         present = {id(segment) for segment in log.segments}
@@ -264,7 +268,7 @@ class _Cleaning:
     """One cleaning: what was true of the log when it began, and what has been found since."""
 
     def __init__(
-        self, log: Log, found: Cleanable, *, files: Files, pace: Pace, latest: LatestOffsets, now_ms: int
+        self, log: Log, found: Cleanable, *, files: Files, pace: Pace, latest: LatestRecords, now_ms: int
     ) -> None:
         self.files = files
         self.pace = pace
@@ -290,13 +294,18 @@ class _Cleaning:
 
     def note_keys(self) -> None:
         """Thread: find the last record of each key in the dirty part, or in as much of it as memory has room for."""
+        self._take_in_keys()
+        for _ in self.latest.settle():
+            self.pace.spend(0)
+
+    def _take_in_keys(self) -> None:
         latest = self.latest
         dirty = [source for source in self._sources if source.end_offset > latest.start_offset]
         first = dirty[0].base_offset
         transactions = Transactions(transaction for transaction in self._aborted if transaction.last_offset >= first)
         for source in dirty:
             for header, batch in self._batches(source):
-                with _damage_in(source, header):
+                try:
                     if header.is_control:
                         transactions.on_marker(header, _kind_of(batch))
                         latest.skip(header)
@@ -304,6 +313,8 @@ class _Cleaning:
                         latest.skip(header)
                     else:
                         latest.take_in(header, batch)
+                except CorruptBatch as error:
+                    raise CorruptLog(source.path, header.position, error.reason) from error
                 if latest.is_full:
                     return
             latest.end_offset = source.end_offset
@@ -368,10 +379,14 @@ class _Draft:
         )
         for source in self._sources:
             for header, batch in cleaning.read(source):
-                with _damage_in(source, header):
+                try:
                     left = self._left_of(header, batch, source)
-                if left is not None:
-                    self._take(left)
+                except CorruptBatch as error:
+                    raise CorruptLog(source.path, header.position, error.reason) from error
+                if left is batch:
+                    self._take(header, batch)
+                elif left is not None:
+                    self._take(parse_any_header(left), left)
         self._write_buffer()
         segment.become_inactive()
         # Retention without timestamps and the age of tombstones go by this time; the sync takes it along.
@@ -403,9 +418,10 @@ class _Draft:
             self.segment.transaction_index.append(aborted)
         return has_data or not may_remove or kind is ControlType.UNKNOWN
 
-    def _take(self, batch: bytes | memoryview) -> None:
+    def _take(self, header: BatchHeader, batch: bytes | memoryview) -> None:
         self._cleaning.pace.spend(len(batch))
-        self._headers.append(_header_at(batch, len(self._buffer)))
+        header.position = len(self._buffer)
+        self._headers.append(header)
         self._buffer += batch
         if len(self._buffer) >= _WRITE_BYTES:
             self._write_buffer()
@@ -415,21 +431,6 @@ class _Draft:
             self._cleaning.bytes_written += len(self._buffer)
             self.segment.append(memoryview(self._buffer), self._headers)
         self._buffer, self._headers = bytearray(), []
-
-
-@contextmanager
-def _damage_in(source: SourceSegment, header: BatchHeader) -> Iterator[None]:
-    """Says where records lie that make no sense."""
-    try:
-        yield
-    except CorruptBatch as error:
-        raise CorruptLog(source.path, header.position, error.reason) from error
-
-
-def _header_at(batch: bytes | memoryview, position: int) -> BatchHeader:
-    header = parse_any_header(batch)
-    header.position = position
-    return header
 
 
 def _kind_of(batch: memoryview) -> ControlType:

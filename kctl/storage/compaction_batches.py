@@ -1,162 +1,187 @@
-"""The batches of a compaction: which keys they have, and what is left of them.  Pure.
+"""The batches of a compaction: which records are the last of their key, and what is left of a batch.  Pure.
 
 Records are not decoded: what stays is copied as it stands, because the offsets and timestamps in it are relative to the
 header of the batch, which stays as well.  A compressed batch of magic 0 or 1 stays whole until all of it may go.
+
+The records of the dirty part are numbered as they are taken in, and where each ends in its batch is kept.  So the
+second pass looks up none of their keys: a byte per record says whether it stays, and runs of records are copied.  Only
+the records of the clean part are walked, and stay when nobody has written their key since.
 """
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from itertools import compress, islice
 
-from kctl.records.batch import (
-    NO_TIMESTAMP,
-    BatchHeader,
-    CorruptBatch,
-    Record,
-    TimestampType,
-    iterate_records,
-    records_region,
-)
+from kctl.records.batch import BatchHeader, CorruptBatch, TimestampType, iterate_records, records_region
 from kctl.records.build import assemble_batch, rebuild_batch
+from kctl.records.walk import LONG_KEY_SIZE, is_tombstone, largest_timestamp_delta, walk_keys
 
-ENTRY_BYTES = 160
-"""What one key costs in memory: its bytes object, its number, its share of a dictionary that grows by doubling."""
-_KEY_SIZE_MAX = 23
+ENTRY_BYTES = 128
+"""What a key costs in memory beside its own bytes: the object that it is (33), its number (32), its share of a
+dictionary that has just grown (60)."""
+RECORD_BYTES = 5
+"""Where a record ends, and whether it stays."""
+BATCH_BYTES = 16
 _DIGEST_SIZE = 24
-"""Longer than any key that stands for itself, so that no short key passes for the digest of a long one."""
+_SETTLED_AT_ONCE = 10_000
 
-_SMALL_VARINTS = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
-"""Varints are read in place while they are one byte long: these loops are what a compaction costs."""
+_Name = bytes | int | None
+"""A key, the number that its digest is, or none."""
 
 
-class LatestOffsets:
-    """The offset of the last record of each key between `start_offset` and `end_offset`.
+class LatestRecords:
+    """Which records between `start_offset` and `end_offset` are the last of their key.
 
-    Long keys are represented by a digest under `secret`, which whoever writes keys cannot know.
+    Take in all batches, `settle`, and filter.  Long keys are represented by a digest under `secret`, which whoever
+    writes keys cannot know; it is a number, so that no short key passes for it.
     """
 
     def __init__(self, start_offset: int, *, memory_bytes: int, secret: bytes) -> None:
         self.start_offset = start_offset
         self.end_offset = start_offset
-        self.capacity = max(memory_bytes // ENTRY_BYTES, 1)
+        self._memory_bytes = memory_bytes
         self._secret = secret
-        self._offsets: dict[bytes, int] = {}
+        self._numbers: dict[_Name, int] = {}
+        self._key_bytes = 0
+        self._ends = array("I")
+        self._base_offsets = array("q")
+        self._first_numbers = array("q")
+        self._stays = bytearray()
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return len(self._numbers)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What is used of the memory."""
+        return (
+            ENTRY_BYTES * len(self._numbers)
+            + self._key_bytes
+            + RECORD_BYTES * len(self._ends)
+            + BATCH_BYTES * len(self._base_offsets)
+        )
 
     @property
     def is_full(self) -> bool:
-        """The last batch may have brought more keys than fit: batches are taken whole."""
-        return len(self._offsets) >= self.capacity
+        """The last batch may have brought more than fits: batches are taken whole."""
+        return self.memory_bytes >= self._memory_bytes
 
     def skip(self, header: BatchHeader) -> None:
         """Nothing in this batch counts."""
         self.end_offset = max(self.end_offset, header.next_offset)
 
     def take_in(self, header: BatchHeader, batch: memoryview) -> None:
-        """Note the keys of a batch of data.  Raises CorruptBatch."""
+        """Note the keys of a batch of data, which comes after all others.  Raises CorruptBatch."""
         if header.next_offset <= self.start_offset:
             return
-        offsets, start_offset = self._offsets, self.start_offset
+        if self._base_offsets and header.base_offset <= self._base_offsets[-1]:
+            raise CorruptBatch(header.position, f"offset {header.base_offset} follows {self._base_offsets[-1]}")
         if header.magic == 2:
-            for key, offset_delta in _keys(header, _region(header, batch)):
-                offset = header.base_offset + offset_delta
-                if offset >= start_offset:
-                    offsets[key if len(key) <= _KEY_SIZE_MAX else self._digest(key)] = offset
+            keys, ends = self._walk(header, _region(header, batch))
         else:
-            for record in iterate_records(batch):
-                if record.key is not None and record.offset >= start_offset:
-                    offsets[self._name(record.key)] = record.offset
+            keys = [None if record.key is None else self._name(record.key) for record in iterate_records(batch)]
+            ends = [0] * len(keys)
+        numbers, first = self._numbers, len(self._ends)
+        keys_before = len(numbers)
+        numbers.update(zip(keys, range(first, first + len(keys)), strict=True))
+        numbers.pop(None, None)
+        added = len(numbers) - keys_before
+        if added > 0:
+            self._key_bytes += sum(_DIGEST_SIZE if isinstance(key, int) else len(key) for key in self._newest(added))
+        self._base_offsets.append(header.base_offset)
+        self._first_numbers.append(first)
+        self._ends.extend(ends)
         self.end_offset = header.next_offset
 
+    def _newest(self, count: int) -> Iterator[bytes | int]:
+        return (key for key in islice(reversed(self._numbers), count) if key is not None)
+
+    def settle(self) -> Iterator[None]:
+        """All has been taken in: find what stays, a little at a time."""
+        stays = self._stays = bytearray(len(self._ends))
+        numbers = iter(self._numbers.values())
+        while part := list(islice(numbers, _SETTLED_AT_ONCE)):
+            for number in part:
+                stays[number] = 1
+            yield
+
     def filter(self, header: BatchHeader, batch: memoryview, *, drops_tombstones: bool) -> bytes | memoryview | None:
-        """What is left of a batch of data: the same bytes, fewer records in the same batch, or None for no records."""
+        """What is left of a batch of data: the same bytes, fewer records in the same batch, or None for no records.
+
+        Raises CorruptBatch.
+        """
         if header.base_offset >= self.end_offset:
             return batch
+        stays = self._stays_of(header)
+        if stays is not None and 1 not in stays:
+            return None
+        if stays is not None and not drops_tombstones and 0 not in stays:
+            return batch
         if header.magic != 2:
-            return batch if any(self._stays(record, drops_tombstones) for record in iterate_records(batch)) else None
+            return batch if self._any_stays(batch, stays, drops_tombstones=drops_tombstones) else None
         region = _region(header, batch)
-        kept, count, lost = self._kept(header, region, drops_tombstones)
+        ends: Sequence[int]
+        if stays is None:
+            keys, ends = self._walk(header, region)
+            numbers = self._numbers
+            stays = bytearray(key is not None and key not in numbers for key in keys)
+        else:
+            ends = self._ends_of(header)
+        if drops_tombstones:
+            start = 0
+            for index, end in enumerate(ends):
+                if stays[index] and is_tombstone(region, start):
+                    stays[index] = 0
+                start = end
+        count = stays.count(1)
         if not count:
             return None
-        if not lost:
+        if count == len(stays):
             return batch
-        return assemble_batch(_header_for(header, kept, count), kept)
+        return assemble_batch(_header_for(header, region, stays, ends, count), _cut(region, stays, ends))
 
-    def _kept(self, header: BatchHeader, region: bytes, drops_tombstones: bool) -> tuple[bytearray, int, int]:
-        """The records that stay, how many they are, and how many go."""
-        kept = bytearray()
-        latest = self._offsets.get
-        base_offset, end_offset = header.base_offset, self.end_offset
-        count = lost = run_start = position = 0
-        total, small = len(region), _SMALL_VARINTS
+    def _numbers_of(self, header: BatchHeader) -> slice | None:
+        """The numbers of the records of a batch that was taken in."""
+        index = bisect_left(self._base_offsets, header.base_offset)
+        if index == len(self._base_offsets) or self._base_offsets[index] != header.base_offset:
+            return None
+        following = index + 1
+        end = self._first_numbers[following] if following < len(self._first_numbers) else len(self._ends)
+        return slice(self._first_numbers[index], end)
+
+    def _stays_of(self, header: BatchHeader) -> bytearray | None:
+        """A 1 for each record of the batch that is the last of its key; None for batches of the clean part."""
+        numbers = self._numbers_of(header)
+        return None if numbers is None else self._stays[numbers]
+
+    def _ends_of(self, header: BatchHeader) -> Sequence[int]:
+        numbers = self._numbers_of(header)
+        assert numbers is not None
+        return self._ends[numbers]
+
+    def _any_stays(self, batch: memoryview, stays: bytearray | None, *, drops_tombstones: bool) -> bool:
+        for index, record in enumerate(iterate_records(batch)):
+            if record.key is None or (drops_tombstones and record.value is None):
+                continue
+            if stays[index] if stays is not None else self._name(record.key) not in self._numbers:
+                return True
+        return False
+
+    def _walk(self, header: BatchHeader, region: bytes) -> tuple[list[_Name], list[int]]:
         try:
-            for _ in range(header.record_count):
-                start = position
-                byte = region[position]
-                if byte < 0x80:
-                    length, position = small[byte], position + 1
-                else:
-                    length, position = _varint(region, position)
-                end = position + length
-                if length < 0 or end > total:
-                    raise CorruptBatch(header.position, f"record of {length} bytes does not fit")
-                position += 1
-                while region[position] >= 0x80:
-                    position += 1
-                byte = region[position + 1]
-                if byte < 0x80:
-                    offset_delta, position = small[byte], position + 2
-                else:
-                    offset_delta, position = _varint(region, position + 1)
-                byte = region[position]
-                if byte < 0x80:
-                    key_size, position = small[byte], position + 1
-                else:
-                    key_size, position = _varint(region, position)
-                stays = False
-                if key_size >= 0:
-                    stop = position + key_size
-                    if stop >= end:
-                        raise CorruptBatch(header.position, f"key of {key_size} bytes does not fit")
-                    key = region[position:stop]
-                    offset = base_offset + offset_delta
-                    if key_size > _KEY_SIZE_MAX:
-                        key = self._digest(key)
-                    # A value length of -1 is the byte 1.
-                    stays = offset >= end_offset or (
-                        offset >= latest(key, -1) and not (drops_tombstones and region[stop] == 1)
-                    )
-                if stays:
-                    count += 1
-                else:
-                    kept += region[run_start:start]
-                    run_start = end
-                    lost += 1
-                position = end
+            return walk_keys(region, header.record_count, self._digest)
         except (IndexError, ValueError) as error:
             raise CorruptBatch(header.position, f"record does not parse: {error}") from error
-        if position != total:
-            raise CorruptBatch(header.position, f"{total - position} bytes after the last record")
-        if lost:
-            kept += region[run_start:]
-        return kept, count, lost
 
-    def _stays(self, record: Record, drops_tombstones: bool) -> bool:
-        if record.key is None:
-            return False
-        if record.offset >= self.end_offset:
-            return True
-        if drops_tombstones and record.value is None:
-            return False
-        return record.offset >= self._offsets.get(self._name(record.key), -1)
+    def _name(self, key: bytes) -> _Name:
+        return key if len(key) < LONG_KEY_SIZE else self._digest(key)
 
-    def _name(self, key: bytes) -> bytes:
-        return key if len(key) <= _KEY_SIZE_MAX else self._digest(key)
-
-    def _digest(self, key: bytes) -> bytes:
-        return blake2b(key, digest_size=_DIGEST_SIZE, key=self._secret).digest()
+    def _digest(self, key: bytes) -> int:
+        return int.from_bytes(blake2b(key, digest_size=_DIGEST_SIZE, key=self._secret).digest(), "big")
 
 
 def emptied(header: BatchHeader) -> bytes:
@@ -164,11 +189,24 @@ def emptied(header: BatchHeader) -> bytes:
     return rebuild_batch(header, [])
 
 
-def _header_for(header: BatchHeader, region: bytearray, count: int) -> BatchHeader:
+def _cut(region: bytes, stays: bytearray, ends: Sequence[int]) -> bytearray:
+    """The records that stay."""
+    kept = bytearray()
+    first = stays.find(1)
+    while first >= 0:
+        stop = stays.find(0, first)
+        if stop < 0:
+            stop = len(stays)
+        kept += region[ends[first - 1] if first else 0 : ends[stop - 1]]
+        first = stays.find(1, stop)
+    return kept
+
+
+def _header_for(header: BatchHeader, region: bytes, stays: bytearray, ends: Sequence[int], count: int) -> BatchHeader:
     max_timestamp = header.max_timestamp
     if header.timestamp_type is TimestampType.CREATE_TIME:
-        deltas = _timestamp_deltas(bytes(region), count)
-        max_timestamp = max((header.base_timestamp + delta for delta in deltas), default=NO_TIMESTAMP)
+        starts = compress((0, *ends), stays)
+        max_timestamp = header.base_timestamp + largest_timestamp_delta(region, starts)
     fields = (
         header.base_offset,
         0,
@@ -194,69 +232,3 @@ def _region(header: BatchHeader, batch: memoryview) -> bytes:
         return bytes(records_region(batch, header))
     finally:
         header.position = position
-
-
-def _keys(header: BatchHeader, region: bytes) -> list[tuple[bytes, int]]:
-    """(key, offset delta) of the records that have a key."""
-    keys: list[tuple[bytes, int]] = []
-    position, total, small = 0, len(region), _SMALL_VARINTS
-    try:
-        for _ in range(header.record_count):
-            byte = region[position]
-            if byte < 0x80:
-                length, position = small[byte], position + 1
-            else:
-                length, position = _varint(region, position)
-            end = position + length
-            if length < 0 or end > total:
-                raise CorruptBatch(header.position, f"record of {length} bytes does not fit")
-            position += 1
-            while region[position] >= 0x80:
-                position += 1
-            byte = region[position + 1]
-            if byte < 0x80:
-                offset_delta, position = small[byte], position + 2
-            else:
-                offset_delta, position = _varint(region, position + 1)
-            byte = region[position]
-            if byte < 0x80:
-                key_size, position = small[byte], position + 1
-            else:
-                key_size, position = _varint(region, position)
-            if key_size >= 0:
-                stop = position + key_size
-                if stop > end:
-                    raise CorruptBatch(header.position, f"key of {key_size} bytes does not fit")
-                keys.append((region[position:stop], offset_delta))
-            position = end
-    except (IndexError, ValueError) as error:
-        raise CorruptBatch(header.position, f"record does not parse: {error}") from error
-    return keys
-
-
-def _timestamp_deltas(region: bytes, count: int) -> list[int]:
-    deltas: list[int] = []
-    position = 0
-    for _ in range(count):
-        length, position = _varint(region, position)
-        deltas.append(_varint(region, position + 1)[0])
-        position += length
-    return deltas
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag number and the position after it."""
-    byte = data[position]
-    position += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position
-    value, shift = byte & 0x7F, 7
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-        shift += 7
-        if shift > 63:
-            raise ValueError("number is longer than 64 bits")

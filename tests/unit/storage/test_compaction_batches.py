@@ -1,0 +1,159 @@
+"""What a compaction keeps in memory, and what it leaves of a batch."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+from kctl.records.batch import CorruptBatch, Record, iterate_records, parse_any_header, parse_header, seal
+from kctl.records.build import build_batch
+from kctl.records.compression import Codec
+from kctl.records.legacy import build_messages
+from kctl.records.walk import LONG_KEY_SIZE
+from kctl.storage.compaction_batches import LatestRecords
+
+SECRET = bytes(32)
+
+
+def batches_of(keys: list[bytes], per_batch: int) -> Iterator[memoryview]:
+    for base in range(0, len(keys), per_batch):
+        records = [Record(0, 1000, key, b"value") for key in keys[base : base + per_batch]]
+        yield memoryview(build_batch(records, base_offset=base))
+
+
+@pytest.mark.parametrize("key_size", [8, 20, LONG_KEY_SIZE - 1, 300])
+def test_no_more_memory_is_used_than_is_reckoned(key_size: int) -> None:
+    count = 22_000  # Just after a dictionary has grown, when a key costs the most.
+    batches = list(batches_of([b"%0*d" % (key_size, number) for number in range(count)], 100))
+    latest = LatestRecords(0, memory_bytes=1 << 30, secret=SECRET)
+    tracemalloc.start()
+    try:
+        for batch in batches:
+            latest.take_in(parse_header(batch), batch)
+        for _ in latest.settle():
+            pass
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(latest) == count
+    assert 0.5 * latest.memory_bytes < used < 1.1 * latest.memory_bytes
+
+
+def test_memory_is_full_of_records_as_well_as_of_keys() -> None:
+    latest = LatestRecords(0, memory_bytes=1000, secret=SECRET)
+    taken = 0
+    for batch in batches_of([b"same"] * 1000, 10):
+        latest.take_in(parse_header(batch), batch)
+        taken += 10
+        if latest.is_full:
+            break
+    assert len(latest) == 1
+    assert taken < 200
+    assert latest.end_offset == taken
+
+
+def test_long_keys_that_differ_in_their_last_byte_are_different() -> None:
+    key = b"k" * 200
+    latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
+    (batch,) = batches_of([key + b"1", key + b"2", key + b"1"], 3)
+    header = parse_header(batch)
+    latest.take_in(header, batch)
+    list(latest.settle())
+    left = latest.filter(header, batch, drops_tombstones=False)
+    assert left is not None
+    assert [record.offset for record in iterate_records(left)] == [1, 2]
+
+
+def test_a_batch_that_loses_nothing_is_the_same_bytes_and_is_not_unpacked() -> None:
+    batch = memoryview(build_batch([Record(0, 0, b"a", b"1"), Record(1, 0, b"b", b"1")], codec=Codec.ZSTD))
+    header = parse_header(batch)
+    latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
+    latest.take_in(header, batch)
+    list(latest.settle())
+    unreadable = bytearray(batch)
+    unreadable[61:] = bytes(len(unreadable) - 61)
+    assert latest.filter(header, memoryview(unreadable), drops_tombstones=False) == unreadable
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_message_of_an_old_format_stays_whole_while_one_of_its_records_does(magic: int, codec: Codec) -> None:
+    old = build_messages([Record(0, 5, b"a", b"1"), Record(1, 5, b"b", b"1")], magic=magic, codec=codec)
+    new = [memoryview(build_batch([Record(0, 5, key, b"2")], base_offset=at)) for at, key in ((2, b"a"), (3, b"b"))]
+    for overwritten, is_kept in ((new[:1], True), (new, False)):
+        latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
+        position = 0
+        old_batches = []
+        while position < len(old):
+            header = parse_any_header(old, position)
+            old_batches.append(memoryview(old)[position : header.end])
+            position = header.end
+        for batch in (*old_batches, *overwritten):
+            latest.take_in(parse_any_header(batch), batch)
+        list(latest.settle())
+        left = [latest.filter(parse_any_header(batch), batch, drops_tombstones=False) for batch in old_batches]
+        if codec is Codec.NONE:
+            assert left == [None, old_batches[1] if is_kept else None]
+        else:
+            assert left == [old_batches[0] if is_kept else None]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_tombstone_of_an_old_format_is_dropped_when_its_time_has_come(magic: int) -> None:
+    batch = memoryview(build_messages([Record(0, 5, b"a", None)], magic=magic))
+    header = parse_any_header(batch)
+    latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
+    latest.take_in(header, batch)
+    list(latest.settle())
+    assert latest.filter(header, batch, drops_tombstones=False) == batch
+    assert latest.filter(header, batch, drops_tombstones=True) is None
+
+
+def test_tombstones_are_found_among_the_clean_and_the_dirty() -> None:
+    records = [Record(0, 0, b"k%d" % at, None if at % 2 else b"v", (("h", b"1"),)) for at in range(6)]
+    batch = memoryview(build_batch(records))
+    header = parse_header(batch)
+    for start_offset in (0, 6):
+        latest = LatestRecords(start_offset, memory_bytes=1 << 20, secret=SECRET)
+        latest.take_in(header, batch)
+        latest.end_offset = 6
+        list(latest.settle())
+        left = latest.filter(header, batch, drops_tombstones=True)
+        assert left is not None
+        assert [record.offset for record in iterate_records(left)] == [0, 2, 4]
+
+
+def test_the_largest_timestamp_is_that_of_what_is_left() -> None:
+    times = [1000, 1_000_000, 5, 70_000, 4000]
+    records = [Record(0, at, key, b"") for at, key in zip(times, (b"a", b"b", b"c", b"d", b"b"), strict=True)]
+    batch = memoryview(build_batch(records))
+    header = parse_header(batch)
+    latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
+    latest.take_in(header, batch)
+    list(latest.settle())
+    left = latest.filter(header, batch, drops_tombstones=False)
+    assert left is not None
+    assert parse_header(left).max_timestamp == 70_000
+    assert [record.timestamp for record in iterate_records(left)] == [1000, 5, 70_000, 4000]
+
+
+def test_records_that_make_no_sense_are_said_to_be_where_they_are() -> None:
+    batch = bytearray(build_batch([Record(0, 0, b"a", b"1")]))
+    batch[61] = 0x7F
+    seal(batch, parse_header(batch))
+    header = parse_header(batch)
+    header.position = 4711
+    latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
+    with pytest.raises(CorruptBatch) as caught:
+        latest.take_in(header, memoryview(batch))
+    assert caught.value.position == 4711
+
+
+def test_offsets_that_go_back_are_refused() -> None:
+    first, second = batches_of([b"a", b"b"], 1)
+    latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
+    latest.take_in(parse_header(second), second)
+    with pytest.raises(CorruptBatch, match="offset 0 follows 1"):
+        latest.take_in(parse_header(first), first)
