@@ -159,6 +159,20 @@ def apache_kafka(
 
     `zookeeper` is a connect string; without it a ZooKeeper from the same jars is started beside the broker.
     """
+    with apache_kafka_process(version, data_dir, zookeeper=zookeeper, port=port, properties=properties) as started:
+        yield started[0]
+
+
+@contextlib.contextmanager
+def apache_kafka_process(
+    version: str,
+    data_dir: Path,
+    *,
+    zookeeper: str | None = None,
+    port: int | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> Iterator[tuple[str, Process]]:
+    """The same with its process, for who wants to kill it or to read what it says."""
     data_dir.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         connect = zookeeper or stack.enter_context(_zookeeper(version, data_dir / "zookeeper"))
@@ -168,7 +182,7 @@ def apache_kafka(
         command = java_command(version, "kafka.Kafka", [settings], log_level="INFO")
         broker = stack.enter_context(Process(f"Apache Kafka {version}", command, log=data_dir / "kafka.log"))
         broker.wait_until(lambda: probe.has_controller(bootstrap), timeout_s=BROKER_START_TIMEOUT_S)
-        yield bootstrap
+        yield bootstrap, broker
 
 
 def _server_properties(bootstrap: str, connect: str, log_dir: Path, more: Mapping[str, str]) -> str:

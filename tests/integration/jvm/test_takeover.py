@@ -1,0 +1,162 @@
+"""A broker of Apache Kafka starts on our data directory and serves everything, and the other way round.
+
+One ZooKeeper keeps the cluster; one broker writes, ends cleanly or by kill -9, the other starts on a copy of the data,
+finds everything, writes more and ends the same way; then the first starts on what the other has left.  After a clean
+end neither has anything to repair.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from kctl.storage.names import LOG_START_OFFSET_CHECKPOINT
+from kctl.zookeeper import paths
+from tests.integration.jvm.belongings import PROPERTIES, Belongings
+from tests.peers import apache_zookeeper
+from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, apache_kafka_process, why_not
+from tests.peers.embedded_zookeeper import embedded_zookeeper
+from tests.peers.kctl_broker import kctl_broker
+from tests.peers.probe import wait_until
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(400)]
+
+BROKER_ID = 3
+SETTINGS = {**PROPERTIES, "broker.id": str(BROKER_ID), "zookeeper.session.timeout.ms": "4000"}
+OLD_ON_EMBEDDED = (OLDEST_JUDGE, "embedded-zookeeper")
+NEW_ON_APACHE = (LAST_WITH_ZOOKEEPER, "apache-zookeeper")
+
+COMPLAINT = re.compile(r" (?:WARN|WARNING|ERROR|FATAL) |Traceback|Recovering unflushed segment|unclean shutdown")
+NATURAL = re.compile(
+    r"No meta\.properties file under dir"  # at its first start
+    r"|NetworkClient|kafka\.controller\.RequestSendThread"  # its controller looks for the broker that is starting
+    r"|message\.format\.version|incompatible message format"  # of the topic that asks for an old one
+)
+
+
+class Places:
+    """Where the data is, and who is on it: each broker gets a copy of what the one before has left."""
+
+    def __init__(self, folder: Path, connect: str, version: str, end: str) -> None:
+        self.belongings = Belongings()
+        self._folder = folder
+        self._connect = connect
+        self._version = version
+        self._is_killed = end == "killed"
+        self._count = 0
+        self._last: Path | None = None
+
+    @contextmanager
+    def ours(self) -> Iterator[str]:
+        """Our broker; yields its address, and ends it.  On what ended cleanly it has nothing to complain about."""
+        data = self._copy("ours")
+        with kctl_broker(data, properties=SETTINGS, zookeeper=self._connect) as broker:
+            yield broker.bootstrap
+            self._check_complaints(broker.log_text)
+            self._end(broker.kill9, broker.stop)
+
+    @contextmanager
+    def theirs(self) -> Iterator[str]:
+        """Apache Kafka's broker, likewise."""
+        data = self._copy("theirs")
+        started = apache_kafka_process(self._version, data, zookeeper=self._connect, properties=SETTINGS)
+        with started as (bootstrap, process):
+            yield bootstrap
+            self._check_complaints(process.log_text)
+            self._end(lambda: process.stop(signal.SIGKILL), process.stop)
+
+    def _copy(self, whose: str) -> Path:
+        place = self._folder / f"{self._count}-{whose}"
+        if self._last is not None:
+            shutil.copytree(self._last / "logs", place / "logs")
+        self._count += 1
+        self._last = place
+        return place
+
+    def _is_trimmed(self) -> bool:
+        assert self._last is not None
+        path = self._last / "logs" / LOG_START_OFFSET_CHECKPOINT
+        return path.exists() and f"trimmed 0 {self.belongings.start_of_trimmed}" in path.read_text().splitlines()
+
+    def _check_complaints(self, said: str) -> None:
+        if not self._is_killed:
+            complaints = [line for line in said.splitlines() if COMPLAINT.search(line) and not NATURAL.search(line)]
+            assert not complaints, "\n".join(complaints)
+
+    def _end(self, kill: Callable[[], object], stop: Callable[[], object]) -> None:
+        if self._is_killed:
+            # Neither broker writes it down at once, so a kill may bring deleted records back.
+            wait_until(self._is_trimmed, what="the checkpoint of log start offsets", timeout_s=60)
+            kill()
+        else:
+            stop()
+        _wait_until_forgotten(self._connect)
+
+
+def _wait_until_forgotten(connect: str) -> None:
+    """Until ZooKeeper has no node of the broker: Apache Kafka does not start while one of an older session is there."""
+    client = KazooClient(connect)
+    client.start(30)
+    try:
+        for path in (paths.broker(BROKER_ID), paths.CONTROLLER):
+            wait_until(lambda path=path: client.exists(path) is None, what=f"the end of {path}", timeout_s=60)
+    finally:
+        client.stop()
+        client.close()
+
+
+@contextmanager
+def _zookeeper(coordination: str, folder: Path) -> Iterator[str]:
+    if reason := why_not() or apache_zookeeper.why_not():
+        pytest.skip(reason)
+    if coordination == "apache-zookeeper":
+        with apache_zookeeper.apache_zookeeper(folder) as connect:
+            yield connect
+    else:
+        with embedded_zookeeper(folder) as server:
+            yield server.connect
+
+
+@pytest.mark.parametrize("end", ["stopped", "killed"])
+@pytest.mark.parametrize(("version", "coordination"), [OLD_ON_EMBEDDED, NEW_ON_APACHE])
+def test_apache_kafka_takes_over_our_data_and_gives_it_back(
+    version: str, coordination: str, end: str, tmp_path: Path
+) -> None:
+    with _zookeeper(coordination, tmp_path / "zookeeper") as connect:
+        places = Places(tmp_path, connect, version, end)
+        belongings = places.belongings
+        with places.ours() as bootstrap:
+            belongings.create(bootstrap)
+            belongings.write(bootstrap)
+            belongings.check(bootstrap)
+        with places.theirs() as bootstrap:
+            belongings.check(bootstrap)
+            belongings.write(bootstrap)
+        with places.ours() as bootstrap:
+            belongings.check(bootstrap)
+
+
+@pytest.mark.parametrize(
+    ("version", "coordination", "end"), [(*OLD_ON_EMBEDDED, "killed"), (*NEW_ON_APACHE, "stopped")]
+)
+def test_we_take_over_apache_kafkas_data_and_give_it_back(
+    version: str, coordination: str, end: str, tmp_path: Path
+) -> None:
+    with _zookeeper(coordination, tmp_path / "zookeeper") as connect:
+        places = Places(tmp_path, connect, version, end)
+        belongings = places.belongings
+        with places.theirs() as bootstrap:
+            belongings.create(bootstrap)
+            belongings.write(bootstrap)
+        with places.ours() as bootstrap:
+            belongings.check(bootstrap)
+            belongings.write(bootstrap)
+        with places.theirs() as bootstrap:
+            belongings.check(bootstrap)
