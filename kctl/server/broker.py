@@ -424,12 +424,18 @@ class Broker:
     def _unclean_topics(self, topics: Iterable[str]) -> frozenset[str]:
         return frozenset(topic for topic in topics if self.configs.topic(topic).unclean_leader_election_enable)
 
-    def _log_dir_failed(self, path: str) -> None:
+    def _log_dir_failed(self, _: str) -> None:
         """The controller hears of it and the other directories are served on; without any this broker is of no use."""
         if self._logs.online_directories:
             self._loop.call_soon_threadsafe(self._announce_log_dir_failure)
-        elif not self.failed.done():
-            self.failed.set_exception(KctlError(f"all log directories are offline, the last one was {path}"))
+        else:
+            reasons = "; ".join(f"{state.path}: {state.failure}" for state in self._logs.directories)
+            self._loop.call_soon_threadsafe(self._fail, KctlError(f"all log directories are offline: {reasons}"))
+
+    def _fail(self, error: KctlError) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)
+            self.failed.exception()  # Nobody asks for it when the start fails by an error of its own.
 
     def _announce_log_dir_failure(self) -> None:
         self._announcement = self._loop.create_task(self._write_log_dir_event(), name="log-dir-event")

@@ -1,7 +1,7 @@
 """One of the directories in `log.dirs`, and whether the operating system still lets us use it.
 
-The first OSError takes the directory offline: its logs answer KAFKA_STORAGE_ERROR from then on, the others go on.  It
-comes back with the next start of the broker.
+The first OSError, or a checkpoint that cannot be believed, takes the directory offline: its logs answer
+KAFKA_STORAGE_ERROR from then on, the others go on.  It comes back with the next start of the broker.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kctl.errors import LogDirFailure
+from kctl.errors import CorruptLog, LogDirFailure
 
 _logger = logging.getLogger(__name__)
 
@@ -34,15 +34,21 @@ class LogDirectory:
         if self.failure is not None:
             raise LogDirFailure(self.path, self.failure)
 
-    def fail(self, error: OSError) -> LogDirFailure:
+    def fail(self, error: OSError | CorruptLog) -> LogDirFailure:
         """Take the directory offline because of `error`; the caller raises what this returns."""
-        reason = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+        reason = _reason(error)
         if self.failure is None:
             self.failure = reason
             _logger.error("Log directory %s goes offline: %s", self.path, reason)
             if self._on_failure is not None:
                 self._on_failure(self)
         return LogDirFailure(self.path, reason)
+
+
+def _reason(error: OSError | CorruptLog) -> str:
+    if isinstance(error, CorruptLog):
+        return f"{error}; repair or remove the file"
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
 
 
 class DelayedRemovals:

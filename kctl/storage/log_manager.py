@@ -52,6 +52,12 @@ from kctl.storage.recovery import open_log
 _logger = logging.getLogger(__name__)
 
 
+_CHECKPOINTS_TO_DO_WITHOUT = frozenset({RECOVERY_POINT_CHECKPOINT, CLEANER_CHECKPOINT})
+"""Without them more is read, or compacted, again.  What the others say nobody could find out: without start offsets
+deleted records would come back, without high watermarks a follower might cut its log to nothing.  A directory where one
+of those is damaged goes offline until the file is repaired or removed; Apache Kafka does so for all four."""
+
+
 class LogDirectoryLocked(LogDirFailure):
     """Another process uses the log directory."""
 
@@ -141,15 +147,18 @@ class LogManager:
         for directory in self._directories:
             if directory.lock is None and directory.state.is_online:
                 self._open_directory(directory)
-        if not self.online_directories:
-            failed = self._directories[0].state
-            raise LogDirFailure(failed.path, failed.failure or "no log directory is usable")
+        self._check_online()
         for name, values in (
             ("cluster.id", {found.meta.cluster_id for found in self._directories if found.meta is not None}),
             ("broker.id", {found.meta.broker_id for found in self._directories if found.meta is not None}),
         ):
             if len(values) > 1:
                 raise ConfigError("log.dirs", ",".join(d.path for d in self.directories), f"different {name}: {values}")
+
+    def _check_online(self) -> None:
+        if not self.online_directories:
+            failed = self._directories[0].state
+            raise LogDirFailure(failed.path, failed.failure or "no log directory is usable")
 
     def _open_directory(self, directory: _Directory) -> None:
         state = directory.state
@@ -187,8 +196,8 @@ class LogManager:
     def load(self, topic_configs: Mapping[str, LogConfig] | None = None) -> None:
         """Open all logs, with the configs of their topics or the default one.
 
-        Raises what open_directories does.  A directory that fails meanwhile goes offline, a log that cannot be read is
-        noted in `unreadable`; the others are served.
+        Raises what open_directories does.  A directory that fails meanwhile, or whose checkpoints cannot be believed,
+        goes offline; a log that cannot be read is noted in `unreadable`; the others are served.
         """
         self.open_directories()
         configs = topic_configs or {}
@@ -196,8 +205,9 @@ class LogManager:
             if directory.state.is_online:
                 try:
                     self._load_directory(directory, configs)
-                except OSError as error:
+                except (OSError, CorruptLog) as error:
                     directory.state.fail(error)
+        self._check_online()
 
     def _load_directory(self, directory: _Directory, configs: Mapping[str, LogConfig]) -> None:
         started_ms = self._clock.monotonic_ms()
@@ -275,8 +285,9 @@ class LogManager:
         try:
             return parse_offsets(self._files.read(path), path)
         except CorruptLog as error:
-            # Without the recovery points more is read again, without start offsets deleted records come back to sight.
-            _logger.error("Starting without a checkpoint: %s", error)
+            if name not in _CHECKPOINTS_TO_DO_WITHOUT:
+                raise
+            _logger.error("Starting without a checkpoint, which costs time but no records: %s", error)
             return {}
 
     # Logs

@@ -175,16 +175,72 @@ def test_strange_directories_are_left_alone() -> None:
     assert len([entry for entry in disk.list("/data") if entry.is_directory]) == 6
 
 
-@pytest.mark.parametrize("text", [b"", b"0\n1\n", b"7\n0\n", b"0\n1\norders zero 5\n", b"0\n1\norders 0\n", b"\xff"])
-def test_a_damaged_checkpoint_costs_time_but_no_records(text: bytes) -> None:
+DAMAGE = pytest.mark.parametrize(
+    "text", [b"0\n1\n", b"7\n0\n", b"0\n1\norders zero 5\n", b"0\n1\norders 0\n", b"\xff", b"\0" * 20]
+)
+
+
+@DAMAGE
+@pytest.mark.parametrize("name", ["recovery-point", "cleaner"])
+def test_a_damaged_checkpoint_of_what_can_be_found_out_again_costs_time_but_no_records(name: str, text: bytes) -> None:
+    disk = SimFiles()
+    manager = manager_on(disk)
+    produce(manager.get_or_create(TP), 5)
+    manager.clean_shutdown({TP: 5})
+    disk.write_atomically(f"/data/{name}-offset-checkpoint", text)
+    again = manager_on(disk)
+    assert len(read_records(again.logs[TP], 0)) == 5
+
+
+@DAMAGE
+@pytest.mark.parametrize("name", ["replication", "log-start"])
+def test_a_damaged_checkpoint_of_what_nothing_else_says_takes_its_directory_offline(
+    name: str, text: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = SimFiles()
+    manager = manager_on(disk, "/one", "/two")
+    for partition in range(2):
+        produce(manager.get_or_create(TopicPartition("orders", partition)), 5)
+        manager.logs[TopicPartition("orders", partition)].increment_log_start_offset(3)
+    manager.clean_shutdown({TP: 4})
+    path = f"/one/{name}-offset-checkpoint"
+    sound = disk.read(path)
+    disk.write_atomically(path, text)
+    with caplog.at_level("ERROR"):
+        again = manager_on(disk, "/one", "/two")
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith(f"Log directory /one goes offline: {path} at position ")
+    assert [state.path for state in again.online_directories] == ["/two"]
+    (served,) = again.logs
+    assert again.logs[served].log_start_offset == 3
+    lost = TopicPartition("orders", 1 - served.partition)
+    with pytest.raises(ApiError) as caught:
+        again.get_or_create(lost, is_new=False)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    again.clean_shutdown()
+
+    disk.write_atomically(path, sound)
+    repaired = manager_on(disk, "/one", "/two")
+    assert repaired.logs[lost].log_start_offset == 3
+    assert len(read_records(repaired.logs[lost], 3)) == 2
+
+
+def test_a_broker_without_a_directory_whose_checkpoints_can_be_believed_does_not_start() -> None:
+    disk = SimFiles()
+    manager_on(disk).clean_shutdown()
+    disk.write_atomically("/data/replication-offset-checkpoint", b"0\n1\n")
+    with pytest.raises(LogDirFailure, match=r"/data/replication-offset-checkpoint at position 4: 0 entries"):
+        manager_on(disk)
+
+
+def test_an_empty_checkpoint_has_no_entries() -> None:
     disk = SimFiles()
     manager = manager_on(disk)
     produce(manager.get_or_create(TP), 5)
     manager.clean_shutdown({TP: 5})
     for name in ("recovery-point", "log-start", "replication", "cleaner"):
-        disk.write_atomically(f"/data/{name}-offset-checkpoint", text)
-    again = manager_on(disk)
-    assert len(read_records(again.logs[TP], 0)) == 5
+        disk.write_atomically(f"/data/{name}-offset-checkpoint", b"")
+    assert len(read_records(manager_on(disk).logs[TP], 0)) == 5
 
 
 def test_checkpoints_say_what_segments_do_not() -> None:
