@@ -6,22 +6,26 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator
 
 from kctl.errors import ApiError, ErrorCode, NoNodeError
 from kctl.model import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition
-from kctl.records.batch import iterate_batches
+from kctl.records.batch import LOG_OVERHEAD, CorruptBatch, parse_any_header
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.groups.ports import AppendOutcome, CoordinatorNode
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.purgatory import Purgatory
+from kctl.storage.lookup import RecordsSlice
 from kctl.zookeeper import paths
 from kctl.zookeeper.operations import ZooKeeper
 
 ALL_IN_SYNC = -1
 _NEWEST_PRODUCE_VERSION = 9
+_LENGTH = struct.Struct(">i")
+_LENGTH_POSITION = 8
 
 
 class CoordinatorAppends:
@@ -102,10 +106,27 @@ class InternalLog:
             records = log.read(offset, self._load_buffer_bytes, max_offset=log.log_end_offset)
             if not len(records):
                 return
-            data = await loop.run_in_executor(None, records.read)
+            data, offset = await loop.run_in_executor(None, _read_batches, records)
             yield data
-            for header in iterate_batches(data):
-                offset = header.last_offset + 1
+
+
+def _read_batches(records: RecordsSlice) -> tuple[bytes, int]:
+    """The bytes, and the offset after the last batch that is whole.
+
+    Runs in the thread, and looks at lengths only, because commits one by one make many small batches.  Raises
+    CorruptBatch.
+    """
+    data = records.read()
+    last, position = 0, 0
+    while position + LOG_OVERHEAD <= len(data):
+        (length,) = _LENGTH.unpack_from(data, position + _LENGTH_POSITION)
+        if length <= 0:
+            raise CorruptBatch(position, f"batch of {length} bytes")
+        end = position + LOG_OVERHEAD + length
+        if end > len(data):
+            break
+        last, position = position, end
+    return data, parse_any_header(data, last).next_offset
 
 
 class _DelayedAppend:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _DETACHED = "KCTL_BROKER_DETACHED"
-_GC_THRESHOLDS = (50_000, 20, 100)
+GC_THRESHOLDS = (50_000, 20, 100)
 """A full collection over all that a busy broker holds takes tens of milliseconds; it comes rarely."""
 
 
@@ -88,7 +88,7 @@ async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Call
             # What start-up made lives as long as the process: no collection needs to look at it again.
             gc.collect()
             gc.freeze()
-            gc.set_threshold(*_GC_THRESHOLDS)
+            gc.set_threshold(*GC_THRESHOLDS)
             on_serving(running)
             _go_to_background(broker.folder)
             waits = {stopping, broker.failed}

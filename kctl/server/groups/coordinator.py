@@ -82,7 +82,7 @@ T = TypeVar("T")
 RECORDS_PER_TURN = 1_000
 """How many records a load takes in before it lets requests of other groups through."""
 GROUPS_PER_TURN = 200
-"""How many groups are looked at for expiry before requests are let through."""
+"""How many groups are restored, or looked at for expiry, before requests are let through."""
 
 OFFSET_OF_NOTHING = OffsetAndMetadata(offset=-1)
 DEAD_GROUP = GroupDescription(state=GroupState.DEAD, protocol_type="", protocol="", members=())
@@ -413,7 +413,7 @@ class GroupCoordinator:
 
     def expire(self) -> None:
         """Looks for expired offsets and unused groups now; start() makes that regular."""
-        self._expire(iter(list(self._groups.values())))
+        self._in_turns(ExpireOffsets(), iter(list(self._groups.values())))
 
     async def loaded(self) -> None:
         """Returns when no partition is loading any more."""
@@ -593,20 +593,13 @@ class GroupCoordinator:
                 skipped.key,
                 skipped.reason,
             )
-        restored: dict[str, _Hosted] = {}
-        for group in replay.groups(self._config):
-            restored[group.group_id] = _Hosted(group, partition)
-            if len(restored) % RECORDS_PER_TURN == 0:
-                await asyncio.sleep(0)
+        restored, in_transactions = await self._restore(replay, partition)
         # No await from here on: the groups appear all at once.
         if self._partitions.get(partition) is not owned:
             return
         self._groups.update(restored)
         owned.is_loading = False
-        for group_id, hosted in restored.items():
-            for producer_id in hosted.group.offsets.open_transactions:
-                owned.groups_in_transactions.setdefault(producer_id, {})[group_id] = None
-            self._run(hosted, GroupLoaded())
+        owned.groups_in_transactions = in_transactions
         for producer_id, committed in owned.completed:
             self.transaction_completed(partition, producer_id, committed=committed)
         elapsed_ms = self._clock.monotonic_ms() - started_ms
@@ -614,6 +607,21 @@ class GroupCoordinator:
         level = logging.INFO if restored else logging.DEBUG
         message = "broker=%d loaded partition=%d groups=%d ms=%d"
         log.log(level, message, self._broker_id, partition, len(restored), elapsed_ms)
+        self._in_turns(GroupLoaded(), iter(list(restored.values())))
+
+    async def _restore(
+        self, replay: PartitionReplay, partition: int
+    ) -> tuple[dict[str, _Hosted], dict[int, dict[str, None]]]:
+        """The groups by id, and per producer id those with commits in its open transaction."""
+        restored: dict[str, _Hosted] = {}
+        in_transactions: dict[int, dict[str, None]] = {}
+        for group in replay.groups(self._config):
+            restored[group.group_id] = _Hosted(group, partition)
+            for producer_id in group.offsets.open_transactions:
+                in_transactions.setdefault(producer_id, {})[group.group_id] = None
+            if len(restored) % GROUPS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return restored, in_transactions
 
     def _schedule_expiry(self) -> None:
         self._expiry = self._timer.schedule(self._config.offsets_retention_check_interval_ms, self._expiry_due)
@@ -622,13 +630,14 @@ class GroupCoordinator:
         self.expire()
         self._schedule_expiry()
 
-    def _expire(self, waiting: Iterator[_Hosted]) -> None:
+    def _in_turns(self, event: Event, waiting: Iterator[_Hosted]) -> None:
+        """Lets the event happen to each of the groups, some at a time."""
         some = list(islice(waiting, GROUPS_PER_TURN))
         for hosted in some:
             if self._groups.get(hosted.group.group_id) is hosted:
-                self._run(hosted, ExpireOffsets())
+                self._run(hosted, event)
         if len(some) == GROUPS_PER_TURN:
-            self._timer.schedule(0, partial(self._expire, waiting))
+            self._timer.schedule(0, partial(self._in_turns, event, waiting))
 
     def _now(self) -> Now:
         return Now(self._clock.monotonic_ms(), self._clock.now_ms())

@@ -150,7 +150,7 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True)
 class GroupLoaded:
-    """The group was just read back from the log; sessions start now."""
+    """The group was read back from the log; sessions start now, unless a member was heard of before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ Pure: bytes in, groups out.  Kafka: GroupMetadataManager.doLoadGroupsAndOffsets.
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,16 +23,19 @@ from kctl.records.internal_topics import (
     GroupMetadataKey,
     OffsetCommitKey,
     decode_group_metadata_value,
-    decode_offset_commit_value,
     decode_offsets_key,
+    encode_offset_commit_key,
 )
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.group import Group
-from kctl.server.groups.offsets import AppendedOffset
-from kctl.server.groups.records import committed_offset, group_snapshot
+from kctl.server.groups.offsets import Packed, unpack
+from kctl.server.groups.records import group_snapshot, read_committed_offset
 from kctl.server.groups.snapshot import GroupSnapshot
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+KEY_VERSION_BYTES = 2
+_PARTITION = struct.Struct(">i")
 
 
 class GroupPartition(NamedTuple):
@@ -50,14 +54,31 @@ class SkippedRecord:
     reason: str
 
 
+class _Place(NamedTuple):
+    """Where the commits of one topic by one group go."""
+
+    group_id: str
+    topic: str
+    committed: dict[TopicPartition, Packed]
+    """Of the group, all topics together."""
+    partitions: dict[int, TopicPartition]
+    """Of the topic, shared by all groups."""
+
+
 class PartitionReplay:
-    """Feed it the partition's batches in order, then take the groups."""
+    """Feed it the partition's batches in order, then take the groups.
+
+    Nearly all records are commits, and their keys differ in the partition, the last four bytes, only: what is before
+    them is parsed once and then looked up.
+    """
 
     def __init__(self) -> None:
         self.skipped: list[SkippedRecord] = []
         self._groups: dict[str, GroupSnapshot] = {}
-        self._offsets: defaultdict[str, dict[TopicPartition, AppendedOffset]] = defaultdict(dict)
-        self._transactions: defaultdict[int, dict[GroupPartition, AppendedOffset]] = defaultdict(dict)
+        self._places: dict[bytes, _Place] = {}
+        self._topics: defaultdict[str, dict[int, TopicPartition]] = defaultdict(dict)
+        self._offsets: defaultdict[str, dict[TopicPartition, Packed]] = defaultdict(dict)
+        self._transactions: defaultdict[int, dict[GroupPartition, Packed]] = defaultdict(dict)
 
     def batches(self, chunk: Buffer) -> Iterator[int]:
         """Takes in the batches of the chunk one at a time; yields how many records each had."""
@@ -75,10 +96,9 @@ class PartitionReplay:
         for group_id in group_ids:
             snapshot = self._groups.get(group_id)
             group = Group(group_id, config) if snapshot is None else Group.restored(group_id, config, snapshot)
-            for tp, appended in self._offsets.get(group_id, {}).items():
-                group.offsets.load(tp, appended)
-            for producer_id, tp, appended in pending.get(group_id, ()):
-                group.offsets.load_transaction(producer_id, tp, appended)
+            group.offsets.load(self._offsets.get(group_id, {}))
+            for producer_id, tp, packed in pending.get(group_id, ()):
+                group.offsets.load_transaction(producer_id, tp, unpack(packed))
             if snapshot is not None or not group.is_vacant:
                 yield group
 
@@ -95,27 +115,45 @@ class PartitionReplay:
             self.skipped.append(SkippedRecord(header.base_offset, None, error.reason))
 
     def _record(self, record: Record, log_offset: int, producer_id: int | None) -> None:
+        key = record.key or b""
         try:
-            key = decode_offsets_key(record.key or b"")
-            if isinstance(key, OffsetCommitKey):
-                self._offset(key, record.value, log_offset, producer_id)
-            elif isinstance(key, GroupMetadataKey):
-                self._group(key.group, record.value)
+            place = self._places.get(key[: -_PARTITION.size])
+            if place is not None:
+                (partition,) = _PARTITION.unpack_from(key, len(key) - _PARTITION.size)
+                self._offset(place, partition, record.value, log_offset, producer_id)
+                return
+            decoded = decode_offsets_key(key)
+            if isinstance(decoded, OffsetCommitKey):
+                self._offset(self._place(decoded, key), decoded.partition, record.value, log_offset, producer_id)
+            elif isinstance(decoded, GroupMetadataKey):
+                self._group(decoded.group, record.value)
         except MalformedRequest as error:
             self.skipped.append(SkippedRecord(record.offset, record.key, str(error)))
 
-    def _offset(self, key: OffsetCommitKey, value: bytes | None, log_offset: int, producer_id: int | None) -> None:
-        tp = TopicPartition(key.topic, key.partition)
+    def _place(self, decoded: OffsetCommitKey, key: bytes) -> _Place:
+        group_id, topic = decoded.group, decoded.topic
+        place = _Place(group_id, topic, self._offsets[group_id], self._topics[topic])
+        if encode_offset_commit_key(group_id, topic, decoded.partition)[KEY_VERSION_BYTES:] == key[KEY_VERSION_BYTES:]:
+            # Nothing is behind the partition.
+            self._places[key[: -_PARTITION.size]] = place
+        return place
+
+    def _offset(
+        self, place: _Place, partition: int, value: bytes | None, log_offset: int, producer_id: int | None
+    ) -> None:
+        tp = place.partitions.get(partition)
+        if tp is None:
+            tp = place.partitions[partition] = TopicPartition(place.topic, partition)
         if value is None:
-            self._offsets[key.group].pop(tp, None)
+            place.committed.pop(tp, None)
             for opened in self._transactions.values():
-                opened.pop(GroupPartition(key.group, tp), None)
+                opened.pop(GroupPartition(place.group_id, tp), None)
             return
-        appended = AppendedOffset(committed_offset(decode_offset_commit_value(value)), log_offset)
+        packed = read_committed_offset(value, log_offset)
         if producer_id is None:
-            self._offsets[key.group][tp] = appended
+            place.committed[tp] = packed
         else:
-            self._transactions[producer_id][GroupPartition(key.group, tp)] = appended
+            self._transactions[producer_id][GroupPartition(place.group_id, tp)] = packed
 
     def _group(self, group_id: str, value: bytes | None) -> None:
         if value is None:
@@ -127,14 +165,16 @@ class PartitionReplay:
         kind = control_type(record)
         if kind is ControlType.UNKNOWN:
             return
-        for (group_id, tp), appended in self._transactions.pop(producer_id, {}).items():
+        for (group_id, tp), packed in self._transactions.pop(producer_id, {}).items():
             present = self._offsets[group_id].get(tp)
-            if kind is ControlType.COMMIT and (present is None or present.log_offset < appended.log_offset):
-                self._offsets[group_id][tp] = appended
+            if kind is ControlType.COMMIT and (
+                present is None or unpack(present).log_offset < unpack(packed).log_offset
+            ):
+                self._offsets[group_id][tp] = packed
 
-    def _pending_by_group(self) -> dict[str, list[tuple[int, TopicPartition, AppendedOffset]]]:
-        pending: dict[str, list[tuple[int, TopicPartition, AppendedOffset]]] = {}
+    def _pending_by_group(self) -> dict[str, list[tuple[int, TopicPartition, Packed]]]:
+        pending: dict[str, list[tuple[int, TopicPartition, Packed]]] = {}
         for producer_id, offsets in self._transactions.items():
-            for (group_id, tp), appended in offsets.items():
-                pending.setdefault(group_id, []).append((producer_id, tp, appended))
+            for (group_id, tp), packed in offsets.items():
+                pending.setdefault(group_id, []).append((producer_id, tp, packed))
         return pending

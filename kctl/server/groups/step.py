@@ -123,11 +123,15 @@ def _timer_fired(group: Group, event: TimerFired, now: Now, out: list[Action]) -
 
 
 def _loaded(group: Group, now: Now, out: list[Action]) -> None:
-    """Members have their session timeout to find the new coordinator.  Too many of them: all have to ask again."""
+    """Members have their session timeout to find the new coordinator.  Too many of them: all have to ask again.
+
+    Those that were heard of already have their timer.
+    """
     if group.is_over_capacity:
         start_rebalance_if_possible(group, now, out)
     for member in group.members.values():
-        expect_heartbeat(member, member.session_timeout_ms, now, out)
+        if member.timer_due_ms is None:
+            expect_heartbeat(member, member.session_timeout_ms, now, out)
 
 
 def _unload(group: Group, now: Now, out: list[Action]) -> None:

@@ -67,7 +67,7 @@ COMPLETION_RETRY_MS = 100
 RECORDS_PER_TURN = 1_000
 """How many records a load takes in before it lets requests for other ids through."""
 IDS_PER_TURN = 1_000
-"""How many ids are looked at for time-outs or expiry before requests are let through."""
+"""How many ids are restored, or looked at for time-outs or expiry, before requests are let through."""
 
 
 class _Hosted:
@@ -387,14 +387,19 @@ class TransactionCoordinator:
                 skipped.key,
                 skipped.reason,
             )
+        restored: dict[str, _Hosted] = {}
+        for transaction in replay.transactions():
+            restored[transaction.transactional_id] = _Hosted(transaction, partition)
+            if len(restored) % IDS_PER_TURN == 0:
+                await asyncio.sleep(0)
         # No await from here on: the transactions appear all at once.
         if self._partitions.get(partition) is not owned:
             return
-        restored = {each.transactional_id: _Hosted(each, partition) for each in replay.transactions()}
         self._hosted.update(restored)
         owned.is_loading = False
         for hosted in restored.values():
-            self._run(hosted, Loaded())
+            if hosted.transaction.state.is_decided:
+                self._run(hosted, Loaded())
         elapsed_ms = self._clock.monotonic_ms() - started_ms
         # Most partitions have no transactions, and a broker leads dozens of them.
         level = logging.INFO if restored else logging.DEBUG

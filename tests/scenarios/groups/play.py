@@ -34,7 +34,7 @@ from kctl.server.groups.events import (
     Unload,
 )
 from kctl.server.groups.group import Group
-from kctl.server.groups.offsets import AppendedOffset
+from kctl.server.groups.offsets import AppendedOffset, Packed, pack
 from tests.unit.groups.world import GroupWorld, Token, protocols
 
 CONFIG_NAMES = {
@@ -167,10 +167,11 @@ class Play:
         for entry in old.log:
             if isinstance(entry, PersistGroup):
                 group = Group.restored("g", old.group.config, entry.snapshot)
+        committed: dict[TopicPartition, Packed] = {}
         for position, entry in enumerate(old.log):
             if isinstance(entry, PersistOffsets):
-                for tp, value in entry.offsets.items():
-                    group.offsets.load(tp, AppendedOffset(value, position))
+                committed |= {tp: pack(AppendedOffset(value, position)) for tp, value in entry.offsets.items()}
+        group.offsets.load(committed)
         self._world = GroupWorld(group)
         self._world.elapsed_ms = old.elapsed_ms
         self._world.load_log(old.log)
