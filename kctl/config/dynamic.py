@@ -19,8 +19,8 @@ from kctl.config.topic import TopicConfig, topic_config_ignoring_errors
 from kctl.errors import ApiError, ErrorCode
 
 
-def _throttle(name: str, doc: str) -> Property:
-    field = prop(name, LONG, at_least(0), default=LONG_MAX, dynamic=Dynamic.CLUSTER_WIDE, inert=True, doc=doc)
+def _throttle(name: str, doc: str, *, inert: bool = False) -> Property:
+    field = prop(name, LONG, at_least(0), default=LONG_MAX, dynamic=Dynamic.CLUSTER_WIDE, inert=inert, doc=doc)
     described = field.metadata["property"]  # type: ignore[attr-defined]  # prop's declared type is the value's
     assert isinstance(described, Property)
     return described
@@ -31,7 +31,11 @@ DYNAMIC_ONLY_PROPERTIES: Mapping[str, Property] = {
     for described in (
         _throttle("leader.replication.throttled.rate", "Bytes per second sent to throttled followers."),
         _throttle("follower.replication.throttled.rate", "Bytes per second fetched by throttled replicas."),
-        _throttle("replica.alter.log.dirs.io.max.bytes.per.second", "Bytes per second moved between log directories."),
+        _throttle(
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+            "Bytes per second moved between log directories.",
+            inert=True,
+        ),
     )
 }
 """Properties that a running broker takes but server.properties does not have."""
@@ -87,6 +91,14 @@ class ConfigView:
             known, _ = topic_config_ignoring_errors(self.current, self.topic_overrides.get(topic, {}))
             self._topics[topic] = known
         return known
+
+    def dynamic_only(self, name: str) -> int:
+        """The value in force of one of DYNAMIC_ONLY_PROPERTIES: this broker's, else that of all brokers."""
+        described = DYNAMIC_ONLY_PROPERTIES[name]
+        text = self.dynamic_broker.get(name) or self.dynamic_default.get(name)
+        value = described.default if text is None else described.parse(text)
+        assert isinstance(value, int)
+        return value
 
     def _change(self, default: Mapping[str, str], broker: Mapping[str, str]) -> list[Problem]:
         changed = _snapshot({**self.static, **default, **broker})

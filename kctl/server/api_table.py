@@ -51,6 +51,8 @@ from kctl.server.producer_ids import ProducerIds
 from kctl.server.replication.fetch_session import FetchSessionCache
 from kctl.server.replication.isr_changes import IsrChanges
 from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.replication.replica_selector import ReplicaSelector
+from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.topic_writer import TopicWriter
@@ -75,6 +77,7 @@ def register_handlers(
     control_plane: BrokerControlPlane,
     controller: ControllerRunner,
     isr_changes: IsrChanges,
+    throttles: ReplicationThrottles,
     auto_topics: AutoTopics,
     topics: TopicWriter,
     producer_ids: ProducerIds,
@@ -94,6 +97,8 @@ def register_handlers(
         fetch_purgatory,
         sessions,
         isr_changes,
+        throttles=throttles,
+        selector=ReplicaSelector(metadata, configs.current.replica_selector_class),
         clock=clock,
         random=random,
         fetch_max_bytes=configs.current.fetch_max_bytes,

@@ -41,6 +41,7 @@ from kctl.server.registration import cluster_id, ensure_paths, generate_broker_i
 from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
 from kctl.server.replication.isr_changes import IsrChanges
 from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.timer import WheelTimer
@@ -299,11 +300,13 @@ class Broker:
             clock=world.clock,
             timer=self._timer,
         )
+        throttles = ReplicationThrottles(self.broker_id, self.configs)
         fetchers = self._fetchers = ReplicaFetchers(
             replicas=replicas,
             peers=peers,
             clock=world.clock,
             settings=_fetch_settings(config, versions),
+            quota=throttles.follower,
             per_leader=config.num_replica_fetchers,
         )
         isr_changes = self._isr_changes = IsrChanges(
@@ -348,6 +351,7 @@ class Broker:
             control_plane=control_plane,
             controller=self._controller,
             isr_changes=isr_changes,
+            throttles=throttles,
             auto_topics=auto_topics,
             topics=writer,
             producer_ids=producer_ids,

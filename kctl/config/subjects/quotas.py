@@ -1,4 +1,4 @@
-"""Windows over which quotas and metrics are measured: accepted and described; quotas are yet to come."""
+"""Windows over which quotas and metrics are measured; those of clients are accepted and described only."""
 
 from __future__ import annotations
 
@@ -57,7 +57,6 @@ class QuotaProperties:
         at_least(1),
         default=11,
         importance=Importance.LOW,
-        inert=True,
         doc="Samples kept for replication throttles.",
     )
     replication_quota_window_size_seconds: int = prop(
@@ -66,7 +65,6 @@ class QuotaProperties:
         at_least(1),
         default=1,
         importance=Importance.LOW,
-        inert=True,
         doc="Length of a sample for replication throttles.",
     )
     alter_log_dirs_replication_quota_window_num: int = prop(

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from kctl.config.definition import Dynamic, Importance, prop
 from kctl.config.kinds import BOOLEAN, INT, LONG, STRING
-from kctl.config.rules import at_least
+from kctl.config.rules import at_least, one_of
+
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
@@ -101,9 +104,9 @@ class ReplicationProperties:
     replica_selector_class: str | None = prop(
         "replica.selector.class",
         STRING,
+        one_of(RACK_AWARE_SELECTOR, LEADER_SELECTOR),
         default=None,
-        inert=True,
-        doc="Java class that picks the replica a consumer reads from; without it, the leader.",
+        doc="Which replica a consumer reads from: one of its rack (client.rack), or, without it, the leader.",
     )
     num_replica_fetchers: int = prop(
         "num.replica.fetchers",

@@ -1,34 +1,26 @@
 """Fetch (key 1, versions 0-12): records from partitions, as slices of their segment files.
 
-A consumer sees up to the high watermark, or up to the last stable offset when it asks for committed records only; a
-follower sees up to the log end, and what it asks for tells how far it has come.  The answer waits until min_bytes are
-there, max_wait_ms are over, or there is an error to tell.  The first batch is whole even when it is larger than the
+What a reader sees is in replication/fetch_reading; what a follower asks for tells how far it has come.  The answer
+waits until min_bytes are there, max_wait_ms are over, or there is something urgent to tell: an error, or to a follower
+that the high watermark has moved.  The first batch is whole even when it is larger than the
 limits (KIP-74), else its reader could not go on.  Sessions: KIP-227, replication/fetch_session.
 
 Version notes: 0-1 get message format 0 and 2-3 format 1 (replication/old_formats); 3 first batch whole; 4 isolation
-level; 5 log start offset; 6 KAFKA_STORAGE_ERROR; 7 sessions; 9 leader epochs (KIP-320); 10 zstd; 11 rack; 12 flexible,
-last fetched epoch.
-Not done: preferred read replicas.
+level; 5 log start offset; 6 KAFKA_STORAGE_ERROR; 7 sessions; 9 leader epochs (KIP-320); 10 zstd; 11 rack, and
+followers serve consumers; 12 flexible, last fetched epoch.
+With a rack-aware replica.selector.class the leader sends consumers on to an in-sync replica of their rack (KIP-392).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kctl.environment import Clock, Random
-from kctl.errors import ApiError, ErrorCode, LogDirFailure
+from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
-from kctl.protocol.apis.fetch import (
-    AbortedTransaction,
-    EpochEndOffset,
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    PartitionData,
-)
-from kctl.server.replication import old_formats
+from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kctl.server.replication.fetch_reading import Fetch, Reader
 from kctl.server.replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -38,16 +30,15 @@ from kctl.server.replication.fetch_session import (
     FetchSessionCache,
 )
 from kctl.server.replication.isr_changes import IsrChanges
-from kctl.server.replication.partition import ANY_EPOCH, Partition
+from kctl.server.replication.partition import ANY_EPOCH
 from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.replication.replica_selector import ReplicaSelector
+from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Purgatory
-from kctl.storage.lookup import RecordsSlice
 
 READ_COMMITTED = 1
-FIRST_VERSION_WITH_STORAGE_ERROR = 6
 FIRST_VERSION_OF_SESSIONS = 7
-EMPTY = b""
 
 
 class FetchHandler:
@@ -60,6 +51,8 @@ class FetchHandler:
         sessions: FetchSessionCache,
         isr_changes: IsrChanges,
         *,
+        throttles: ReplicationThrottles,
+        selector: ReplicaSelector,
         clock: Clock,
         random: Random,
         fetch_max_bytes: int,
@@ -68,6 +61,8 @@ class FetchHandler:
         self._purgatory = purgatory
         self._sessions = sessions
         self._isr_changes = isr_changes
+        self._throttles = throttles
+        self._selector = selector
         self._clock = clock
         self._random = random
         self._fetch_max_bytes = fetch_max_bytes
@@ -81,14 +76,22 @@ class FetchHandler:
         positions = list(session.positions.values()) if session else list(_positions(request))
         if request.replica_id >= 0:
             self._note_follower(request.replica_id, positions, now_ms)
+        reader = Reader(
+            context.api_version,
+            replica_id=request.replica_id,
+            is_committed_only=request.isolation_level == READ_COMMITTED,
+            rack=request.rack_id,
+            listener=context.listener,
+        )
         fetch = Fetch(
             self._replicas,
             positions,
-            replica_id=request.replica_id,
-            is_committed_only=request.isolation_level == READ_COMMITTED,
+            reader,
+            quota=self._throttles.leader,
+            selector=self._selector,
+            clock=self._clock,
             min_bytes=request.min_bytes,
             max_bytes=min(request.max_bytes, self._fetch_max_bytes),
-            version=context.api_version,
         )
         wants_session = request.session_epoch == INITIAL_EPOCH and context.api_version >= FIRST_VERSION_OF_SESSIONS
         delayed = DelayedFetch(self, fetch, session, wants_session=wants_session)
@@ -130,193 +133,7 @@ class FetchHandler:
         """A new session for a full request, or None when the cache is full."""
         session_id = self._random.randrange(1, 1 << 31)
         return self._sessions.create(
-            session_id, fetch.positions, is_follower=fetch.replica_id >= 0, now_ms=self._clock.monotonic_ms()
-        )
-
-
-@dataclass(slots=True)
-class _Reading:
-    """What one look at all partitions gave."""
-
-    answers: dict[TopicPartition, PartitionData]
-    record_bytes: dict[TopicPartition, int]
-    total_bytes: int
-    has_error: bool
-
-
-class Fetch:
-    """The partitions of one request and how they are read."""
-
-    def __init__(
-        self,
-        replicas: ReplicaManager,
-        positions: list[FetchPosition],
-        *,
-        replica_id: int,
-        is_committed_only: bool,
-        min_bytes: int,
-        max_bytes: int,
-        version: int,
-    ) -> None:
-        self.positions = positions
-        self.replica_id = replica_id
-        self._replicas = replicas
-        self._is_committed_only = is_committed_only
-        self._min_bytes = min_bytes
-        self._version = version
-        self._magic = old_formats.magic_for(version)
-        self._answer_max_bytes = max_bytes
-        self._max_bytes = max_bytes if self._magic is None else min(max_bytes, old_formats.SOURCE_BYTES_MAX)
-        self._last: _Reading | None = None
-
-    def is_ready(self, max_wait_ms: int) -> bool:
-        """Whether the answer goes out now."""
-        reading = self.read()
-        is_enough = reading.total_bytes >= self._min_bytes
-        is_ready = max_wait_ms <= 0 or not self.positions or reading.has_error or is_enough
-        if is_ready and self._magic is not None:
-            self._take_back(reading, self._magic)
-            return max_wait_ms <= 0 or not self.positions or reading.has_error or reading.total_bytes > 0
-        return is_ready
-
-    def could_have_more(self) -> bool:
-        """A cheap look before reading again: anything beyond a fetch position, or a partition that is not as it was."""
-        for position in self.positions:
-            partition = self._replicas.partitions.get(position.topic_partition)
-            if partition is None or not partition.is_leader or partition.log.log_start_offset > position.fetch_offset:
-                return True
-            if (
-                self._upper_bound(partition) > position.fetch_offset
-                or partition.log.log_end_offset < position.fetch_offset
-            ):
-                return True
-        return False
-
-    def read(self) -> _Reading:
-        """Reads all partitions in order until max_bytes are used up."""
-        answers: dict[TopicPartition, PartitionData] = {}
-        record_bytes: dict[TopicPartition, int] = {}
-        total = 0
-        has_error = False
-        for position in self.positions:
-            # Only the first partition with records may exceed the limit, so that every reader gets on.
-            left = self._max_bytes - total
-            answer = self._read_one(position, left, is_first=total == 0)
-            answers[position.topic_partition] = answer
-            size = len(answer.records) if answer.records is not None else 0
-            if size:
-                record_bytes[position.topic_partition] = size
-                total += size
-            has_error = has_error or answer.error_code != ErrorCode.NONE or answer.diverging_epoch is not None
-        self._last = _Reading(answers, record_bytes, total, has_error)
-        return self._last
-
-    def _take_back(self, reading: _Reading, magic: int) -> None:
-        """Put messages of an old format in the place of what was read, or what makes that impossible."""
-        reading.total_bytes = 0
-        for position in self.positions:
-            answer = reading.answers[position.topic_partition]
-            if isinstance(answer.records, RecordsSlice):
-                try:
-                    left = max(self._answer_max_bytes - reading.total_bytes, 0)
-                    answer.records = self._messages(position, answer.records, magic, left)
-                except ApiError as error:
-                    answer = reading.answers[position.topic_partition] = self._refusal(answer.partition_index, error)
-                    reading.has_error = True
-            size = len(answer.records) if answer.records is not None else 0
-            reading.record_bytes[position.topic_partition] = size
-            reading.total_bytes += size
-
-    def _messages(self, position: FetchPosition, records: RecordsSlice, magic: int, max_bytes: int) -> bytes:
-        partition = self._replicas.partition(*position.topic_partition)
-        try:
-            return old_formats.messages_in(
-                partition.log,
-                records,
-                magic,
-                fetch_offset=position.fetch_offset,
-                max_bytes=min(position.partition_max_bytes, max_bytes),
-                max_offset=self._upper_bound(partition),
-            )
-        except LogDirFailure as failure:
-            self._replicas.log_dir_failed(failure)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
-
-    def last(self) -> _Reading:
-        """The latest reading."""
-        return self._last if self._last is not None else self.read()
-
-    def _upper_bound(self, partition: Partition) -> int:
-        if self.replica_id >= 0:
-            return partition.log.log_end_offset
-        return partition.last_stable_offset if self._is_committed_only else partition.high_watermark
-
-    def _read_one(self, position: FetchPosition, max_bytes: int, *, is_first: bool) -> PartitionData:
-        topic, index = position.topic_partition
-        try:
-            partition = self._replicas.partition(topic, index)
-            partition.check_leader(position.current_leader_epoch)
-            return self._read_led(partition, position, max_bytes, is_first=is_first)
-        except LogDirFailure as failure:
-            self._replicas.log_dir_failed(failure)
-            return self._refusal(index, ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
-        except ApiError as error:
-            return self._refusal(index, error)
-
-    def _read_led(
-        self, partition: Partition, position: FetchPosition, max_bytes: int, *, is_first: bool
-    ) -> PartitionData:
-        log = partition.log
-        offset = position.fetch_offset
-        answer = PartitionData(
-            partition_index=partition.topic_partition.partition,
-            error_code=ErrorCode.NONE,
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            aborted_transactions=[] if self._is_committed_only else None,
-            records=EMPTY,
-        )
-        if position.last_fetched_epoch >= 0:
-            epoch, end_offset = log.end_offset_for_epoch(position.last_fetched_epoch)
-            if epoch >= 0 and (epoch < position.last_fetched_epoch or end_offset < offset):
-                answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-                return answer
-        if not log.log_start_offset <= offset <= log.log_end_offset:
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if self._version < old_formats.FIRST_VERSION_WITH_ZSTD:
-            old_formats.check_allowed(log, self._version, is_follower=self.replica_id >= 0)
-        upper_bound = self._upper_bound(partition)
-        limit = min(max_bytes, position.partition_max_bytes)
-        if offset >= upper_bound or (limit <= 0 and not is_first):
-            return answer
-        records = log.read(offset, max(limit, 0), max_offset=upper_bound, min_one_batch=is_first)
-        if self._version <= old_formats.LAST_VERSION_WITH_HARD_LIMITS and (
-            len(records) > position.partition_max_bytes or (not len(records) and limit == position.partition_max_bytes)
-        ):
-            answer.records = old_formats.cut_off(offset, position.partition_max_bytes)
-            return answer
-        if not len(records):
-            return answer
-        answer.records = records
-        if self._is_committed_only:
-            answer.aborted_transactions = [
-                AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-                for aborted in log.aborted_transactions(offset, records.upper_bound(upper_bound))
-            ]
-        return answer
-
-    def _refusal(self, index: int, error: ApiError) -> PartitionData:
-        code = error.code
-        if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version < FIRST_VERSION_WITH_STORAGE_ERROR:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # Which makes readers that do not know the other look for a leader.
-        return PartitionData(
-            partition_index=index,
-            error_code=code,
-            high_watermark=-1,
-            last_stable_offset=-1,
-            log_start_offset=-1,
-            records=EMPTY,
+            session_id, fetch.positions, is_follower=fetch.reader.is_follower, now_ms=self._clock.monotonic_ms()
         )
 
 
@@ -345,6 +162,7 @@ class DelayedFetch:
     def response(self) -> FetchResponse:
         """Answers with the latest reading."""
         reading = self._fetch.last()
+        self._fetch.note_answered()
         session = self._session
         if session is not None:
             told = session.changes(reading.answers, reading.record_bytes)

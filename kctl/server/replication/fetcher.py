@@ -43,6 +43,7 @@ from kctl.server.inter_broker import InterBrokerVersions
 from kctl.server.replication.fetch_requests import FetchRequests, Position
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.replication.throttles import ReplicationQuota
 from kctl.server.replication.truncation import UNDEFINED, truncation
 
 log = logging.getLogger(__name__)
@@ -80,19 +81,29 @@ class _Following:
     leader_epoch: int
     needs_truncation: bool = True
     not_before_ms: int = 0
+    is_caught_up: bool = False
+    """Whether it had all that was committed when the leader last answered: then it is not throttled."""
 
 
 class ReplicaFetcher:
     """Follows one leader with one connection; `close` when it has nothing left to follow."""
 
     def __init__(
-        self, leader_id: int, *, replicas: ReplicaManager, peers: Peers, clock: Clock, settings: FetchSettings
+        self,
+        leader_id: int,
+        *,
+        replicas: ReplicaManager,
+        peers: Peers,
+        clock: Clock,
+        settings: FetchSettings,
+        quota: ReplicationQuota,
     ) -> None:
         self._leader_id = leader_id
         self._replicas = replicas
         self._peers = peers
         self._clock = clock
         self._settings = settings
+        self._quota = quota
         self._following: dict[TopicPartition, _Following] = {}
         self._changed = asyncio.Event()
         self._session = FetchRequests()
@@ -145,9 +156,20 @@ class ReplicaFetcher:
         untruncated = {tp: each for tp, each in due.items() if each.needs_truncation}
         if untruncated:
             await self._truncate(connection, untruncated)
-        fetching = {tp: each for tp, each in due.items() if not each.needs_truncation}
+        truncated = {tp: each for tp, each in due.items() if not each.needs_truncation}
+        fetching = {tp: each for tp, each in truncated.items() if not self._is_held_back(tp, each)}
         if fetching:
             await self._fetch(connection, fetching)
+        elif truncated:
+            await self._wait_for_change()
+
+    def _is_held_back(self, topic_partition: TopicPartition, following: _Following) -> bool:
+        """Whether the throttle keeps this replica from fetching for now.  Kafka's shouldFollowerThrottle."""
+        return (
+            not following.is_caught_up
+            and self._quota.is_throttled(topic_partition)
+            and self._quota.is_exceeded(self._clock.monotonic_ms())
+        )
 
     async def _wait_for_change(self) -> None:
         timeout_s = self._settings.backoff_ms / 1000 if self._following else None
@@ -287,6 +309,8 @@ class ReplicaFetcher:
         try:
             if isinstance(answer.records, (bytes, memoryview)) and len(answer.records):
                 partition.log.append_as_follower(answer.records, now_ms=self._clock.now_ms())
+                if self._quota.is_throttled(partition.topic_partition):
+                    self._quota.record(len(answer.records), self._clock.monotonic_ms())
             if answer.log_start_offset > partition.log.log_start_offset:
                 partition.log.increment_log_start_offset(min(answer.log_start_offset, partition.log.log_end_offset))
         except LogDirFailure as failure:
@@ -296,6 +320,7 @@ class ReplicaFetcher:
             log.warning("partition=%s cannot take what its leader sent: %s", partition.topic_partition, error)
             self._delay(following)
             return
+        following.is_caught_up = partition.log.log_end_offset >= answer.high_watermark
         partition.follow_high_watermark(answer.high_watermark)
         self._replicas.partition_moved(partition.topic_partition)
 
@@ -357,12 +382,20 @@ class ReplicaFetchers:
     """All fetchers of a broker, made and closed as roles change."""
 
     def __init__(
-        self, *, replicas: ReplicaManager, peers: Peers, clock: Clock, settings: FetchSettings, per_leader: int
+        self,
+        *,
+        replicas: ReplicaManager,
+        peers: Peers,
+        clock: Clock,
+        settings: FetchSettings,
+        quota: ReplicationQuota,
+        per_leader: int,
     ) -> None:
         self._replicas = replicas
         self._peers = peers
         self._clock = clock
         self._settings = settings
+        self._quota = quota
         self._per_leader = per_leader
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -381,6 +414,7 @@ class ReplicaFetchers:
                 peers=self._peers,
                 clock=self._clock,
                 settings=self._settings,
+                quota=self._quota,
             )
         fetcher.add(partition)
 

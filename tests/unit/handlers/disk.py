@@ -65,15 +65,23 @@ class Disk:
         )
         self._leader_epoch = 0
 
-    def lead(self, topic: str, index: int = 0, *, leader: int = 0, replicas: tuple[int, ...] = (0,)) -> Partition:
-        """The controller makes `leader` the leader of a partition."""
+    def lead(
+        self,
+        topic: str,
+        index: int = 0,
+        *,
+        leader: int = 0,
+        replicas: tuple[int, ...] = (0,),
+        isr: tuple[int, ...] | None = None,
+    ) -> Partition:
+        """The controller makes `leader` the leader of a partition; without `isr` all replicas are in sync."""
         self._leader_epoch += 1
         state = LeaderAndIsrPartitionState(
             partition_index=index,
             controller_epoch=1,
             leader=leader,
             leader_epoch=self._leader_epoch,
-            isr=list(replicas),
+            isr=list(replicas if isr is None else isr),
             partition_epoch=0,
             replicas=list(replicas),
             is_new=True,

@@ -21,6 +21,8 @@ from kctl.server.handlers.fetch import FetchHandler
 from kctl.server.replication.fetch_session import FetchSessionCache
 from kctl.server.replication.old_formats import SOURCE_BYTES_MAX
 from kctl.server.replication.partition import Partition
+from kctl.server.replication.replica_selector import ReplicaSelector
+from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
 from tests.unit.handlers.world import exchange
@@ -80,6 +82,8 @@ async def fetch(
         disk.replicas._fetch_purgatory,
         FetchSessionCache(10),
         NoIsrChanges(),  # type: ignore[arg-type]
+        throttles=ReplicationThrottles(0, disk.configs),
+        selector=ReplicaSelector(disk.metadata, None),
         clock=disk.clock,
         random=random.Random(1),
         fetch_max_bytes=57_671_680,

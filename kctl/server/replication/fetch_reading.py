@@ -1,0 +1,309 @@
+"""Reading the partitions of one fetch: what its reader may see, within its limits.
+
+A consumer sees up to the high watermark, or up to the last stable offset when it asks for committed records only; a
+follower sees up to the log end.  Since version 11 consumers may read from followers, up to those followers' own high
+watermark (KIP-392).  A follower that is throttled and not in sync gets nothing for now.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kctl.environment import Clock
+from kctl.errors import ApiError, ErrorCode, LogDirFailure
+from kctl.model import TopicPartition
+from kctl.protocol.apis.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from kctl.server.replication import old_formats
+from kctl.server.replication.fetch_session import FetchPosition
+from kctl.server.replication.partition import Partition
+from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.replication.replica_selector import NO_REPLICA, ReplicaSelector
+from kctl.server.replication.throttles import ReplicationQuota
+from kctl.storage.lookup import RecordsSlice
+
+FIRST_VERSION_WITH_STORAGE_ERROR = 6
+FIRST_VERSION_THAT_READS_FROM_FOLLOWERS = 11
+EMPTY = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who reads."""
+
+    version: int
+    """Of the Fetch request."""
+    replica_id: int = -1
+    """The broker that follows; negative for a consumer."""
+    is_committed_only: bool = False
+    rack: str = ""
+    listener: str = ""
+
+    @property
+    def is_follower(self) -> bool:
+        return self.replica_id >= 0
+
+    @property
+    def needs_leader(self) -> bool:
+        return self.is_follower or self.version < FIRST_VERSION_THAT_READS_FROM_FOLLOWERS
+
+
+@dataclass(slots=True)
+class Reading:
+    """What one look at all partitions gave."""
+
+    answers: dict[TopicPartition, PartitionData]
+    record_bytes: dict[TopicPartition, int]
+    total_bytes: int
+    is_urgent: bool
+    """There is something to tell at once: an error, another epoch's end, a better replica."""
+
+
+class Fetch:
+    """The partitions of one request and how they are read."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        positions: list[FetchPosition],
+        reader: Reader,
+        *,
+        quota: ReplicationQuota,
+        selector: ReplicaSelector,
+        clock: Clock,
+        min_bytes: int,
+        max_bytes: int,
+    ) -> None:
+        self.positions = positions
+        self.reader = reader
+        self._replicas = replicas
+        self._quota = quota
+        self._selector = selector
+        self._clock = clock
+        self._min_bytes = min_bytes
+        self._magic = old_formats.magic_for(reader.version)
+        self._answer_max_bytes = max_bytes
+        self._max_bytes = max_bytes if self._magic is None else min(max_bytes, old_formats.SOURCE_BYTES_MAX)
+        self._last: Reading | None = None
+
+    def is_ready(self, max_wait_ms: int) -> bool:
+        """Whether the answer goes out now."""
+        reading = self.read()
+        is_enough = reading.total_bytes >= self._min_bytes
+        is_ready = max_wait_ms <= 0 or not self.positions or reading.is_urgent or is_enough
+        if is_ready and self._magic is not None:
+            self._take_back(reading, self._magic)
+            return max_wait_ms <= 0 or not self.positions or reading.is_urgent or reading.total_bytes > 0
+        return is_ready
+
+    def could_have_more(self) -> bool:
+        """A cheap look before reading again: anything beyond a fetch position, or a partition that is not as it was."""
+        for position in self.positions:
+            partition = self._replicas.partitions.get(position.topic_partition)
+            if partition is None or not self._may_read(partition, position):
+                return True
+            log = partition.log
+            if not log.log_start_offset <= position.fetch_offset <= log.log_end_offset:
+                return True
+            if self._upper_bound(partition) > position.fetch_offset and not self._is_held_back(partition):
+                return True
+            if self._has_news(partition):
+                return True
+        return False
+
+    def note_answered(self) -> None:
+        """The latest reading goes out: it counts for throttles, and a follower knows the high watermarks in it."""
+        if not self.reader.is_follower:
+            return
+        reading = self.last()
+        throttled_bytes = 0
+        for topic_partition, answer in reading.answers.items():
+            partition = self._replicas.partitions.get(topic_partition)
+            follower = partition.followers.get(self.reader.replica_id) if partition is not None else None
+            if follower is not None and answer.error_code == ErrorCode.NONE:
+                follower.sent_high_watermark = answer.high_watermark
+            size = reading.record_bytes.get(topic_partition, 0)
+            if size and self._quota.is_throttled(topic_partition):
+                throttled_bytes += size
+        if throttled_bytes:
+            self._quota.record(throttled_bytes, self._clock.monotonic_ms())
+
+    def read(self) -> Reading:
+        """Reads all partitions in order until max_bytes are used up."""
+        answers: dict[TopicPartition, PartitionData] = {}
+        record_bytes: dict[TopicPartition, int] = {}
+        total = 0
+        is_urgent = False
+        for position in self.positions:
+            # Only the first partition with records may exceed the limit, so that every reader gets on.
+            left = self._max_bytes - total
+            answer = self._read_one(position, left, is_first=total == 0)
+            answers[position.topic_partition] = answer
+            size = len(answer.records) if answer.records is not None else 0
+            if size:
+                record_bytes[position.topic_partition] = size
+                total += size
+            is_urgent = is_urgent or self._is_urgent(position, answer)
+        self._last = Reading(answers, record_bytes, total, is_urgent)
+        return self._last
+
+    def _is_urgent(self, position: FetchPosition, answer: PartitionData) -> bool:
+        if answer.error_code != ErrorCode.NONE or answer.diverging_epoch is not None:
+            return True
+        if answer.preferred_read_replica != NO_REPLICA:
+            return True
+        partition = self._replicas.partitions.get(position.topic_partition)
+        return partition is not None and self._has_news(partition)
+
+    def _has_news(self, partition: Partition) -> bool:
+        """Whether a follower does not know yet how far its own readers may see.  KIP-392."""
+        if not self.reader.is_follower:
+            return False
+        follower = partition.followers.get(self.reader.replica_id)
+        return follower is not None and partition.high_watermark > follower.sent_high_watermark
+
+    def _is_held_back(self, partition: Partition) -> bool:
+        """Whether the throttle keeps a follower that is not in sync from records for now."""
+        return (
+            self.reader.is_follower
+            and self.reader.replica_id not in partition.isr
+            and self._quota.is_throttled(partition.topic_partition)
+            and self._quota.is_exceeded(self._clock.monotonic_ms())
+        )
+
+    def _may_read(self, partition: Partition, position: FetchPosition) -> bool:
+        """Whether this replica is one to read from, for this reader, in the epoch that it knows."""
+        try:
+            self._check_readable(partition, position)
+        except ApiError:
+            return False
+        return True
+
+    def _check_readable(self, partition: Partition, position: FetchPosition) -> None:
+        if self.reader.needs_leader:
+            partition.check_leader(position.current_leader_epoch)
+        else:
+            partition.check_epoch(position.current_leader_epoch)
+
+    def _take_back(self, reading: Reading, magic: int) -> None:
+        """Put messages of an old format in the place of what was read, or what makes that impossible."""
+        reading.total_bytes = 0
+        for position in self.positions:
+            answer = reading.answers[position.topic_partition]
+            if isinstance(answer.records, RecordsSlice):
+                try:
+                    left = max(self._answer_max_bytes - reading.total_bytes, 0)
+                    answer.records = self._messages(position, answer.records, magic, left)
+                except ApiError as error:
+                    answer = reading.answers[position.topic_partition] = self._refusal(answer.partition_index, error)
+                    reading.is_urgent = True
+            size = len(answer.records) if answer.records is not None else 0
+            reading.record_bytes[position.topic_partition] = size
+            reading.total_bytes += size
+
+    def _messages(self, position: FetchPosition, records: RecordsSlice, magic: int, max_bytes: int) -> bytes:
+        partition = self._replicas.partition(*position.topic_partition)
+        try:
+            return old_formats.messages_in(
+                partition.log,
+                records,
+                magic,
+                fetch_offset=position.fetch_offset,
+                max_bytes=min(position.partition_max_bytes, max_bytes),
+                max_offset=self._upper_bound(partition),
+            )
+        except LogDirFailure as failure:
+            self._replicas.log_dir_failed(failure)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
+
+    def last(self) -> Reading:
+        """The latest reading."""
+        return self._last if self._last is not None else self.read()
+
+    def _upper_bound(self, partition: Partition) -> int:
+        if self.reader.is_follower:
+            return partition.log.log_end_offset
+        return partition.last_stable_offset if self.reader.is_committed_only else partition.high_watermark
+
+    def _read_one(self, position: FetchPosition, max_bytes: int, *, is_first: bool) -> PartitionData:
+        topic, index = position.topic_partition
+        try:
+            partition = self._replicas.partition(topic, index)
+            self._check_readable(partition, position)
+            return self._read_replica(partition, position, max_bytes, is_first=is_first)
+        except LogDirFailure as failure:
+            self._replicas.log_dir_failed(failure)
+            return self._refusal(index, ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
+        except ApiError as error:
+            return self._refusal(index, error)
+
+    def _read_replica(
+        self, partition: Partition, position: FetchPosition, max_bytes: int, *, is_first: bool
+    ) -> PartitionData:
+        log = partition.log
+        offset = position.fetch_offset
+        answer = PartitionData(
+            partition_index=partition.topic_partition.partition,
+            error_code=ErrorCode.NONE,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if self.reader.is_committed_only else None,
+            records=EMPTY,
+        )
+        answer.preferred_read_replica = self._preferred_replica(partition, offset)
+        if answer.preferred_read_replica != NO_REPLICA:
+            return answer
+        if position.last_fetched_epoch >= 0:
+            epoch, end_offset = log.end_offset_for_epoch(position.last_fetched_epoch)
+            if epoch >= 0 and (epoch < position.last_fetched_epoch or end_offset < offset):
+                answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+                return answer
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if self.reader.version < old_formats.FIRST_VERSION_WITH_ZSTD:
+            old_formats.check_allowed(log, self.reader.version, is_follower=self.reader.is_follower)
+        upper_bound = self._upper_bound(partition)
+        limit = min(max_bytes, position.partition_max_bytes)
+        if offset >= upper_bound or (limit <= 0 and not is_first) or self._is_held_back(partition):
+            return answer
+        records = log.read(offset, max(limit, 0), max_offset=upper_bound, min_one_batch=is_first)
+        if self.reader.version <= old_formats.LAST_VERSION_WITH_HARD_LIMITS and (
+            len(records) > position.partition_max_bytes or (not len(records) and limit == position.partition_max_bytes)
+        ):
+            answer.records = old_formats.cut_off(offset, position.partition_max_bytes)
+            return answer
+        if not len(records):
+            return answer
+        answer.records = records
+        if self.reader.is_committed_only:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                for aborted in log.aborted_transactions(offset, records.upper_bound(upper_bound))
+            ]
+        return answer
+
+    def _preferred_replica(self, partition: Partition, offset: int) -> int:
+        if self.reader.is_follower:
+            return NO_REPLICA
+        return self._selector.preferred_replica(
+            partition,
+            offset,
+            rack=self.reader.rack,
+            listener=self.reader.listener,
+            now_ms=self._clock.monotonic_ms(),
+        )
+
+    def _refusal(self, index: int, error: ApiError) -> PartitionData:
+        code = error.code
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and self.reader.version < FIRST_VERSION_WITH_STORAGE_ERROR:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # Which makes readers that do not know the other look for a leader.
+        return PartitionData(
+            partition_index=index,
+            error_code=code,
+            high_watermark=-1,
+            last_stable_offset=-1,
+            log_start_offset=-1,
+            records=EMPTY,
+        )

@@ -1,0 +1,70 @@
+"""Which replica a consumer had better read from: one of its own rack, where replica.selector.class says so.  KIP-392.
+
+The leader picks among the replicas that hold the offset: itself and the in-sync followers.  When it is in the
+consumer's rack itself, or nobody is, the consumer stays with it; of several followers the one that is furthest wins,
+then the one that caught up last, then the highest id.  Kafka's RackAwareReplicaSelector.
+
+Pure but for the metadata that it looks racks up in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kctl.config.subjects.replication import RACK_AWARE_SELECTOR
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.replication.partition import Partition
+
+NO_REPLICA = -1
+
+
+class ReplicaView(NamedTuple):
+    """One replica that holds the offset."""
+
+    broker_id: int
+    rack: str | None
+    log_end_offset: int
+    lag_ms: int
+    """How long ago it had all that the leader has."""
+
+
+def closest_replica(client_rack: str, leader: ReplicaView, followers: Iterable[ReplicaView]) -> int:
+    """The broker that a consumer of this rack reads from."""
+    near = [replica for replica in (leader, *followers) if replica.rack == client_rack]
+    if not client_rack or not near or leader in near:
+        return leader.broker_id
+    return max(near, key=lambda replica: (replica.log_end_offset, -replica.lag_ms, replica.broker_id)).broker_id
+
+
+class ReplicaSelector:
+    """What replica.selector.class says, applied to partitions that this broker leads."""
+
+    def __init__(self, metadata: MetadataCache, selector_class: str | None) -> None:
+        self._metadata = metadata
+        self._is_rack_aware = selector_class == RACK_AWARE_SELECTOR
+
+    def preferred_replica(self, partition: Partition, offset: int, *, rack: str, listener: str, now_ms: int) -> int:
+        """Where a consumer of that rack and listener should read on from `offset`; NO_REPLICA: here."""
+        if not self._is_rack_aware or not rack or not partition.is_leader:
+            return NO_REPLICA
+        leader = ReplicaView(partition.broker_id, self._rack(partition.broker_id), partition.log.log_end_offset, 0)
+        followers = [
+            ReplicaView(
+                replica, self._rack(replica), follower.log_end_offset, max(now_ms - follower.last_caught_up_ms, 0)
+            )
+            for replica, follower in partition.followers.items()
+            if replica in partition.isr
+            and follower.log_start_offset <= offset <= follower.log_end_offset
+            and self._is_reachable(replica, listener)
+        ]
+        closest = closest_replica(rack, leader, followers)
+        return NO_REPLICA if closest == partition.broker_id else closest
+
+    def _rack(self, broker_id: int) -> str | None:
+        broker = self._metadata.brokers.get(broker_id)
+        return None if broker is None else broker.rack
+
+    def _is_reachable(self, broker_id: int, listener: str) -> bool:
+        broker = self._metadata.brokers.get(broker_id)
+        return broker is not None and broker.endpoint(listener) is not None

@@ -1,0 +1,116 @@
+"""Replication throttles: how fast throttled replicas may be copied, seen by the leader and by the follower.  KIP-73.
+
+A throttle is a rate of the broker (leader.replication.throttled.rate and its twin for followers) and, for each topic,
+a list of replicas that it applies to.  What goes to or comes from those replicas is counted; while the rate over the
+window is above the limit, throttled replicas that are not in sync have to wait, and all others go on.  One answer is
+never cut short, so the rate is kept on average over the window only.  Kafka's ReplicationQuotaManager.
+
+Owner: event loop.  Pure: the caller passes the time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from kctl.config.dynamic import ConfigView
+from kctl.model import TopicPartition
+
+EVERY_PARTITION: frozenset[int] = frozenset({-1})
+NO_PARTITION: frozenset[int] = frozenset()
+
+
+class SampledRate:
+    """A rate per second over the latest samples.
+
+    It is what the samples hold by the time since the oldest one began, but at least one sample's length.  Kafka's
+    SimpleRate.
+    """
+
+    __slots__ = ("_sample_ms", "_samples", "_window_ms")
+
+    def __init__(self, samples_max: int, sample_ms: int) -> None:
+        self._sample_ms = sample_ms
+        self._window_ms = samples_max * sample_ms
+        self._samples: deque[list[int]] = deque()
+        """[when it began (ms), what it holds], the oldest first."""
+
+    def record(self, amount: int, now_ms: int) -> None:
+        if not self._samples or now_ms - self._samples[-1][0] >= self._sample_ms:
+            self._samples.append([now_ms, 0])
+        self._samples[-1][1] += amount
+        self._forget_old(now_ms)
+
+    def per_second(self, now_ms: int) -> float:
+        self._forget_old(now_ms)
+        if not self._samples:
+            return 0.0
+        elapsed_ms = max(now_ms - self._samples[0][0], self._sample_ms)
+        return sum(amount for _, amount in self._samples) * 1000 / elapsed_ms
+
+    def _forget_old(self, now_ms: int) -> None:
+        while self._samples and now_ms - self._samples[0][0] >= self._window_ms:
+            self._samples.popleft()
+
+
+class ReplicationQuota:
+    """One limit, what it applies to and how much of it is used.
+
+    `limit` gives the bytes per second that are allowed now; `is_throttled` tells whether a partition counts.
+    """
+
+    def __init__(
+        self, limit: Callable[[], int], is_throttled: Callable[[TopicPartition], bool], rate: SampledRate
+    ) -> None:
+        self._limit = limit
+        self.is_throttled = is_throttled
+        self._rate = rate
+
+    def record(self, size: int, now_ms: int) -> None:
+        """So many bytes of throttled partitions were copied."""
+        self._rate.record(size, now_ms)
+
+    def is_exceeded(self, now_ms: int) -> bool:
+        """Whether throttled replicas that are not in sync have to wait."""
+        return self._rate.per_second(now_ms) > self._limit()
+
+
+class ReplicationThrottles:
+    """The quotas of one broker, as its and the topics' configuration says at every moment."""
+
+    def __init__(self, broker_id: int, configs: ConfigView) -> None:
+        self._broker_id = broker_id
+        self._configs = configs
+        self._lists: dict[tuple[str, bool], frozenset[int]] = {}
+        configs.subscribe(self._lists.clear)
+        self.leader = self._quota("leader.replication.throttled.rate", is_leader=True)
+        self.follower = self._quota("follower.replication.throttled.rate", is_leader=False)
+
+    def _quota(self, rate_property: str, *, is_leader: bool) -> ReplicationQuota:
+        config = self._configs.current
+        return ReplicationQuota(
+            lambda: self._configs.dynamic_only(rate_property),
+            lambda topic_partition: self._is_listed(topic_partition, is_leader=is_leader),
+            SampledRate(config.replication_quota_window_num, config.replication_quota_window_size_seconds * 1000),
+        )
+
+    def _is_listed(self, topic_partition: TopicPartition, *, is_leader: bool) -> bool:
+        topic, partition = topic_partition
+        listed = self._lists.get((topic, is_leader))
+        if listed is None:
+            config = self._configs.topic(topic)
+            replicas = (
+                config.leader_replication_throttled_replicas
+                if is_leader
+                else config.follower_replication_throttled_replicas
+            )
+            listed = self._lists[topic, is_leader] = throttled_partitions(replicas, self._broker_id)
+        return partition in listed or listed is EVERY_PARTITION
+
+
+def throttled_partitions(replicas: tuple[str, ...], broker_id: int) -> frozenset[int]:
+    """The partitions whose replica on this broker is in a list of "partition:broker"; EVERY_PARTITION for "*"."""
+    if replicas == ("*",):
+        return EVERY_PARTITION
+    pairs = (replica.split(":") for replica in replicas if replica)
+    return frozenset(int(partition) for partition, broker in pairs if int(broker) == broker_id)

@@ -1,0 +1,261 @@
+"""Fetch between replicas and from them: throttled followers, consumers sent to their rack, followers that serve."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from kctl.config.subjects.replication import RACK_AWARE_SELECTOR
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from kctl.protocol.apis.update_metadata import UpdateMetadataBroker, UpdateMetadataEndpoint, UpdateMetadataRequest
+from kctl.records.batch import Record, iterate_batches
+from kctl.records.build import build_batch
+from kctl.server.handlers.fetch import FetchHandler
+from kctl.server.replication.fetch_session import FetchSessionCache
+from kctl.server.replication.partition import Partition
+from kctl.server.replication.replica_selector import ReplicaSelector
+from kctl.server.replication.throttles import ReplicationThrottles
+from kctl.storage.lookup import RecordsSlice
+from kctl.testing.sim_loop import SimLoop, simulate
+from tests.unit.handlers.disk import Disk
+from tests.unit.handlers.world import context
+
+CONSUMER = -1
+FOLLOWER = 1
+RACKS = {0: "a", 1: "b"}
+
+
+class NoIsrChanges:
+    def may_expand(self, partition: Partition, replica_id: int) -> None:
+        """In-sync replicas stay as the test made them."""
+
+
+class Scene:
+    """Broker 0 with a fetch handler that lives as long as the scene."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        endpoint = UpdateMetadataEndpoint(port=9092, host="host", listener="PLAINTEXT", security_protocol=0)
+        disk.metadata.update(
+            UpdateMetadataRequest(
+                controller_id=0,
+                controller_epoch=1,
+                live_brokers=[
+                    UpdateMetadataBroker(id=broker, endpoints=[endpoint], rack=rack) for broker, rack in RACKS.items()
+                ],
+            )
+        )
+        self.handler = FetchHandler(
+            disk.replicas,
+            disk.replicas._fetch_purgatory,
+            FetchSessionCache(10),
+            NoIsrChanges(),  # type: ignore[arg-type]
+            throttles=ReplicationThrottles(0, disk.configs),
+            selector=ReplicaSelector(disk.metadata, RACK_AWARE_SELECTOR),
+            clock=disk.clock,
+            random=random.Random(1),
+            fetch_max_bytes=57_671_680,
+        )
+
+    async def fetch(
+        self,
+        *topics: str,
+        offset: int = 0,
+        replica_id: int = CONSUMER,
+        version: int = 11,
+        wait_ms: int = 0,
+        rack: str = "",
+    ) -> dict[str, PartitionData]:
+        asked = [
+            FetchTopic(
+                topic=topic,
+                partitions=[FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)],
+            )
+            for topic in topics
+        ]
+        request = FetchRequest(
+            replica_id=replica_id, max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, rack_id=rack, topics=asked
+        )
+        response = self.handler.handle(request, context(version))
+        if isinstance(response, asyncio.Future):
+            response = await response
+        return {topic.topic: topic.partitions[0] for topic in response.responses}
+
+    def throttle(self, topic: str, rate: int) -> None:
+        self.disk.configs.set_topic(topic, {"leader.replication.throttled.replicas": "*"})
+        self.disk.configs.set_dynamic_broker({"leader.replication.throttled.rate": str(rate)})
+
+
+def play(folder: Path, scene: Callable[[Scene], Awaitable[None]]) -> None:
+    async def main(loop: SimLoop) -> None:
+        disk = Disk(loop, folder, live=(0, 1))
+        try:
+            await scene(Scene(disk))
+        finally:
+            disk.close()
+
+    simulate(main, seed=1)
+
+
+def follow(disk: Disk, count: int, high_watermark: int) -> Partition:
+    """Broker 0 follows broker 1 and has `count` records of it, of which some are committed."""
+    partition = disk.lead("a", leader=1, replicas=(0, 1))
+    for number in range(count):
+        batch = build_batch([Record(0, 1000, b"key", b"value %d" % number)], base_offset=number)
+        partition.log.append_as_follower(memoryview(batch), now_ms=disk.clock.now_ms())
+    partition.follow_high_watermark(high_watermark)
+    return partition
+
+
+def offsets(answer: PartitionData) -> list[int]:
+    assert answer.error_code == ErrorCode.NONE
+    records = answer.records.read() if isinstance(answer.records, RecordsSlice) else answer.records
+    return [header.base_offset for header in iterate_batches(records or b"")]
+
+
+# Throttles
+
+
+def test_a_follower_out_of_sync_gets_nothing_of_a_throttled_partition_while_its_quota_is_used_up(
+    tmp_path: Path,
+) -> None:
+    async def story(scene: Scene) -> None:
+        moved = scene.disk.lead("moved", replicas=(0, 1), isr=(0,))
+        other = scene.disk.lead("other", replicas=(0, 1), isr=(0,))
+        scene.disk.append(moved, 3)
+        scene.disk.append(other, 3)
+        scene.throttle("moved", rate=1)
+        first = await scene.fetch("moved", "other", replica_id=FOLLOWER)
+        assert offsets(first["moved"]) == [0, 1, 2]  # nothing was counted yet
+        second = await scene.fetch("moved", "other", replica_id=FOLLOWER)
+        assert offsets(second["moved"]) == []
+        assert offsets(second["other"]) == [0, 1, 2]
+        await asyncio.sleep(11)  # the window
+        third = await scene.fetch("moved", "other", replica_id=FOLLOWER)
+        assert offsets(third["moved"]) == [0, 1, 2]
+
+    play(tmp_path, story)
+
+
+def test_a_follower_in_sync_and_a_consumer_are_not_throttled(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        moved = scene.disk.lead("moved", replicas=(0, 1))
+        scene.disk.append(moved, 3)
+        scene.throttle("moved", rate=1)
+        for _ in range(2):
+            answer = await scene.fetch("moved", replica_id=FOLLOWER)
+            assert offsets(answer["moved"]) == [0, 1, 2]
+        moved.record_fetch(FOLLOWER, 3, 0, scene.disk.clock.monotonic_ms())
+        assert offsets((await scene.fetch("moved"))["moved"]) == [0, 1, 2]
+
+    play(tmp_path, story)
+
+
+def test_a_throttled_follower_waits_although_there_are_records(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        moved = scene.disk.lead("moved", replicas=(0, 1), isr=(0,))
+        scene.disk.append(moved, 3)
+        scene.throttle("moved", rate=1)
+        await scene.fetch("moved", replica_id=FOLLOWER)
+        before_ms = scene.disk.clock.monotonic_ms()
+        answer = await scene.fetch("moved", replica_id=FOLLOWER, wait_ms=500)
+        assert offsets(answer["moved"]) == []
+        assert scene.disk.clock.monotonic_ms() - before_ms >= 500
+
+    play(tmp_path, story)
+
+
+# What a follower is told
+
+
+def test_a_follower_is_told_at_once_that_the_high_watermark_has_moved(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        partition = scene.disk.lead("a", replicas=(0, 1))
+        scene.disk.append(partition, 3)
+        await scene.fetch("a", replica_id=FOLLOWER)
+        before_ms = scene.disk.clock.monotonic_ms()
+        answer = await scene.fetch("a", offset=3, replica_id=FOLLOWER, wait_ms=500)
+        assert answer["a"].high_watermark == 3
+        assert scene.disk.clock.monotonic_ms() == before_ms
+        await scene.fetch("a", offset=3, replica_id=FOLLOWER, wait_ms=500)  # nothing new: it waits
+        assert scene.disk.clock.monotonic_ms() - before_ms >= 500
+
+    play(tmp_path, story)
+
+
+# Consumers and followers
+
+
+def test_a_consumer_reads_from_a_follower_up_to_what_the_follower_knows_to_be_committed(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        follow(scene.disk, 5, high_watermark=3)
+        answer = (await scene.fetch("a"))["a"]
+        assert offsets(answer) == [0, 1, 2]
+        assert answer.high_watermark == 3
+        assert offsets((await scene.fetch("a", offset=4))["a"]) == []  # there, but not known to be committed
+
+    play(tmp_path, story)
+
+
+def test_a_follower_does_not_know_offsets_behind_its_end(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        follow(scene.disk, 5, high_watermark=3)
+        assert (await scene.fetch("a", offset=6))["a"].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize(("version", "replica_id"), [(10, CONSUMER), (11, FOLLOWER)])
+def test_older_consumers_and_followers_need_the_leader(tmp_path: Path, version: int, replica_id: int) -> None:
+    async def story(scene: Scene) -> None:
+        follow(scene.disk, 5, high_watermark=3)
+        answer = (await scene.fetch("a", version=version, replica_id=replica_id))["a"]
+        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play(tmp_path, story)
+
+
+def test_a_consumer_that_waits_at_a_follower_gets_what_becomes_committed(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        partition = follow(scene.disk, 5, high_watermark=3)
+        waiting = asyncio.ensure_future(scene.fetch("a", offset=3, wait_ms=60_000))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        partition.follow_high_watermark(5)
+        scene.disk.replicas.partition_moved(partition.topic_partition)
+        await asyncio.sleep(0)
+        assert offsets((await waiting)["a"]) == [3, 4]
+        assert scene.disk.clock.monotonic_ms() < 60_000
+
+    play(tmp_path, story)
+
+
+def test_the_leader_sends_a_consumer_to_its_rack_at_once_and_without_records(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        partition = scene.disk.lead("a", replicas=(0, 1))
+        scene.disk.append(partition, 3)
+        await scene.fetch("a", offset=3, replica_id=FOLLOWER)
+        answer = (await scene.fetch("a", rack="b", wait_ms=60_000))["a"]
+        assert (answer.preferred_read_replica, offsets(answer), answer.high_watermark) == (1, [], 3)
+        near = (await scene.fetch("a", rack="a"))["a"]
+        assert (near.preferred_read_replica, offsets(near)) == (-1, [0, 1, 2])
+
+    play(tmp_path, story)
+
+
+def test_the_leader_sends_nobody_to_a_follower_that_lacks_the_offset_or_is_out_of_sync(tmp_path: Path) -> None:
+    async def story(scene: Scene) -> None:
+        partition = scene.disk.lead("a", replicas=(0, 1))
+        scene.disk.append(partition, 3)
+        await scene.fetch("a", offset=1, replica_id=FOLLOWER)
+        assert (await scene.fetch("a", offset=2, rack="b"))["a"].preferred_read_replica == -1
+        partition = scene.disk.lead("a", replicas=(0, 1), isr=(0,))
+        await scene.fetch("a", offset=3, replica_id=FOLLOWER)
+        assert (await scene.fetch("a", offset=2, rack="b"))["a"].preferred_read_replica == -1
+
+    play(tmp_path, story)
