@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,10 +22,10 @@ APACHE_PROPERTIES = PROPERTIES | {"controlled.shutdown.enable": "false"}  # nobo
 
 
 @contextlib.contextmanager
-def kctl_cluster(folder: Path) -> Iterator[str]:
+def kctl_cluster(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[str]:
     """Three brokers of ours on free ports; yields the bootstrap address.  The folder is for more `kctl cluster`."""
     command = [sys.executable, "-m", "kctl", "cluster"]
-    properties = [word for name, value in PROPERTIES.items() for word in ("-o", f"{name}={value}")]
+    properties = [word for name, value in {**PROPERTIES, **(more or {})}.items() for word in ("-o", f"{name}={value}")]
     start = [*command, "start", "--data-dir", str(folder), "--port", "0", *properties]
     started = subprocess.run(start, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
     try:

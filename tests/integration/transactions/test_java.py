@@ -1,14 +1,11 @@
-"""Apache Kafka's own programs: copying exactly once, reading our state log, finding and ending what hangs."""
+"""Apache Kafka's own programs: reading our state log, finding and ending what hangs."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import json
-import random
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,21 +18,10 @@ from tests.integration.clients.confluent import Confluent
 from tests.integration.transactions.conftest import PROPERTIES
 from tests.integration.transactions.writing import TIMEOUT_S, producer, read, transact, write
 from tests.peers import apache_kafka, probe
-from tests.peers.apache_kafka import (
-    LAST_WITH_ZOOKEEPER,
-    OLDEST_JUDGE,
-    TOOLS_FOR_NEWEST,
-    java_command,
-    run_java_tool,
-)
+from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, run_java_tool
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
-from tests.peers.process import Process
 
 pytestmark = pytest.mark.jvm
-
-COUNT = 3_000
-VALUES = [b"%05d" % number for number in range(COUNT)]
-COPY_TIMEOUT_S = 100
 
 
 @pytest.fixture(scope="module")
@@ -44,93 +30,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KctlBroker]:
         pytest.skip(reason)
     with kctl_broker(tmp_path_factory.mktemp("transactions") / "data", properties=PROPERTIES) as broker:
         yield broker
-
-
-class Copier:
-    """TransactionalMessageCopier: reads one topic, writes another, and commits what it has read with what it wrote."""
-
-    def __init__(self, version: str, broker: KctlBroker, source: str, target: str, log: Path) -> None:
-        options = {
-            "broker-list": broker.bootstrap,
-            "input-topic": source,
-            "input-partition": "0",
-            "output-topic": target,
-            "consumer-group": f"copies-{source}",
-            "transactional-id": f"copies-{source}",
-            "transaction-size": "5",
-            "transaction-timeout": "5000",
-            "max-messages": str(COUNT),
-        }
-        words = [word for name, value in options.items() for word in (f"--{name}", value)]
-        words += ["--enable-random-aborts", "--group-mode", "--use-group-metadata"]
-        self._command = java_command(version, "org.apache.kafka.tools.TransactionalMessageCopier", words)
-        self._log = log
-        self.interruptions = 0
-        self._process = Process(f"copier of {source}", self._command, log=log)
-
-    def kill_and_start_again(self) -> None:
-        """Whether it was still at work is in `interruptions`."""
-        self.interruptions += self._process.is_running
-        self._process.stop(signal.SIGKILL)
-        self._process = Process("copier", self._command, log=self._log)
-
-    def start_again_if_done(self) -> None:
-        """It reads to where the input ended when it started."""
-        if not self._process.is_running:
-            self._process = Process("copier", self._command, log=self._log)
-
-    def stop(self) -> None:
-        self._process.stop(signal.SIGKILL)
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("version", [OLDEST_JUDGE, TOOLS_FOR_NEWEST])
-def test_chain_of_copiers_copies_exactly_once_while_they_and_the_broker_are_killed(
-    tmp_path: Path, broker: KctlBroker, version: str
-) -> None:
-    topics = [f"chain-{version}-{number}" for number in range(3)]
-    chance = random.Random(3)
-    for each in topics:
-        Confluent(broker.bootstrap).create_topic(each, 1)
-    transact(producer(broker.bootstrap, topics[0]), topics[0], VALUES)
-    copiers = [
-        Copier(version, broker, source, target, tmp_path / f"{source}.log")
-        for source, target in itertools.pairwise(topics)
-    ]
-    try:
-        for kill in range(6):
-            _wait_for_more(broker, chance.choice(topics[1:]), copiers)
-            if kill % 3 == 1:
-                broker.kill9()
-                broker.start()
-            else:
-                chance.choice(copiers).kill_and_start_again()
-        _wait_for(lambda: len(read(broker.bootstrap, topics[-1])) == COUNT, copiers)
-    except TimeoutError as error:
-        error.add_note(_logs(tmp_path))
-        raise
-    finally:
-        for copier in copiers:
-            copier.stop()
-    assert sum(copier.interruptions for copier in copiers) >= 2
-    for each in topics[1:]:
-        assert read(broker.bootstrap, each) == VALUES, "each once, none lost"
-
-
-def _wait_for_more(broker: KctlBroker, topic: str, copiers: list[Copier]) -> None:
-    """Until some more transactions were written to the topic, unless it has all."""
-    (end,) = Confluent(broker.bootstrap).end_offsets(topic, 1)
-    goal = min(end + 100, COUNT)
-    _wait_for(lambda: Confluent(broker.bootstrap).end_offsets(topic, 1)[0] >= goal, copiers)
-
-
-def _wait_for(claim: Callable[[], bool], copiers: list[Copier]) -> None:
-    def holds() -> bool:
-        for copier in copiers:
-            copier.start_again_if_done()
-        return claim()
-
-    probe.wait_until(holds, what="a copy", timeout_s=COPY_TIMEOUT_S, interval_s=0.2)
 
 
 def test_kafka_reads_our_transaction_log(tmp_path: Path) -> None:
@@ -222,7 +121,3 @@ async def _write_behind_the_coordinators_back(bootstrap: str, topic: str) -> Non
     response = await connection.send(request, ProduceResponse)
     await connection.close()
     assert response.responses[0].partition_responses[0].error_code == 0
-
-
-def _logs(folder: Path) -> str:
-    return json.dumps({file.name: file.read_text(errors="replace")[-2_000:] for file in folder.glob("*.log")}, indent=1)

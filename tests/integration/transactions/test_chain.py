@@ -1,0 +1,245 @@
+"""Five of Apache Kafka's TransactionalMessageCopier in a row copy a topic exactly once, whatever is killed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.integration.transactions.conftest import PROPERTIES
+from tests.integration.transactions.writing import TIMEOUT_S, producer, read, transact
+from tests.peers import apache_kafka, probe
+from tests.peers.apache_kafka import OLDEST_JUDGE, TOOLS_FOR_NEWEST, java_command
+from tests.peers.kctl_broker import KctlBroker, kctl_broker
+from tests.peers.process import Process
+from tests.peers.three_brokers import kctl_cluster
+
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(400)]
+
+COPIERS = 5
+COUNT = 1_000
+VALUES = [b"%05d" % number for number in range(COUNT)]
+PORTION = 150
+"""Records that a copier is started for: it may end where its input ended then, and each start takes a second."""
+ROUNDS = 6
+COPY_TIMEOUT_S = 100
+START_TIMEOUT_S = 120
+
+
+class Copier:
+    """It reads one topic, writes another, and commits what it has read with what it wrote."""
+
+    def __init__(self, brokers: Brokers, version: str, source: str, target: str, log: Path) -> None:
+        options = {
+            "broker-list": brokers.bootstrap,
+            "input-topic": source,
+            "input-partition": "0",
+            "output-topic": target,
+            "consumer-group": f"copies-{source}",
+            "transactional-id": f"copies-{source}",
+            "transaction-size": "20",
+            "transaction-timeout": "5000",
+            "max-messages": str(COUNT),
+        }
+        words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        words += ["--enable-random-aborts", "--group-mode", "--use-group-metadata"]
+        self._command = java_command(version, "org.apache.kafka.tools.TransactionalMessageCopier", words)
+        self._brokers = brokers
+        self._is_old = version == OLDEST_JUDGE
+        self._log = log
+        self._seen = 0
+        """Where its input ended when it was started last."""
+        self._written = 0
+        """Where its output ended when that was read last."""
+        self._process: Process | None = None
+        self.target = target
+        self.source = source
+        self.is_done = False
+
+    @property
+    def is_at_work(self) -> bool:
+        return self._process is not None and self._process.is_running
+
+    def tend(self, *, is_source_complete: bool) -> None:
+        """Starts it if there is something to do for it, again if it has failed."""
+        if is_source_complete and not self.is_done and self._has_all():
+            self.is_done = True
+            self.kill()
+        if self.is_done or self.is_at_work:
+            return
+        has_failed = self._process is not None and self._process.stop() != 0
+        end = self._brokers.end_of(self.source)
+        if is_source_complete or has_failed or end >= self._seen + PORTION:
+            self._seen = end
+            self._process = Process(f"copier of {self.source}", self._command, log=self._log)
+
+    def _has_all(self) -> bool:
+        end = self._brokers.end_of(self.target)
+        if end == self._written:
+            return False
+        self._written = end
+        return end >= COUNT and len(read(self._brokers.bootstrap, self.target)) >= COUNT
+
+    def restart(self, chance: random.Random) -> None:
+        """In the midst of its work, by kill -9 or by SIGTERM; tending it starts it again."""
+        assert self._process is not None
+        # New clients stay in their group for 45 s after a kill: they leave it.
+        self._process.stop(chance.choice([signal.SIGKILL, signal.SIGTERM]) if self._is_old else signal.SIGTERM)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.stop(signal.SIGKILL)
+
+
+class Brokers:
+    """The brokers of a chain, of which any may be killed."""
+
+    def __init__(self, bootstrap: str, replicas: int) -> None:
+        self.bootstrap = bootstrap
+        self._replicas = replicas
+        common = {"bootstrap.servers": bootstrap, "broker.address.family": "v4", "log_level": 0}
+        self._admin = AdminClient(common)
+        self._consumer = Consumer({**common, "group.id": "ends"})
+
+    def create_topic(self, topic: str) -> None:
+        self._admin.create_topics([NewTopic(topic, 1, self._replicas)])[topic].result(TIMEOUT_S)
+
+    def kill_one(self, chance: random.Random) -> None:
+        """kill -9, and a start."""
+        raise NotImplementedError
+
+    def end_of(self, topic: str) -> int:
+        """Where it ends, as soon as somebody leads it."""
+        ends: list[int] = []
+
+        def holds() -> bool:
+            try:
+                ends.append(self._consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S)[1])
+            except KafkaException:
+                with suppress(KafkaException):
+                    self._consumer.list_topics(topic, TIMEOUT_S)
+            return bool(ends)
+
+        probe.wait_until(holds, what=f"the end of {topic}", timeout_s=COPY_TIMEOUT_S, interval_s=0.2)
+        return ends[0]
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class OneBroker(Brokers):
+    def __init__(self, broker: KctlBroker) -> None:
+        super().__init__(broker.bootstrap, 1)
+        self._broker = broker
+
+    def kill_one(self, chance: random.Random) -> None:
+        self._broker.kill9()
+        self._broker.start()
+
+
+class ThreeBrokers(Brokers):
+    """Of `kctl cluster start`, which starts one that is missing."""
+
+    def __init__(self, folder: Path) -> None:
+        self._command = [sys.executable, "-m", "kctl", "cluster", "start", "--data-dir", str(folder)]
+        self._pids, addresses = self._start()
+        super().__init__(",".join(addresses), 3)
+
+    def kill_one(self, chance: random.Random) -> None:
+        os.kill(chance.choice(self._pids), signal.SIGKILL)
+        self._pids, _ = self._start()
+
+    def _start(self) -> tuple[list[int], list[str]]:
+        """Process ids and addresses, once all brokers know each other."""
+        started = subprocess.run(
+            self._command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=True
+        ).stdout.splitlines()
+        rows = [line.split("\t") for line in started if line.startswith("broker-")]
+        return [int(row[3]) for row in rows], [row[2] for row in rows]
+
+
+@contextmanager
+def one_broker(folder: Path) -> Iterator[Brokers]:
+    with kctl_broker(folder / "data", properties=PROPERTIES) as broker, closing(OneBroker(broker)) as made:
+        yield made
+
+
+@contextmanager
+def three_brokers(folder: Path) -> Iterator[Brokers]:
+    with kctl_cluster(folder / "cluster", PROPERTIES), closing(ThreeBrokers(folder / "cluster")) as made:
+        yield made
+
+
+@pytest.mark.parametrize("cluster", [one_broker, three_brokers])
+def test_chain_of_five_copies_exactly_once_while_copiers_and_brokers_are_killed(
+    tmp_path: Path, cluster: Callable[[Path], AbstractContextManager[Brokers]]
+) -> None:
+    if reason := apache_kafka.why_not():
+        pytest.skip(reason)
+    chance = random.Random(5)
+    topics = [f"chain-{number}" for number in range(COPIERS + 1)]
+    with cluster(tmp_path) as brokers:
+        for each in topics:
+            brokers.create_topic(each)
+        transact(producer(brokers.bootstrap, topics[0]), topics[0], VALUES)
+        versions = itertools.cycle([OLDEST_JUDGE, TOOLS_FOR_NEWEST])
+        copiers = [
+            Copier(brokers, version, source, target, tmp_path / f"{source}.log")
+            for version, (source, target) in zip(versions, itertools.pairwise(topics), strict=False)
+        ]
+        try:
+            interrupted = 0
+            for number in range(ROUNDS):
+                _wait_for_more(brokers, copiers)
+                at_work = [copier for copier in copiers if copier.is_at_work]
+                if number % 3 == 1:
+                    brokers.kill_one(chance)
+                elif at_work:
+                    chance.choice(at_work).restart(chance)
+                    interrupted += 1
+            _wait_for(lambda: all(copier.is_done for copier in copiers), copiers)
+        except TimeoutError as error:
+            error.add_note(_logs(tmp_path))
+            raise
+        finally:
+            for copier in copiers:
+                copier.kill()
+        assert interrupted >= ROUNDS // 2, "they were at work when they were to be killed"
+        for each in topics[1:]:
+            assert read(brokers.bootstrap, each) == VALUES, "each once, none lost"
+
+
+def _wait_for_more(brokers: Brokers, copiers: list[Copier]) -> None:
+    """Until some more transactions were written somewhere, unless all is copied."""
+    goal = sum(brokers.end_of(copier.target) for copier in copiers) + PORTION
+
+    def holds() -> bool:
+        return sum(brokers.end_of(copier.target) for copier in copiers) >= goal or copiers[-1].is_done
+
+    _wait_for(holds, copiers)
+
+
+def _wait_for(claim: Callable[[], bool], copiers: list[Copier]) -> None:
+    def holds() -> bool:
+        is_source_complete = True
+        for copier in copiers:
+            copier.tend(is_source_complete=is_source_complete)
+            is_source_complete = copier.is_done
+        return claim()
+
+    probe.wait_until(holds, what="a copy", timeout_s=COPY_TIMEOUT_S, interval_s=0.3)
+
+
+def _logs(folder: Path) -> str:
+    return json.dumps({file.name: file.read_text(errors="replace")[-2_000:] for file in folder.glob("*.log")}, indent=1)
