@@ -42,10 +42,6 @@ def each_of(*names: str) -> Rule[tuple[str, ...]]:
     return Rule(f"a list of {', '.join(names)}", lambda values: set(values) <= set(names))
 
 
-def some_of(*names: str) -> Rule[tuple[str, ...]]:
-    return Rule(f"a non-empty list of {', '.join(names)}", lambda values: bool(values) and set(values) <= set(names))
-
-
 def known_version(versions: Sequence[str]) -> Rule[str]:
     return Rule(f"a Kafka version up to {versions[-1]}", lambda value: significant(value) in versions)
 

@@ -12,7 +12,7 @@ from typing import Any
 from kctl.config.broker import BrokerConfig
 from kctl.config.definition import Property, prop, properties_of
 from kctl.config.kinds import BOOLEAN, DOUBLE, INT, LIST, LONG, LONG_MAX, STRING
-from kctl.config.rules import THROTTLED_REPLICAS, at_least, between, known_version, one_of, some_of
+from kctl.config.rules import THROTTLED_REPLICAS, at_least, between, each_of, known_version, one_of
 from kctl.config.subjects.logs import COMPRESSION_TYPES, SEGMENT_BYTES_MIN
 from kctl.config.subjects.versions import LATEST_VERSION, VERSION_NAMES
 from kctl.errors import ApiError, ErrorCode
@@ -25,10 +25,10 @@ class TopicConfig:
     cleanup_policy: tuple[str, ...] = prop(
         "cleanup.policy",
         LIST,
-        some_of("compact", "delete"),
+        each_of("compact", "delete"),
         default=("delete",),
         server="log.cleanup.policy",
-        doc="What happens to old segments: delete them, compact them to the last record per key, or both.",
+        doc="What happens to old segments: delete them, compact them to the last record per key, both, or (empty) neither.",
     )
     compression_type: str = prop(
         "compression.type",

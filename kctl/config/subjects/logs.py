@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kctl.config.definition import Dynamic, Importance, prop
 from kctl.config.kinds import BOOLEAN, DOUBLE, DOUBLE_MAX, INT, LIST, LONG, LONG_MAX, STRING
-from kctl.config.rules import at_least, between, known_version, one_of, some_of
+from kctl.config.rules import at_least, between, each_of, known_version, one_of
 from kctl.config.subjects.versions import LATEST_VERSION, VERSION_NAMES
 
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -179,10 +179,10 @@ class LogProperties:
     log_cleanup_policy: tuple[str, ...] = prop(
         "log.cleanup.policy",
         LIST,
-        some_of("compact", "delete"),
+        each_of("compact", "delete"),
         default=("delete",),
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="What happens to old segments: delete them, compact them to the last record per key, or both.",
+        doc="What happens to old segments: delete them, compact them to the last record per key, both, or (empty) neither.",
     )
 
     log_cleaner_enable: bool = prop(

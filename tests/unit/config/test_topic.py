@@ -35,8 +35,7 @@ def test_an_override_wins() -> None:
         ({"retention.ms": None}, "No value given for topic configs: retention.ms"),
         ({"retention.ms": "-2"}, "Invalid value -2 for retention.ms: it must be at least -1"),
         ({"segment.bytes": "13"}, "at least 14"),
-        ({"cleanup.policy": "shred"}, "a non-empty list of compact, delete"),
-        ({"cleanup.policy": ""}, "a non-empty list of compact, delete"),
+        ({"cleanup.policy": "shred"}, "a list of compact, delete"),
         ({"compression.type": "rar"}, "one of uncompressed"),
         ({"min.cleanable.dirty.ratio": "1.1"}, "between 0 and 1"),
         ({"message.format.version": "x"}, "a Kafka version"),
@@ -48,6 +47,13 @@ def test_what_cannot_be_is_an_invalid_config(overrides: dict[str, str | None], t
     with pytest.raises(ApiError, match=told) as caught:
         validate_topic_overrides(overrides)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_no_cleanup_policy_keeps_everything() -> None:
+    validate_topic_overrides({"cleanup.policy": ""})
+    config = topic_config(BrokerConfig(), {"cleanup.policy": ""})
+    assert not config.compacts
+    assert not config.deletes
 
 
 @pytest.mark.parametrize("text", ["*", "", "0:1", "0:1,1:2"])
