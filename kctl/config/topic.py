@@ -28,7 +28,7 @@ class TopicConfig:
         each_of("compact", "delete"),
         default=("delete",),
         server="log.cleanup.policy",
-        doc="What happens to old segments: delete them, compact them to the last record per key, both, or (empty) neither.",
+        doc="What happens to old segments: delete them, compact them to the last record per key, both, or neither.",
     )
     compression_type: str = prop(
         "compression.type",

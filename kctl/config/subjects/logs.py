@@ -182,7 +182,7 @@ class LogProperties:
         each_of("compact", "delete"),
         default=("delete",),
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="What happens to old segments: delete them, compact them to the last record per key, both, or (empty) neither.",
+        doc="What happens to old segments: delete them, compact them to the last record per key, both, or neither.",
     )
 
     log_cleaner_enable: bool = prop(
