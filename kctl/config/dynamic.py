@@ -18,9 +18,11 @@ from kctl.config.rules import at_least
 from kctl.config.topic import TopicConfig, topic_config_ignoring_errors
 from kctl.errors import ApiError, ErrorCode
 
+ALTER_LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
-def _throttle(name: str, doc: str, *, inert: bool = False) -> Property:
-    field = prop(name, LONG, at_least(0), default=LONG_MAX, dynamic=Dynamic.CLUSTER_WIDE, inert=inert, doc=doc)
+
+def _throttle(name: str, doc: str) -> Property:
+    field = prop(name, LONG, at_least(0), default=LONG_MAX, dynamic=Dynamic.CLUSTER_WIDE, doc=doc)
     described = field.metadata["property"]  # type: ignore[attr-defined]  # prop's declared type is the value's
     assert isinstance(described, Property)
     return described
@@ -31,11 +33,7 @@ DYNAMIC_ONLY_PROPERTIES: Mapping[str, Property] = {
     for described in (
         _throttle("leader.replication.throttled.rate", "Bytes per second sent to throttled followers."),
         _throttle("follower.replication.throttled.rate", "Bytes per second fetched by throttled replicas."),
-        _throttle(
-            "replica.alter.log.dirs.io.max.bytes.per.second",
-            "Bytes per second moved between log directories.",
-            inert=True,
-        ),
+        _throttle(ALTER_LOG_DIRS_RATE, "Bytes per second moved between log directories."),
     )
 }
 """Properties that a running broker takes but server.properties does not have."""

@@ -9,6 +9,7 @@ from kctl.environment import Random
 from kctl.model import TopicPartition
 from kctl.server.config_resources import ConfigResources
 from kctl.server.handlers.alter_configs import AlterConfigsHandler
+from kctl.server.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
 from kctl.server.handlers.create_partitions import CreatePartitionsHandler
 from kctl.server.handlers.create_topics import CreateTopicsHandler
 from kctl.server.handlers.delete_records import DeleteRecordsHandler
@@ -19,6 +20,7 @@ from kctl.server.handlers.describe_log_dirs import DescribeLogDirsHandler
 from kctl.server.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.replication.log_dir_moves import LogDirMoves
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.requests.purgatory import Purgatory
@@ -37,6 +39,7 @@ def register_admin_handlers(
     waits: MetadataWaits,
     replicas: ReplicaManager,
     logs: LogManager,
+    moves: LogDirMoves,
     topics: TopicWriter,
     zookeeper: ZooKeeper,
     partition_purgatory: Purgatory[TopicPartition],
@@ -56,5 +59,6 @@ def register_admin_handlers(
     serve("describe_configs", DescribeConfigsHandler(broker_id, configs, metadata).handle)
     serve("alter_configs", AlterConfigsHandler(resources).handle)
     serve("incremental_alter_configs", IncrementalAlterConfigsHandler(broker_id, resources).handle)
+    serve("alter_replica_log_dirs", AlterReplicaLogDirsHandler(moves).handle)
     serve("describe_log_dirs", DescribeLogDirsHandler(logs, replicas).handle)
     serve("describe_cluster", DescribeClusterHandler(cluster_id, metadata).handle)

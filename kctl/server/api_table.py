@@ -50,6 +50,7 @@ from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.producer_ids import ProducerIds
 from kctl.server.replication.fetch_session import FetchSessionCache
 from kctl.server.replication.isr_changes import IsrChanges
+from kctl.server.replication.log_dir_moves import LogDirMoves
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.replica_selector import ReplicaSelector
 from kctl.server.replication.throttles import ReplicationThrottles
@@ -77,6 +78,7 @@ def register_handlers(
     control_plane: BrokerControlPlane,
     controller: ControllerRunner,
     isr_changes: IsrChanges,
+    moves: LogDirMoves,
     throttles: ReplicationThrottles,
     auto_topics: AutoTopics,
     topics: TopicWriter,
@@ -152,6 +154,7 @@ def register_handlers(
         waits=waits,
         replicas=replicas,
         logs=logs,
+        moves=moves,
         topics=topics,
         zookeeper=zookeeper,
         partition_purgatory=produce_purgatory,

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from kctl.config.broker import BrokerConfig
-from kctl.config.dynamic import ConfigView
+from kctl.config.dynamic import ALTER_LOG_DIRS_RATE, ConfigView
 from kctl.config.listeners import advertised_endpoints, inter_broker_listener, listener_endpoints
 from kctl.config.topic import topic_config_ignoring_errors
 from kctl.errors import KctlError, ZooKeeperError
@@ -40,6 +40,7 @@ from kctl.server.producer_ids import ProducerIds
 from kctl.server.registration import cluster_id, ensure_paths, generate_broker_id, register
 from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
 from kctl.server.replication.isr_changes import IsrChanges
+from kctl.server.replication.log_dir_moves import LogDirMoves
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.dispatch import Dispatcher
@@ -99,6 +100,7 @@ class Broker:
         self._control_plane: BrokerControlPlane | None = None
         self._peers: BrokerPeers | None = None
         self._fetchers: ReplicaFetchers | None = None
+        self._moves: LogDirMoves | None = None
         self._isr_changes: IsrChanges | None = None
         self._chores: LogChores | None = None
 
@@ -145,7 +147,9 @@ class Broker:
             raise KctlError(f"no controller took notice of this broker in {_KNOWN_WAIT_S:.0f} s") from None
         assert self._chores is not None
         assert self._isr_changes is not None
+        assert self._moves is not None
         self._chores.start(self._config)
+        self._moves.start()
         self._isr_changes.start()
         log.info("serving broker=%s endpoints=%s cluster=%s", self.broker_id, _text(self.advertised), cluster)
 
@@ -160,6 +164,8 @@ class Broker:
         if self._new_session is not None:
             self._new_session.cancel()
             await asyncio.gather(self._new_session, return_exceptions=True)
+        if self._moves is not None:
+            await self._moves.close()
         if self._fetchers is not None:
             await self._fetchers.close()
         if self._isr_changes is not None:
@@ -309,6 +315,15 @@ class Broker:
             quota=throttles.follower,
             per_leader=config.num_replica_fetchers,
         )
+        moves = self._moves = LogDirMoves(
+            replicas,
+            self._logs,
+            world.clock,
+            workers=config.num_replica_alter_log_dirs_threads or len(config.log_directories),
+            piece_bytes=config.replica_fetch_max_bytes,
+            backoff_ms=config.replica_fetch_backoff_ms,
+            bytes_per_second=lambda: self.configs.dynamic_only(ALTER_LOG_DIRS_RATE),
+        )
         isr_changes = self._isr_changes = IsrChanges(
             replicas, zookeeper, world.clock, lag_time_max_ms=config.replica_lag_time_max_ms
         )
@@ -319,6 +334,7 @@ class Broker:
             config_changes=self._changes,
             replicas=replicas,
             fetchers=fetchers,
+            moves=moves,
             groups=groups,
             transactions=transactions,
             markers=markers,
@@ -351,6 +367,7 @@ class Broker:
             control_plane=control_plane,
             controller=self._controller,
             isr_changes=isr_changes,
+            moves=moves,
             throttles=throttles,
             auto_topics=auto_topics,
             topics=writer,

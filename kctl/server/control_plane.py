@@ -19,6 +19,7 @@ from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.replication.fetcher import ReplicaFetchers
+from kctl.server.replication.log_dir_moves import LogDirMoves
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.transactions.coordinator import TransactionCoordinator
@@ -37,6 +38,7 @@ class BrokerControlPlane:
         config_changes: ConfigChanges,
         replicas: ReplicaManager,
         fetchers: ReplicaFetchers,
+        moves: LogDirMoves,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
         markers: DeletedPartitions,
@@ -48,6 +50,7 @@ class BrokerControlPlane:
         self._config_changes = config_changes
         self._replicas = replicas
         self._fetchers = fetchers
+        self._moves = moves
         self._groups = groups
         self._transactions = transactions
         self._markers = markers
@@ -64,6 +67,7 @@ class BrokerControlPlane:
         errors, changed = self._replicas.become_leader_or_follower(request)
         for partition in changed:
             self._fetchers.follow(partition)
+            self._moves.resume(partition)
             self._tell_coordinator(partition)
         self._fetchers.close_idle()
         return errors
@@ -91,6 +95,7 @@ class BrokerControlPlane:
         errors, stopped = self._replicas.stop_replicas(request)
         for partition in stopped:
             self._fetchers.stop(partition.topic_partition)
+            self._moves.stop(partition.topic_partition)
             self._tell_coordinator(partition)
         return errors
 

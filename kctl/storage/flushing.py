@@ -15,13 +15,14 @@ from kctl.storage.files import File, Files
 class FlushPlan:
     """Files of one log that hold its records up to `offset`.  Touches nothing that belongs to the loop."""
 
-    __slots__ = ("_directory", "_files", "_open_files", "offset", "truncations")
+    __slots__ = ("_files", "_open_files", "directory", "offset", "truncations")
 
     def __init__(
         self, files: Files, directory: str, open_files: Sequence[File], *, offset: int, truncations: int
     ) -> None:
         self._files = files
-        self._directory = directory
+        self.directory = directory
+        """Where the log was; when it has been renamed meanwhile, its names there are nobody's business any more."""
         self._open_files = open_files
         self.offset = offset
         self.truncations = truncations
@@ -31,4 +32,4 @@ class FlushPlan:
         """Sync all files, then their names.  Raises OSError."""
         for file in self._open_files:
             file.sync()
-        self._files.sync_directory(self._directory)
+        self._files.sync_directory(self.directory)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import UUID
 
@@ -196,12 +196,18 @@ class Log:
     def append_as_follower(self, records: Buffer, *, now_ms: int = 0) -> AppendResult:
         """Write what a leader sent, offsets, epochs and all; a batch cut off at the end is left out.
 
-        Raises ApiError(CORRUPT_MESSAGE), ApiError(OFFSET_OUT_OF_RANGE) when the records do not continue this log, and
-        LogDirFailure.
+        An empty log starts with the batch that holds its start offset: records may have been deleted up to the middle
+        of it.  Raises ApiError(CORRUPT_MESSAGE), ApiError(OFFSET_OUT_OF_RANGE) when the records do not continue this
+        log, and LogDirFailure.
         """
         self.log_directory.check()
         valid = validate_replicated(records)
         expected = self.log_end_offset
+        if valid.headers and self.log_start_offset == expected:
+            first = valid.headers[0]
+            if first.base_offset < expected <= first.last_offset:
+                self.truncate_fully_and_start_at(first.base_offset)
+                expected = first.base_offset
         for header in valid.headers:
             if header.base_offset < expected:
                 raise ApiError(
@@ -474,15 +480,15 @@ class Log:
             self.snapshots.load_latest(self.producer_state, at_most=end, at_least=self.log_start_offset)
             replay_producers(self.producer_state, self._segments, end)
 
-    def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
+    def delete_old_segments(self, now_ms: int, high_watermark: int, *, starts_only: bool = False) -> int:
         """Delete the segments that retention has no use for; their files go `file.delete.delay.ms` later.
 
-        Returns how many.  Raises LogDirFailure.
+        With `starts_only` those that lie before the log's start offset.  Returns how many.  Raises LogDirFailure.
         """
         with self._disk():
             count = deletable_segments(
                 self._segments.all(),
-                self.config,
+                replace(self.config, retention_ms=-1, retention_bytes=-1) if starts_only else self.config,
                 log_start_offset=self.log_start_offset,
                 log_end_offset=self.log_end_offset,
                 high_watermark=high_watermark,
@@ -552,8 +558,11 @@ class Log:
             segment.unload_indexes()
 
     def moved_to(self, directory: str) -> None:
-        """The directory has been renamed."""
+        """The directory has been renamed; what is opened from now on is looked for there."""
         self.directory = directory
+        for segment in self._segments:
+            segment.moved_to(directory)
+        self.snapshots.moved_to(directory)
 
     def _write_epochs(self) -> None:
         path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"

@@ -65,6 +65,14 @@ class DelayedRemovals:
     def add(self, paths: list[str], *, due_ms: int, is_directory: bool = False) -> None:
         self._due.extend((due_ms, path, is_directory) for path in paths)
 
+    def moved(self, directory: str, new_directory: str) -> None:
+        """What waits in `directory` is found in `new_directory` now."""
+        inside = directory + "/"
+        self._due = [
+            (due_ms, new_directory + path[len(directory) :] if path.startswith(inside) else path, is_directory)
+            for due_ms, path, is_directory in self._due
+        ]
+
     def take_due(self, now_ms: int) -> list[tuple[str, bool]]:
         """(path, is directory) of all whose time has come."""
         due = [(path, is_directory) for due_ms, path, is_directory in self._due if due_ms <= now_ms]

@@ -1,7 +1,8 @@
 """All logs of a broker, in one or more log directories.
 
 Start: open_directories (locks, meta.properties), load (all logs, recovered where the last shutdown was not clean).
-Running: get_or_create, delete; and what a scheduler calls: apply_retention, plan_flushes, plan_removals, checkpoints.
+Running: get_or_create, delete; create_future, replace_with_future, delete_future for logs that move to another
+directory; and what a scheduler calls: apply_retention, plan_flushes, plan_removals, checkpoints.
 Stop: clean_shutdown.
 
 What may block for long comes as a plan, made here and run anywhere (see kctl.storage.plans); each has a method of the
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import posixpath
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -30,27 +32,26 @@ from kctl.storage.checkpoints import (
 )
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files, Lock
+from kctl.storage.finding import FoundLog, find_logs
 from kctl.storage.flushing import FlushPlan
+from kctl.storage.future_logs import FutureLogs, ReplacementPlan
 from kctl.storage.log import Log
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.names import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
-    DELETE_DIRECTORY_SUFFIX,
     HIGH_WATERMARK_CHECKPOINT,
     LOCK,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
-    NOT_A_LOG,
     RECOVERY_POINT_CHECKPOINT,
     delete_directory_name,
-    parse_log_directory_name,
+    future_directory_name,
 )
 from kctl.storage.plans import CheckpointPlan, RemovalPlan
 from kctl.storage.recovery import open_log
 
 _logger = logging.getLogger(__name__)
-
 
 _CHECKPOINTS_TO_DO_WITHOUT = frozenset({RECOVERY_POINT_CHECKPOINT, CLEANER_CHECKPOINT})
 """Without them more is read, or compacted, again.  What the others say nobody could find out: without start offsets
@@ -102,6 +103,8 @@ class LogManager:
             _Directory(LogDirectory(_absolute(str(path)), self._directory_failed)) for path in log_dirs
         ]
         self._logs: dict[TopicPartition, Log] = {}
+        self.futures = FutureLogs(files)
+        """Copies of logs on their way to another directory."""
         self._removals = DelayedRemovals()
         self.unreadable: dict[TopicPartition, str] = {}
         """Logs that are on the disk but cannot be used, and why; they are never deleted."""
@@ -201,23 +204,30 @@ class LogManager:
         """
         self.open_directories()
         configs = topic_configs or {}
+        found = find_logs(self.directories, files=self._files, removals=self._removals, random=self._random)
         for directory in self._directories:
             if directory.state.is_online:
                 try:
-                    self._load_directory(directory, configs)
+                    self._load_directory(directory, found.by_directory.get(directory.state.path, []), configs)
                 except (OSError, CorruptLog) as error:
                     directory.state.fail(error)
         self._check_online()
+        for tp, reason in found.outdated.items():
+            if tp in self._logs:
+                _logger.error("Log %s cannot be used: %s", tp, reason)
+                self._logs.pop(tp).release()
+                self.unreadable[tp] = reason
 
-    def _load_directory(self, directory: _Directory, configs: Mapping[str, LogConfig]) -> None:
+    def _load_directory(
+        self, directory: _Directory, found: Sequence[FoundLog], configs: Mapping[str, LogConfig]
+    ) -> None:
         started_ms = self._clock.monotonic_ms()
         marker = directory.path(CLEAN_SHUTDOWN)
         was_clean = self._files.exists(marker)
         directory.recovery_points = self._read_offsets(directory, RECOVERY_POINT_CHECKPOINT)
         directory.start_offsets = self._read_offsets(directory, LOG_START_OFFSET_CHECKPOINT)
         directory.cleaner_offsets = self._read_offsets(directory, CLEANER_CHECKPOINT)
-        self.high_watermarks.update(self._read_offsets(directory, HIGH_WATERMARK_CHECKPOINT))
-        found = self._find_logs(directory)
+        self._take_high_watermarks(self._read_offsets(directory, HIGH_WATERMARK_CHECKPOINT), found)
         if found and not was_clean:
             _logger.info("Recovering %d logs in %s after an unclean shutdown", len(found), directory.state.path)
         if was_clean:
@@ -225,26 +235,37 @@ class LogManager:
         arguments = (found, repeat(directory), repeat(configs), repeat(was_clean))
         opened = map(self._open, *arguments) if self._executor is None else self._executor.map(self._open, *arguments)
         report_every = max(len(found) // 10, 100)
-        for count, (tp, outcome) in enumerate(zip(found, opened, strict=True), 1):
-            if isinstance(outcome, Log):
-                self._logs[tp] = outcome
+        for count, (each, outcome) in enumerate(zip(found, opened, strict=True), 1):
+            if not isinstance(outcome, Log):
+                _logger.error("Log %s cannot be used: %s", directory.path(each.name), outcome)
+                if not each.is_future:
+                    self.unreadable[each.tp] = outcome
+            elif each.is_future:
+                self.futures.add(each.tp, outcome)
             else:
-                _logger.error("Log %s cannot be used: %s", tp, outcome)
-                self.unreadable[tp] = outcome
+                self._logs[each.tp] = outcome
             if count % report_every == 0:
                 _logger.info("Loaded %d of %d logs in %s", count, len(found), directory.state.path)
         if found:
             took_ms = self._clock.monotonic_ms() - started_ms
             _logger.info("Loaded %d logs in %s in %d ms", len(found), directory.state.path, took_ms)
 
+    def _take_high_watermarks(self, offsets: Mapping[TopicPartition, int], found: Sequence[FoundLog]) -> None:
+        """The directory that has the log knows best; another may still have an entry from before the log moved."""
+        here = {each.tp for each in found if not each.is_future}
+        for tp, offset in offsets.items():
+            if tp in here or tp not in self.high_watermarks:
+                self.high_watermarks[tp] = offset
+
     def _open(
-        self, tp: TopicPartition, directory: _Directory, configs: Mapping[str, LogConfig], was_clean: bool
+        self, found: FoundLog, directory: _Directory, configs: Mapping[str, LogConfig], was_clean: bool
     ) -> Log | str:
         """One log, or why it cannot be used.  Runs in a thread of the executor and touches nothing shared."""
+        tp = found.tp
         try:
             return open_log(
                 tp,
-                directory.path(str(tp)),
+                directory.path(found.name),
                 configs.get(tp.topic, self.default_config),
                 files=self._files,
                 log_directory=directory.state,
@@ -257,26 +278,6 @@ class LogManager:
             )
         except CorruptLog as error:
             return str(error)
-
-    def _find_logs(self, directory: _Directory) -> list[TopicPartition]:
-        """The logs of the directory; what waits for removal is queued, what is neither is left alone."""
-        found: list[TopicPartition] = []
-        for entry in self._files.list(directory.state.path):
-            if not entry.is_directory or entry.name in NOT_A_LOG:
-                continue
-            parsed = parse_log_directory_name(entry.name)
-            if parsed is None:
-                _logger.warning("Ignoring %s, which is not the directory of a log", directory.path(entry.name))
-            elif parsed[1] == DELETE_DIRECTORY_SUFFIX:
-                self._removals.add([directory.path(entry.name)], due_ms=0, is_directory=True)
-            elif parsed[1]:
-                _logger.warning("Ignoring %s: moving logs is not supported", directory.path(entry.name))
-            elif parsed[0] in self._logs:
-                other = self._logs[parsed[0]].directory
-                raise ConfigError("log.dirs", directory.path(entry.name), f"{parsed[0]} is in {other} as well")
-            else:
-                found.append(parsed[0])
-        return found
 
     def _read_offsets(self, directory: _Directory, name: str) -> dict[TopicPartition, int]:
         path = directory.path(name)
@@ -315,28 +316,56 @@ class LogManager:
     def _create(self, tp: TopicPartition, config: LogConfig, *, is_new: bool) -> Log:
         if tp in self.unreadable:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.unreadable[tp])
-        online = [directory for directory in self._directories if directory.state.is_online]
-        if not online or (not is_new and len(online) < len(self._directories)):
+        self._check_may_create(tp, is_new=is_new)
+        preferred = self.futures.take_preferred(tp)
+        if preferred is not None:
+            return self._create_in(self._directory_at(preferred), tp, str(tp), config)
+        failure: LogDirFailure | None = None
+        for directory in self._emptiest_first():
+            try:
+                return self._create_in(directory, tp, str(tp), config)
+            except LogDirFailure as error:
+                failure = error
+        assert failure is not None
+        raise failure
+
+    def _check_may_create(self, tp: TopicPartition, *, is_new: bool) -> None:
+        online = len(self.online_directories)
+        if not online or (not is_new and online < len(self._directories)):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} cannot be created while log directories are offline")
-        counts = dict.fromkeys((directory.state.path for directory in online), 0)
-        if len(online) > 1:
-            for log in self._logs.values():
-                if log.log_directory.path in counts:
-                    counts[log.log_directory.path] += 1
-        directory = min(online, key=lambda candidate: counts[candidate.state.path])
+
+    def _emptiest_first(self) -> list[_Directory]:
+        """The online directories, those with fewer logs before the others, and else in the order of `log.dirs`."""
+        online = [directory for directory in self._directories if directory.state.is_online]
+        if len(online) == 1:
+            return online
+        counts = Counter(log.log_directory.path for log in self._all())
+        return sorted(online, key=lambda directory: counts[directory.state.path])
+
+    def _create_in(
+        self, directory: _Directory, tp: TopicPartition, name: str, config: LogConfig, log_start_offset: int = 0
+    ) -> Log:
+        directory.state.check()
         try:
             return open_log(
                 tp,
-                directory.path(str(tp)),
+                directory.path(name),
                 config,
                 files=self._files,
                 log_directory=directory.state,
                 removals=self._removals,
                 random=self._random,
                 now_ms=self._clock.now_ms(),
+                log_start_offset=log_start_offset,
             )
         except OSError as error:
             raise directory.state.fail(error) from error
+
+    def _directory_at(self, path: str) -> _Directory:
+        for directory in self._directories:
+            if directory.state.path == path:
+                return directory
+        raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs")
 
     def delete(self, *partitions: TopicPartition) -> None:
         """Take logs out of service: their directories are renamed now and removed after `file.delete.delay.ms`.
@@ -344,36 +373,122 @@ class LogManager:
         The checkpoints forget them at once, so that a topic of the same name starts anew.  Unknown ones are skipped.
         """
         for tp in partitions:
-            log = self._logs.pop(tp, None)
-            if log is None:
-                continue
-            log.release()
-            if not log.log_directory.is_online:
-                continue
-            unique = f"{self._random.getrandbits(128):032x}"
-            target = f"{log.log_directory.path}/{delete_directory_name(tp, unique)}"
-            try:
-                self._files.rename(log.directory, target)
-            except OSError as error:
-                log.log_directory.fail(error)
-                continue
-            due_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
-            self._removals.add([target], due_ms=due_ms, is_directory=True)
-            self.high_watermarks.pop(tp, None)
-            for directory in self._directories:
-                directory.cleaner_offsets.pop(tp, None)
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
+            copy, log = self.futures.remove(tp), self._logs.pop(tp, None)
+            for each in (copy, log):
+                if each is not None:
+                    self._retire(each)
+            if log is not None:
+                self.high_watermarks.pop(tp, None)
+                for directory in self._directories:
+                    directory.cleaner_offsets.pop(tp, None)
+        self._checkpoint_offsets()
+
+    def _retire(self, log: Log) -> None:
+        """Readers may go on with the files until they are removed."""
+        log.release()
+        if not log.log_directory.is_online:
+            return
+        name = delete_directory_name(log.topic_partition, self._unique())
+        target = f"{log.log_directory.path}/{name}"
+        try:
+            self._files.rename(log.directory, target)
+        except OSError as error:
+            log.log_directory.fail(error)
+            return
+        log.moved_to(target)
+        due_ms = self._clock.now_ms() + log.config.file_delete_delay_ms
+        self._removals.add([target], due_ms=due_ms, is_directory=True)
+
+    def _unique(self) -> str:
+        return f"{self._random.getrandbits(128):032x}"
+
+    def _all(self) -> list[Log]:
+        """All logs and all copies on their way."""
+        return [*self._logs.values(), *self.futures.logs.values()]
+
+    # Moving logs to other directories
+
+    def is_directory_online(self, path: str) -> bool:
+        """Raises ApiError(LOG_DIR_NOT_FOUND) when it is none of `log.dirs`."""
+        return self._directory_at(path).state.is_online
+
+    def create_future(self, tp: TopicPartition, path: str) -> Log:
+        """An empty copy of the log in another directory, beginning where the log begins.
+
+        Raises ApiError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR while any directory is offline; and LogDirFailure.
+        """
+        log = self._logs[tp]
+        directory = self._directory_at(path)
+        assert directory.state is not log.log_directory
+        self._check_may_create(tp, is_new=False)
+        name = future_directory_name(tp, self._unique())
+        copy = self._create_in(directory, tp, name, log.config, log.log_start_offset)
+        if log.topic_id is not None:
+            copy.assign_topic_id(log.topic_id)
+        self.futures.add(tp, copy)
+        return copy
+
+    def plan_replacement(self, tp: TopicPartition) -> tuple[FlushPlan, ReplacementPlan]:
+        """What has to run before the copy can take the log's place.  Raises LogDirFailure."""
+        return self.futures.plan_replacement(self._logs[tp], self.futures.logs[tp])
+
+    def replacement_prepared(self, log: Log, copy: Log, plans: tuple[FlushPlan, ReplacementPlan], now_ms: int) -> None:
+        """The plan has run.  What failed takes its directory offline, unless the log or the copy is gone by now."""
+        flush, plan = plans
+        is_current = self._logs.get(log.topic_partition) is log and self.futures.get(log.topic_partition) is copy
+        if plan.failures and is_current:
+            self.take_failures(plan)
+        elif not plan.failures:
+            copy.flushed(flush, now_ms)
+            self.futures.marked(log, copy)
+
+    def replace_with_future(self, tp: TopicPartition) -> Log:
+        """Let the copy take the log's place; the log's files go `file.delete.delay.ms` later.  Answers the new log.
+
+        The caller has seen FutureLogs.is_ready.  Raises LogDirFailure when the copy's directory fails; then the log
+        stays what it is.  When the old directory fails, the copy has taken its place all the same.
+        """
+        log, copy = self._logs[tp], self.futures.logs[tp]
+        for entry in log.leader_epochs.entries:  # An epoch that nothing has been written in is in no batch.
+            if entry.epoch > copy.leader_epochs.latest_epoch:
+                copy.assign_epoch(entry.epoch, entry.start_offset)
+        copy.log_directory.check()
+        left = copy.directory
+        try:
+            self._logs[tp] = self.futures.take_place(tp)
+        except OSError as error:
+            raise copy.log_directory.fail(error) from error
+        self._removals.moved(left, copy.directory)
+        old, new = self._directory_of_log(log), self._directory_of_log(copy)
+        cleaned = old.cleaner_offsets.pop(tp, None)
+        self._retire(log)
+        if cleaned is not None:
+            new.cleaner_offsets[tp] = cleaned
+            for directory in (new, old):
+                if directory.state.is_online:
+                    self._run(self._plan_cleaner_checkpoint(directory))
+        self._checkpoint_offsets()
+        return copy
+
+    def delete_future(self, tp: TopicPartition) -> None:
+        """Give the copy up, if there is one."""
+        copy = self.futures.remove(tp)
+        if copy is not None:
+            self._retire(copy)
 
     # What a scheduler calls
 
     def apply_retention(self, now_ms: int, high_watermark_of: Callable[[TopicPartition], int]) -> int:
         """Delete the segments that no log needs any more; returns how many.  Failing directories go offline."""
         deleted = 0
-        for log in list(self._logs.values()):
+        for log in self._all():
             if log.log_directory.is_online:
+                # Of a copy goes what has gone of the log; its own size and age say nothing before it is complete.
+                starts_only = self.futures.get(log.topic_partition) is log
                 try:
-                    deleted += log.delete_old_segments(now_ms, high_watermark_of(log.topic_partition))
+                    deleted += log.delete_old_segments(
+                        now_ms, high_watermark_of(log.topic_partition), starts_only=starts_only
+                    )
                 except LogDirFailure:
                     continue  # The directory has said so in the log.
                 except ApiError as error:
@@ -383,7 +498,7 @@ class LogManager:
     def plan_flushes(self, now_ms: int) -> list[tuple[Log, FlushPlan]]:
         """For each log with something due to be synced, the plan; after running it call `log.flushed(plan, now_ms)`."""
         plans: list[tuple[Log, FlushPlan]] = []
-        for log in list(self._logs.values()):
+        for log in self._all():
             if log.log_directory.is_online and log.needs_flush(now_ms):
                 try:
                     by_time = now_ms - log.last_flush_ms >= log.config.flush_ms
@@ -418,14 +533,19 @@ class LogManager:
 
     def plan_high_watermark_checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointPlan:
         """The high watermarks of the partitions, each in the directory of its log."""
-        return self._plan_checkpoint(HIGH_WATERMARK_CHECKPOINT, lambda log: high_watermarks.get(log.topic_partition))
+        return self._plan_checkpoint(
+            HIGH_WATERMARK_CHECKPOINT,
+            lambda log: (
+                None if self.futures.get(log.topic_partition) is log else high_watermarks.get(log.topic_partition)
+            ),
+        )
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         self._run(self.plan_high_watermark_checkpoint(high_watermarks))
 
     def _plan_checkpoint(self, name: str, offset_of: Callable[[Log], int | None]) -> CheckpointPlan:
         offsets: dict[str, dict[TopicPartition, int]] = {state.path: {} for state in self.online_directories}
-        for log in self._logs.values():
+        for log in self._all():
             offset = offset_of(log)
             if offset is not None and log.log_directory.path in offsets:
                 offsets[log.log_directory.path][log.topic_partition] = offset
@@ -434,11 +554,15 @@ class LogManager:
         ]
         return CheckpointPlan(self._files, writes)
 
+    def _checkpoint_offsets(self) -> None:
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+
     def _run(self, plan: CheckpointPlan | RemovalPlan) -> None:
         plan.run()
         self.take_failures(plan)
 
-    def take_failures(self, plan: CheckpointPlan | RemovalPlan) -> None:
+    def take_failures(self, plan: CheckpointPlan | RemovalPlan | ReplacementPlan) -> None:
         """After a plan has run elsewhere: take the directories offline that failed it."""
         for path, error in plan.failures:
             for state in self.directories:
@@ -462,16 +586,21 @@ class LogManager:
         if directory is None or not directory.state.is_online:
             return None
         directory.cleaner_offsets[tp] = offset
+        return self._plan_cleaner_checkpoint(directory)
+
+    def _plan_cleaner_checkpoint(self, directory: _Directory) -> CheckpointPlan:
         path = directory.path(CLEANER_CHECKPOINT)
         return CheckpointPlan(self._files, [(directory.state, path, offsets_text(directory.cleaner_offsets))])
 
     def _directory_of(self, tp: TopicPartition) -> _Directory | None:
         log = self._logs.get(tp)
-        if log is None:
-            return None
-        return next((found for found in self._directories if found.state is log.log_directory), None)
+        return None if log is None else self._directory_of_log(log)
+
+    def _directory_of_log(self, log: Log) -> _Directory:
+        return next(found for found in self._directories if found.state is log.log_directory)
 
     def _directory_failed(self, state: LogDirectory) -> None:
+        self.futures.lose(state)
         if self._on_log_dir_failure is not None:
             self._on_log_dir_failure(state.path)
 
@@ -479,7 +608,7 @@ class LogManager:
 
     def clean_shutdown(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Close all logs and leave each online directory with its checkpoints and the mark of a clean shutdown."""
-        for log in list(self._logs.values()):
+        for log in self._all():
             if log.log_directory.is_online:
                 try:
                     log.close()
@@ -499,7 +628,7 @@ class LogManager:
 
     def release(self) -> None:
         """Give up the locks and the files, as a process does that dies."""
-        for log in self._logs.values():
+        for log in self._all():
             log.release()
         for directory in self._directories:
             if directory.lock is not None:

@@ -5,6 +5,7 @@
 <log dir>/<topic>-<partition>.<32 hex>-future/        a log that is being moved here from another log dir
 <base offset, 20 digits>.log .index .timeindex .txnindex    the files of one segment
 <offset, 20 digits>.snapshot                          producer state of all records before that offset
+replaced                                              another log dir has, or is about to have, this log's copy
 ... + .deleted | .cleaned | .swap                     waiting for removal | cleaner's draft | finished, to be swapped in
 """
 
@@ -35,6 +36,8 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
 LOCK = ".lock"
+REPLACED_MARK = "replaced"
+"""In the directory of a log whose copy takes its place: the log dir that the copy is in.  Kafka ignores the file."""
 
 DELETE_DIRECTORY_SUFFIX = "-delete"
 FUTURE_DIRECTORY_SUFFIX = "-future"

@@ -38,6 +38,10 @@ class ProducerSnapshots:
     def has_unsynced(self) -> bool:
         return bool(self._unsynced)
 
+    def moved_to(self, directory: str) -> None:
+        """The log's directory has another name now."""
+        self._directory = directory
+
     def path(self, offset: int) -> str:
         return f"{self._directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
 

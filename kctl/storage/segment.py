@@ -399,10 +399,18 @@ class Segment:
                 continue
             self._files.rename(old_path, self.path(kind))
             new_paths.append(self.path(kind))
+        self._tell_indexes()
+        return new_paths
+
+    def moved_to(self, directory: str) -> None:
+        """The log's directory has another name now.  Readers that hold the file keep it."""
+        self.directory = directory
+        self._tell_indexes()
+
+    def _tell_indexes(self) -> None:
         self._offset_index.file.path = self.path(INDEX_SUFFIX)
         self._time_index.file.path = self.path(TIME_INDEX_SUFFIX)
         self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
-        return new_paths
 
     def mark_deleted(self) -> list[str]:
         """Rename the files to `.deleted`, the batches first: then a crash leaves no batches without their indexes."""

@@ -123,8 +123,7 @@ class ReplicationProperties:
         at_least(1),
         default=None,
         importance=Importance.HIGH,
-        inert=True,
-        doc="Threads that move replicas between log directories; as many as directories when not set.",
+        doc="Replicas that move between log directories at once; as many as directories when not set.",
     )
 
     auto_leader_rebalance_enable: bool = prop(

@@ -1,9 +1,10 @@
 """DescribeLogDirs (key 35, versions 0-2): this broker's log directories and the sizes of the logs in them.  KIP-113.
 
 Null topics ask for all; partitions that are not here are left out.  A directory that is offline answers
-KAFKA_STORAGE_ERROR and nothing more.  `offset_lag` is how far a log is behind the high watermark.
+KAFKA_STORAGE_ERROR and nothing more.  `offset_lag` is how far a log is behind the high watermark, and that of a copy on
+its way to another directory (`is_future_key`) how far it is behind the log.
 
-Not done: authorization.  Logs never move between directories yet, so `is_future_key` is false.
+Not done: authorization.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from kctl.storage.log import Log
 from kctl.storage.log_directory import LogDirectory
 from kctl.storage.log_manager import LogManager
 
+NO_LAG = -1
+"""Of a copy whose log is not there."""
+
 
 class DescribeLogDirsHandler:
     """Owner: event loop."""
@@ -45,9 +49,10 @@ class DescribeLogDirsHandler:
         if not directory.is_online:
             return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path, topics=[])
         topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
-        for topic_partition, log in sorted(self._logs.logs.items()):
-            if log.log_directory is directory and (asked is None or topic_partition in asked):
-                topics[topic_partition.topic].append(self._partition(topic_partition, log))
+        logs = (*self._logs.logs.values(), *self._logs.futures.logs.values())
+        for log in sorted(logs, key=lambda each: each.topic_partition):
+            if log.log_directory is directory and (asked is None or log.topic_partition in asked):
+                topics[log.topic_partition.topic].append(self._partition(log.topic_partition, log))
         return DescribeLogDirsResult(
             error_code=ErrorCode.NONE,
             log_dir=directory.path,
@@ -55,10 +60,17 @@ class DescribeLogDirsHandler:
         )
 
     def _partition(self, topic_partition: TopicPartition, log: Log) -> DescribeLogDirsPartition:
-        lag = max(self._replicas.high_watermark_of(topic_partition) - log.log_end_offset, 0)
+        is_future = self._logs.futures.get(topic_partition) is log
         return DescribeLogDirsPartition(
             partition_index=topic_partition.partition,
             partition_size=log.size_bytes,
-            offset_lag=lag,
-            is_future_key=False,
+            offset_lag=self._future_lag(log) if is_future else self._lag(log),
+            is_future_key=is_future,
         )
+
+    def _lag(self, log: Log) -> int:
+        return max(self._replicas.high_watermark_of(log.topic_partition) - log.log_end_offset, 0)
+
+    def _future_lag(self, copy: Log) -> int:
+        log = self._logs.get(copy.topic_partition)
+        return NO_LAG if log is None else log.log_end_offset - copy.log_end_offset

@@ -161,7 +161,7 @@ class ReplicaManager:
 
     def topic_config_changed(self, topic: str) -> None:
         """The topic's logs follow its configuration."""
-        for topic_partition, partition_log in self.logs.logs.items():
+        for topic_partition, partition_log in (*self.logs.logs.items(), *self.logs.futures.logs.items()):
             if topic_partition.topic == topic:
                 partition_log.config = self._log_config(topic)
 

@@ -1,0 +1,56 @@
+"""AlterReplicaLogDirs (key 34, versions 0-2): this broker's replicas move to other log directories.  KIP-113.
+
+Answers when the moves have begun; DescribeLogDirs shows how far they are.  A replica that is not here answers
+REPLICA_NOT_AVAILABLE, and its log will be created in that directory.  The directory that a replica is in ends its move.
+
+Not done: authorization.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from kctl.server.replication.log_dir_moves import LogDirMoves
+from kctl.server.requests.context import RequestContext
+
+log = logging.getLogger(__name__)
+
+
+class AlterReplicaLogDirsHandler:
+    """Owner: event loop."""
+
+    def __init__(self, moves: LogDirMoves) -> None:
+        self._moves = moves
+
+    def handle(self, request: AlterReplicaLogDirsRequest, _context: RequestContext) -> AlterReplicaLogDirsResponse:
+        results: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
+        for directory in request.dirs:
+            for topic in directory.topics:
+                for index in topic.partitions:
+                    code = self._move(TopicPartition(topic.name, index), directory.path)
+                    results[topic.name].append(
+                        AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                    )
+        return AlterReplicaLogDirsResponse(
+            results=[
+                AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)
+                for name, partitions in results.items()
+            ]
+        )
+
+    def _move(self, tp: TopicPartition, path: str) -> ErrorCode:
+        try:
+            self._moves.move(tp, path)
+        except ApiError as error:
+            log.info("partition=%s does not move to=%s error=%s", tp, path, error.code.name)
+            return error.code
+        return ErrorCode.NONE

@@ -1,0 +1,305 @@
+"""Moving replicas between the log directories of this broker.  KIP-113; Kafka's ReplicaAlterLogDirsThread.
+
+A move has a copy of the log in the other directory (kctl.storage.future_logs).  A few workers fill the copies, each
+one partition at a time, because that gets every single one done sooner:
+
+    1. cut      the copy back to what it has in common with the log, by leader epochs; again whenever the log was cut
+    2. copy     a piece is read in a thread and appended on the loop, until both end alike
+    3. prepare  sync the copy, in a thread
+    4. replace  at a moment when both end alike; nothing is appended meanwhile, because the loop does both
+
+A move rests while the partition has no role, and ends when the partition is deleted, when a directory fails, or when
+the replica is sent elsewhere.  After a start it goes on as soon as the controller gives the partition a role.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kctl.environment import Clock
+from kctl.errors import ApiError, ErrorCode, LogDirFailure
+from kctl.model import TopicPartition
+from kctl.server.replication.partition import Partition
+from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.replication.truncation import UNDEFINED, truncation
+from kctl.storage.log import Log
+from kctl.storage.log_manager import LogManager
+from kctl.storage.names import future_directory_name
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+DIRECTORY_NAME_LENGTH_MAX = 255
+_CREDIT_MS_MAX = 1_000
+"""Time that was not used is not made up for by going faster for longer than this."""
+_WAIT_MS_MIN = 10
+_UNIQUE = "0" * 32
+
+
+@dataclass(slots=True)
+class _Move:
+    """One partition on its way, and what the copy was last brought in line with."""
+
+    partition: Partition
+    log: Log | None = None
+    truncations: int = -1
+    not_before_ms: int = 0
+    is_taken: bool = False
+    """Whether a worker is at it."""
+    complaint: str = ""
+
+
+class LogDirMoves:
+    """All moves of a broker: `move` begins and ends them, `resume` and `stop` follow the partition's role."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        logs: LogManager,
+        clock: Clock,
+        *,
+        workers: int,
+        piece_bytes: int,
+        backoff_ms: int,
+        bytes_per_second: Callable[[], float],
+    ) -> None:
+        """`piece_bytes` are copied at once; `bytes_per_second` may change at any time."""
+        self._replicas = replicas
+        self._logs = logs
+        self._clock = clock
+        self._workers = workers
+        self._piece_bytes = piece_bytes
+        self._backoff_ms = backoff_ms
+        self._bytes_per_second = bytes_per_second
+        self._owed_bytes = 0.0
+        self._paid_at_ms = clock.monotonic_ms()
+        self._moves: dict[TopicPartition, _Move] = {}
+        self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def __len__(self) -> int:
+        return len(self._moves)
+
+    def start(self) -> None:
+        """Copies from now on."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._work(), name=f"log-dir-moves-{n}") for n in range(self._workers)]
+
+    async def close(self) -> None:
+        """Copies no more; what runs in a thread finishes first."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def move(self, tp: TopicPartition, path: str) -> None:
+        """The replica shall be in the log directory `path`: begins, changes, or, where it is there, ends a move.
+
+        Raises ApiError: INVALID_TOPIC_EXCEPTION for a name that leaves no room for that of a copy, LOG_DIR_NOT_FOUND,
+        KAFKA_STORAGE_ERROR; REPLICA_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION when the replica is not here, but its
+        log will be created in that directory.  Kafka's ReplicaManager.alterReplicaLogDirs.
+        """
+        if len(future_directory_name(tp, _UNIQUE).encode()) > DIRECTORY_NAME_LENGTH_MAX:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is too long for a log that moves")
+        if not self._logs.is_directory_online(path):
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline")
+        found, copy = self._logs.get(tp), self._logs.futures.get(tp)
+        is_there = path in {each.log_directory.path for each in (found, copy) if each is not None}
+        partition = self._replicas.partitions.get(tp)
+        if partition is not None:
+            self._replicas.partition(*tp)
+            if copy is not None and copy.log_directory.path != path:
+                self.stop(tp)
+                self._logs.delete_future(tp)
+                copy = None
+        if partition is None:
+            if not is_there:
+                self._logs.futures.prefer(tp, path)
+            self._raise_unavailable(tp)
+        elif copy is None and partition.log.log_directory.path != path:
+            try:
+                self._logs.create_future(tp, path)
+            except LogDirFailure as failure:
+                self._replicas.log_dir_failed(failure)
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
+            log.info("partition=%s moves from=%s to=%s", tp, partition.log.log_directory.path, path)
+            self.resume(partition)
+
+    def _raise_unavailable(self, tp: TopicPartition) -> None:
+        try:
+            self._replicas.partition(*tp)
+        except ApiError as error:
+            if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE) from error
+            raise
+
+    def resume(self, partition: Partition) -> None:
+        """The partition has a role, maybe a new one: its copy, if it has one, is compared with the log and grows on."""
+        tp = partition.topic_partition
+        copy = self._logs.futures.get(tp)
+        if copy is None:
+            return
+        known = (copy.topic_id, partition.log.topic_id)
+        if copy.log_directory is partition.log.log_directory or (None not in known and known[0] != known[1]):
+            log.warning("partition=%s: the copy in %s is of no use any more", tp, copy.directory)
+            self.stop(tp)
+            self._logs.delete_future(tp)
+            return
+        self._moves[tp] = _Move(partition)
+        self._changed.set()
+
+    def stop(self, tp: TopicPartition) -> None:
+        """Rests, until `resume`."""
+        self._moves.pop(tp, None)
+
+    # The workers
+
+    async def _work(self) -> None:
+        while True:
+            self._changed.clear()
+            move = self._next()
+            if move is None:
+                await self._wait_for_change()
+                continue
+            move.is_taken = True
+            try:
+                await self._advance(move)
+            except LogDirFailure as failure:
+                self.stop(move.partition.topic_partition)
+                self._replicas.log_dir_failed(failure)
+            except Exception as error:
+                if str(error) != move.complaint:
+                    log.warning("partition=%s does not move on", move.partition.topic_partition, exc_info=error)
+                move.complaint = str(error)
+                move.not_before_ms = self._clock.monotonic_ms() + self._backoff_ms
+            finally:
+                move.is_taken = False
+
+    def _next(self) -> _Move | None:
+        """The first that nobody is at, in the order of the partitions, so that what has begun is finished first."""
+        now_ms = self._clock.monotonic_ms()
+        waiting = [tp for tp, move in self._moves.items() if not move.is_taken and move.not_before_ms <= now_ms]
+        return self._moves[min(waiting)] if waiting else None
+
+    async def _wait_for_change(self) -> None:
+        timeout_s = self._backoff_ms / 1000 if self._moves else None
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def _is_current(self, move: _Move, copy: Log) -> bool:
+        """Whether nothing has become of the move while nobody looked."""
+        tp = move.partition.topic_partition
+        return (
+            self._moves.get(tp) is move
+            and self._logs.futures.get(tp) is copy
+            and move.log is move.partition.log
+            and move.log.truncations == move.truncations
+        )
+
+    async def _advance(self, move: _Move) -> None:
+        """One step.  Raises LogDirFailure, ApiError, OSError."""
+        partition, tp = move.partition, move.partition.topic_partition
+        current, copy = partition.log, self._logs.futures.get(tp)
+        if copy is None or self._replicas.partitions.get(tp) is not partition or not current.log_directory.is_online:
+            self.stop(tp)
+            return
+        if move.log is not current or move.truncations != current.truncations:
+            self._cut(partition, copy)
+            move.log, move.truncations = current, current.truncations
+        _bring_into_range(current, copy)
+        if copy.log_end_offset < current.log_end_offset:
+            await self._copy_piece(move, copy)
+        elif self._logs.futures.is_ready(current):
+            self._replace(move, copy)
+        else:
+            await self._prepare(current, copy)
+
+    def _cut(self, partition: Partition, copy: Log) -> None:
+        """Ask as a follower asks its leader, epoch by epoch, until both know the same one."""
+        was_cut, is_final = True, False
+        while was_cut and not is_final:
+            asked = copy.leader_epochs.latest_epoch
+            epoch, end = (UNDEFINED, UNDEFINED) if asked == UNDEFINED else partition.log.end_offset_for_epoch(asked)
+            own_epoch, own_end = copy.end_offset_for_epoch(epoch)
+            offset, is_final = truncation(
+                leader_epoch=epoch,
+                leader_end_offset=end,
+                own_epoch=own_epoch,
+                own_end_offset=own_end,
+                log_end_offset=copy.log_end_offset,
+                high_watermark=partition.high_watermark,
+            )
+            was_cut = copy.truncate_to(offset)
+            if was_cut:
+                log.info("partition=%s the copy was truncated offset=%s", partition.topic_partition, offset)
+
+    async def _copy_piece(self, move: _Move, copy: Log) -> None:
+        assert move.log is not None
+        offset, end = copy.log_end_offset, move.log.log_end_offset
+        piece = move.log.read(offset, self._piece_bytes, max_offset=end)
+        directory = move.log.log_directory
+        try:
+            records = await _in_thread(piece.read)
+        except OSError as error:
+            raise directory.fail(error) from error
+        if not self._is_current(move, copy) or copy.log_end_offset != offset:
+            return
+        copy.append_as_follower(records, now_ms=self._clock.now_ms())
+        _bring_into_range(move.log, copy)
+        await self._pay(len(records))
+
+    async def _pay(self, byte_count: int) -> None:
+        """Waits until the bytes are paid for; looks at the speed that is allowed again and again."""
+        self._owed_bytes += byte_count
+        while True:
+            per_ms = max(self._bytes_per_second(), 1) / 1000
+            now_ms = self._clock.monotonic_ms()
+            paid_bytes, self._paid_at_ms = (now_ms - self._paid_at_ms) * per_ms, now_ms
+            self._owed_bytes = max(self._owed_bytes - paid_bytes, -_CREDIT_MS_MAX * per_ms)
+            wait_ms = min(self._owed_bytes / per_ms, _CREDIT_MS_MAX)
+            if wait_ms < _WAIT_MS_MIN:
+                await asyncio.sleep(0)
+                return
+            await asyncio.sleep(wait_ms / 1000)
+
+    async def _prepare(self, current: Log, copy: Log) -> None:
+        plans = self._logs.plan_replacement(current.topic_partition)
+        try:
+            await _in_thread(plans[1].run)
+        finally:
+            self._logs.replacement_prepared(current, copy, plans, self._clock.now_ms())
+
+    def _replace(self, move: _Move, copy: Log) -> None:
+        tp = move.partition.topic_partition
+        move.partition.log = self._logs.replace_with_future(tp)
+        self.stop(tp)
+        log.info("partition=%s has moved to=%s", tp, copy.directory)
+        self._replicas.partition_moved(tp)
+
+
+def _bring_into_range(current: Log, copy: Log) -> None:
+    """The copy begins where the log begins, and does not reach behind its end."""
+    if copy.log_start_offset > current.log_start_offset or copy.log_end_offset < current.log_start_offset:
+        copy.truncate_fully_and_start_at(current.log_start_offset)
+    elif copy.log_end_offset > current.log_end_offset:
+        copy.truncate_to(current.log_end_offset)
+    copy.increment_log_start_offset(min(current.log_start_offset, copy.log_end_offset))
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Shielded: a worker that is cancelled must not leave its thread writing while the logs close."""
+    running = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.gather(running, return_exceptions=True)
+        raise
