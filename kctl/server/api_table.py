@@ -13,6 +13,7 @@ from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from kctl.server.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
+from kctl.server.handlers.alter_partition import AlterPartitionHandler
 from kctl.server.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
 from kctl.server.handlers.api_versions import ApiVersionsHandler
 from kctl.server.handlers.controlled_shutdown import ControlledShutdownHandler
@@ -120,6 +121,7 @@ def register_handlers(
     serve("stop_replica", StopReplicaHandler(control_plane).handle)
     serve("update_metadata", UpdateMetadataHandler(control_plane).handle)
     serve("controlled_shutdown", ControlledShutdownHandler(controller).handle)
+    serve("alter_partition", AlterPartitionHandler(controller).handle)
     serve("elect_leaders", ElectLeadersHandler(controller, metadata, waits).handle)
     serve("alter_partition_reassignments", AlterPartitionReassignmentsHandler(controller).handle)
     serve("list_partition_reassignments", ListPartitionReassignmentsHandler(controller).handle)

@@ -30,7 +30,12 @@ from kctl.server.controlled_shutdown import ControlledShutdown
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.groups.config import MINUTE_MS, GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.inter_broker import InterBrokerVersions, inter_broker_versions, write_txn_markers_version
+from kctl.server.inter_broker import (
+    InterBrokerVersions,
+    alters_isr_at_controller,
+    inter_broker_versions,
+    write_txn_markers_version,
+)
 from kctl.server.internal_topics import CoordinatorAppends, InternalLog, PartitionLeadersView
 from kctl.server.log_chores import LogChores
 from kctl.server.metadata_cache import MetadataCache
@@ -42,6 +47,7 @@ from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
 from kctl.server.replication.isr_changes import IsrChanges
 from kctl.server.replication.log_dir_moves import LogDirMoves
 from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.replication.state_stores import ControllerStates, StateStore, ZooKeeperStates
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.requests.purgatory import Purgatory
@@ -325,7 +331,7 @@ class Broker:
             bytes_per_second=lambda: self.configs.dynamic_only(ALTER_LOG_DIRS_RATE),
         )
         isr_changes = self._isr_changes = IsrChanges(
-            replicas, zookeeper, world.clock, lag_time_max_ms=config.replica_lag_time_max_ms
+            replicas, self._state_store(zookeeper, peers), world.clock, lag_time_max_ms=config.replica_lag_time_max_ms
         )
         control_plane = self._control_plane = BrokerControlPlane(
             self.broker_id,
@@ -382,6 +388,18 @@ class Broker:
             random=world.random,
         )
         return control_plane.known
+
+    def _state_store(self, zookeeper: ZooKeeper, peers: BrokerPeers) -> StateStore:
+        if not alters_isr_at_controller(self._config.inter_broker_protocol_version):
+            return ZooKeeperStates(zookeeper, self._world.clock)
+
+        def broker_epoch() -> int:
+            assert self._control_plane is not None
+            return self._control_plane.broker_epoch
+
+        return ControllerStates(
+            self.broker_id, lambda: peers.connect_to_controller("alter-isr"), broker_epoch=broker_epoch
+        )
 
     async def _join_cluster(self, zookeeper: ZooKeeper) -> None:
         assert self._controller is not None

@@ -53,6 +53,11 @@ def write_txn_markers_version(protocol_version: str) -> int:
     return 1 if version_rank(protocol_version) >= version_rank("2.8-IV0") else 0
 
 
+def alters_isr_at_controller(protocol_version: str) -> bool:
+    """Whether leaders have the controller write in-sync replicas instead of writing them themselves (KIP-497)."""
+    return version_rank(protocol_version) >= version_rank("2.7-IV2")
+
+
 def uses_topic_ids(protocol_version: str) -> bool:
     """Whether topics have ids in ZooKeeper and in the controller's requests (KIP-516)."""
     return version_rank(protocol_version) >= version_rank("2.8-IV0")

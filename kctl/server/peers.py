@@ -30,6 +30,10 @@ class BrokerPeers:
             raise ConnectionLost(f"broker {broker_id} is not known, or has no listener {self._listener}")
         return await self.connect_to(endpoint, purpose)
 
+    async def connect_to_controller(self, purpose: str) -> Connection:
+        """A new connection to the controller that the metadata names.  Raises ConnectionLost."""
+        return await self.connect(self._metadata.controller_id, purpose)
+
     async def connect_to(self, endpoint: Endpoint, purpose: str) -> Connection:
         """A new connection to an endpoint.  Raises ConnectionLost."""
         return await self._transport.connect(

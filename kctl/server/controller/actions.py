@@ -96,6 +96,16 @@ class FinishRequestedReassignments:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterStates:
+    """Set partition state nodes as leaders want them, conditional on their version.  Comes back as StatesAltered."""
+
+    changed: Mapping[TopicPartition, LeaderAndIsr]
+    outcome: Mapping[TopicPartition, ErrorCode]
+    """What was judged before, for the answer."""
+    token: object
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What becomes of a wish, per partition."""
 
@@ -112,6 +122,7 @@ class Continue:
 
 Action = (
     WriteStates
+    | AlterStates
     | SendLeaderAndIsr
     | SendUpdateMetadata
     | SendStopReplica

@@ -131,6 +131,26 @@ class StatesRead:
 
 
 @dataclass(frozen=True, slots=True)
+class IsrAlterationsAsked:
+    """A leader wants these states, with other in-sync replicas.  Comes back as an Answer for `token`."""
+
+    wanted: Mapping[TopicPartition, LeaderAndIsr]
+    token: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatesAltered:
+    """How the states of one AlterStates went."""
+
+    written: Mapping[TopicPartition, LeaderAndIsr]
+    conflicts: Mapping[TopicPartition, LeaderAndIsr]
+    """Partitions whose state somebody else changed meanwhile, with what is there now."""
+    missing: tuple[TopicPartition, ...]
+    outcome: Mapping[TopicPartition, ErrorCode]
+    token: object
+
+
+@dataclass(frozen=True, slots=True)
 class LogDirFailed:
     """A broker lost a disk."""
 
@@ -153,5 +173,7 @@ Event = (
     | ReassignmentsBegun
     | ReassignmentsCompleted
     | StatesRead
+    | IsrAlterationsAsked
+    | StatesAltered
     | LogDirFailed
 )

@@ -18,10 +18,11 @@ from uuid import UUID
 
 from kctl.environment import Clock, Random
 from kctl.errors import BadVersionError, ErrorCode, NodeExistsError, NoNodeError, SessionLostError, ZooKeeperError
-from kctl.model import TopicPartition
+from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.server.controller import reassignment, znode_reader
 from kctl.server.controller.actions import (
     Action,
+    AlterStates,
     Answer,
     Continue,
     DeleteTopicNodes,
@@ -42,6 +43,7 @@ from kctl.server.controller.events import (
     Elected,
     ElectionAsked,
     Event,
+    IsrAlterationsAsked,
     LogDirFailed,
     ReassignmentsAsked,
     RebalanceDue,
@@ -166,6 +168,12 @@ class ControllerRunner:
         ask.event = ReassignmentsAsked(replicas, ask)
         return await self._wait(ask)
 
+    async def alter_isrs(self, wanted: Mapping[TopicPartition, LeaderAndIsr]) -> Mapping[TopicPartition, ErrorCode]:
+        """Writes in-sync replicas as their leader wants them; NONE where `state` has them, {} when not controller."""
+        ask = _Ask(asyncio.get_running_loop().create_future())
+        ask.event = IsrAlterationsAsked(wanted, ask)
+        return await self._wait(ask)
+
     def unclean_election_changed(self) -> None:
         """The configuration of a topic changed: leaderless partitions may get a leader now."""
         self.notify(paths.TOPICS)
@@ -256,6 +264,8 @@ class ControllerRunner:
         match action:
             case WriteStates():
                 return await self._writer.write_states(action)
+            case AlterStates():
+                return await self._writer.alter_states(action)
             case SendLeaderAndIsr() | SendUpdateMetadata() | SendStopReplica():
                 self._channels.send(self.state, action)
             case Continue():

@@ -23,6 +23,7 @@ from kctl.server.controller.events import (
     Elected,
     ElectionAsked,
     Event,
+    IsrAlterationsAsked,
     LeaderAndIsrAnswered,
     LogDirFailed,
     ReassignmentsAsked,
@@ -30,11 +31,13 @@ from kctl.server.controller.events import (
     ReassignmentsCompleted,
     RebalanceDue,
     Resigned,
+    StatesAltered,
     StatesRead,
     StatesWritten,
     StopReplicaAnswered,
     TopicsRead,
 )
+from kctl.server.controller.isr_alterations import alterations_asked, states_altered
 from kctl.server.controller.leadership import bring_online, election_asked, rebalance, shut_down, states_written
 from kctl.server.controller.membership import brokers_changed, log_dir_failed, roles_answered
 from kctl.server.controller.partition_states import PartitionPhase
@@ -91,6 +94,10 @@ def step(state: ControllerState, event: Event, now_ms: int) -> list[Action]:
             return reassignments_completed(state, event)
         case StatesRead():
             return states_read(state, event)
+        case IsrAlterationsAsked():
+            return alterations_asked(state, event)
+        case StatesAltered():
+            return states_altered(state, event)
         case LogDirFailed():
             return log_dir_failed(state, event.broker_id)
         case _:

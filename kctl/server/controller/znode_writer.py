@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from kctl.errors import BadVersionError, NodeExistsError, NoNodeError
 from kctl.model import LeaderAndIsr, TopicPartition
-from kctl.server.controller.actions import WriteStates
-from kctl.server.controller.events import StatesWritten
+from kctl.server.controller.actions import AlterStates, WriteStates
+from kctl.server.controller.events import StatesAltered, StatesWritten
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import Check, Create, Delete, Operation, SetData, ZnodeStat, ZooKeeper
 
@@ -45,6 +45,20 @@ class ZnodeWriter:
             is_written, current = await self._change_state(topic_partition, wanted)
             (written if is_written else conflicts)[topic_partition] = current
         return StatesWritten(written, conflicts)
+
+    async def alter_states(self, action: AlterStates) -> StatesAltered:
+        """Changes partition states at a leader's wish; what is not there any more is left alone."""
+        written: dict[TopicPartition, LeaderAndIsr] = {}
+        conflicts: dict[TopicPartition, LeaderAndIsr] = {}
+        missing: list[TopicPartition] = []
+        for topic_partition, wanted in action.changed.items():
+            try:
+                is_written, current = await self._change_state(topic_partition, wanted)
+            except NoNodeError:
+                missing.append(topic_partition)
+            else:
+                (written if is_written else conflicts)[topic_partition] = current
+        return StatesAltered(written, conflicts, tuple(missing), action.outcome, action.token)
 
     async def _make_parents(self, topic: str, partitions: list[TopicPartition]) -> None:
         parents = [paths.topic_partitions(topic), *(paths.partition(topic, tp.partition) for tp in partitions)]

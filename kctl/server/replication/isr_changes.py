@@ -1,12 +1,12 @@
-"""The leader's book of in-sync replicas, kept in ZooKeeper.
+"""The leader's book of in-sync replicas.
 
 A follower leaves the in-sync replicas when it has not caught up with the log's end for replica.lag.time.max.ms; it
 comes back when it has reached the high watermark and the start of this leader's epoch.  Both are conditional writes of
-the partition's state node: whoever wrote in between, mostly the controller, wins, and this leader takes over what it
-finds or waits to be told.  Changes are announced to the controller in bundles.
+the partition's state, see state_stores: whoever wrote in between, mostly the controller, wins, and this leader waits to
+be told.
 
-While a write is under way, or its outcome unknown, the high watermark waits for the old and the new members alike, so
-that neither outcome loses a record.
+While a write is under way the high watermark waits for the old and the new members alike, so that neither outcome
+loses a record.
 
 Owner: event loop.
 """
@@ -15,46 +15,37 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 
+from kctl.client.transport import ConnectionLost
 from kctl.environment import Clock
-from kctl.errors import BadVersionError, ConnectionLossError, NoNodeError, SessionLostError, ZooKeeperError
-from kctl.model import LeaderAndIsr, TopicPartition
+from kctl.errors import ApiError, ConnectionLossError, MalformedRequest, SessionLostError, ZooKeeperError
+from kctl.model import LeaderAndIsr
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.replication.state_stores import StateStore
 from kctl.server.schedule import run_every
-from kctl.zookeeper import paths, znodes
-from kctl.zookeeper.operations import ZooKeeper
 
 log = logging.getLogger(__name__)
 
-ANNOUNCE_EVERY_MS = 2_500
-_ANNOUNCE_QUIET_MS = 5_000
-_ANNOUNCE_LATEST_MS = 60_000
 _RETRY_MS = 200
 
 
 class IsrChanges:
     """`shrink` comes round regularly; `may_expand` is called when a follower has fetched."""
 
-    def __init__(self, replicas: ReplicaManager, zookeeper: ZooKeeper, clock: Clock, *, lag_time_max_ms: int) -> None:
+    def __init__(self, replicas: ReplicaManager, store: StateStore, clock: Clock, *, lag_time_max_ms: int) -> None:
         self._replicas = replicas
-        self._zookeeper = zookeeper
+        self._store = store
         self._clock = clock
         self._lag_time_max_ms = lag_time_max_ms
         self._chores: list[asyncio.Task[None]] = []
         self._under_way: set[asyncio.Task[None]] = set()
-        self._unannounced: dict[TopicPartition, None] = {}
-        self._last_change_ms = 0
-        self._last_announced_ms = clock.monotonic_ms()
 
     def start(self) -> None:
-        """Looks for laggards and announces changes from now on."""
+        """Looks for laggards from now on."""
         loop = asyncio.get_running_loop()
-        self._chores = [
-            loop.create_task(run_every(self._lag_time_max_ms // 2, self.shrink), name="isr-shrink"),
-            loop.create_task(run_every(ANNOUNCE_EVERY_MS, self.announce), name="isr-announce"),
-        ]
+        self._chores = [loop.create_task(run_every(self._lag_time_max_ms // 2, self.shrink), name="isr-shrink")]
+        self._store.start()
 
     def shrink(self) -> None:
         """Takes followers that lag out of the in-sync replicas of every partition that this broker leads."""
@@ -69,28 +60,13 @@ class IsrChanges:
         if partition.pending_isr is None and partition.may_join(replica_id):
             self._change(partition, (*partition.isr, replica_id))
 
-    async def announce(self) -> None:
-        """Tells the controller about changes once they have settled, or have waited for long."""
-        now_ms = self._clock.monotonic_ms()
-        has_settled = now_ms - self._last_change_ms >= _ANNOUNCE_QUIET_MS
-        is_late = now_ms - self._last_announced_ms >= _ANNOUNCE_LATEST_MS
-        if not self._unannounced or not (has_settled or is_late):
-            return
-        told, self._unannounced = self._unannounced, {}
-        try:
-            data = znodes.encode_partitions(told)
-            await self._zookeeper.create(paths.ISR_CHANGE_PREFIX, data, sequence=True)
-            self._last_announced_ms = now_ms
-        except ZooKeeperError as error:
-            self._unannounced = {**told, **self._unannounced}
-            log.warning("changes of in-sync replicas could not be announced yet: %s", error)
-
     async def close(self) -> None:
         """Changes nothing any more."""
         tasks = [*self._chores, *self._under_way]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._store.close()
 
     def _change(self, partition: Partition, isr: tuple[int, ...]) -> None:
         partition.pending_isr = isr
@@ -115,8 +91,6 @@ class IsrChanges:
         partition.pending_isr = None
         log.info("partition=%s isr=%s was=%s", partition.topic_partition, written.isr, partition.isr)
         partition.isr, partition.partition_epoch = written.isr, written.partition_epoch
-        self._unannounced[partition.topic_partition] = None
-        self._last_change_ms = self._clock.monotonic_ms()
         partition.advance_high_watermark(self._clock.monotonic_ms())
         self._replicas.partition_moved(partition.topic_partition)
 
@@ -128,31 +102,12 @@ class IsrChanges:
         """
         while True:
             try:
-                return await self._put(partition.topic_partition, wanted)
-            except (ConnectionLossError, SessionLostError):
+                return await self._store.put(partition.topic_partition, wanted)
+            except (ConnectionLossError, SessionLostError, ConnectionLost, ApiError, MalformedRequest) as error:
+                log.debug("in-sync replicas of %s are not written yet: %s", partition.topic_partition, error)
                 if _has_moved_on(partition, wanted.leader_epoch):
                     return None
                 await asyncio.sleep(_RETRY_MS / 1000)
-
-    async def _put(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
-        """The state as written, or None when somebody else has changed it meanwhile."""
-        path = paths.partition_state(*topic_partition)
-        data = znodes.encode_partition_state(wanted)
-        try:
-            stat = await self._zookeeper.set(path, data, version=wanted.partition_epoch)
-        except NoNodeError:
-            return None
-        except BadVersionError:
-            found, stat = await self._zookeeper.get(path)
-            try:
-                current = znodes.decode_partition_state(path, found, stat.version)
-            except ValueError as problem:
-                log.error("somebody wrote over a partition state: %s", problem)
-                return None
-            # An answer that got lost: the write had happened.
-            is_ours = replace(current, partition_epoch=wanted.partition_epoch) == wanted
-            return current if is_ours else None
-        return replace(wanted, partition_epoch=stat.version)
 
 
 def _has_moved_on(partition: Partition, leader_epoch: int) -> bool:

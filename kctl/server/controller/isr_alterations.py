@@ -1,0 +1,57 @@
+"""AlterIsr: since 2.7-IV2 leaders have the controller write their in-sync replicas.  KIP-497.
+
+The controller knows every state that it wrote itself, so it refuses what a leader wants on the strength of an older
+one.  What it has written it tells to all brokers as metadata; the leader learns it from the answer.  A leader that has
+what it wants already, because an answer got lost, is told so.  Kafka's KafkaController.alterIsrs.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kctl.errors import ErrorCode
+from kctl.model import LeaderAndIsr, TopicPartition
+from kctl.server.controller.actions import Action, AlterStates, Answer
+from kctl.server.controller.events import IsrAlterationsAsked, StatesAltered, StatesRead
+from kctl.server.controller.reassigning import states_read
+from kctl.server.controller.state import ControllerState
+
+
+def alterations_asked(state: ControllerState, event: IsrAlterationsAsked) -> list[Action]:
+    """What may be written is; the Answer waits for that."""
+    outcome: dict[TopicPartition, ErrorCode] = {}
+    accepted: dict[TopicPartition, LeaderAndIsr] = {}
+    for topic_partition, wanted in event.wanted.items():
+        outcome[topic_partition] = code = _judge(state, topic_partition, wanted)
+        if code is ErrorCode.NONE and not _is_same(state.leaders[topic_partition], wanted):
+            accepted[topic_partition] = replace(wanted, controller_epoch=state.epoch)
+    return [AlterStates(accepted, outcome, event.token)]
+
+
+def states_altered(state: ControllerState, event: StatesAltered) -> list[Action]:
+    """ZooKeeper has the new in-sync replicas: all brokers hear of it, and reassignments may be complete."""
+    told = states_read(state, StatesRead({**event.written, **event.conflicts}))
+    outcome = dict(event.outcome)
+    outcome.update(dict.fromkeys(event.conflicts, ErrorCode.INVALID_UPDATE_VERSION))
+    outcome.update(dict.fromkeys(event.missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    return [Answer(event.token, outcome), *told]
+
+
+def _judge(state: ControllerState, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> ErrorCode:
+    known = state.leaders.get(topic_partition)
+    if known is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if wanted.leader_epoch < known.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    is_leader = wanted.leader == known.leader and wanted.leader_epoch == known.leader_epoch
+    if not is_leader or wanted.leader not in wanted.isr:
+        return ErrorCode.INVALID_REQUEST
+    # A leader may know a newer one, which it has written itself before it was upgraded to asking.
+    is_old = wanted.partition_epoch < known.partition_epoch
+    return ErrorCode.INVALID_UPDATE_VERSION if is_old and not _is_same(known, wanted) else ErrorCode.NONE
+
+
+def _is_same(known: LeaderAndIsr, wanted: LeaderAndIsr) -> bool:
+    return (known.leader, known.leader_epoch, known.isr) == (wanted.leader, wanted.leader_epoch, wanted.isr)

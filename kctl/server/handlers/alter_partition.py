@@ -1,0 +1,64 @@
+"""AlterPartition (key 56, version 0; AlterIsr in 2.8): leaders have the controller write in-sync replicas.  KIP-497.
+
+Only the active controller answers, and only the present registration of a broker is heard.  Each partition comes back
+as it is written now, or with why it was not: FENCED_LEADER_EPOCH and INVALID_UPDATE_VERSION tell the leader that a
+newer decision is on its way to it.
+"""
+
+from __future__ import annotations
+
+from kctl.errors import ErrorCode
+from kctl.model import LeaderAndIsr, TopicPartition
+from kctl.protocol.apis.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from kctl.server.controller.runner import ControllerRunner
+from kctl.server.requests.context import RequestContext
+
+_NOTHING = LeaderAndIsr(0, 0, (), 0, partition_epoch=0)
+
+
+class AlterPartitionHandler:
+    """Owner: event loop."""
+
+    def __init__(self, controller: ControllerRunner) -> None:
+        self._controller = controller
+
+    async def handle(self, request: AlterPartitionRequest, _context: RequestContext) -> AlterPartitionResponse:
+        state = self._controller.state
+        if not state.is_active:
+            return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER, topics=[])
+        live = state.brokers.get(request.broker_id)
+        if live is None or live.epoch != request.broker_epoch:
+            return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, topics=[])
+        wanted = {
+            TopicPartition(topic.topic_name, each.partition_index): LeaderAndIsr(
+                request.broker_id, each.leader_epoch, tuple(each.new_isr), 0, partition_epoch=each.partition_epoch
+            )
+            for topic in request.topics
+            for each in topic.partitions
+        }
+        outcome = await self._controller.alter_isrs(wanted)
+        if not outcome and wanted:
+            return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER, topics=[])
+        topics: dict[str, list[ResponsePartitionData]] = {}
+        for topic_partition, code in outcome.items():
+            is_done = code is ErrorCode.NONE
+            current = state.leaders.get(topic_partition, _NOTHING) if is_done else _NOTHING
+            topics.setdefault(topic_partition.topic, []).append(
+                ResponsePartitionData(
+                    partition_index=topic_partition.partition,
+                    error_code=code,
+                    leader_id=current.leader,
+                    leader_epoch=current.leader_epoch,
+                    isr=list(current.isr),
+                    partition_epoch=current.partition_epoch,
+                )
+            )
+        return AlterPartitionResponse(
+            error_code=ErrorCode.NONE,
+            topics=[ResponseTopicData(topic_name=topic, partitions=each) for topic, each in topics.items()],
+        )

@@ -1,0 +1,236 @@
+"""AlterIsr: what the controller writes at a leader's wish, and how a leader asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kctl.client.transport import ConnectionLost
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import Endpoint, LeaderAndIsr, TopicPartition
+from kctl.protocol.apis.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    RequestPartitionData,
+    RequestTopicData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from kctl.server.controller.actions import AlterStates, Answer, SendUpdateMetadata
+from kctl.server.controller.events import Elected, IsrAlterationsAsked, StatesAltered
+from kctl.server.controller.state import ControllerState, LiveBroker
+from kctl.server.controller.step import step
+from kctl.server.handlers.alter_partition import AlterPartitionHandler
+from kctl.server.replication.state_stores import ControllerStates
+from kctl.testing.sim_loop import SimLoop, simulate
+from kctl.zookeeper.znodes import BrokerRegistration, TopicAssignment
+from tests.unit.handlers.world import World, exchange
+from tests.unit.handlers.world import play as play_world
+
+A0 = TopicPartition("a", 0)
+KNOWN = LeaderAndIsr(1, 5, (1, 2, 3), 7, partition_epoch=10)
+
+
+def controller() -> ControllerState:
+    """Broker 1 is the controller and leads a-0 with 2 and 3 in sync."""
+    state = ControllerState(broker_id=1)
+    registration = BrokerRegistration((Endpoint("PLAINTEXT", "h", 9092),), 0)
+    brokers = {number: LiveBroker(registration, number + 100) for number in (1, 2, 3)}
+    step(state, Elected(7, 0, brokers, {"a": TopicAssignment({0: (1, 2, 3)}, UUID(int=1))}, {A0: KNOWN}), 0)
+    return state
+
+
+def wish(**changes: Any) -> LeaderAndIsr:
+    return replace(KNOWN, isr=(1, 2), controller_epoch=0, **changes)
+
+
+def judged(wanted: LeaderAndIsr, topic_partition: TopicPartition = A0) -> tuple[ErrorCode, bool]:
+    """What the controller says at first, and whether it writes."""
+    (action,) = step(controller(), IsrAlterationsAsked({topic_partition: wanted}), 0)
+    assert isinstance(action, AlterStates)
+    return action.outcome[topic_partition], bool(action.changed)
+
+
+def test_the_controller_writes_what_a_leader_wants_on_the_strength_of_the_present_state() -> None:
+    assert judged(wish()) == (ErrorCode.NONE, True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (wish(leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
+        (wish(leader_epoch=6), ErrorCode.INVALID_REQUEST),
+        (wish(leader=2), ErrorCode.INVALID_REQUEST),
+        (wish(partition_epoch=9), ErrorCode.INVALID_UPDATE_VERSION),
+        (replace(wish(), isr=(2, 3)), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_the_controller_refuses_what_rests_on_an_older_state_or_is_no_leaders_wish(
+    wanted: LeaderAndIsr, code: ErrorCode
+) -> None:
+    assert judged(wanted) == (code, False)
+
+
+def test_a_partition_that_the_controller_does_not_know_is_unknown() -> None:
+    assert judged(wish(), TopicPartition("b", 0)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False)
+
+
+def test_a_leader_whose_answer_got_lost_is_told_that_it_has_what_it_wants() -> None:
+    assert judged(replace(KNOWN, partition_epoch=9)) == (ErrorCode.NONE, False)
+
+
+def test_all_brokers_hear_of_new_in_sync_replicas_as_metadata_only() -> None:
+    state = controller()
+    written = wish(partition_epoch=11)
+    actions = step(state, StatesAltered({A0: written}, {}, (), {A0: ErrorCode.NONE}, "token"), 0)
+    assert actions[0] == Answer("token", {A0: ErrorCode.NONE})
+    assert {type(action) for action in actions[1:]} == {SendUpdateMetadata}
+    assert state.leaders[A0] == written
+
+
+def test_what_somebody_else_wrote_meanwhile_wins() -> None:
+    state = controller()
+    theirs = replace(KNOWN, isr=(1,), partition_epoch=11)
+    answer, *_ = step(state, StatesAltered({}, {A0: theirs}, (), {A0: ErrorCode.NONE}, None), 0)
+    assert isinstance(answer, Answer)
+    assert answer.outcome == {A0: ErrorCode.INVALID_UPDATE_VERSION}
+    assert state.leaders[A0] == theirs
+
+
+# The API
+
+
+def test_a_leader_gets_the_state_as_it_is_written_and_others_get_nothing_written() -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a", (0, 1))
+        known = world.controller.state.leaders[A0]
+        assert known.isr == (0, 1)
+
+        async def ask(broker_epoch: int, isr: list[int], partition_epoch: int) -> AlterPartitionResponse:
+            asked = RequestPartitionData(
+                partition_index=0, leader_epoch=known.leader_epoch, new_isr=isr, partition_epoch=partition_epoch
+            )
+            topics = [RequestTopicData(topic_name="a", partitions=[asked])]
+            request = AlterPartitionRequest(broker_id=0, broker_epoch=broker_epoch, topics=topics)
+            return await exchange(AlterPartitionHandler(world.controller).handle, request, 0)  # type: ignore[no-any-return]
+
+        epoch = world.controller.state.brokers[0].epoch
+        assert (await ask(epoch - 1, [0], known.partition_epoch)).error_code == ErrorCode.STALE_BROKER_EPOCH
+        answer = (await ask(epoch, [0], known.partition_epoch)).topics[0].partitions[0]
+        assert (answer.error_code, answer.isr, answer.partition_epoch) == (0, [0], known.partition_epoch + 1)
+        await world.until(lambda: (world.metadata.partitions("a") or {})[0].isr == (0,))
+        again = (await ask(epoch, [0, 1], known.partition_epoch)).topics[0].partitions[0]
+        assert again.error_code == ErrorCode.INVALID_UPDATE_VERSION
+
+    play_world(scene, others=1)
+
+
+# The leader's side
+
+
+class ControllerThatAnswers:
+    """A kctl.client.transport.Connection to a controller with answers in store."""
+
+    address = "controller"
+    is_open = True
+
+    def __init__(self) -> None:
+        self.requests: list[AlterPartitionRequest] = []
+        self.answers: list[AlterPartitionResponse | ConnectionLost] = []
+
+    async def connect(self) -> Any:
+        return self
+
+    async def send(self, request: AlterPartitionRequest, *_: object, **__: object) -> Any:
+        self.requests.append(request)
+        await asyncio.sleep(1)
+        answer = self.answers.pop(0)
+        if isinstance(answer, ConnectionLost):
+            raise answer
+        return answer
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def answer(*partitions: int, code: ErrorCode = ErrorCode.NONE, leader_epoch: int = 5) -> AlterPartitionResponse:
+    data = [
+        ResponsePartitionData(
+            partition_index=number,
+            error_code=code,
+            leader_id=1,
+            leader_epoch=leader_epoch,
+            isr=[1, 2],
+            partition_epoch=11,
+        )
+        for number in partitions
+    ]
+    return AlterPartitionResponse(
+        error_code=ErrorCode.NONE, topics=[ResponseTopicData(topic_name="a", partitions=data)]
+    )
+
+
+def play(scene: Callable[[ControllerThatAnswers, ControllerStates], Awaitable[None]]) -> None:
+    async def main(_loop: SimLoop) -> None:
+        peer = ControllerThatAnswers()
+        states = ControllerStates(1, peer.connect, broker_epoch=lambda: 101)
+        await scene(peer, states)
+        await states.close()
+
+    simulate(main, seed=1)
+
+
+def test_wishes_that_come_while_a_request_is_under_way_go_together_into_the_next() -> None:
+    async def scene(peer: ControllerThatAnswers, states: ControllerStates) -> None:
+        peer.answers = [answer(0), answer(1, 2)]
+
+        async def later(number: int) -> LeaderAndIsr | None:
+            await asyncio.sleep(0.1 * number)
+            return await states.put(TopicPartition("a", number), wish())
+
+        written = await asyncio.gather(*(later(number) for number in range(3)))
+        assert written == [LeaderAndIsr(1, 5, (1, 2), partition_epoch=11)] * 3
+        assert [len(request.topics[0].partitions) for request in peer.requests] == [1, 2]
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        answer(0, leader_epoch=6),
+        answer(0, code=ErrorCode.FENCED_LEADER_EPOCH),
+        answer(0, code=ErrorCode.INVALID_UPDATE_VERSION),
+    ],
+)
+def test_a_newer_decision_of_the_controller_is_waited_for(told: AlterPartitionResponse) -> None:
+    async def scene(peer: ControllerThatAnswers, states: ControllerStates) -> None:
+        peer.answers = [told]
+        assert await states.put(A0, wish()) is None
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("told", "raised"),
+    [
+        (ConnectionLost("gone"), ConnectionLost),
+        (AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER, topics=[]), ApiError),
+        (answer(0, code=ErrorCode.UNKNOWN_SERVER_ERROR), ApiError),
+    ],
+)
+def test_what_is_not_known_to_be_written_is_to_be_asked_again(
+    told: AlterPartitionResponse | ConnectionLost, raised: type[Exception]
+) -> None:
+    async def scene(peer: ControllerThatAnswers, states: ControllerStates) -> None:
+        peer.answers = [told, answer(0)]
+        with pytest.raises(raised):
+            await states.put(A0, wish())
+        assert await states.put(A0, wish()) is not None
+
+    play(scene)
