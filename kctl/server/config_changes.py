@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Clock
-from kctl.errors import NoNodeError, ZooKeeperError
+from kctl.errors import ConnectionLossError, NoNodeError, SessionLostError, ZooKeeperError
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
 
@@ -51,7 +51,7 @@ class ConfigChanges:
     async def load(self) -> None:
         """Reads everything, and watches for changes from then on."""
         announced = await self._zookeeper.children(paths.CONFIG_CHANGES, watch=True)
-        self._last_seen = max((paths.sequence_number(name) for name in announced), default=-1)
+        self._last_seen = max((number for number, _ in _numbered(announced)), default=-1)
         for entity in ("brokers/<default>", f"brokers/{self._broker_id}"):
             await self._apply(entity)
         topics = await self._zookeeper.children(paths.CONFIG + "/topics")
@@ -90,10 +90,10 @@ class ConfigChanges:
                     continue
                 self._is_stale = False
                 names = await self._zookeeper.children(paths.CONFIG_CHANGES, watch=True)
-                fresh = [name for name in names if paths.sequence_number(name) > self._last_seen]
-                for name in sorted(fresh, key=paths.sequence_number):
-                    await self._take(name)
-                    self._last_seen = paths.sequence_number(name)
+                for number, name in _numbered(names):
+                    if number > self._last_seen:
+                        await self._take(name)
+                        self._last_seen = number
                 await self._clear_old(names)
         except ZooKeeperError as error:
             # With the next session everything is read again.
@@ -108,8 +108,10 @@ class ConfigChanges:
             await self._apply(znodes.decode_config_change(path, data))
         except NoNodeError:
             return
-        except ValueError as error:
-            log.error("ignoring a configuration change that cannot be read: %s", error)
+        except (ConnectionLossError, SessionLostError):
+            raise
+        except (ValueError, ZooKeeperError) as error:
+            log.error("ignoring the configuration change %s: %s", path, error)
 
     async def _apply(self, entity: str) -> None:
         path = paths.config_entity(entity)
@@ -149,7 +151,15 @@ class ConfigChanges:
             path = f"{paths.CONFIG_CHANGES}/{name}"
             stat = await self._zookeeper.exists(path)
             if stat is not None and stat.ctime_ms < oldest_ms:
-                try:
-                    await self._zookeeper.delete(path)
-                except NoNodeError:
-                    continue
+                await self._zookeeper.delete(path, recursive=True)
+
+
+def _numbered(names: Iterable[str]) -> list[tuple[int, str]]:
+    """Announcements in their order; what somebody else put there has no number, and is left out with a log line."""
+    numbered: list[tuple[int, str]] = []
+    for name in names:
+        try:
+            numbered.append((paths.sequence_number(name), name))
+        except ValueError:
+            log.error("ignoring what is no configuration change: %s/%s", paths.CONFIG_CHANGES, name)
+    return sorted(numbered)

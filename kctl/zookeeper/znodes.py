@@ -22,6 +22,7 @@ FEATURES_DISABLED, FEATURES_ENABLED = 0, 1
 
 _BROKER_VERSION = 5
 _TOPIC_VERSION = 3
+_CONFIG_CHANGE_VERSION = 2
 
 T = TypeVar("T")
 
@@ -163,9 +164,14 @@ def decode_topic(path: str, data: bytes) -> TopicAssignment:
 
 
 def _topic_of(znode: dict[str, Any]) -> TopicAssignment:
+    _check_version(znode, _TOPIC_VERSION)
+    replicas = _replicas_of(znode["partitions"])
+    for partition, ids in replicas.items():
+        if not ids or len(set(ids)) != len(ids):
+            raise ValueError(f"partition {partition} has replicas {list(ids)}")
     topic_id = znode.get("topic_id")
     return TopicAssignment(
-        replicas=_replicas_of(znode["partitions"]),
+        replicas=replicas,
         topic_id=decode_uuid(topic_id) if topic_id else None,
         adding_replicas=_replicas_of(znode.get("adding_replicas") or {}),
         removing_replicas=_replicas_of(znode.get("removing_replicas") or {}),
@@ -242,7 +248,7 @@ def decode_config_change(path: str, data: bytes) -> str:
 
 
 def _entity_path_of(znode: dict[str, Any]) -> str:
-    if int(znode["version"]) == 1:
+    if _check_version(znode, _CONFIG_CHANGE_VERSION) == 1:
         return f"{znode['entity_type']}/{znode['entity_name']}"
     return str(znode["entity_path"])
 
@@ -282,9 +288,12 @@ def encode_reassignment(replicas: Mapping[TopicPartition, tuple[int, ...]]) -> b
 
 def decode_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
     """/admin/reassign_partitions, written by the tools of old."""
-    return _decode(
-        path, data, lambda znode: {_partition_of(each): _ints(each["replicas"]) for each in znode["partitions"]}
-    )
+    return _decode(path, data, _reassignment_of)
+
+
+def _reassignment_of(znode: dict[str, Any]) -> dict[TopicPartition, tuple[int, ...]]:
+    _check_version(znode, 1)
+    return {_partition_of(each): _ints(each["replicas"]) for each in znode["partitions"]}
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
@@ -294,7 +303,12 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
-    return _decode(path, data, lambda znode: [_partition_of(each) for each in znode["partitions"]])
+    return _decode(path, data, _partitions_of)
+
+
+def _partitions_of(znode: dict[str, Any]) -> list[TopicPartition]:
+    _check_version(znode, 1)
+    return [_partition_of(each) for each in znode["partitions"]]
 
 
 def encode_log_dir_event(event: LogDirEvent) -> bytes:
@@ -335,6 +349,14 @@ def encode_uuid(value: UUID) -> str:
 def decode_uuid(text: str) -> UUID:
     """ValueError when the text is not 16 bytes of base64."""
     return UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+
+def _check_version(znode: dict[str, Any], newest: int) -> int:
+    """The version, 1 where none is given; ValueError for one that nobody knows."""
+    version = int(znode.get("version", 1))
+    if not 1 <= version <= newest:
+        raise ValueError(f"version {version} is not known, only 1 to {newest}")
+    return version
 
 
 def _replica_lists(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:

@@ -42,6 +42,8 @@ class TopicsRead:
 
     topics: Mapping[str, TopicAssignment]
     unclean_topics: frozenset[str] = frozenset()
+    unreadable: frozenset[str] = frozenset()
+    """Topics that are there, but with an assignment that makes no sense."""
 
 
 @dataclass(frozen=True, slots=True)

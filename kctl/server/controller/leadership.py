@@ -92,15 +92,19 @@ def states_written(state: ControllerState, event: StatesWritten) -> list[Action]
 
 
 def _retry(state: ControllerState, event: StatesWritten) -> list[Action]:
-    """Somebody else wrote: take over what is there, and elect again where the leader is gone."""
+    """Somebody else wrote: take over what is there, and decide again where it counts on the dead."""
     again: list[TopicPartition] = []
+    shrunk: dict[TopicPartition, LeaderAndIsr] = {}
     for topic_partition, current in event.conflicts.items():
         state.leaders[topic_partition] = current
         if state.phase(topic_partition) is PartitionPhase.NEW:
             state.move(topic_partition, PartitionPhase.OFFLINE)
+        dead = {b for b in current.isr if b not in state.brokers or (topic_partition, b) in state.offline_replicas}
         if current.leader not in state.live_for(topic_partition):
             again.append(topic_partition)
-    return bring_online(state, again)
+        elif (fewer := without(state, current, dead)) is not None:
+            shrunk[topic_partition] = fewer
+    return bring_online(state, again) + ([WriteStates({}, shrunk)] if shrunk else [])
 
 
 def shut_down(state: ControllerState, broker_id: int) -> list[Action]:

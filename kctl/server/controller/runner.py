@@ -12,12 +12,13 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID
 
 from kctl.environment import Clock, Random
-from kctl.errors import BadVersionError, ErrorCode, NodeExistsError, NoNodeError, SessionLostError, ZooKeeperError
+from kctl.errors import BadVersionError, ConnectionLossError, ErrorCode, NodeExistsError, NoNodeError, SessionLostError
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.server.controller import reassignment, znode_reader
 from kctl.server.controller.actions import (
@@ -56,13 +57,15 @@ from kctl.server.controller.step import led_with_followers, step
 from kctl.server.controller.znode_writer import ControllerMoved, ZnodeWriter
 from kctl.server.inter_broker import InterBrokerVersions
 from kctl.zookeeper import paths, znodes
-from kctl.zookeeper.operations import Create, Delete, SetData, WatchEvent, ZnodeStat, ZooKeeper
+from kctl.zookeeper.operations import Create, SetData, WatchEvent, ZnodeStat, ZooKeeper
 
 log = logging.getLogger(__name__)
 
 UncleanTopics = Callable[[Iterable[str]], frozenset[str]]
 
 _FIRST_REBALANCE_S = 5.0
+_AFTER_FAILURE_S = 1.0
+"""Keeps what fails again and again from being all that is done."""
 
 
 class ControllerRunner:
@@ -208,9 +211,14 @@ class ControllerRunner:
             except SessionLostError:
                 # The owner of the session hears of it too, and starts this over with a new one.
                 await self._feed(Resigned())
-            except ZooKeeperError:
+            except ConnectionLossError as error:
+                # What was under way may have happened or not: a fresh mind reads it again, once there is a connection.
+                log.warning("the controller could not finish an event; resigning: %s", error)
+                await self._start_afresh()
+            except Exception:
                 log.exception("the controller could not finish an event; resigning")
-                await self._resign()
+                await asyncio.sleep(_AFTER_FAILURE_S)
+                await self._start_afresh()
             finally:
                 if isinstance(item, _Ask):
                     item.answer({})
@@ -223,8 +231,8 @@ class ControllerRunner:
         elif path == paths.BROKER_IDS:
             await self._feed(BrokersRead(await znode_reader.read_brokers(self._zookeeper)))
         elif path == paths.TOPICS:
-            topics = await self._topics()
-            await self._feed(TopicsRead(topics, self._unclean_topics(topics)))
+            topics, unreadable = await self._topics()
+            await self._feed(TopicsRead(topics, self._unclean_topics(topics), unreadable))
         elif path == paths.DELETE_TOPICS:
             await self._feed(DeletionsRead(await znode_reader.read_deletions(self._zookeeper)))
         elif path == paths.ISR_CHANGE_NOTIFICATIONS:
@@ -242,13 +250,9 @@ class ControllerRunner:
             if partitions:
                 await self._feed(ElectionAsked(partitions, is_unclean=False))
 
-    async def _resign(self) -> None:
-        """Gives the office up, so that another broker, or this one with a fresh mind, takes it."""
+    async def _start_afresh(self) -> None:
+        """Gives the office up; the next election finds what is left of it, and anybody may win."""
         await self._feed(Resigned())
-        try:
-            await self._writer.multi([Delete(paths.CONTROLLER)])
-        except (ControllerMoved, ZooKeeperError):
-            log.info("the office was lost already")
         self.notify(paths.CONTROLLER)
 
     async def _feed(self, event: Event) -> None:
@@ -290,23 +294,34 @@ class ControllerRunner:
                 log.info("deleted topic=%s", action.topic)
             case DropDeletion():
                 log.info("topic %s cannot be deleted: unknown, or delete.topic.enable is false", action.topic)
-                await self._writer.multi([Delete(paths.delete_topic(action.topic))])
+                await self._writer.delete_tree(paths.delete_topic(action.topic))
         return None
 
     async def _elect(self) -> None:
+        """Looks who is controller, and runs for it when nobody is.  Raises ControllerMoved when it is not this one."""
+        path = paths.CONTROLLER
         while True:
             try:
-                data, stat = await self._zookeeper.get(paths.CONTROLLER, watch=True)
+                data, stat = await self._zookeeper.get(path, watch=True)
             except NoNodeError:
                 if await self._try_election():
                     await self._fail_over()
                     return
                 continue
-            controller = znodes.decode_controller(paths.CONTROLLER, data)
-            is_mine = controller.broker_id == self._broker_id and stat.ephemeral_owner == self._zookeeper.session_id
-            if self.state.is_active and not is_mine:
+            winner = _named_in(data)
+            is_mine = stat.ephemeral_owner == self._zookeeper.session_id
+            if self.state.is_active:
+                if is_mine and winner == self._broker_id:
+                    return
                 raise ControllerMoved
-            return
+            if not is_mine:
+                if not stat.ephemeral_owner:
+                    log.error("znode %s is not of any session: nobody is controller until it is deleted", path)
+                return
+            # Of an election whose answer got lost, of an office given up, or written over by somebody.
+            log.info("making %s anew, which named broker=%s", path, winner)
+            with contextlib.suppress(NoNodeError, BadVersionError):
+                await self._zookeeper.delete(path, version=stat.version)
 
     async def _try_election(self) -> bool:
         epoch, stat = await self._controller_epoch()
@@ -342,7 +357,7 @@ class ControllerRunner:
     async def _fail_over(self) -> None:
         epoch, epoch_version = self.state.epoch, self.state.epoch_version
         brokers = await znode_reader.read_brokers(self._zookeeper)
-        topics = await self._topics()
+        topics, _ = await self._topics()
         partitions = [TopicPartition(t, p) for t, a in topics.items() for p in a.replicas]
         leaders = await znode_reader.read_leaders(self._zookeeper, partitions)
         deletions = await znode_reader.read_deletions(self._zookeeper)
@@ -363,9 +378,9 @@ class ControllerRunner:
             self._inbox.put_nowait(RebalanceDue(imbalance_percentage))
             await asyncio.sleep(interval_ms / 1000)
 
-    async def _topics(self) -> dict[str, znodes.TopicAssignment]:
-        """All topics; those without an id, made by brokers before 2.8 or by hand, get one."""
-        topics = await znode_reader.read_topics(self._zookeeper)
+    async def _topics(self) -> tuple[dict[str, znodes.TopicAssignment], frozenset[str]]:
+        """All topics, and those that cannot be read; who has no id, made before 2.8 or by hand, gets one."""
+        topics, unreadable = await znode_reader.read_topics(self._zookeeper)
         for name, assignment in list(topics.items()):
             if assignment.topic_id is None:
                 with_id = znodes.TopicAssignment(
@@ -373,7 +388,7 @@ class ControllerRunner:
                 )
                 await self._writer.multi([SetData(paths.topic(name), znodes.encode_topic(with_id))])
                 topics[name] = with_id
-        return topics
+        return topics, unreadable
 
     def _new_topic_id(self) -> UUID:
         return UUID(int=self._random.getrandbits(128), version=4)
@@ -392,6 +407,15 @@ _WATCHED = frozenset(
     }
 )
 _STATE = "/state"
+
+
+def _named_in(data: bytes) -> int | None:
+    """The broker that /controller names; None, with a log line, when it makes no sense."""
+    try:
+        return znodes.decode_controller(paths.CONTROLLER, data).broker_id
+    except ValueError as error:
+        log.error("somebody wrote over the controller's name: %s", error)
+        return None
 
 
 def _partition_of(path: str) -> TopicPartition | None:

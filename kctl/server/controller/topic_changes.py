@@ -19,7 +19,7 @@ def topics_changed(state: ControllerState, event: TopicsRead) -> list[Action]:
     """Topics were created, grown, removed by hand, or may elect leaders that are not in sync."""
     newly_unclean = event.unclean_topics - state.unclean_topics
     state.unclean_topics = set(event.unclean_topics)
-    for topic in state.topics.keys() - event.topics.keys():
+    for topic in state.topics.keys() - event.topics.keys() - event.unreadable:
         # Removed by hand: there is nobody left to tell what it was.
         for topic_partition in state.partitions_of(topic):
             _forget_partition(state, topic_partition)

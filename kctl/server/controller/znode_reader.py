@@ -21,18 +21,30 @@ _READS_IN_FLIGHT = 500
 T = TypeVar("T")
 
 
+class _Unreadable:
+    """Stands for what a node holds when it makes no sense."""
+
+
+_UNREADABLE = _Unreadable()
+
+
 async def read_brokers(zookeeper: ZooKeeper) -> dict[int, LiveBroker]:
     """The registered brokers; one whose node cannot be read is left out with a log line."""
-    ids = [int(name) for name in await zookeeper.children(paths.BROKER_IDS, watch=True)]
+    names = await zookeeper.children(paths.BROKER_IDS, watch=True)
+    for name in names:
+        if not name.isdecimal():
+            log.error("ignoring a broker registration without a number: %s/%s", paths.BROKER_IDS, name)
+    ids = [int(name) for name in names if name.isdecimal()]
     found = await _gather(_read_broker(zookeeper, broker_id) for broker_id in ids)
     return {broker_id: live for broker_id, live in zip(ids, found, strict=True) if live is not None}
 
 
-async def read_topics(zookeeper: ZooKeeper) -> dict[str, TopicAssignment]:
-    """All topics; one whose node is broken is left out with a log line, the others go on."""
+async def read_topics(zookeeper: ZooKeeper) -> tuple[dict[str, TopicAssignment], frozenset[str]]:
+    """All topics, and the names of those whose node is broken: these get a log line, the others go on."""
     names = await zookeeper.children(paths.TOPICS, watch=True)
-    found = await _gather(_read_topic(zookeeper, name) for name in names)
-    return {name: assignment for name, assignment in zip(names, found, strict=True) if assignment is not None}
+    found = list(zip(names, await _gather(_read_topic(zookeeper, name) for name in names), strict=True))
+    topics = {name: assignment for name, assignment in found if isinstance(assignment, TopicAssignment)}
+    return topics, frozenset(name for name, assignment in found if assignment is _UNREADABLE)
 
 
 async def read_leaders(
@@ -89,7 +101,7 @@ async def read_reassignments(zookeeper: ZooKeeper) -> dict[TopicPartition, tuple
         return znodes.decode_reassignment(paths.REASSIGN_PARTITIONS, data)
     except ValueError as error:
         log.error("deleting a request for reassignments that cannot be read: %s", error)
-        await zookeeper.delete(paths.REASSIGN_PARTITIONS)
+        await zookeeper.delete(paths.REASSIGN_PARTITIONS, recursive=True)
         return {}
 
 
@@ -98,7 +110,7 @@ async def take_preferred_elections(zookeeper: ZooKeeper) -> tuple[TopicPartition
     data = await _read_request(zookeeper, paths.PREFERRED_REPLICA_ELECTION)
     if data is None:
         return ()
-    await zookeeper.delete(paths.PREFERRED_REPLICA_ELECTION)
+    await zookeeper.delete(paths.PREFERRED_REPLICA_ELECTION, recursive=True)
     try:
         return tuple(znodes.decode_partitions(paths.PREFERRED_REPLICA_ELECTION, data))
     except ValueError as error:
@@ -122,7 +134,7 @@ async def _take_notifications(zookeeper: ZooKeeper, parent: str) -> list[tuple[s
         path = f"{parent}/{name}"
         try:
             data, _ = await zookeeper.get(path)
-            await zookeeper.delete(path)
+            await zookeeper.delete(path, recursive=True)
         except NoNodeError:
             continue
         taken.append((path, data))
@@ -141,7 +153,7 @@ async def _read_broker(zookeeper: ZooKeeper, broker_id: int) -> LiveBroker | Non
         return None
 
 
-async def _read_topic(zookeeper: ZooKeeper, name: str) -> TopicAssignment | None:
+async def _read_topic(zookeeper: ZooKeeper, name: str) -> TopicAssignment | _Unreadable | None:
     path = paths.topic(name)
     try:
         data, _ = await zookeeper.get(path, watch=True)
@@ -150,7 +162,7 @@ async def _read_topic(zookeeper: ZooKeeper, name: str) -> TopicAssignment | None
         return None
     except ValueError as error:
         log.error("ignoring a topic whose assignment cannot be read: %s", error)
-        return None
+        return _UNREADABLE
 
 
 async def _read_leader(

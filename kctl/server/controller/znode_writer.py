@@ -5,6 +5,7 @@ Owner: event loop.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from kctl.errors import BadVersionError, NodeExistsError, NoNodeError
@@ -13,6 +14,8 @@ from kctl.server.controller.actions import AlterStates, WriteStates
 from kctl.server.controller.events import StatesAltered, StatesWritten
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import Check, Create, Delete, Operation, SetData, ZnodeStat, ZooKeeper
+
+log = logging.getLogger(__name__)
 
 _OPERATIONS_PER_MULTI = 400
 """Keeps a multi well below ZooKeeper's frame limit of 1 MiB."""
@@ -40,10 +43,12 @@ class ZnodeWriter:
         for topic, partitions in topics.items():
             await self._make_parents(topic, partitions)
             for topic_partition, current in await self._create_states(action, partitions):
-                (written if current is action.created[topic_partition] else conflicts)[topic_partition] = current
+                if current is not None:
+                    (written if current is action.created[topic_partition] else conflicts)[topic_partition] = current
         for topic_partition, wanted in action.changed.items():
-            is_written, current = await self._change_state(topic_partition, wanted)
-            (written if is_written else conflicts)[topic_partition] = current
+            is_written, found = await self._change_state(topic_partition, wanted)
+            if found is not None:
+                (written if is_written else conflicts)[topic_partition] = found
         return StatesWritten(written, conflicts)
 
     async def alter_states(self, action: AlterStates) -> StatesAltered:
@@ -53,11 +58,13 @@ class ZnodeWriter:
         missing: list[TopicPartition] = []
         for topic_partition, wanted in action.changed.items():
             try:
-                is_written, current = await self._change_state(topic_partition, wanted)
+                is_written, found = await self._change_state(topic_partition, wanted)
             except NoNodeError:
+                is_written, found = False, None
+            if found is None:
                 missing.append(topic_partition)
             else:
-                (written if is_written else conflicts)[topic_partition] = current
+                (written if is_written else conflicts)[topic_partition] = found
         return StatesAltered(written, conflicts, tuple(missing), action.outcome, action.token)
 
     async def _make_parents(self, topic: str, partitions: list[TopicPartition]) -> None:
@@ -75,8 +82,8 @@ class ZnodeWriter:
 
     async def _create_states(
         self, action: WriteStates, partitions: list[TopicPartition]
-    ) -> list[tuple[TopicPartition, LeaderAndIsr]]:
-        outcome: list[tuple[TopicPartition, LeaderAndIsr]] = []
+    ) -> list[tuple[TopicPartition, LeaderAndIsr | None]]:
+        outcome: list[tuple[TopicPartition, LeaderAndIsr | None]] = []
         for start in range(0, len(partitions), _OPERATIONS_PER_MULTI):
             some = partitions[start : start + _OPERATIONS_PER_MULTI]
             creates: list[Operation] = [
@@ -92,14 +99,16 @@ class ZnodeWriter:
 
     async def _create_state(
         self, action: WriteStates, topic_partition: TopicPartition, create: Operation
-    ) -> LeaderAndIsr:
+    ) -> LeaderAndIsr | None:
         try:
             await self.multi([create])
         except NodeExistsError:
             return await self._current_state(topic_partition)
         return action.created[topic_partition]
 
-    async def _change_state(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> tuple[bool, LeaderAndIsr]:
+    async def _change_state(
+        self, topic_partition: TopicPartition, wanted: LeaderAndIsr
+    ) -> tuple[bool, LeaderAndIsr | None]:
         path = paths.partition_state(*topic_partition)
         try:
             (stat,) = await self.multi([SetData(path, znodes.encode_partition_state(wanted), wanted.partition_epoch)])
@@ -110,17 +119,28 @@ class ZnodeWriter:
             wanted.leader, wanted.leader_epoch, wanted.isr, wanted.controller_epoch, partition_epoch=stat.version
         )
 
-    async def _current_state(self, topic_partition: TopicPartition) -> LeaderAndIsr:
+    async def _current_state(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
+        """None when the node is gone, or holds what makes no sense and stays as it is."""
         path = paths.partition_state(*topic_partition)
-        data, stat = await self._zookeeper.get(path)
-        return znodes.decode_partition_state(path, data, stat.version)
+        try:
+            data, stat = await self._zookeeper.get(path)
+            return znodes.decode_partition_state(path, data, stat.version)
+        except NoNodeError:
+            return None
+        except ValueError as error:
+            log.error("leaving a partition alone whose state cannot be read: %s", error)
+            return None
 
     async def delete_topic(self, topic: str) -> None:
         """Its assignment, its states, its configuration and the wish to delete it."""
         for root in (paths.topic(topic), paths.topic_config(topic), paths.delete_topic(topic)):
-            doomed = await self._tree(root)
-            for start in range(0, len(doomed), _OPERATIONS_PER_MULTI):
-                await self.multi([Delete(path) for path in doomed[start : start + _OPERATIONS_PER_MULTI]])
+            await self.delete_tree(root)
+
+    async def delete_tree(self, root: str) -> None:
+        """A node and all below it; one that is missing is fine."""
+        doomed = await self._tree(root)
+        for start in range(0, len(doomed), _OPERATIONS_PER_MULTI):
+            await self.multi([Delete(path) for path in doomed[start : start + _OPERATIONS_PER_MULTI]])
 
     async def _tree(self, root: str) -> list[str]:
         """The node and all below it, children before parents; empty when it does not exist."""
@@ -147,6 +167,6 @@ class ZnodeWriter:
             if remaining:
                 await self.multi([SetData(path, znodes.encode_reassignment(remaining))])
             else:
-                await self.multi([Delete(path)])
+                await self.delete_tree(path)
         except NoNodeError:
             return

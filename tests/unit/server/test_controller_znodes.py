@@ -1,0 +1,220 @@
+"""What other hands do to the controller's znodes: it says precisely what is wrong, and goes on with everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+import pytest
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
+from kctl.server.controller.actions import Action, WriteStates
+from kctl.server.controller.events import BrokersRead, StatesWritten, TopicsRead
+from kctl.server.controller.step import step
+from kctl.zookeeper import paths, znodes
+from kctl.zookeeper.operations import Create, Delete
+from tests.unit.handlers.world import World, play
+from tests.unit.server.test_controller_step import World as Steps
+from tests.unit.server.test_controller_step import brokers, topic
+
+SETTLED_S = 5.0
+
+
+async def goes_on(world: World) -> None:
+    """Topics come to life and configurations change as ever."""
+    await asyncio.sleep(SETTLED_S)
+    await world.topic("after")
+    await world.topics.change_config("topics/after", {"retention.ms": "5"})
+    await world.until(lambda: world.configs.topic("after").retention_ms == 5)
+    assert world.controller.state.is_active
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("/brokers/topics/broken", b"{"),
+        ("/brokers/topics/broken", b'{"version":99,"partitions":{"0":[0]}}'),
+        ("/brokers/topics/broken", b'{"version":3,"partitions":{"0":[]}}'),
+        ("/brokers/topics/broken", b'{"version":3,"partitions":{"0":[0,0]}}'),
+        ("/brokers/topics/broken", b'{"version":3}'),
+        ("/brokers/ids/broken", b"{}"),
+        ("/brokers/ids/7", b"{"),
+        ("/admin/reassign_partitions", b"{"),
+        ("/admin/reassign_partitions", b'{"version":2,"partitions":[]}'),
+        ("/admin/preferred_replica_election", b"\xff"),
+        ("/admin/preferred_replica_election", b'{"version":2,"partitions":[]}'),
+        ("/isr_change_notification/isr_change_0000000000", b"[]"),
+        ("/log_dir_event_notification/log_dir_event_0000000000", b"null"),
+        ("/config/changes/junk", b"{"),
+        ("/config/changes/config_change_0000000000", b"{"),
+        ("/config/changes/config_change_0000000000", b'{"version":3,"entity_path":"topics/a"}'),
+        ("/config/changes/config_change_0000000000", b'{"version":2}'),
+    ],
+)
+def test_a_znode_that_makes_no_sense_is_named_and_left_out(
+    caplog: pytest.LogCaptureFixture, path: str, data: bytes
+) -> None:
+    async def scene(world: World) -> None:
+        await world.zookeeper.create(path, data)
+        await goes_on(world)
+        assert any(path in record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR)
+        assert not any(record.exc_info for record in caplog.records)
+
+    with caplog.at_level(logging.ERROR):
+        play(scene)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/admin/reassign_partitions", "/admin/preferred_replica_election", "/admin/delete_topics/unknown"],
+)
+def test_a_wish_with_nodes_below_it_is_taken_away_with_them(path: str) -> None:
+    async def scene(world: World) -> None:
+        epoch = world.controller.state.epoch
+        await world.zookeeper.multi([Create(path, b"{}"), Create(f"{path}/below", b"")])
+        await goes_on(world)
+        assert await world.zookeeper.exists(path) is None
+        assert world.controller.state.epoch == epoch
+
+    play(scene)
+
+
+def test_a_broker_starts_in_spite_of_junk_among_the_configuration_changes() -> None:
+    async def scene(world: World) -> None:
+        await world.zookeeper.create("/config/changes/junk", b"{")
+        again = World(world.loop, {})
+        again.changes = type(again.changes)(0, world.zookeeper, again.configs, again.clock, lambda _: None)
+        await again.changes.load()
+
+    play(scene)
+
+
+def test_who_asks_for_a_configuration_that_makes_no_sense_hears_which_node() -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a")
+        await world.zookeeper.set("/config/topics/a", b"{")
+        with pytest.raises(ApiError, match="/config/topics/a") as error:
+            await world.topics.config("topics/a")
+        assert error.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+    play(scene)
+
+
+def test_a_topic_is_led_on_though_its_assignment_was_written_over() -> None:
+    world = Steps(1, 2, topics={"t": topic((1, 2))})
+    tp = TopicPartition("t", 0)
+    assert world.znodes[tp].leader == 1
+    world.feed(TopicsRead({}, unreadable=frozenset({"t"})))
+    world.live(2)
+    assert world.znodes[tp].leader == 2
+
+
+def test_a_partition_state_that_makes_no_sense_is_left_alone() -> None:
+    tp = TopicPartition("a", 0)
+
+    async def scene(world: World) -> None:
+        await world.topic("a")
+        await world.zookeeper.set(paths.partition_state(*tp), b"{")
+        await world.zookeeper.delete(paths.CONTROLLER)
+        await goes_on(world)
+        assert (await world.zookeeper.get(paths.partition_state(*tp)))[0] == b"{"
+
+    play(scene)
+
+
+def test_the_dead_leave_the_in_sync_replicas_though_the_leader_wrote_them_meanwhile() -> None:
+    """Else acks=all waits for the dead until the leader finds them lagging."""
+    tp = TopicPartition("t", 0)
+    world = Steps(1, 2, 3, topics={"t": topic((1, 2, 3))})
+    (asked,) = writes(step(world.state, BrokersRead(brokers(1, 2)), 0))
+    assert asked.changed[tp].isr == (1, 2)
+    current = replace(world.znodes[tp], partition_epoch=7)
+    (again,) = writes(step(world.state, StatesWritten({}, {tp: current}), 0))
+    assert again.changed[tp].isr == (1, 2)
+    assert again.changed[tp].partition_epoch == 7
+
+
+def writes(actions: list[Action]) -> list[WriteStates]:
+    return [action for action in actions if isinstance(action, WriteStates)]
+
+
+# /controller
+
+
+async def epoch_after(world: World) -> int:
+    await goes_on(world)
+    data, stat = await world.zookeeper.get(paths.CONTROLLER)
+    assert znodes.decode_controller(paths.CONTROLLER, data).broker_id == 0
+    assert stat.ephemeral_owner == world.zookeeper.session_id
+    return world.controller.state.epoch
+
+
+def test_the_office_is_filled_again_when_somebody_deletes_it() -> None:
+    async def scene(world: World) -> None:
+        epoch = world.controller.state.epoch
+        await world.zookeeper.delete(paths.CONTROLLER)
+        assert await epoch_after(world) == epoch + 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize("data", [b"{", b"", b"7", znodes.encode_controller(znodes.Controller(5, 0))])
+def test_the_office_is_filled_again_when_somebody_writes_over_it(data: bytes) -> None:
+    async def scene(world: World) -> None:
+        epoch = world.controller.state.epoch
+        await world.zookeeper.set(paths.CONTROLLER, data)
+        assert await epoch_after(world) == epoch + 1
+
+    play(scene)
+
+
+def test_an_office_that_belongs_to_no_session_waits_for_somebody_to_delete_it(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(world: World) -> None:
+        by_hand = znodes.encode_controller(znodes.Controller(5, 0))
+        await world.zookeeper.multi([Delete(paths.CONTROLLER), Create(paths.CONTROLLER, by_hand)])
+        await asyncio.sleep(SETTLED_S)
+        assert not world.controller.state.is_active
+        assert "/controller is not of any session" in caplog.text
+        await world.zookeeper.delete(paths.CONTROLLER)
+        await epoch_after(world)
+
+    play(scene)
+
+
+def test_the_office_of_somebody_else_is_left_alone() -> None:
+    async def scene(world: World) -> None:
+        other = world.ensemble.session()
+        await other.start(10_000)
+        claim = znodes.encode_controller(znodes.Controller(1, 0))
+        await other.multi([Delete(paths.CONTROLLER), Create(paths.CONTROLLER, claim, ephemeral=True)])
+        await asyncio.sleep(SETTLED_S)
+        assert not world.controller.state.is_active
+        world.zookeeper.break_connection()
+        world.zookeeper.heal()
+        await asyncio.sleep(SETTLED_S)
+        assert (await other.get(paths.CONTROLLER))[0] == claim
+        await other.close()
+        await epoch_after(world)
+
+    play(scene)
+
+
+def test_an_election_whose_answer_got_lost_is_held_again() -> None:
+    """The node was made, in a session that goes on: nobody else can win, and this broker did not hear of it."""
+
+    async def scene(world: World) -> None:
+        epoch = world.controller.state.epoch
+        world.ensemble.delay_s = lambda: 1.0  # of the next connection
+        world.zookeeper.break_connection()
+        world.zookeeper.heal()
+        await world.zookeeper.delete(paths.CONTROLLER)
+        await world.until(lambda: world.ensemble.keeper.tree.find(paths.CONTROLLER) is not None)
+        world.zookeeper.break_connection()
+        await asyncio.sleep(0.2)
+        world.ensemble.delay_s = lambda: 0.0
+        world.zookeeper.heal()
+        assert await epoch_after(world) >= epoch + 2
+
+    play(scene)
