@@ -10,6 +10,7 @@ from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState
 from kctl.server.replication.isr_changes import IsrChanges
 from kctl.server.replication.partition import Partition
+from kctl.server.replication.state_stores import ZooKeeperStates
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper
@@ -46,7 +47,9 @@ class Scene:
         self.partition = Partition(TP, 0, self.log, lag_time_max_ms=LAG_MS)
         self.clock = SimClock(loop.time)
         replicas: Any = Replicas(self.partition)
-        self.changes = IsrChanges(replicas, self.session, self.clock, lag_time_max_ms=LAG_MS)
+        self.changes = IsrChanges(
+            replicas, ZooKeeperStates(self.session, self.clock), self.clock, lag_time_max_ms=LAG_MS
+        )
         self._reconnecting: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
