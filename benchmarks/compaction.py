@@ -22,7 +22,7 @@ from kctl.records.batch import Record
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.server.clock import SystemClock
-from kctl.storage.cleaner import LogCleaner
+from kctl.storage.cleaner import CleanerBuffers, LogCleaner
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
 from kctl.storage.log import Log
@@ -72,7 +72,10 @@ def measure(folder: str, megabytes: int, value_bytes: int, codec: Codec) -> tupl
     copy([Path(segment.path(".log")) for segment in segments], Path(folder) / "copy")
     copy_s = time.perf_counter() - started
     cleaner = LogCleaner(
-        manager, lambda each: each.log_end_offset, random=random.Random(2), dedupe_buffer_bytes=lambda: 1 << 30
+        manager,
+        lambda each: each.log_end_offset,
+        random=random.Random(2),
+        buffers=lambda: CleanerBuffers(keys_bytes=1 << 30),
     )
     due = cleaner.next(0)
     assert due is not None

@@ -59,11 +59,12 @@ def subject(options: argparse.Namespace) -> Iterator[Subject]:
             handle = stack.enter_context(kctl_broker(folder / "broker"))
             broker = Subject(handle.bootstrap, handle.pid)
         if not options.no_pin:
-            _pin(broker.pid)
+            pin(broker.pid)
         yield broker
 
 
-def _pin(broker_pid: int) -> None:
+def pin(broker_pid: int) -> None:
+    """The first processor for the broker, the others for this process and its children; as it is where there is one."""
     processors = sorted(os.sched_getaffinity(0))
     if len(processors) < 2:
         return

@@ -23,16 +23,18 @@ _LOW = tuple(_NEGATIVE if byte & 1 else (byte & 0x7F) >> 1 for byte in range(0x1
 _SMALL = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
 
 
-def walk_keys(region: bytes, count: int, long_key: Callable[[bytes], K]) -> tuple[list[bytes | K | None], list[int]]:
-    """The keys of the records in order, None where there is none, and where in the region each record ends.
+def walk_keys(
+    region: bytes, count: int, long_key: Callable[[bytes], K], start: int = 0
+) -> tuple[list[bytes | K | None], list[int]]:
+    """The keys of `count` records from `start` on, None where there is none, and where in the region each record ends.
 
-    `long_key` is asked what stands for a key of LONG_KEY_SIZE or more.  Raises ValueError or IndexError for what makes
-    no sense.
+    `long_key` is asked what stands for a key of LONG_KEY_SIZE or more.  Whether the region goes on after the last end
+    is left to the caller.  Raises ValueError or IndexError for what makes no sense.
     """
     keys: list[bytes | K | None] = []
     ends: list[int] = []
     add_key, add_end, low = keys.append, ends.append, _LOW
-    position = 0
+    position = start
     for _ in range(count):
         byte = region[position]
         if byte < 0x80:
@@ -70,8 +72,8 @@ def walk_keys(region: bytes, count: int, long_key: Callable[[bytes], K]) -> tupl
             add_key(long_key(region[position:stop]))
         add_end(end)
         position = end
-    if position != len(region):
-        raise ValueError(f"{len(region) - position} bytes after the last record")
+    if position > len(region):
+        raise ValueError(f"the last record lacks {position - len(region)} bytes")
     return keys, ends
 
 

@@ -1,7 +1,7 @@
 """What the logs of a broker need from time to time: syncing, checkpoints, retention, compaction, removal of files.
 
 Plans are made on the loop, run in a thread, and taken note of on the loop: disks may be slow, the loop may not.
-Kafka's LogManager schedules the same.  Logs are compacted one at a time, however many `log.cleaner.threads` are set.
+Kafka's LogManager schedules the same.
 
 Owner: event loop.
 """
@@ -16,10 +16,9 @@ from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Clock, Random
 from kctl.errors import LogDirFailure
-from kctl.server.cleaner_pace import CleanerPace
+from kctl.server.cleaners import LogCleaners
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.schedule import run_every
-from kctl.storage.cleaner import LogCleaner
 from kctl.storage.log import Log
 from kctl.storage.log_manager import LogManager
 from kctl.storage.plans import CheckpointPlan, RemovalPlan
@@ -29,7 +28,6 @@ log = logging.getLogger(__name__)
 _LOOK_FOR_FLUSHES_MS = 1_000
 _LOOK_FOR_REMOVALS_MS = 1_000
 _LOOK_FOR_IDLE_PRODUCERS_MS = 600_000
-_CLEANER_BACKOFF_MS_MIN = 100
 
 
 class LogChores:
@@ -39,14 +37,7 @@ class LogChores:
         self, logs: LogManager, replicas: ReplicaManager, clock: Clock, *, configs: ConfigView, random: Random
     ) -> None:
         self._configs = configs
-        self._pace = CleanerPace(clock, lambda: configs.current.log_cleaner_io_max_bytes_per_second)
-        self.cleaner = LogCleaner(
-            logs,
-            self._last_stable_offset_of,
-            random=random,
-            pace=self._pace,
-            dedupe_buffer_bytes=lambda: configs.current.log_cleaner_dedupe_buffer_size,
-        )
+        self._cleaners = LogCleaners(logs, self._last_stable_offset_of, clock, configs=configs, random=random)
         self._logs = logs
         self._replicas = replicas
         self._clock = clock
@@ -67,14 +58,14 @@ class LogChores:
         self._tasks = [
             self._loop.create_task(run_every(interval_ms, chore), name=chore.__name__) for interval_ms, chore in chores
         ]
-        if config.log_cleaner_enable and config.log_cleaner_threads > 0:
-            self._tasks.append(self._loop.create_task(self._keep_cleaning(), name="clean"))
+        if config.log_cleaner_enable:
+            self._cleaners.start()
 
     async def stop(self) -> None:
         """Ends them; what runs in a thread finishes first, a cleaning with the batch that it is at."""
-        self._pace.stop()
         for task in self._tasks:
             task.cancel()
+        await self._cleaners.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def checkpoint_high_watermarks(self) -> None:
@@ -111,25 +102,12 @@ class LogChores:
             try:
                 await self._in_thread(plan.run)
             except OSError as error:
-                self._replicas.log_dir_failed(partition_log.log_directory.fail(error))
+                if plan.directory == partition_log.directory:  # Else the log was deleted or moved meanwhile.
+                    self._replicas.log_dir_failed(partition_log.log_directory.fail(error))
             except LogDirFailure as failure:
                 self._replicas.log_dir_failed(failure)
             else:
                 partition_log.flushed(plan, self._clock.now_ms())
-
-    async def clean(self) -> None:
-        """Compacts all logs that are due, the dirtiest first."""
-        while (due := self.cleaner.next(self._clock.now_ms())) is not None:
-            for work in self.cleaner.steps(*due, self._clock.now_ms()):
-                await self._in_thread(work)
-
-    async def _keep_cleaning(self) -> None:
-        while True:
-            await asyncio.sleep(max(self._configs.current.log_cleaner_backoff_ms, _CLEANER_BACKOFF_MS_MIN) / 1000)
-            try:
-                await self.clean()
-            except Exception:
-                log.exception("looking for logs to compact failed; it is tried again")
 
     def _last_stable_offset_of(self, partition_log: Log) -> int:
         return partition_log.last_stable_offset(self._replicas.high_watermark_of(partition_log.topic_partition))

@@ -60,8 +60,7 @@ from kctl.storage.segment import Segment
 
 _logger = logging.getLogger(__name__)
 
-_WRITE_BYTES = 1 << 20
-DEDUPE_BUFFER_BYTES = 128 << 20
+_IO_BYTES_MIN = 4096
 
 
 class CleaningGivenUp(KctlError):
@@ -81,6 +80,15 @@ class FullSpeed:
 
     def spend(self, byte_count: int) -> None:
         """Nothing to wait for."""
+
+
+class CleanerBuffers(NamedTuple):
+    """Memory that one cleaning may use."""
+
+    keys_bytes: int = 128 << 20
+    """Kctl reckons more for a key than Kafka does: kctl.storage.compaction_batches."""
+    io_bytes: int = 256 << 10
+    """For reading, and as much for writing; a larger batch is read and written whole."""
 
 
 class CleanerStatistics(NamedTuple):
@@ -105,7 +113,7 @@ class _LastOfProducer:
 
 
 class LogCleaner:
-    """Finds logs to clean, and cleans them one after the other."""
+    """Finds logs to clean, and cleans them, several at a time if asked to."""
 
     def __init__(
         self,
@@ -114,13 +122,14 @@ class LogCleaner:
         *,
         random: Random,
         pace: Pace | None = None,
-        dedupe_buffer_bytes: Callable[[], int] = lambda: DEDUPE_BUFFER_BYTES,
+        buffers: Callable[[], CleanerBuffers] = CleanerBuffers,
     ) -> None:
         self._logs = logs
         self._last_stable_offset_of = last_stable_offset_of
         self._pace = pace or FullSpeed()
-        self._dedupe_buffer_bytes = dedupe_buffer_bytes
+        self._buffers = buffers
         self._secret = random.getrandbits(256).to_bytes(32, "big")
+        self._under_way: set[TopicPartition] = set()
         self._uncleanable: dict[TopicPartition, tuple[Log, str]] = {}
         self.statistics = CleanerStatistics(0, 0, 0)
 
@@ -130,11 +139,13 @@ class LogCleaner:
         return {tp: why for tp, (log, why) in self._uncleanable.items() if self._logs.get(tp) is log}
 
     def next(self, now_ms: int) -> tuple[Log, Cleanable] | None:
-        """The dirtiest of the logs that are due."""
+        """The dirtiest of the logs that are due and not being cleaned."""
         due: list[tuple[Log, Cleanable]] = []
         uncleanable = self.uncleanable
         for tp, log in self._logs.logs.items():
-            if not log.config.is_compacted or not log.log_directory.is_online or tp in uncleanable:
+            if not log.config.is_compacted or not log.log_directory.is_online:
+                continue
+            if tp in uncleanable or tp in self._under_way:
                 continue
             if self._logs.futures.get(tp) is not None:
                 continue  # Its copy would be part clean and part not, and the checkpoint moves with it.
@@ -170,10 +181,25 @@ class LogCleaner:
             self._logs.checkpoint_cleaner_offset(log.topic_partition, offset)
 
     def steps(self, log: Log, found: Cleanable, now_ms: int) -> Iterator[Callable[[], None]]:
-        """Clean one log.  Call what comes, in a thread, before asking for the next; it raises nothing."""
-        drafts: list[str] = []
+        """Clean one log.  Call what comes, in a thread, before asking for the next; it raises nothing.
+
+        Until it has come to its end or was closed, `next` does not name the log.
+        """
+        self._under_way.add(log.topic_partition)
+        return self._steps(log, found, now_ms)
+
+    def _steps(self, log: Log, found: Cleanable, now_ms: int) -> Iterator[Callable[[], None]]:
         try:
-            yield from self._clean(log, found, now_ms, drafts)
+            drafts: list[str] = []
+            yield from self._guarded(log, self._clean(log, found, now_ms, drafts))
+            if drafts:
+                yield RemovalPlan(self._logs.files, [(path, False) for path in drafts]).run
+        finally:
+            self._under_way.discard(log.topic_partition)
+
+    def _guarded(self, log: Log, steps: Iterator[Callable[[], None]]) -> Iterator[Callable[[], None]]:
+        try:
+            yield from steps
         except CleaningGivenUp as reason:
             _logger.info("cleaning given up log=%s reason=%s", log.topic_partition, reason)
         except LogDirFailure:
@@ -181,8 +207,6 @@ class LogCleaner:
         except Exception as error:  # One log that cannot be cleaned must not keep the others dirty.
             if self._logs.get(log.topic_partition) is log:
                 self._give_up_on(log, error)
-        if drafts:
-            yield RemovalPlan(self._logs.files, [(path, False) for path in drafts]).run
 
     def _give_up_on(self, log: Log, error: Exception) -> None:
         reason = f"{type(error).__name__}: {error}"
@@ -190,13 +214,18 @@ class LogCleaner:
         self._uncleanable[log.topic_partition] = log, reason
 
     def _clean(self, log: Log, found: Cleanable, now_ms: int, drafts: list[str]) -> Iterator[Callable[[], None]]:
+        buffers = self._buffers()
         cleaning = _Cleaning(
             log,
             found,
             files=self._logs.files,
             pace=self._pace,
+            io_bytes=max(buffers.io_bytes, _IO_BYTES_MIN),
             latest=LatestRecords(
-                found.first_dirty_offset, memory_bytes=self._dedupe_buffer_bytes(), secret=self._secret
+                found.first_dirty_offset,
+                memory_bytes=buffers.keys_bytes,
+                secret=self._secret,
+                pause=lambda: self._pace.spend(0),
             ),
             now_ms=now_ms,
         )
@@ -268,10 +297,11 @@ class _Cleaning:
     """One cleaning: what was true of the log when it began, and what has been found since."""
 
     def __init__(
-        self, log: Log, found: Cleanable, *, files: Files, pace: Pace, latest: LatestRecords, now_ms: int
+        self, log: Log, found: Cleanable, *, files: Files, pace: Pace, io_bytes: int, latest: LatestRecords, now_ms: int
     ) -> None:
         self.files = files
         self.pace = pace
+        self.io_bytes = io_bytes
         self.latest = latest
         self.directory = log.directory
         self.now_ms = now_ms
@@ -335,7 +365,7 @@ class _Cleaning:
     def _batches(self, source: SourceSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
         file = self.files.open(source.path)
         try:
-            for header, batch in read_batches(file, 0, source.size):
+            for header, batch in read_batches(file, 0, source.size, read_size=self.io_bytes):
                 self.pace.spend(header.size)
                 check_crc(file, header, batch)
                 yield header, batch
@@ -423,7 +453,7 @@ class _Draft:
         header.position = len(self._buffer)
         self._headers.append(header)
         self._buffer += batch
-        if len(self._buffer) >= _WRITE_BYTES:
+        if len(self._buffer) >= self._cleaning.io_bytes:
             self._write_buffer()
 
     def _write_buffer(self) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from hashlib import blake2b
 from itertools import compress, islice
 
@@ -27,7 +27,8 @@ RECORD_BYTES = 5
 """Where a record ends, and whether it stays."""
 BATCH_BYTES = 16
 _DIGEST_SIZE = 24
-_SETTLED_AT_ONCE = 10_000
+_AT_ONCE = 1000
+"""Records that are looked at between two pauses: less than a millisecond's work."""
 
 _Name = bytes | int | None
 """A key, the number that its digest is, or none."""
@@ -37,14 +38,18 @@ class LatestRecords:
     """Which records between `start_offset` and `end_offset` are the last of their key.
 
     Take in all batches, `settle`, and filter.  Long keys are represented by a digest under `secret`, which whoever
-    writes keys cannot know; it is a number, so that no short key passes for it.
+    writes keys cannot know; it is a number, so that no short key passes for it.  `pause` is called within large
+    batches.
     """
 
-    def __init__(self, start_offset: int, *, memory_bytes: int, secret: bytes) -> None:
+    def __init__(
+        self, start_offset: int, *, memory_bytes: int, secret: bytes, pause: Callable[[], None] = lambda: None
+    ) -> None:
         self.start_offset = start_offset
         self.end_offset = start_offset
         self._memory_bytes = memory_bytes
         self._secret = secret
+        self._pause = pause
         self._numbers: dict[_Name, int] = {}
         self._key_bytes = 0
         self._ends = array("I")
@@ -80,11 +85,18 @@ class LatestRecords:
             return
         if self._base_offsets and header.base_offset <= self._base_offsets[-1]:
             raise CorruptBatch(header.position, f"offset {header.base_offset} follows {self._base_offsets[-1]}")
+        first = len(self._ends)
         if header.magic == 2:
-            keys, ends = self._walk(header, _region(header, batch))
+            for keys, ends in self._walk(header, _region(header, batch)):
+                self._note(keys, ends)
         else:
-            keys = [None if record.key is None else self._name(record.key) for record in iterate_records(batch)]
-            ends = [0] * len(keys)
+            names = [None if record.key is None else self._name(record.key) for record in iterate_records(batch)]
+            self._note(names, [0] * len(names))
+        self._base_offsets.append(header.base_offset)
+        self._first_numbers.append(first)
+        self.end_offset = header.next_offset
+
+    def _note(self, keys: list[_Name], ends: list[int]) -> None:
         numbers, first = self._numbers, len(self._ends)
         keys_before = len(numbers)
         numbers.update(zip(keys, range(first, first + len(keys)), strict=True))
@@ -92,10 +104,7 @@ class LatestRecords:
         added = len(numbers) - keys_before
         if added > 0:
             self._key_bytes += sum(_DIGEST_SIZE if isinstance(key, int) else len(key) for key in self._newest(added))
-        self._base_offsets.append(header.base_offset)
-        self._first_numbers.append(first)
         self._ends.extend(ends)
-        self.end_offset = header.next_offset
 
     def _newest(self, count: int) -> Iterator[bytes | int]:
         return (key for key in islice(reversed(self._numbers), count) if key is not None)
@@ -104,7 +113,7 @@ class LatestRecords:
         """All has been taken in: find what stays, a little at a time."""
         stays = self._stays = bytearray(len(self._ends))
         numbers = iter(self._numbers.values())
-        while part := list(islice(numbers, _SETTLED_AT_ONCE)):
+        while part := list(islice(numbers, _AT_ONCE)):
             for number in part:
                 stays[number] = 1
             yield
@@ -124,11 +133,12 @@ class LatestRecords:
         if header.magic != 2:
             return batch if self._any_stays(batch, stays, drops_tombstones=drops_tombstones) else None
         region = _region(header, batch)
-        ends: Sequence[int]
+        ends: MutableSequence[int]
         if stays is None:
-            keys, ends = self._walk(header, region)
-            numbers = self._numbers
-            stays = bytearray(key is not None and key not in numbers for key in keys)
+            stays, ends, numbers = bytearray(), [], self._numbers
+            for keys, their_ends in self._walk(header, region):
+                stays += bytes(key is not None and key not in numbers for key in keys)
+                ends += their_ends
         else:
             ends = self._ends_of(header)
         if drops_tombstones:
@@ -158,7 +168,7 @@ class LatestRecords:
         numbers = self._numbers_of(header)
         return None if numbers is None else self._stays[numbers]
 
-    def _ends_of(self, header: BatchHeader) -> Sequence[int]:
+    def _ends_of(self, header: BatchHeader) -> MutableSequence[int]:
         numbers = self._numbers_of(header)
         assert numbers is not None
         return self._ends[numbers]
@@ -171,11 +181,20 @@ class LatestRecords:
                 return True
         return False
 
-    def _walk(self, header: BatchHeader, region: bytes) -> tuple[list[_Name], list[int]]:
+    def _walk(self, header: BatchHeader, region: bytes) -> Iterator[tuple[list[_Name], list[int]]]:
+        """Keys, and where the records end, some at a time."""
+        left, end = header.record_count, 0
         try:
-            return walk_keys(region, header.record_count, self._digest)
+            while left > 0:
+                keys, ends = walk_keys(region, min(left, _AT_ONCE), self._digest, end)
+                yield keys, ends
+                left, end = left - len(keys), ends[-1]
+                if left:
+                    self._pause()
         except (IndexError, ValueError) as error:
             raise CorruptBatch(header.position, f"record does not parse: {error}") from error
+        if end != len(region):
+            raise CorruptBatch(header.position, f"{len(region) - end} bytes after the last record")
 
     def _name(self, key: bytes) -> _Name:
         return key if len(key) < LONG_KEY_SIZE else self._digest(key)

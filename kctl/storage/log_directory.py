@@ -7,6 +7,7 @@ KAFKA_STORAGE_ERROR from then on, the others go on.  It comes back with the next
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 
 from kctl.errors import CorruptLog, LogDirFailure
@@ -14,16 +15,27 @@ from kctl.errors import CorruptLog, LogDirFailure
 _logger = logging.getLogger(__name__)
 
 
+class CheckpointTurns:
+    """Who may write a checkpoint file of the directory, and which plan did so last.  Owner: whoever holds the lock."""
+
+    __slots__ = ("last_written", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.last_written: dict[str, int] = {}
+
+
 class LogDirectory:
     """Owner: event loop."""
 
-    __slots__ = ("_on_failure", "failure", "path")
+    __slots__ = ("_on_failure", "checkpoint_turns", "failure", "path")
 
     def __init__(self, path: str, on_failure: Callable[[LogDirectory], None] | None = None) -> None:
         self.path = path
         self.failure: str | None = None
         """Why the directory is offline; None while it is online."""
         self._on_failure = on_failure
+        self.checkpoint_turns = CheckpointTurns()
 
     @property
     def is_online(self) -> bool:

@@ -194,7 +194,7 @@ class LogProperties:
         at_least(0),
         default=1,
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="Whether logs are compacted: one at a time, however many threads there may be; not at all with 0.",
+        doc="How many logs may be compacted at the same time; none with 0.",
     )
     log_cleaner_io_max_bytes_per_second: float = prop(
         "log.cleaner.io.max.bytes.per.second",
@@ -216,7 +216,6 @@ class LogProperties:
         at_least(0),
         default=512 << 10,
         dynamic=Dynamic.CLUSTER_WIDE,
-        inert=True,
         doc="Memory for reading and writing during compaction, over all threads.",
     )
     log_cleaner_io_buffer_load_factor: float = prop(
@@ -224,8 +223,7 @@ class LogProperties:
         DOUBLE,
         default=0.9,
         dynamic=Dynamic.CLUSTER_WIDE,
-        inert=True,
-        doc="How full the table of keys may get, as a part of 1.",
+        doc="Part of the memory for keys that may be used up before a compaction goes no further, from 0 to 1.",
     )
     log_cleaner_backoff_ms: int = prop(
         "log.cleaner.backoff.ms",

@@ -10,7 +10,7 @@ from kctl.records.batch import BatchHeader, Record
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
-from kctl.storage.cleaner import LogCleaner, Pace
+from kctl.storage.cleaner import CleanerBuffers, LogCleaner, Pace
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.log import AppendResult, Log
@@ -73,7 +73,7 @@ class CleanerWorld:
             ),
             random=random.Random(4),
             pace=self.pace,
-            dedupe_buffer_bytes=lambda: self.dedupe_buffer_bytes,
+            buffers=lambda: CleanerBuffers(keys_bytes=self.dedupe_buffer_bytes),
         )
         return self.log
 

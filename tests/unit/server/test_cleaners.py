@@ -1,0 +1,190 @@
+"""The broker's log cleaners: how many work at a time, at what pace, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from kctl.config.dynamic import ConfigView
+from kctl.model import TopicPartition
+from kctl.records.batch import Record
+from kctl.records.build import build_batch
+from kctl.server.cleaner_pace import Account, CleanerPace
+from kctl.server.cleaners import LogCleaners, buffers
+from kctl.server.clock import SystemClock
+from kctl.storage.cleaner import CleaningGivenUp
+from kctl.storage.config import LogConfig
+from kctl.storage.files import File, RealFiles
+from kctl.storage.log_directory import LogDirectory
+from kctl.storage.log_manager import LogManager
+from kctl.storage.plans import CheckpointPlan
+from tests.peers import probe
+
+COMPACTED = LogConfig(
+    cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0, segment_index_bytes=64 << 10
+)
+PATIENCE_S = 60
+
+
+class MeetingFiles(RealFiles):
+    """Whoever opens a log in one of the cleaner's threads waits there until `expected` have come."""
+
+    def __init__(self, expected: int) -> None:
+        super().__init__()
+        self._barrier = threading.Barrier(expected)
+        self._lock = threading.Lock()
+        self._inside = 0
+        self.most_at_once = 0
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        if threading.current_thread().name.startswith("log-cleaner") and path.endswith(".log"):
+            with self._lock:
+                self._inside += 1
+                self.most_at_once = max(self.most_at_once, self._inside)
+            self._barrier.wait(PATIENCE_S)
+            with self._lock:
+                self._inside -= 1
+        return super().open(path, create=create)
+
+
+def dirty_logs(folder: Path, files: RealFiles, count: int) -> LogManager:
+    manager = LogManager([str(folder)], files=files, clock=SystemClock(), random=random.Random(1))
+    manager.load()
+    for partition in range(count):
+        log = manager.get_or_create(TopicPartition("table", partition), config=COMPACTED)
+        for value in (b"1", b"2"):
+            log.append_as_leader(bytearray(build_batch([Record(0, 1, b"k", value)])), leader_epoch=0, now_ms=1)
+            log.roll(1)
+        log.flush()
+    return manager
+
+
+def cleaners_of(manager: LogManager, **properties: str) -> LogCleaners:
+    configs = ConfigView({name.replace("_", "."): value for name, value in properties.items()})
+    return LogCleaners(manager, lambda log: log.log_end_offset, SystemClock(), configs=configs, random=random.Random(2))
+
+
+def clean_all(manager: LogManager, **properties: str) -> None:
+    async def run() -> None:
+        cleaners = cleaners_of(manager, **properties)
+        cleaners.set_to_work()
+        await asyncio.wait_for(cleaners.idle(), PATIENCE_S)
+        assert cleaners.cleaner.uncleanable == {}
+        await cleaners.stop()
+
+    asyncio.run(run())
+
+
+def test_each_thread_cleans_a_log_of_its_own_and_then_the_next(tmp_path: Path) -> None:
+    files = MeetingFiles(2)
+    manager = dirty_logs(tmp_path, files, 4)
+    clean_all(manager, log_cleaner_threads="2")
+    assert files.most_at_once == 2
+    assert {manager.cleaner_offset(tp) for tp in manager.logs} == {2}
+    assert all(len(log.segments) == 2 for log in manager.logs.values())
+    manager.release()
+
+
+def test_one_thread_cleans_one_log_after_the_other(tmp_path: Path) -> None:
+    files = MeetingFiles(1)
+    manager = dirty_logs(tmp_path, files, 3)
+    clean_all(manager, log_cleaner_threads="1")
+    assert files.most_at_once == 1
+    assert {manager.cleaner_offset(tp) for tp in manager.logs} == {2}
+    manager.release()
+
+
+def test_without_threads_nothing_is_cleaned(tmp_path: Path) -> None:
+    manager = dirty_logs(tmp_path, RealFiles(), 1)
+    clean_all(manager, log_cleaner_threads="0")
+    assert manager.cleaner_offset(TopicPartition("table", 0)) is None
+    manager.release()
+
+
+def test_a_stop_ends_what_waits_for_its_allowance_and_leaves_no_drafts(tmp_path: Path) -> None:
+    manager = dirty_logs(tmp_path, RealFiles(), 2)
+
+    async def run() -> None:
+        cleaners = cleaners_of(manager, **{"log.cleaner.io.max.bytes.per.second": "0.001", "log.cleaner.threads": "2"})
+        cleaners.set_to_work()
+        await asyncio.wait_for(cleaners.stop(), PATIENCE_S)
+        cleaners.set_to_work()
+        await asyncio.wait_for(cleaners.idle(), PATIENCE_S)
+
+    asyncio.run(run())
+    assert manager.cleaner_offset(TopicPartition("table", 0)) is None
+    assert not list(tmp_path.rglob("*.cleaned"))
+    manager.release()
+
+
+def test_a_look_every_backoff_finds_what_has_become_dirty(tmp_path: Path) -> None:
+    manager = dirty_logs(tmp_path, RealFiles(), 1)
+    tp = TopicPartition("table", 0)
+
+    async def run() -> None:
+        cleaners = cleaners_of(manager, log_cleaner_backoff_ms="0")
+        cleaners.start()
+        await asyncio.to_thread(
+            probe.wait_until,
+            lambda: manager.cleaner_offset(tp) is not None,
+            what="a checkpoint of the cleaner",
+            timeout_s=PATIENCE_S,
+        )
+        await cleaners.stop()
+
+    asyncio.run(run())
+    assert manager.cleaner_offset(tp) == 2
+    manager.release()
+
+
+def test_buffers_are_shared_out_among_the_threads() -> None:
+    view = ConfigView(
+        {
+            "log.cleaner.threads": "4",
+            "log.cleaner.dedupe.buffer.size": str(64 << 20),
+            "log.cleaner.io.buffer.size": str(1 << 20),
+            "log.cleaner.io.buffer.load.factor": "0.5",
+        }
+    )
+    assert buffers(view) == (8 << 20, 128 << 10)
+
+
+def test_bytes_are_paid_for_with_time() -> None:
+    account = Account()
+    assert account.spend(0, now_ms=10_000, bytes_per_second=1000) == -1000
+    assert account.spend(1000, now_ms=10_000, bytes_per_second=1000) == 0
+    assert account.spend(500, now_ms=10_000, bytes_per_second=1000) == 500
+    assert account.spend(500, now_ms=10_500, bytes_per_second=100) == 5000, "the rate may change"
+    assert account.spend(0, now_ms=15_500, bytes_per_second=100) == 0
+
+
+def test_time_that_was_not_used_is_credit_for_a_second_at_most() -> None:
+    account = Account()
+    account.spend(0, now_ms=0, bytes_per_second=1000)
+    assert account.spend(1500, now_ms=3_600_000, bytes_per_second=1000) == 500
+
+
+def test_without_a_limit_nobody_waits_but_a_stop_is_heard() -> None:
+    pace = CleanerPace(SystemClock(), lambda: ConfigView({}).current.log_cleaner_io_max_bytes_per_second)
+    for _ in range(100):
+        pace.spend(1 << 30)
+    pace.stop()
+    with pytest.raises(CleaningGivenUp):
+        pace.spend(0)
+
+
+def test_a_checkpoint_that_a_newer_one_has_overtaken_is_not_written(tmp_path: Path) -> None:
+    path = str(tmp_path / "checkpoint")
+    directory = LogDirectory(str(tmp_path))
+    older = CheckpointPlan(RealFiles(), [(directory, path, b"older")])
+    newer = CheckpointPlan(RealFiles(), [(directory, path, b"newer")])
+    newer.run()
+    older.run()
+    assert Path(path).read_bytes() == b"newer"
+    assert not older.failures
+    CheckpointPlan(RealFiles(), [(directory, path, b"newest")]).run()
+    assert Path(path).read_bytes() == b"newest"
