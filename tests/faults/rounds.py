@@ -26,7 +26,7 @@ from tests.peers.probe import wait_until
 TOPIC = "orders"
 PARTITIONS = 6
 RECORDS_A_SECOND = 120
-PROGRESS = 15
+PROGRESS = 5
 """Records that every partition has to acknowledge before the next fault."""
 MEMBERS = 2
 
@@ -72,6 +72,7 @@ class Story:
         struck = KINDS[drawn.kind](self._cluster, self._victim(drawn.role), drawn.duration_s)
         self.wait_for_progress()
         self._wait(lambda: self._cluster.is_whole(TOPIC, PARTITIONS), "all replicas in sync")
+        self._wait_for_readers(self.librdkafka.acknowledged.ends())
         silence_s = self.librdkafka.acknowledged.silence_s(began_s)
         took_s = time.monotonic() - began_s
         self._say(f"{drawn}: {struck}; longest silence of a partition {silence_s:.1f} s, whole after {took_s:.1f} s")
@@ -82,8 +83,7 @@ class Story:
             writer.end()
         history = read_all(self._cluster.bootstrap, TOPIC, PARTITIONS)
         ends = {partition: 1 + max(o for p, o in history if p == partition) for partition in range(PARTITIONS)}
-        self._wait(lambda: self.reader.next_offsets == ends, "the reader at the end")
-        self._wait(lambda: self.group.next_offsets == ends, "the group at the end")
+        self._wait_for_readers(ends)
         for witness in self.witnesses:
             witness.end()
         self._raise_complaints()
@@ -109,16 +109,22 @@ class Story:
         assert len(theirs) == len(set(theirs)), "Java's records are in one partition each"
 
     def wait_for_progress(self) -> None:
-        """Every partition acknowledges some more records, and Java is heard of again."""
-        goals = [count + PROGRESS for count in self.librdkafka.acknowledged.counts()]
-        of_java = len(self.java.acknowledged.values) + 1
+        """Every partition acknowledges some more records of each writer."""
+        for writer in (self.librdkafka, self.java):
+            goals = [count + PROGRESS for count in writer.acknowledged.counts()]
 
-        def has_come() -> bool:
-            counts = self.librdkafka.acknowledged.counts()
-            is_everywhere = all(count >= goal for count, goal in zip(counts, goals, strict=True))
-            return is_everywhere and len(self.java.acknowledged.values) >= of_java
+            def has_come(writer: Librdkafka | Java = writer, goals: list[int] = goals) -> bool:
+                return all(map(int.__ge__, writer.acknowledged.counts(), goals))
 
-        self._wait(has_come, f"{PROGRESS} more records in each partition")
+            self._wait(has_come, f"{PROGRESS} more records of {writer.name} in each partition")
+
+    def _wait_for_readers(self, ends: dict[int, int]) -> None:
+        """The reader and the group have read up to there."""
+        for who, positions in (("reader", self.reader.next_offsets), ("group", self.group.next_offsets)):
+            try:
+                self._wait(lambda at=positions: all(at[each] >= end for each, end in ends.items()), f"the {who}")
+            except TimeoutError as error:
+                raise TimeoutError(f"{error}: is at {positions}, not {ends}; {self.reader.errors[-20:]}") from None
 
     def _victim(self, role: int) -> int:
         return self._cluster.controller() if role == PARTITIONS else self._cluster.leader(TOPIC, role)

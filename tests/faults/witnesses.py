@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.peers.apache_kafka import NEWEST, java_command
+from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, java_command
 from tests.peers.probe import wait_until
 
 Position = tuple[int, int]
@@ -31,6 +31,8 @@ CLIENT = {
 }
 FOR_EVER_MS = 2**31 - 1
 POLL_S = 0.1
+GONE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}
+"""Errors of a consumer whose position is beyond the end of the log, or beyond where histories part."""
 END_TIMEOUT_S = 120
 
 
@@ -81,6 +83,13 @@ class Acknowledgements:
         is_taken = (partition, offset) in self.values
         self.values[partition, offset] = value
         return f"two records were acknowledged at offset {offset} of partition {partition}" if is_taken else None
+
+    def ends(self) -> dict[int, int]:
+        """Behind the last acknowledged record of each partition."""
+        ends: dict[int, int] = {}
+        for partition, offset in self.values.copy():
+            ends[partition] = max(ends.get(partition, 0), offset + 1)
+        return ends
 
     def counts(self) -> list[int]:
         return [len(times) for times in self.times_s.values()]
@@ -157,10 +166,10 @@ class Java(Witness):
             "socket.connection.setup.timeout.ms=3000\n"
         )
         options = ["--bootstrap-server", bootstrap, "--topic", topic, "--throughput", str(rate)]
-        options += ["--acks", "-1", "--repeating-keys", "100", "--command-config", str(settings)]
+        options += ["--acks", "-1", "--repeating-keys", "100", "--producer.config", str(settings)]
         self._log = (folder / "java-producer.log").open("wb")
         self._popen = subprocess.Popen(
-            java_command(NEWEST, "org.apache.kafka.tools.VerifiableProducer", options),
+            java_command(LAST_WITH_ZOOKEEPER, "org.apache.kafka.tools.VerifiableProducer", options, log_level="WARN"),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -203,6 +212,8 @@ class Reader(Witness):
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__("reader")
         self.seen: dict[Position, bytes] = {}
+        self.errors: list[str] = []
+        """What was said beside, which explains a complaint and is none."""
         self.next_offsets = dict.fromkeys(range(partitions), 0)
         self._consumer = Consumer(
             {
@@ -222,8 +233,10 @@ class Reader(Witness):
             error = message.error()
             if error is None:
                 self._take(message)
-            elif error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
+            elif error.code() in GONE:
                 self.complaints.append(f"{self.name}: what was read is not there any more: {error}")
+            else:
+                self.errors.append(f"{time.strftime('%X')} {error}")
 
     def _take(self, message: Message) -> None:
         partition, offset, value = _parts(message)
