@@ -241,7 +241,7 @@ class LogManager:
                 if not each.is_future:
                     self.unreadable[each.tp] = outcome
             elif each.is_future:
-                self.futures.add(each.tp, outcome)
+                self._take_copy(each.tp, outcome, was_clean=was_clean)
             else:
                 self._logs[each.tp] = outcome
             if count % report_every == 0:
@@ -249,6 +249,15 @@ class LogManager:
         if found:
             took_ms = self._clock.monotonic_ms() - started_ms
             _logger.info("Loaded %d logs in %s in %d ms", len(found), directory.state.path, took_ms)
+
+    def _take_copy(self, tp: TopicPartition, copy: Log, *, was_clean: bool) -> None:
+        """What was not synced may have holes where segments end, and the log has it still: it is copied once more."""
+        try:
+            if not was_clean:
+                copy.truncate_to(copy.recovery_point)
+            self.futures.add(tp, copy)
+        except LogDirFailure:
+            copy.release()  # The directory has said so in the log.
 
     def _take_high_watermarks(self, offsets: Mapping[TopicPartition, int], found: Sequence[FoundLog]) -> None:
         """The directory that has the log knows best; another may still have an entry from before the log moved."""

@@ -27,6 +27,7 @@ from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.timer import WheelTimer
 from kctl.storage.config import LogConfig
+from kctl.storage.files import Entry
 from kctl.storage.log import Log
 from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_clock import SimClock
@@ -57,6 +58,10 @@ class Disks(SimFiles):
     def mend(self) -> None:
         self._failing = ""
         self.failed.clear()
+
+    def list(self, directory: str) -> list[Entry]:
+        self.step("list", directory)
+        return super().list(directory)
 
     def step(self, operation: str, path: str) -> None:
         super().step(operation, path)

@@ -1,0 +1,237 @@
+"""A replica on its way to another log directory, and a disk that fails or power that goes at each of its operations.
+
+Whatever happens, the next start finds the replica once, with all that was acknowledged (a dead process, a failed disk)
+or flushed (a power failure), and a copy that was under way grows on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+
+import pytest
+
+from kctl.errors import ApiError, ConfigError, LogDirFailure
+from kctl.model import TopicPartition
+from kctl.storage.log_manager import LogManager
+from kctl.testing.sim_clock import ManualClock
+from kctl.testing.sim_files import SimFiles
+from kctl.testing.sim_loop import SimLoop
+from tests.unit.server.move_world import BROKER_ID, TP, Disks, MoveWorld, run
+from tests.unit.storage.log_builder import read_records
+
+OTHER = TopicPartition("orders", 1)
+CLUSTER = "d0053poFTbGwSWThjV1DEg"
+FLUSHED = 12
+RECORDS = 18
+
+
+class Seen:
+    """What the broker has told its users."""
+
+    def __init__(self) -> None:
+        self.acknowledged: list[bytes] = []
+        self.has_begun = False
+        self.has_moved = False
+
+
+def values(count: int) -> list[bytes]:
+    return [b"value %04d" % number for number in range(count)]
+
+
+def append(world: MoveWorld, seen: Seen, count: int) -> None:
+    """Says nothing when it is refused: then nothing was acknowledged."""
+    for value in values(len(seen.acknowledged) + count)[-count:]:
+        try:
+            world.append(value)
+        except (ApiError, LogDirFailure):
+            return
+        seen.acknowledged.append(value)
+
+
+async def history(world: MoveWorld, seen: Seen, on_begin: Callable[[], None] = lambda: None) -> None:
+    """A log with a start offset moves, while it takes records; more records; a clean stop.  Raises what fails."""
+    world.logs.assign_identity(broker_id=BROKER_ID, cluster_id=CLUSTER)
+    partition = world.lead()
+    world.lead(OTHER)
+    append(world, seen, FLUSHED)
+    partition.log.increment_log_start_offset(2)
+    partition.log.flush()
+    world.logs.checkpoint_recovery_points()
+    world.logs.checkpoint_log_start_offsets()
+    seen.has_begun = True
+    on_begin()
+    world.moves.start()
+    try:
+        with contextlib.suppress(ApiError):
+            world.moves.move(TP, "/two")
+        rounds = 0
+        while len(world.moves):
+            await asyncio.sleep(0.001)
+            rounds += 1
+            if rounds in {3, 6, 9}:
+                append(world, seen, 1)
+    finally:
+        await world.moves.close()
+    seen.has_moved = partition.log.log_directory.path == "/two"
+    append(world, seen, RECORDS - len(seen.acknowledged))
+    world.logs.remove_due_files(world.clock.now_ms() + 5000)
+    world.logs.clean_shutdown({TP: len(seen.acknowledged)})
+
+
+def play_once(disk: SimFiles, seen: Seen, on_begin: Callable[[], None] = lambda: None) -> None:
+    async def main(loop: SimLoop) -> None:
+        with contextlib.suppress(LogDirFailure, ApiError, OSError):
+            await history(MoveWorld(loop, disk), seen, on_begin)
+
+    run(main)
+
+
+def operations_of_the_move(log_dir: str | None = None) -> tuple[int, int]:
+    """How many operations there are before the move begins, and in all; in one directory or everywhere."""
+    disk = _Counting(log_dir)
+    before: list[int] = []
+    seen = Seen()
+    play_once(disk, seen, lambda: before.append(disk.counted))
+    assert seen.has_moved
+    assert len(seen.acknowledged) == RECORDS
+    return before[0], disk.counted
+
+
+class _Counting(SimFiles):
+    def __init__(self, log_dir: str | None) -> None:
+        super().__init__()
+        self.counted = 0
+        self._inside = f"{log_dir}/" if log_dir else "/"
+
+    def step(self, operation: str, path: str) -> None:
+        super().step(operation, path)
+        self.counted += (path + "/").startswith(self._inside)
+
+
+class _FailingInTheMidst(Disks):
+    """The first disk fails between the two renames."""
+
+    def step(self, operation: str, path: str) -> None:
+        if (operation, path) == ("rename", "/one/orders-0"):
+            self.fail_disk_at(1, "/one")
+        super().step(operation, path)
+
+
+def found_after_restart(disk: SimFiles) -> tuple[str, int, list[bytes | None]]:
+    """Where the replica is, where it starts and what it has.  A move that was under way comes to its end."""
+    found: list[tuple[str, int, list[bytes | None]]] = []
+
+    async def main(loop: SimLoop) -> None:
+        world = MoveWorld(loop, disk, leader_epoch=5)
+        assert world.logs.unreadable == {}
+        assert len(world.logs.online_directories) == 2
+        world.lead()
+        was = world.values()
+        copies = [name for at in ("/one", "/two") for name in world.names(at) if name.endswith("-future")]
+        assert len(copies) == len(world.moves) <= 1
+        world.moves.start()
+        await world.settled()
+        await world.moves.close()
+        assert world.values() == was
+        assert not copies or world.place() == "/two"
+        world.append(b"after")
+        found.append((world.place(), world.log().log_start_offset, was))
+        world.logs.clean_shutdown({})
+        names = [name for at in ("/one", "/two") for name in world.names(at)]
+        assert names.count("orders-0") == 1
+        assert not [name for name in names if name.endswith("-future")]
+        again = LogManager(["/two", "/one"], files=disk, clock=ManualClock(), random=random.Random(1))
+        again.load()
+        log = again.logs[TP]
+        assert [record.value for record in read_records(log, log.log_start_offset)] == [*was, b"after"]
+        again.release()
+
+    run(main)
+    return found[0]
+
+
+def test_nothing_acknowledged_is_lost_when_the_process_dies_at_any_operation_of_a_move() -> None:
+    before, total = operations_of_the_move()
+    assert total - before > 60
+    for operation in range(before + 1, total + 1):
+        disk, seen = SimFiles(), Seen()
+        disk.fail_at(operation)
+        play_once(disk, seen)
+        disk.kill()
+        _, start, found = found_after_restart(disk)
+        assert start == 2, f"operation {operation}"
+        assert found[: len(seen.acknowledged) - start] == seen.acknowledged[start:], f"operation {operation}"
+
+
+def test_nothing_flushed_is_lost_when_the_power_goes_at_any_operation_of_a_move() -> None:
+    before, total = operations_of_the_move()
+    for operation in range(before + 1, total + 1):
+        disk, seen = SimFiles(), Seen()
+        disk.fail_at(operation)
+        play_once(disk, seen)
+        disk.crash(random.Random(operation))
+        _, start, found = found_after_restart(disk)
+        assert start == 2, f"operation {operation}"
+        assert found[: FLUSHED - start] == values(FLUSHED)[start:], f"operation {operation}"
+        assert found == [value for value in values(RECORDS) if value in found], f"operation {operation}"
+
+
+@pytest.mark.parametrize("log_dir", ["/one", "/two"])
+def test_one_disk_that_fails_at_any_operation_of_a_move_costs_no_record_and_not_the_other_disk(log_dir: str) -> None:
+    before, total = operations_of_the_move(log_dir)
+    assert total - before > 10
+    refused = 0
+    for operation in range(1, total - before + 1):
+        disk, seen = Disks(), Seen()
+        play_once(disk, seen, lambda disk=disk, operation=operation: disk.fail_disk_at(operation, log_dir))  # type: ignore[misc]
+        assert seen.has_begun
+        where = f"operation {operation} in {log_dir}: {disk.failed[:1]}"
+        if log_dir == "/two" and not seen.has_moved:
+            assert len(seen.acknowledged) == RECORDS, f"{where}: the log is on the other disk and goes on"
+        first = disk.failed[0] if disk.failed else None
+        disk.mend()
+        disk.kill()
+        try:
+            _, start, found = found_after_restart(disk)
+        except ConfigError:
+            # The copy has its name, but perhaps not for good, and the disk is gone: as in Kafka, a person decides.
+            assert first == ("sync directory", "/two"), where
+            refused += 1
+            continue
+        assert start == 2, where
+        assert found[: len(seen.acknowledged) - start] == seen.acknowledged[start:], where
+    assert refused == (1 if log_dir == "/two" else 0)
+
+
+def test_a_log_whose_newer_copy_is_on_a_failed_disk_is_not_served() -> None:
+    disk = _FailingInTheMidst()
+    seen = Seen()
+
+    async def main(loop: SimLoop) -> None:
+        world = MoveWorld(loop, disk)
+        world.lead()
+        append(world, seen, FLUSHED)
+        world.moves.start()
+        world.moves.move(TP, "/two")
+        await world.settled()
+        await world.moves.close()
+        assert (world.place(), world.failed) == ("/two", ["/one"])
+        append(world, seen, 1)
+        world.logs.release()
+        disk.mend()
+        disk.kill()
+        disk.fail_disk_at(1, "/two")
+        again = MoveWorld(loop, disk)
+        assert list(again.logs.unreadable) == [TP]
+        assert "/two" in again.logs.unreadable[TP]
+        with pytest.raises(ApiError):
+            again.lead()
+        again.logs.release()
+        disk.mend()
+        disk.kill()
+        assert MoveWorld(loop, disk).values() == seen.acknowledged
+
+    run(main)
