@@ -1,0 +1,111 @@
+"""Three of our brokers, each in a rack of its own, on the embedded ZooKeeper."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.peers.embedded_zookeeper import embedded_zookeeper
+from tests.peers.kctl_broker import KctlBroker, kctl_broker
+from tests.peers.probe import wait_until
+
+RACKS = ("a", "b", "c")
+ROOT = Path(__file__).parent.parent.parent.parent
+TIMEOUT_S = 120
+PROPERTIES = {
+    "auto.leader.rebalance.enable": "false",
+    "controlled.shutdown.enable": "false",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    # With a limit of one byte per second, one answer is enough to keep a throttled replica waiting for hours.
+    "replication.quota.window.size.seconds": "3600",
+}
+
+
+class Racks:
+    """Brokers 0, 1 and 2 in racks a, b and c."""
+
+    def __init__(self, brokers: list[KctlBroker], folder: Path) -> None:
+        self.brokers = brokers
+        self.bootstrap = ",".join(broker.bootstrap for broker in brokers)
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        self._folder = folder
+
+    def create(self, topic: str, *replicas: int, config: dict[str, str] | None = None) -> None:
+        """A topic of one partition on these brokers, which knows its leader."""
+        new = NewTopic(topic, 1, replica_assignment=[list(replicas)], config=config or {})
+        self.admin.create_topics([new])[topic].result(TIMEOUT_S)
+        self.until(f"broker {replicas[0]} leads {topic}", lambda: self.partition(topic)[0] == replicas[0])
+
+    def partition(self, topic: str) -> tuple[int, list[int], set[int]]:
+        """Leader, replicas and in-sync replicas of the topic's only partition."""
+        found = self.admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions.get(0)
+        return (found.leader, list(found.replicas), set(found.isrs)) if found else (-1, [], set())
+
+    def produce(self, topic: str, count: int, size: int = 10_000) -> None:
+        """That many records of that size, acknowledged by all in-sync replicas."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "compression.type": "none"})
+        failures: list[object] = []
+        for number in range(count):
+            value = f"{number} ".encode().ljust(size, b"x")
+            producer.produce(topic, value, on_delivery=lambda error, _: failures.append(error) if error else None)
+            producer.poll(0)
+        assert producer.flush(TIMEOUT_S) == 0
+        assert not failures
+
+    def size(self, topic: str, broker: int) -> int:
+        """Bytes that the broker's replica holds."""
+        folder = self.brokers[broker].logs_dir / f"{topic}-0"
+        return sum(path.stat().st_size for path in folder.glob("*.log"))
+
+    def kctl(self, line: str, *, config: str = "") -> subprocess.CompletedProcess[str]:
+        """A command of ours on this cluster, to its end; `config` is what --command-config holds."""
+        file = self._folder / "client.properties"
+        file.write_text(config)
+        return subprocess.run(
+            [sys.executable, "-m", "kctl", *line.split(), "--command-config", str(file)],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | {"KCTL_BOOTSTRAP_SERVER": self.bootstrap, "XDG_STATE_HOME": str(self._folder / "state")},
+            timeout=TIMEOUT_S,
+        )
+
+    def run(self, line: str, *, config: str = "") -> str:
+        """The same; it has to succeed."""
+        ran = self.kctl(line, config=config)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    def until(self, what: str, claim: Callable[[], bool]) -> None:
+        wait_until(claim, what=what, timeout_s=TIMEOUT_S, interval_s=0.1)
+
+
+@pytest.fixture(scope="session")
+def racks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Racks]:
+    folder = tmp_path_factory.mktemp("racks")
+    with contextlib.ExitStack() as stack:
+        zookeeper = stack.enter_context(embedded_zookeeper(folder / "zookeeper"))
+        pool = stack.enter_context(ThreadPoolExecutor(len(RACKS)))
+        running: list[contextlib.AbstractContextManager[KctlBroker]] = []
+        stack.callback(lambda: list(pool.map(lambda broker: broker.__exit__(None, None, None), running)))
+
+        def start(number: int) -> KctlBroker:
+            properties = PROPERTIES | {"broker.id": str(number), "broker.rack": RACKS[number]}
+            broker = kctl_broker(folder / f"broker-{number}", zookeeper=zookeeper.connect, properties=properties)
+            started = broker.__enter__()
+            running.append(broker)
+            return started
+
+        racks = Racks(list(pool.map(start, range(len(RACKS)))), folder)
+        racks.until("three brokers", lambda: len(racks.admin.list_topics(timeout=TIMEOUT_S).brokers) == len(RACKS))
+        yield racks
