@@ -54,6 +54,8 @@ class SimCluster:
         self.network = network or SimNetwork(loop)
         self.zookeeper = SimZooKeeper(delay_s=partial(random.Random(f"{loop.seed} zookeeper").uniform, 0.0005, 0.002))
         self.brokers: dict[int, SimBroker] = {}
+        self.starts = 0
+        """How many brokers were started, those that came back among them."""
         self._loop = loop
         self._folder = folder
         self._properties = dict(properties or {})
@@ -65,6 +67,7 @@ class SimCluster:
 
     async def start_broker(self, broker_id: int) -> SimBroker:
         """A new broker, or one that was killed or stopped; serves when this returns."""
+        self.starts += 1
         broker = SimBroker(self, self._loop, broker_id, self._folder / str(broker_id), self._properties)
         self.brokers[broker_id] = broker
         await broker.start()
@@ -148,7 +151,8 @@ class SimBroker:
     def _world(self) -> World:
         return World(
             clock=self.clock,
-            random=random.Random(f"{self._loop.seed} {self.host}"),
+            # Of its own in every life: a broker that came back would give away the same member ids again.
+            random=random.Random(f"{self._loop.seed} {self.host} {self._cluster.starts}"),
             files=self._files,
             transport=AsyncioTransport(),
             listen=partial(SimListening, self._cluster.network),

@@ -1,0 +1,416 @@
+"""Consumer groups on whole brokers under virtual time: brokers die, connections break, requests come twice.
+
+Members join, share partitions out, commit what they have read, leave or just fall silent.  Whatever happens, a
+generation has one assignment, a commit that was answered is never behind an earlier one that was, every request is
+answered, and when the trouble is over all members work again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from kctl.client.cluster import ClusterClient
+from kctl.client.retrying import COORDINATOR_MOVED
+from kctl.client.transport import Connection, ConnectionLost
+from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
+from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from kctl.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from kctl.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kctl.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
+from kctl.testing.sim_cluster import SimCluster
+from kctl.testing.sim_loop import SimLoop, simulate
+
+T = TypeVar("T")
+
+TOPIC = "orders"
+PARTITIONS = 5
+BROKERS = 3
+SECONDS = 30
+GROUPS = ("g", "another group")
+MEMBERS = ("a", "b", "c", "d")
+STATIC = "d"
+SESSION_MS = 6_000
+REBALANCE_MS = 5_000
+ANSWER_S_MAX = 60
+"""Nothing that a coordinator waits for takes so long, and the way from and to the clients is never blocked."""
+PROPERTIES = {
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "3",
+    "group.initial.rebalance.delay.ms": "300",
+    "min.insync.replicas": "2",
+    "replica.lag.time.max.ms": "4000",
+    "zookeeper.session.timeout.ms": "6000",
+    "controlled.shutdown.retry.backoff.ms": "500",
+}
+HOUR_MS = 3_600_000
+
+Fault = Callable[[SimCluster, random.Random], Awaitable[None]]
+
+
+class Member:
+    """One consumer after the other in one place of a group; each has its own connections, as its requests may wait."""
+
+    def __init__(self, run: Run, group_id: str, name: str) -> None:
+        self.generation = -1
+        self.is_working = False
+        self.commits = 0
+        """How many were answered since the trouble is over."""
+        self._run = run
+        self._chance = run.chance
+        self._group_id = group_id
+        self._instance = name if name == STATIC else None
+        self._member_id = ""
+        self._owned: list[int] = []
+        self._positions: dict[int, int] = {}
+        subscription = encode_subscription(ConsumerProtocolSubscription(topics=[TOPIC]))
+        self._protocols = [JoinGroupRequestProtocol(name="range", metadata=subscription)]
+
+    async def live(self) -> None:
+        while not self._run.is_over:
+            async with self._run.cluster.client() as client, self._run.cluster.client() as twin:
+                try:
+                    while not self._run.is_over:
+                        await self._take_part(client, twin)
+                except (ApiError, ConnectionLost, ClusterUnreachable):
+                    pass
+            self.is_working = False
+            if self._chance.random() < 0.3 and not self._run.is_quiet:
+                self._member_id = ""  # A new process; the old one said nothing.
+            await asyncio.sleep(self._chance.expovariate(1 / 0.3))
+
+    async def _take_part(self, client: ClusterClient, twin: ClusterClient) -> None:
+        """From a join to the end of the generation."""
+        try:
+            await self._join(client, twin)
+            await self._fetch(client)
+            self.is_working = True
+            while not self._run.is_over:
+                await asyncio.sleep(self._chance.expovariate(1 / 0.4))
+                await self._heartbeat(client, twin)
+                await self._commit(client, twin)
+                if self._chance.random() < 0.02 and not self._run.is_quiet:
+                    await self._leave(client)
+        except ApiError as error:
+            if error.code in {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}:
+                self._member_id = ""
+            elif error.code not in {
+                *(ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REQUEST_TIMED_OUT),
+                *(ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, *COORDINATOR_MOVED),
+            }:
+                self._run.unexpected.add(error.code)
+        finally:
+            self.is_working = False
+
+    async def _join(self, client: ClusterClient, twin: ClusterClient) -> None:
+        request = JoinGroupRequest(
+            group_id=self._group_id,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=self._member_id,
+            group_instance_id=self._instance,
+            protocol_type="consumer",
+            protocols=self._protocols,
+        )
+        joined = await self._ask(client, twin, request, JoinGroupResponse, codes={ErrorCode.MEMBER_ID_REQUIRED})
+        self._member_id = joined.member_id
+        if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            await self._join(client, twin)
+            return
+        self.generation = joined.generation_id
+        plan = self._run.plan([each.member_id for each in joined.members])
+        sync = SyncGroupRequest(
+            group_id=self._group_id,
+            generation_id=self.generation,
+            member_id=self._member_id,
+            group_instance_id=self._instance,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=[SyncGroupRequestAssignment(member_id=each, assignment=part) for each, part in plan.items()],
+        )
+        synced = await self._ask(client, twin, sync, SyncGroupResponse)
+        self._owned = self._run.note_assignment(
+            self._group_id, self.generation, self._member_id, bytes(synced.assignment)
+        )
+
+    async def _fetch(self, client: ClusterClient) -> None:
+        topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=self._owned)]
+        request = OffsetFetchRequest(group_id=self._group_id, topics=topics, require_stable=True)
+        fetched = await self._ask(client, None, request, OffsetFetchResponse)
+        self._positions = {}
+        for each in fetched.topics[0].partitions if fetched.topics else []:
+            _raise(each.error_code)
+            self._positions[each.partition_index] = each.committed_offset
+
+    async def _heartbeat(self, client: ClusterClient, twin: ClusterClient) -> None:
+        request = HeartbeatRequest(
+            group_id=self._group_id,
+            generation_id=self.generation,
+            member_id=self._member_id,
+            group_instance_id=self._instance,
+        )
+        await self._ask(client, twin, request, HeartbeatResponse)
+
+    async def _commit(self, client: ClusterClient, twin: ClusterClient) -> None:
+        wanted = {partition: position + 1 for partition, position in self._positions.items()}
+        if not wanted:
+            return
+        partitions = [
+            OffsetCommitRequestPartition(partition_index=each, committed_offset=offset, committed_metadata="")
+            for each, offset in wanted.items()
+        ]
+        request = OffsetCommitRequest(
+            group_id=self._group_id,
+            generation_id=self.generation,
+            member_id=self._member_id,
+            group_instance_id=self._instance,
+            topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)],
+        )
+        floors = {partition: self._run.acknowledged[self._group_id, partition] for partition in wanted}
+        self._run.note_attempt(self._group_id, wanted)
+        answered = await self._ask(client, twin, request, OffsetCommitResponse)
+        for each in answered.topics[0].partitions:
+            _raise(each.error_code)
+            assert wanted[each.partition_index] >= floors[each.partition_index], "a commit went back silently"
+        self._run.note_commit(self._group_id, wanted)
+        self._positions = wanted
+        self.commits += self._run.is_quiet
+
+    async def _leave(self, client: ClusterClient) -> None:
+        leaver = MemberIdentity(member_id=self._member_id, group_instance_id=self._instance)
+        request = LeaveGroupRequest(group_id=self._group_id, members=[leaver])
+        await self._ask(client, None, request, LeaveGroupResponse)
+        self._member_id = ""
+        raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    async def _ask(
+        self,
+        client: ClusterClient,
+        twin: ClusterClient | None,
+        request: Any,
+        response_class: type[T],
+        codes: frozenset[ErrorCode] | set[ErrorCode] = frozenset(),
+    ) -> T:
+        """Asks again where an answer got lost; now and then the request comes twice, over two connections."""
+        if twin is None or self._chance.random() > 0.1:
+            return await self._ask_once(client, request, response_class, codes)
+        first, second = await asyncio.gather(
+            self._ask_once(client, request, response_class, codes),
+            self._ask_once(twin, request, response_class, codes),
+            return_exceptions=True,
+        )
+        for outcome in (first, second):
+            if isinstance(outcome, BaseException) and not isinstance(
+                outcome, ApiError | ConnectionLost | ClusterUnreachable
+            ):
+                raise outcome
+        for outcome in (first, second):
+            if not isinstance(outcome, BaseException):
+                return outcome
+        assert isinstance(first, BaseException)
+        raise first
+
+    async def _ask_once(
+        self, client: ClusterClient, request: Any, response_class: type[T], codes: frozenset[ErrorCode] | set[ErrorCode]
+    ) -> T:
+        async def ask(connection: Connection) -> T:
+            started = self._run.loop.time()
+            try:
+                response = await connection.send(request, response_class, timeout_ms=ANSWER_S_MAX * 1000)
+            except ConnectionLost:
+                assert self._run.loop.time() - started < ANSWER_S_MAX, f"{request} was never answered"
+                raise
+            code = getattr(response, "error_code", ErrorCode.NONE)
+            if code not in codes:
+                _raise(code)
+            return response
+
+        return await client.on_coordinator(self._group_id, ask)
+
+
+def _raise(code: int) -> None:
+    if code != ErrorCode.NONE:
+        raise ApiError(ErrorCode.of(code))
+
+
+class Run:
+    """Three brokers, two groups, and what their members were told."""
+
+    def __init__(self, loop: SimLoop, folder: Path) -> None:
+        self.loop = loop
+        self.chance = random.Random(f"{loop.seed} groups")
+        self.cluster = SimCluster(loop, folder, properties=PROPERTIES)
+        self.is_quiet = False
+        """Nothing bad happens any more."""
+        self.is_over = False
+        self.acknowledged: defaultdict[tuple[str, int], int] = defaultdict(lambda: -1)
+        self.unexpected: set[ErrorCode] = set()
+        self._attempted: defaultdict[tuple[str, int], int] = defaultdict(lambda: -1)
+        self._plans: dict[tuple[str, int], str] = {}
+        self._parts: dict[tuple[str, int, str], list[int]] = {}
+        self._plan_count = 0
+
+    async def play(self, fault: Fault) -> None:
+        await self.cluster.start(BROKERS)
+        with self.cluster.network.on_host("client"):
+            async with self.cluster.client() as client:
+                await self._create_topic(client)
+                members = [Member(self, group_id, name) for group_id in GROUPS for name in MEMBERS]
+                async with asyncio.TaskGroup() as tasks:
+                    for member in members:
+                        tasks.create_task(member.live())
+                    trouble = asyncio.ensure_future(fault(self.cluster, self.chance))
+                    await asyncio.sleep(SECONDS)
+                    await trouble
+                    await self._recover(members)
+                    self.is_over = True
+                await self._check(client)
+        await self.cluster.stop()
+
+    def plan(self, members: list[str]) -> dict[str, bytes]:
+        """Who gets what, and a number by which the plan is known again."""
+        self._plan_count += 1
+        return {
+            member_id: f"{self._plan_count}:{','.join(map(str, range(number, PARTITIONS, len(members))))}".encode()
+            for number, member_id in enumerate(members)
+        }
+
+    def note_assignment(self, group_id: str, generation: int, member_id: str, assignment: bytes) -> list[int]:
+        """A member heard its part of a generation."""
+        plan, _, owned = assignment.decode().partition(":")
+        part = [int(each) for each in owned.split(",") if each]
+        if plan:
+            known = self._plans.setdefault((group_id, generation), plan)
+            assert known == plan, f"generation {generation} of {group_id} has two assignments"
+            for (other_group, other_generation, other), others in self._parts.items():
+                if (other_group, other_generation) == (group_id, generation) and other != member_id:
+                    assert not set(others) & set(part), "a partition is owned twice"
+            self._parts[group_id, generation, member_id] = part
+        return part
+
+    def note_attempt(self, group_id: str, offsets: dict[int, int]) -> None:
+        for partition, offset in offsets.items():
+            self._attempted[group_id, partition] = max(self._attempted[group_id, partition], offset)
+
+    def note_commit(self, group_id: str, offsets: dict[int, int]) -> None:
+        for partition, offset in offsets.items():
+            self.acknowledged[group_id, partition] = max(self.acknowledged[group_id, partition], offset)
+
+    async def _create_topic(self, client: ClusterClient) -> None:
+        topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=3, assignments=[], configs=[])
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+        response = await client.on_controller(lambda connection: connection.send(request, CreateTopicsResponse))
+        assert [each.error_code for each in response.topics] == [ErrorCode.NONE]
+
+    async def _recover(self, members: list[Member]) -> None:
+        """Until every member has committed again in the generation that all of its group are in."""
+        for number, broker in list(self.cluster.brokers.items()):
+            if not broker.is_running:
+                await self.cluster.start_broker(number)
+        self.is_quiet = True
+        for member in members:
+            member.commits = 0
+        async with asyncio.timeout(180):
+            while True:
+                await asyncio.sleep(0.5)
+                if self._all_work(members):
+                    return
+
+    def _all_work(self, members: list[Member]) -> bool:
+        by_group = [members[: len(MEMBERS)], members[len(MEMBERS) :]]
+        return all(member.is_working and member.commits > 2 for member in members) and all(
+            len({member.generation for member in group}) == 1 for group in by_group
+        )
+
+    async def _check(self, client: ClusterClient) -> None:
+        for group_id in GROUPS:
+            topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=list(range(PARTITIONS)))]
+            request = OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=True)
+
+            async def ask(connection: Connection, request: OffsetFetchRequest = request) -> OffsetFetchResponse:
+                response = await connection.send(request, OffsetFetchResponse)
+                _raise(response.error_code)
+                return response
+
+            fetched = await client.on_coordinator(group_id, ask)
+            for each in fetched.topics[0].partitions:
+                at = group_id, each.partition_index
+                assert self.acknowledged[at] <= each.committed_offset <= self._attempted[at]
+                assert self.acknowledged[at] > 3, "something was done"
+        assert not self.unexpected
+        assert len(self._plans) > len(GROUPS)
+
+
+async def nothing(_cluster: SimCluster, _chance: random.Random) -> None:
+    """No fault."""
+
+
+async def coordinators_killed(cluster: SimCluster, chance: random.Random) -> None:
+    for _ in range(3):
+        await asyncio.sleep(chance.uniform(2, 6))
+        victim = chance.randrange(BROKERS)
+        cluster.kill(victim)
+        await asyncio.sleep(chance.uniform(1, 10))
+        await cluster.start_broker(victim)
+
+
+async def coordinators_moved(cluster: SimCluster, chance: random.Random) -> None:
+    for victim in range(BROKERS):
+        await asyncio.sleep(chance.uniform(2, 5))
+        await cluster.brokers[victim].stop()
+        await asyncio.sleep(chance.uniform(0, 4))
+        await cluster.start_broker(victim)
+
+
+async def network_split(cluster: SimCluster, chance: random.Random) -> None:
+    for _ in range(4):
+        await asyncio.sleep(chance.uniform(2, 5))
+        alone = chance.randrange(BROKERS)
+        others = [f"broker-{number}" for number in range(BROKERS) if number != alone]
+        cluster.network.partition([f"broker-{alone}"], others)
+        if chance.random() < 0.5:
+            cluster.brokers[alone].lose_zookeeper()
+        await asyncio.sleep(chance.uniform(1, 9))
+        cluster.network.heal()
+        cluster.brokers[alone].find_zookeeper()
+
+
+async def messages_lost(cluster: SimCluster, chance: random.Random) -> None:
+    """Connections break, with what is on its way."""
+    for _ in range(40):
+        await asyncio.sleep(chance.uniform(0.1, 1))
+        cluster.network.cut("client", f"broker-{chance.randrange(BROKERS)}")
+
+
+async def clocks_jump(cluster: SimCluster, chance: random.Random) -> None:
+    for _ in range(15):
+        await asyncio.sleep(chance.uniform(0.5, 2))
+        cluster.brokers[chance.randrange(BROKERS)].clock.jump(chance.randint(-24, 24) * HOUR_MS)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    "fault",
+    [nothing, coordinators_killed, coordinators_moved, network_split, messages_lost, clocks_jump],
+    ids=lambda fault: fault.__name__,
+)
+def test_groups_keep_their_word_whatever_happens(tmp_path: Path, fault: Fault, seed: int) -> None:
+    async def main(loop: SimLoop) -> None:
+        await Run(loop, tmp_path).play(fault)
+
+    simulate(main, seed=seed)
