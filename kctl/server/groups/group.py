@@ -167,6 +167,14 @@ class Group:
         return self._joining_count
 
     @property
+    def is_storing_assignment(self) -> bool:
+        """Whether the assignment of this generation is on its way to the log."""
+        return any(
+            isinstance(append, AssignmentAppend) and append.generation == self.generation
+            for append in self.appends.values()
+        )
+
+    @property
     def rebalance_timeout_ms(self) -> int:
         """The longest that any member allows itself."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)

@@ -19,7 +19,11 @@ from kctl.server.groups.states import GroupState
 
 
 def sync(group: Group, event: SyncRequest, now: Now, out: list[Action]) -> None:
-    """Parks the sync until the leader's is stored, or answers at once when the group is stable."""
+    """Parks the sync until the leader's is stored, or answers at once when the group is stable.
+
+    A leader that syncs again while its assignment is on its way may bring another one, which must not get into the log
+    behind the one that is answered.
+    """
     error = _sync_error(group, event)
     if error is not ErrorCode.NONE:
         out.append(Answer(event.token, SyncOutcome(error)))
@@ -33,7 +37,7 @@ def sync(group: Group, event: SyncRequest, now: Now, out: list[Action]) -> None:
     # A member that syncs twice gave up on the first answer; it must come all the same, its connection waits for it.
     answer_sync(member, SyncOutcome(ErrorCode.REBALANCE_IN_PROGRESS), out)
     member.sync_token = event.token
-    if group.leader == event.member_id:
+    if group.leader == event.member_id and not group.is_storing_assignment:
         assignments = {member_id: event.assignments.get(member_id, b"") for member_id in group.members}
         append_id = group.remember_append(AssignmentAppend(group.generation, assignments))
         out.append(PersistGroup(append_id, group.snapshot(assignments)))

@@ -175,3 +175,19 @@ def test_member_that_syncs_twice_gets_an_answer_for_both() -> None:
     assert world.answers[first].error is ErrorCode.REBALANCE_IN_PROGRESS
     world.sync(leader)
     assert world.answers[second].error is ErrorCode.NONE
+
+
+def test_leader_that_changes_its_mind_does_not_change_the_log_behind_the_answer() -> None:
+    """It may join again after its first sync got no answer, and share out anew."""
+    world = GroupWorld()
+    leader, follower = completing(world, "a", "b")
+    world.holds_appends = True
+    first = world.sync(leader, assignments={leader: b"all"})
+    second = world.sync(leader, assignments={follower: b"all"})
+    world.finish_append()
+    assert world.answers[first].error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.answers[second].assignment == b"all"
+    assert not world.held
+    persisted = world.log[-1]
+    assert isinstance(persisted, PersistGroup)
+    assert {m.member_id: m.assignment for m in persisted.snapshot.members} == {leader: b"all", follower: b""}
