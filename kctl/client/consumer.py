@@ -1,11 +1,15 @@
-"""Reads assigned partitions in order, from given offsets on.  A simple consumer: no group."""
+"""Reads assigned partitions in order, from given offsets on.  A simple consumer: no group.
+
+With a rack in its settings it reads from a replica near it where the leader names one (KIP-392), until that replica
+fails it or five minutes are over; then it asks the leader again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from kctl.client.cluster import ClusterClient
-from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches, visible_batches
+from kctl.client.fetching import NO_REPLICA, FetchedPartition, FetchLimits, fetch_batches, visible_batches
 from kctl.client.list_offsets import IsolationLevel
 from kctl.client.metadata import ClusterMetadata
 from kctl.client.retrying import LEADER_MOVED
@@ -16,6 +20,8 @@ from kctl.records.batch import Record, iterate_records
 
 SEVERAL_LEADERS_WAIT_MS = 100
 """With several leaders an answer is handed on when all have answered, so each may wait less for data."""
+PREFERRED_REPLICA_MS = 300_000
+"""How long a preferred replica is good for: metadata.max.age.ms of Java's consumer."""
 
 
 class Consumer:
@@ -34,6 +40,8 @@ class Consumer:
         self._limits = limits or FetchLimits()
         self._isolation = isolation
         self._metadata: ClusterMetadata | None = None
+        self._near: dict[TopicPartition, tuple[int, int]] = {}
+        """Preferred replicas: the broker, and until when (ms) it is read from."""
         self._deadline = client.deadline()
 
     def drop(self, tp: TopicPartition) -> None:
@@ -47,12 +55,14 @@ class Consumer:
         CorruptBatch, and ClusterUnreachable when a leader stays away for the client's time-out.
         """
         fetched = await self._fetch()
+        if fetched and all(one.preferred_read_replica != NO_REPLICA for one in fetched):
+            fetched = await self._fetch()  # These leaders named somebody who has the records.
         return [(one.tp, records) for one in sorted(fetched, key=lambda one: one.tp) if (records := self._take(one))]
 
     async def _fetch(self) -> list[FetchedPartition]:
-        by_leader = await self._leaders()
+        by_broker = await self._brokers()
         limits = self._limits
-        if len(by_leader) > 1:
+        if len(by_broker) > 1:
             limits = FetchLimits(
                 min(limits.max_wait_ms, SEVERAL_LEADERS_WAIT_MS),
                 limits.min_bytes,
@@ -60,16 +70,18 @@ class Consumer:
                 limits.partition_max_bytes,
             )
 
-        async def ask(leader: int, positions: Mapping[TopicPartition, int]) -> list[FetchedPartition]:
-            connection = await self._client.broker(leader)
-            return await fetch_batches(connection, positions, limits=limits, isolation=self._isolation)
+        async def ask(broker: int, positions: Mapping[TopicPartition, int]) -> list[FetchedPartition]:
+            connection = await self._client.broker(broker)
+            rack = self._client.settings.rack
+            return await fetch_batches(connection, positions, limits=limits, isolation=self._isolation, rack=rack)
 
         try:
-            answers = await self._client.gather([ask(leader, part) for leader, part in sorted(by_leader.items())])
+            answers = await self._client.gather([ask(broker, part) for broker, part in sorted(by_broker.items())])
         except ConnectionLost as lost:
+            self._near.clear()
             await self._look_again(str(lost))
             return []
-        fetched = [one for answer in answers for one in answer]
+        fetched = [one for answer in answers for one in answer if self._counts(one)]
         moved = next((one for one in fetched if one.error in LEADER_MOVED), None)
         if moved is not None:
             await self._look_again(f"{moved.tp}: {moved.error.name}")
@@ -78,11 +90,36 @@ class Consumer:
             self._deadline = self._client.deadline()
         return fetched
 
-    async def _leaders(self) -> dict[int, dict[TopicPartition, int]]:
-        """Positions by leader; partitions without a leader at the moment are left out, and looked up again."""
+    def _counts(self, fetched: FetchedPartition) -> bool:
+        """Notes who is preferred; whatever a preferred replica cannot do is the leader's to tell."""
+        near = self._near.get(fetched.tp)
+        if near is not None and fetched.error is not ErrorCode.NONE:
+            del self._near[fetched.tp]
+            return False
+        if fetched.preferred_read_replica != NO_REPLICA:
+            until_ms = self._client.transport.monotonic_ms() + PREFERRED_REPLICA_MS
+            self._near[fetched.tp] = (fetched.preferred_read_replica, until_ms)
+        return True
+
+    def _near_broker(self, tp: TopicPartition, metadata: ClusterMetadata) -> int | None:
+        """The preferred replica while it is alive and its time is not over."""
+        near = self._near.get(tp)
+        if near is None:
+            return None
+        broker, until_ms = near
+        if broker in metadata.brokers and self._client.transport.monotonic_ms() < until_ms:
+            return broker
+        del self._near[tp]
+        return None
+
+    async def _brokers(self) -> dict[int, dict[TopicPartition, int]]:
+        """Positions by the broker to ask: the leader, or the replica that it prefers.
+
+        Partitions without a leader at the moment are left out, and looked up again.
+        """
         if self._metadata is None:
             self._metadata = await self._client.metadata({tp.topic for tp in self.positions})
-        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        by_broker: dict[int, dict[TopicPartition, int]] = {}
         without_leader = None
         for tp, position in self.positions.items():
             leader, code = self._metadata.leader_of(tp)
@@ -92,10 +129,11 @@ class Consumer:
                 self._metadata = None  # A broker that has just started knows its topics a moment later.
                 raise ApiError(code, f"{tp}: {code.description}")
             else:
-                by_leader.setdefault(leader, {})[tp] = position
+                near = self._near_broker(tp, self._metadata)
+                by_broker.setdefault(leader if near is None else near, {})[tp] = position
         if without_leader is not None:
             await self._look_again(without_leader)
-        return by_leader
+        return by_broker
 
     async def _look_again(self, reason: str) -> None:
         self._metadata = None

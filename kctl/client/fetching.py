@@ -22,6 +22,7 @@ from kctl.records.control import ControlType, control_type
 
 MAGIC_FETCH_MIN = 4
 """Older versions answer in record formats that are not read here."""
+NO_REPLICA = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class FetchedPartition:
     last_stable_offset: int
     log_start_offset: int
     records: memoryview
+    preferred_read_replica: int = NO_REPLICA
+    """The broker that this one would rather have asked; then there are no records."""
     aborted: list[tuple[int, int]] = field(default_factory=list)
     """(first offset, producer id) of transactions that were aborted; only with READ_COMMITTED."""
 
@@ -54,8 +57,12 @@ async def fetch_batches(
     *,
     limits: FetchLimits,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    rack: str = "",
 ) -> list[FetchedPartition]:
-    """What the partitions hold from their positions on, as the broker stores it.  Raises ApiError, ConnectionLost."""
+    """What the partitions hold from their positions on, as the broker stores it.  Raises ApiError, ConnectionLost.
+
+    Without a `rack` a leader never sends the reader to another replica.
+    """
     version = connection.versions.highest(FetchRequest)
     if version < MAGIC_FETCH_MIN:
         raise ApiError(
@@ -72,6 +79,7 @@ async def fetch_batches(
         min_bytes=limits.min_bytes,
         max_bytes=limits.max_bytes,
         isolation_level=isolation,
+        rack_id=rack,
         topics=list(topics.values()),
     )
     response = await connection.send(request, FetchResponse, version=version)
@@ -118,6 +126,7 @@ def _fetched(tp: TopicPartition, partition: PartitionData) -> FetchedPartition:
         high_watermark=partition.high_watermark,
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=partition.log_start_offset,
+        preferred_read_replica=partition.preferred_read_replica,
         records=records
         if isinstance(records, memoryview)
         else memoryview(records if isinstance(records, bytes) else b""),

@@ -19,6 +19,8 @@ class ClientSettings(NamedTuple):
     timeout_ms: int = 30_000
     """For one operation, with all its retries."""
     connect_timeout_ms: int = CONNECT_TIMEOUT_MS_MAX
+    rack: str = ""
+    """Where the client is, so that it can read from replicas near it."""
 
 
 def client_settings(
@@ -44,6 +46,7 @@ def client_settings(
         client_id=properties.get("client.id", "kctl"),
         timeout_ms=timeout,
         connect_timeout_ms=min(timeout, CONNECT_TIMEOUT_MS_MAX),
+        rack=properties.get("client.rack", ""),
     )
 
 

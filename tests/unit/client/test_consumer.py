@@ -14,7 +14,7 @@ from kctl.client.fetching import FetchLimits
 from kctl.client.list_offsets import IsolationLevel
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
-from kctl.protocol.apis.fetch import FetchRequest
+from kctl.protocol.apis.fetch import FetchRequest, FetchResponse
 from kctl.records.batch import Record
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
@@ -130,6 +130,58 @@ def test_reading_goes_on_at_the_new_leader(cluster: FakeCluster) -> None:
     cluster.intercept(FetchRequest, move)
     assert poll_values(cluster, {ORDERS: 0}, polls=2) == ["a"]
     assert [broker for broker, _ in cluster.asked(FetchRequest)] == [0, 1]
+
+
+def follow(cluster: FakeCluster, *, error: ErrorCode = ErrorCode.NONE) -> None:
+    """Broker 0 leads and sends readers with a rack to broker 1, which has the same records, or an error."""
+
+    def answer(request: FetchRequest) -> FetchResponse | None:
+        broker, _ = cluster.requests[-1]
+        response: FetchResponse = cluster._fetch(0, request)
+        for topic in response.responses:
+            for partition in topic.partitions:
+                if broker == 0 and request.rack_id == "near":
+                    partition.preferred_read_replica, partition.records = 1, b""
+                elif broker == 1 and error is not ErrorCode.NONE:
+                    partition.error_code, partition.records = error, b""
+        return response
+
+    cluster.intercept(FetchRequest, answer)
+
+
+def read_near(cluster: FakeCluster, polls: int) -> tuple[list[str], list[int]]:
+    """What a consumer of the rack reads, and whom it asks."""
+
+    async def main() -> list[str]:
+        settings = cluster.settings()._replace(rack="near")
+        async with ClusterClient(settings, BlockingTransport()) as client:
+            consumer = Consumer(client, {ORDERS: 0}, limits=FetchLimits(partition_max_bytes=80))
+            return [
+                (one.value or b"").decode() for _ in range(polls) for _, got in await consumer.poll() for one in got
+            ]
+
+    return run_blocking(main()), [broker for broker, _ in cluster.asked(FetchRequest)]
+
+
+def test_a_consumer_with_a_rack_reads_on_from_the_replica_that_the_leader_names(cluster: FakeCluster) -> None:
+    (partition,) = cluster.create("orders", leaders=[0])
+    partition.append(batch("a"))
+    partition.append(batch("b"))
+    follow(cluster)
+    assert read_near(cluster, polls=2) == (["a", "b"], [0, 1, 1])
+
+
+@pytest.mark.parametrize("error", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+def test_what_a_near_replica_cannot_do_the_leader_is_asked_for(cluster: FakeCluster, error: ErrorCode) -> None:
+    cluster.create("orders", leaders=[0])[0].append(batch("a"))
+    follow(cluster, error=error)
+    assert read_near(cluster, polls=2) == ([], [0, 1, 0, 1])
+
+
+def test_a_consumer_without_a_rack_stays_with_the_leader(cluster: FakeCluster) -> None:
+    cluster.create("orders", leaders=[0])[0].append(batch("a"))
+    follow(cluster)
+    assert poll_values(cluster, {ORDERS: 0}) == ["a"]
 
 
 def test_leader_that_stays_away_ends_reading(cluster: FakeCluster) -> None:

@@ -32,6 +32,10 @@ def test_said_wins_over_properties() -> None:
     assert chosen == ClientSettings((("b", 2),), "me", 1_000, 1_000)
 
 
+def test_rack_comes_from_properties() -> None:
+    assert settings(properties={"client.rack": "a"}).rack == "a"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
