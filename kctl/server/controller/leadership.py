@@ -5,8 +5,9 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from kctl.errors import ErrorCode
 from kctl.model import NO_LEADER, LeaderAndIsr, TopicPartition
@@ -20,9 +21,11 @@ from kctl.server.controller.state import ControllerState
 
 
 def bring_online(
-    state: ControllerState, candidates: Iterable[TopicPartition], *, allows_unclean: bool = False
+    state: ControllerState,
+    candidates: Iterable[TopicPartition],
+    shrunk: Mapping[TopicPartition, LeaderAndIsr] = MappingProxyType({}),
 ) -> list[Action]:
-    """Elections for the candidates that have no leader."""
+    """Elections for the candidates that have no leader; what was `shrunk` otherwise is written and told along."""
     created: dict[TopicPartition, LeaderAndIsr] = {}
     changed: dict[TopicPartition, LeaderAndIsr] = {}
     for topic_partition in candidates:
@@ -30,25 +33,25 @@ def bring_online(
             continue
         phase = state.phase(topic_partition)
         if phase is PartitionPhase.NEW:
-            live = tuple(b for b in state.replicas(topic_partition) if b in state.live_for(topic_partition))
+            may_lead = state.live_for(topic_partition)
+            live = tuple(b for b in state.replicas(topic_partition) if b in may_lead)
             if live:
                 created[topic_partition] = LeaderAndIsr(live[0], 0, live, state.epoch)
         elif phase is PartitionPhase.OFFLINE:
             known = state.leaders[topic_partition]
-            changed_to = _elect_offline(state, topic_partition, known, allows_unclean=allows_unclean)
+            changed_to = _elect_offline(state, topic_partition, known)
             if changed_to is not None:
                 changed[topic_partition] = changed_to
+    changed.update(shrunk)
     return [WriteStates(created, changed)] if created or changed else []
 
 
-def _elect_offline(
-    state: ControllerState, topic_partition: TopicPartition, known: LeaderAndIsr, *, allows_unclean: bool
-) -> LeaderAndIsr | None:
+def _elect_offline(state: ControllerState, topic_partition: TopicPartition, known: LeaderAndIsr) -> LeaderAndIsr | None:
     elected = elections.offline(
         state.replicas(topic_partition),
         known.isr,
         state.live_for(topic_partition),
-        allows_unclean=allows_unclean or topic_partition.topic in state.unclean_topics,
+        allows_unclean=topic_partition.topic in state.unclean_topics,
     )
     if elected is not None:
         return next_state(state, known, elected.leader, elected.isr)
@@ -69,6 +72,21 @@ def without(state: ControllerState, known: LeaderAndIsr, brokers: set[int]) -> L
     if isr == known.isr:
         return None
     return next_state(state, known, known.leader, isr or known.isr[:1])
+
+
+def without_the_dead(
+    state: ControllerState, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, LeaderAndIsr]:
+    """Those whose leader is alive, but not all in-sync replicas: the leader alone would wait for them for long."""
+    changed: dict[TopicPartition, LeaderAndIsr] = {}
+    for topic_partition in partitions:
+        known = state.leaders.get(topic_partition)
+        if known is None or topic_partition.topic in state.deleting:
+            continue
+        dead = {b for b in known.isr if b not in state.brokers or (topic_partition, b) in state.offline_replicas}
+        if known.leader not in dead and (fewer := without(state, known, dead)) is not None:
+            changed[topic_partition] = fewer
+    return changed
 
 
 def states_written(state: ControllerState, event: StatesWritten) -> list[Action]:
@@ -94,17 +112,13 @@ def states_written(state: ControllerState, event: StatesWritten) -> list[Action]
 def _retry(state: ControllerState, event: StatesWritten) -> list[Action]:
     """Somebody else wrote: take over what is there, and decide again where it counts on the dead."""
     again: list[TopicPartition] = []
-    shrunk: dict[TopicPartition, LeaderAndIsr] = {}
     for topic_partition, current in event.conflicts.items():
         state.leaders[topic_partition] = current
         if state.phase(topic_partition) is PartitionPhase.NEW:
             state.move(topic_partition, PartitionPhase.OFFLINE)
-        dead = {b for b in current.isr if b not in state.brokers or (topic_partition, b) in state.offline_replicas}
         if current.leader not in state.live_for(topic_partition):
             again.append(topic_partition)
-        elif (fewer := without(state, current, dead)) is not None:
-            shrunk[topic_partition] = fewer
-    return bring_online(state, again) + ([WriteStates({}, shrunk)] if shrunk else [])
+    return bring_online(state, again, without_the_dead(state, event.conflicts))
 
 
 def shut_down(state: ControllerState, broker_id: int) -> list[Action]:

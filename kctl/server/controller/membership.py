@@ -11,7 +11,7 @@ from kctl.errors import ErrorCode
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.server.controller.actions import Action, Continue, WriteStates
 from kctl.server.controller.events import BrokersRead
-from kctl.server.controller.leadership import bring_online, without
+from kctl.server.controller.leadership import bring_online, without, without_the_dead
 from kctl.server.controller.partition_states import PartitionPhase
 from kctl.server.controller.reassigning import resume_reassignments
 from kctl.server.controller.replica_states import ReplicaPhase
@@ -46,7 +46,7 @@ def brokers_changed(state: ControllerState, event: BrokersRead) -> list[Action]:
 
 def _brokers_gone(state: ControllerState, gone: set[int]) -> list[Action]:
     orphans: list[TopicPartition] = []
-    changed: dict[TopicPartition, LeaderAndIsr] = {}
+    diminished: list[TopicPartition] = []
     for topic_partition in state.all_partitions():
         if topic_partition.topic in state.deleting:
             continue
@@ -60,12 +60,8 @@ def _brokers_gone(state: ControllerState, gone: set[int]) -> list[Action]:
             state.move(topic_partition, PartitionPhase.OFFLINE)
             orphans.append(topic_partition)
         else:
-            shrunk = without(state, leader, set(lost))
-            if shrunk is not None:
-                changed[topic_partition] = shrunk
-    actions: list[Action] = bring_online(state, orphans)
-    if changed:
-        actions.append(WriteStates({}, changed))
+            diminished.append(topic_partition)
+    actions: list[Action] = bring_online(state, orphans, without_the_dead(state, diminished))
     if not actions:
         batch = RequestBatch(state)
         batch.tell_brokers_only()

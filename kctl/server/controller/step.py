@@ -38,7 +38,14 @@ from kctl.server.controller.events import (
     TopicsRead,
 )
 from kctl.server.controller.isr_alterations import alterations_asked, states_altered
-from kctl.server.controller.leadership import bring_online, election_asked, rebalance, shut_down, states_written
+from kctl.server.controller.leadership import (
+    bring_online,
+    election_asked,
+    rebalance,
+    shut_down,
+    states_written,
+    without_the_dead,
+)
 from kctl.server.controller.membership import brokers_changed, log_dir_failed, roles_answered
 from kctl.server.controller.partition_states import PartitionPhase
 from kctl.server.controller.reassigning import (
@@ -147,7 +154,8 @@ def _fail_over(state: ControllerState, event: Elected) -> list[Action]:
         _start_partition(state, topic_partition, batch)
     actions += batch.actions()
     deletions = deletions_wanted(state, DeletionsRead(event.deletions))
-    actions += bring_online(state, state.all_partitions())
+    everything = list(state.all_partitions())
+    actions += bring_online(state, everything, without_the_dead(state, everything))
     actions += resume_reassignments(state)
     return actions + deletions
 

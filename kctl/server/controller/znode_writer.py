@@ -6,19 +6,33 @@ Owner: event loop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
 
 from kctl.errors import BadVersionError, NodeExistsError, NoNodeError
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.server.controller.actions import AlterStates, WriteStates
 from kctl.server.controller.events import StatesAltered, StatesWritten
 from kctl.zookeeper import paths, znodes
-from kctl.zookeeper.operations import Check, Create, Delete, Operation, SetData, ZnodeStat, ZooKeeper
+from kctl.zookeeper.operations import (
+    Check,
+    Create,
+    Delete,
+    Operation,
+    OperationResult,
+    SetData,
+    ZnodeStat,
+    ZooKeeper,
+)
 
 log = logging.getLogger(__name__)
 
 _OPERATIONS_PER_MULTI = 400
 """Keeps a multi well below ZooKeeper's frame limit of 1 MiB."""
+
+
+_States = Mapping[TopicPartition, LeaderAndIsr]
 
 
 class ControllerMoved(Exception):
@@ -45,10 +59,10 @@ class ZnodeWriter:
             for topic_partition, current in await self._create_states(action, partitions):
                 if current is not None:
                     (written if current is action.created[topic_partition] else conflicts)[topic_partition] = current
-        for topic_partition, wanted in action.changed.items():
-            is_written, found = await self._change_state(topic_partition, wanted)
-            if found is not None:
-                (written if is_written else conflicts)[topic_partition] = found
+        for bundle in _bundles(action.changed):
+            for topic_partition, (is_written, found) in (await self._change_states(bundle)).items():
+                if found is not None:
+                    (written if is_written else conflicts)[topic_partition] = found
         return StatesWritten(written, conflicts)
 
     async def alter_states(self, action: AlterStates) -> StatesAltered:
@@ -56,15 +70,12 @@ class ZnodeWriter:
         written: dict[TopicPartition, LeaderAndIsr] = {}
         conflicts: dict[TopicPartition, LeaderAndIsr] = {}
         missing: list[TopicPartition] = []
-        for topic_partition, wanted in action.changed.items():
-            try:
-                is_written, found = await self._change_state(topic_partition, wanted)
-            except NoNodeError:
-                is_written, found = False, None
-            if found is None:
-                missing.append(topic_partition)
-            else:
-                (written if is_written else conflicts)[topic_partition] = found
+        for bundle in _bundles(action.changed):
+            for topic_partition, (is_written, found) in (await self._alter_states(bundle)).items():
+                if found is None:
+                    missing.append(topic_partition)
+                else:
+                    (written if is_written else conflicts)[topic_partition] = found
         return StatesAltered(written, conflicts, tuple(missing), action.outcome, action.token)
 
     async def _make_parents(self, topic: str, partitions: list[TopicPartition]) -> None:
@@ -106,18 +117,39 @@ class ZnodeWriter:
             return await self._current_state(topic_partition)
         return action.created[topic_partition]
 
-    async def _change_state(
-        self, topic_partition: TopicPartition, wanted: LeaderAndIsr
-    ) -> tuple[bool, LeaderAndIsr | None]:
-        path = paths.partition_state(*topic_partition)
+    async def _alter_states(self, wanted: _States) -> dict[TopicPartition, tuple[bool, LeaderAndIsr | None]]:
+        """As `_change_states`, but a node that is missing keeps no other from being written either."""
         try:
-            (stat,) = await self.multi([SetData(path, znodes.encode_partition_state(wanted), wanted.partition_epoch)])
+            return await self._change_states(wanted)
+        except NoNodeError:
+            if len(wanted) == 1:
+                return dict.fromkeys(wanted, (False, None))
+        outcome: dict[TopicPartition, tuple[bool, LeaderAndIsr | None]] = {}
+        for topic_partition, state in wanted.items():
+            outcome.update(await self._alter_states({topic_partition: state}))
+        return outcome
+
+    async def _change_states(self, wanted: _States) -> dict[TopicPartition, tuple[bool, LeaderAndIsr | None]]:
+        """Per partition whether it was written, and what is there now.
+
+        All of them together, as a broker that dies takes thousands of partitions with it; one by one where somebody
+        else has changed one, which must not keep the others from being written.
+        """
+        try:
+            stats = await self.multi([_change(topic_partition, state) for topic_partition, state in wanted.items()])
         except BadVersionError:
-            return False, await self._current_state(topic_partition)
-        assert isinstance(stat, ZnodeStat)
-        return True, LeaderAndIsr(
-            wanted.leader, wanted.leader_epoch, wanted.isr, wanted.controller_epoch, partition_epoch=stat.version
-        )
+            if len(wanted) == 1:
+                return {
+                    topic_partition: (False, await self._current_state(topic_partition)) for topic_partition in wanted
+                }
+            outcome: dict[TopicPartition, tuple[bool, LeaderAndIsr | None]] = {}
+            for topic_partition, state in wanted.items():
+                outcome.update(await self._change_states({topic_partition: state}))
+            return outcome
+        return {
+            topic_partition: (True, _written(state, stat))
+            for (topic_partition, state), stat in zip(wanted.items(), stats, strict=True)
+        }
 
     async def _current_state(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
         """None when the node is gone, or holds what makes no sense and stays as it is."""
@@ -170,3 +202,19 @@ class ZnodeWriter:
                 await self.delete_tree(path)
         except NoNodeError:
             return
+
+
+def _bundles(states: _States) -> Iterator[_States]:
+    changes = iter(states.items())
+    while bundle := dict(islice(changes, _OPERATIONS_PER_MULTI)):
+        yield bundle
+
+
+def _change(topic_partition: TopicPartition, state: LeaderAndIsr) -> Operation:
+    path = paths.partition_state(*topic_partition)
+    return SetData(path, znodes.encode_partition_state(state), state.partition_epoch)
+
+
+def _written(state: LeaderAndIsr, stat: OperationResult) -> LeaderAndIsr:
+    assert isinstance(stat, ZnodeStat)
+    return replace(state, partition_epoch=stat.version)

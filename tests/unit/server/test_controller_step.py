@@ -162,6 +162,22 @@ def test_when_a_follower_dies_it_leaves_the_isr_and_the_epoch_goes_up() -> None:
     assert world.znodes[T0] == LeaderAndIsr(2, 1, (2,), controller_epoch=1, partition_epoch=1)
 
 
+def test_a_new_controller_takes_the_dead_out_of_the_isr_of_leaders_that_live() -> None:
+    """Mostly the old controller: until it is out, nothing with acks=all is answered."""
+    world = World(1, 2, 3, topics={"t": topic((2, 3))})
+    world.brokers.pop(3)
+    world.feed(Elected(2, 2, world.brokers, world.topics, world.znodes))
+    assert world.znodes[T0] == LeaderAndIsr(2, 1, (2,), controller_epoch=2, partition_epoch=1)
+
+
+def test_new_leaders_and_smaller_isrs_after_a_death_are_written_and_told_together() -> None:
+    world = World(1, 2, 3, topics={"t": topic((2, 3), (3, 2), (1, 2))})
+    actions = world.live(1, 3)
+    (write,) = (action for action in actions if isinstance(action, WriteStates))
+    assert {tp.partition: state.leader for tp, state in write.changed.items()} == {0: 3, 1: 3, 2: 1}
+    assert [a.broker_id for a in actions if isinstance(a, SendLeaderAndIsr)] == [1, 3]
+
+
 def test_the_last_in_sync_replica_stays_listed_and_leads_again_when_it_is_back() -> None:
     world = World(1, 2, topics={"t": topic((2,))})
     world.live(1)
@@ -262,6 +278,16 @@ def test_a_write_that_lost_a_race_is_decided_again_on_what_is_there() -> None:
     assert write.changed[T0].partition_epoch == 0
     assert world.znodes[T0].leader == 3
     assert world.znodes[T0].partition_epoch == 6
+
+
+def test_the_dead_leave_the_isr_although_its_leader_wrote_it_at_the_same_time() -> None:
+    world = World(1, 2, 3, topics={"t": topic((1, 2, 3))})
+    world.brokers.pop(2)
+    step(world.state, BrokersRead(dict(world.brokers)), 0)
+    current = replace(world.znodes[T0], isr=(1, 2), partition_epoch=5)
+    world.znodes[T0] = current
+    world.feed(StatesWritten({}, {T0: current}))
+    assert world.znodes[T0].isr == (1,)
 
 
 def test_nothing_happens_after_resigning() -> None:
