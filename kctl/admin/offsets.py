@@ -9,8 +9,11 @@ from kctl.admin.offset_spec import Anchor, OffsetSpec
 from kctl.client.cluster import ClusterClient
 from kctl.client.leaders import Outcomes
 from kctl.client.list_offsets import EARLIEST, LATEST, NO_OFFSET, IsolationLevel, OffsetAt, list_offsets
+from kctl.client.retrying import retry
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
+
+_NOT_YET = frozenset({ErrorCode.LEADER_NOT_AVAILABLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +25,17 @@ class OffsetRange:
 
 
 async def partitions_of(client: ClusterClient, topics: Collection[str]) -> list[TopicPartition]:
-    """All partitions of the topics.  Raises ApiError for a topic that cannot be read."""
+    """All partitions of the topics.  Raises ApiError for a topic that cannot be read.
+
+    A broker that is coming up, or a topic that is, may know no partitions yet: it is asked until it does.
+    """
+    return await retry(lambda: _partitions_of(client, topics), deadline=client.deadline(), codes=_NOT_YET)
+
+
+async def _partitions_of(client: ClusterClient, topics: Collection[str]) -> list[TopicPartition]:
     metadata = await client.metadata(topics)
     for topic in metadata.topics.values():
-        if topic.error not in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE}:
+        if topic.error is not ErrorCode.NONE and not (topic.error in _NOT_YET and topic.partitions):
             unknown = topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             what = f"topic '{topic.name}' does not exist" if unknown else f"{topic.name}: {topic.error.description}"
             raise ApiError(topic.error, what)

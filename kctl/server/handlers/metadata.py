@@ -2,7 +2,8 @@
 
 Only endpoints of the listener that the request came in on are told.  All topics: an empty list in version 0, null
 since version 1.  A topic that does not exist is created when the request and auto.create.topics.enable allow it; the
-answer is then LEADER_NOT_AVAILABLE and the client asks again.
+answer is then LEADER_NOT_AVAILABLE and the client asks again.  So it is while this broker has just started and no
+controller has told it of any topic: those that have a configuration do exist.
 
 Version notes: 0 names replicas that are alive only, with REPLICA_NOT_AVAILABLE; 1 racks, controller, internal flag; 2
 cluster id; 4 the client may forbid creation; 5 offline replicas; 7 leader epochs; 8 authorized operations; 10 topic
@@ -76,6 +77,8 @@ class MetadataHandler:
         if partitions is None:
             if topic_name_problem(name) is not None:
                 return _failed(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+            if name in self._configs.topic_overrides and not self._metadata.topics:
+                return _failed(name, ErrorCode.LEADER_NOT_AVAILABLE)
             is_internal = name in INTERNAL_TOPICS
             if is_internal or (may_create and self._configs.current.auto_create_topics_enable):
                 return _failed(name, self._auto_topics.request(name))

@@ -1,0 +1,46 @@
+"""Right after a leader was killed and came back, readers still find all that was acknowledged.  KIP-207."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.integration.replication.conftest import Racks
+from tests.peers.kctl_broker import kctl_broker
+from tests.peers.probe import accepts
+
+pytestmark = pytest.mark.timeout(400)
+
+RECORDS = 50
+
+
+def consumed(racks: Racks, topic: str) -> int:
+    return len(json.loads(racks.run(f"consume {topic} --format json")))
+
+
+def test_a_reader_finds_everything_when_the_leader_was_killed_and_right_after_it_came_back(racks: Racks) -> None:
+    racks.create("killed", 0, 1, 2)
+    racks.produce("killed", RECORDS, size=100)
+    racks.brokers[0].kill9()
+    assert consumed(racks, "killed") == RECORDS
+    racks.brokers[0].start()
+    assert consumed(racks, "killed") == RECORDS
+    racks.until("all replicas are in sync", lambda: racks.partition("killed")[2] == {0, 1, 2})
+
+
+def test_a_reader_finds_everything_as_soon_as_the_only_broker_is_back_at_all(tmp_path: Path) -> None:
+    """From the first connection that it accepts; the controller may have told it nothing by then."""
+    with kctl_broker(tmp_path / "data") as broker, ThreadPoolExecutor(1) as pool:
+        racks = Racks([broker], tmp_path)
+        racks.create("killed", 0)
+        racks.produce("killed", RECORDS, size=100)
+        broker.kill9()
+        starting = pool.submit(broker.start)
+        try:
+            racks.until("the broker accepts", lambda: accepts(broker.bootstrap))
+            assert consumed(racks, "killed") == RECORDS
+        finally:
+            starting.result()

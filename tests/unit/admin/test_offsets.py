@@ -1,0 +1,58 @@
+"""Which partitions there are to read, also while a broker is coming up."""
+
+from __future__ import annotations
+
+import pytest
+
+from kctl.admin.offsets import partitions_of
+from kctl.client.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.cluster import ClusterClient
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from tests.unit.client.fake_cluster import FakeCluster
+
+
+def found(cluster: FakeCluster, *, timeout_ms: int = 2_000) -> list[TopicPartition]:
+    async def main() -> list[TopicPartition]:
+        async with ClusterClient(cluster.settings(timeout_ms=timeout_ms), BlockingTransport()) as client:
+            return await partitions_of(client, ["orders"])
+
+    return run_blocking(main())
+
+
+def come_up(cluster: FakeCluster, after: int) -> None:
+    """For so many questions the broker knows that the topic is there, and nothing else of it."""
+
+    def answer(request: MetadataRequest) -> MetadataResponse | None:
+        if len(cluster.asked(MetadataRequest)) > after:
+            return None
+        response: MetadataResponse = cluster._metadata(0, request)
+        for topic in response.topics:
+            topic.error_code, topic.partitions = ErrorCode.LEADER_NOT_AVAILABLE, []
+        return response
+
+    cluster.intercept(MetadataRequest, answer)
+
+
+def test_a_topic_whose_partitions_are_not_known_yet_is_asked_for_again() -> None:
+    with FakeCluster() as cluster:
+        cluster.create("orders", 2)
+        come_up(cluster, after=2)
+        assert found(cluster) == [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+
+
+def test_a_topic_whose_partitions_never_become_known_is_an_error() -> None:
+    with FakeCluster() as cluster:
+        cluster.create("orders", 2)
+        come_up(cluster, after=1_000)
+        with pytest.raises(ApiError) as raised:
+            found(cluster, timeout_ms=300)
+        assert raised.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_a_topic_that_does_not_exist_is_an_error_at_once() -> None:
+    with FakeCluster() as cluster:
+        with pytest.raises(ApiError) as raised:
+            found(cluster, timeout_ms=60_000)
+        assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,41 @@
+"""Metadata of a broker that has just started."""
+
+from __future__ import annotations
+
+import random
+
+from kctl.config.dynamic import ConfigView
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from kctl.protocol.apis.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from kctl.server.auto_topics import AutoTopics
+from kctl.server.handlers.metadata import MetadataHandler
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.topic_writer import TopicWriter
+from kctl.testing.sim_zookeeper import SimZooKeeper
+from tests.unit.handlers.world import context
+
+
+def test_a_topic_that_no_controller_has_told_of_yet_has_no_leader_but_exists() -> None:
+    configs, cache = ConfigView({"auto.create.topics.enable": "false"}), MetadataCache()
+    chance = random.Random(1)
+    writer = TopicWriter(SimZooKeeper().session(), chance)
+    handler = MetadataHandler("cluster", cache, AutoTopics(writer, cache, configs, chance), configs)
+    configs.set_topic("old", {})
+
+    def errors() -> dict[str | None, int]:
+        topics = [MetadataRequestTopic(name=name) for name in ("old", "unknown")]
+        response = handler.handle(MetadataRequest(topics=topics), context(9))
+        return {topic.name: topic.error_code for topic in response.topics}
+
+    assert errors() == {"old": ErrorCode.LEADER_NOT_AVAILABLE, "unknown": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    state = UpdateMetadataPartitionState(
+        partition_index=0, controller_epoch=1, leader=0, leader_epoch=0, isr=[0], zk_version=0, replicas=[0]
+    )
+    told = UpdateMetadataTopicState(topic_name="another", partition_states=[state])
+    cache.update(UpdateMetadataRequest(controller_id=0, controller_epoch=1, topic_states=[told], live_brokers=[]))
+    assert errors() == dict.fromkeys(("old", "unknown"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
