@@ -433,7 +433,9 @@ class Broker:
         log.info("ZooKeeper session is %s", state.value)
         if state is SessionState.EXPIRED and not self._is_stopping and self._controller is not None:
             self._controller.session_expired()
-            self._new_session = self._loop.create_task(self._start_over(), name="new-session")
+            if self._new_session is None or self._new_session.done():
+                # A session that ends while one is being begun is that one's own business.
+                self._new_session = self._loop.create_task(self._start_over(), name="new-session")
 
     async def _start_over(self) -> None:
         """A new session: register again, read all configuration again, run for controller again."""
@@ -450,6 +452,11 @@ class Broker:
             except ZooKeeperError as error:
                 log.warning("no new ZooKeeper session yet: %s", error)
                 await asyncio.sleep(_RECONNECT_PAUSE_S)
+            except KctlError as error:
+                # Another broker has taken this one's id: nobody would know of this one any more.
+                if not self.failed.done():
+                    self.failed.set_exception(error)
+                return
 
     def _topic_config_changed(self, topic: str) -> None:
         if self._replicas is not None:

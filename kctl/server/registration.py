@@ -79,7 +79,12 @@ async def _clear_leftover(zookeeper: ZooKeeper, broker_id: int, mine: BrokerRegi
         data, stat = await zookeeper.get(path)
     except NoNodeError:
         return
-    other = znodes.decode_broker(path, data)
+    try:
+        other = znodes.decode_broker(path, data)
+    except ValueError as error:
+        log.error("replacing a broker registration that cannot be read: %s", error)
+        await zookeeper.delete(path, recursive=True)
+        return
     if set(other.endpoints).isdisjoint(mine.endpoints) and stat.ephemeral_owner != zookeeper.session_id:
         where = ", ".join(f"{e.host}:{e.port}" for e in other.endpoints)
         raise BrokerIdInUse(

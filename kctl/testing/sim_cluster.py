@@ -1,13 +1,13 @@
 """Whole brokers, unchanged, on one virtual loop: simulated network, ZooKeeper and clocks around each of them.
 
     async def main(loop: SimLoop) -> None:
-        cluster = SimCluster(loop, folder)
+        cluster = SimCluster(loop)
         await cluster.start(3)
         async with cluster.client() as client:
             ...
         await cluster.kill(1)
 
-Everything follows from the loop's seed, logs on disk included.
+Everything follows from the loop's seed.  The disks are in memory: they lose power when told to, and get slow.
 
 Owner: event loop.
 """
@@ -17,7 +17,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from kctl.client.asyncio_transport import AsyncioTransport
@@ -25,8 +24,8 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.settings import ClientSettings
 from kctl.server.broker import Broker
 from kctl.server.world import World
-from kctl.storage.files import Lock, RealFiles
-from kctl.testing.sim_clock import SimClock
+from kctl.testing.sim_clock import START_MS, SimClock
+from kctl.testing.sim_files import SimFiles
 from kctl.testing.sim_listening import SimListening
 from kctl.testing.sim_loop import SimLoop
 from kctl.testing.sim_network import SimNetwork
@@ -38,26 +37,27 @@ T = TypeVar("T")
 
 PORT = 9092
 ZOOKEEPER = "zookeeper:2181"
+LOGS = "/logs"
 
 
 class SimCluster:
-    """Brokers 0, 1, 2, ... on hosts broker-0, broker-1, ...; each keeps its logs in `folder` over restarts."""
+    """Brokers 0, 1, 2, ... on hosts broker-0, broker-1, ...; each keeps its disk over restarts."""
 
     def __init__(
         self,
         loop: SimLoop,
-        folder: Path,
         *,
         properties: Mapping[str, str] | None = None,
         network: SimNetwork | None = None,
     ) -> None:
         self.network = network or SimNetwork(loop)
+        self._power = random.Random(f"{loop.seed} power")
         self.zookeeper = SimZooKeeper(delay_s=partial(random.Random(f"{loop.seed} zookeeper").uniform, 0.0005, 0.002))
         self.brokers: dict[int, SimBroker] = {}
         self.starts = 0
         """How many brokers were started, those that came back among them."""
+        self.disks: dict[int, SimFiles] = {}
         self._loop = loop
-        self._folder = folder
         self._properties = dict(properties or {})
 
     async def start(self, count: int) -> None:
@@ -68,7 +68,8 @@ class SimCluster:
     async def start_broker(self, broker_id: int) -> SimBroker:
         """A new broker, or one that was killed or stopped; serves when this returns."""
         self.starts += 1
-        broker = SimBroker(self, self._loop, broker_id, self._folder / str(broker_id), self._properties)
+        disk = self.disks.setdefault(broker_id, SimDisk(self._loop.time))
+        broker = SimBroker(self, self._loop, broker_id, disk, self._properties)
         self.brokers[broker_id] = broker
         await broker.start()
         return broker
@@ -82,17 +83,34 @@ class SimCluster:
         """SIGKILL.  ZooKeeper finds out when the session times out."""
         self.brokers[broker_id].kill()
 
+    def lose_power(self, broker_id: int) -> None:
+        """The machine goes down: like `kill`, and of what was not synced only a chance part is on the disk."""
+        self.brokers[broker_id].kill()
+        self.disks[broker_id].crash(self._power)
+
     def client(self, *, timeout_ms: int = 60_000) -> ClusterClient:
         """A client on the host "client" that knows all brokers."""
         servers = tuple((f"broker-{broker_id}", PORT) for broker_id in self.brokers)
         return ClusterClient(ClientSettings(servers, timeout_ms=timeout_ms), AsyncioTransport())
 
 
+class SimDisk(SimFiles):
+    """A disk whose files change at the loop's time."""
+
+    def __init__(self, time_s: Callable[[], float]) -> None:
+        super().__init__()
+        self._time_s = time_s
+
+    def step(self, operation: str, path: str) -> None:
+        self.now_ms = START_MS + int(self._time_s() * 1000)
+        super().step(operation, path)
+
+
 class SimBroker:
     """One broker's life: from `start` to `stop` or `kill`."""
 
     def __init__(
-        self, cluster: SimCluster, loop: SimLoop, broker_id: int, folder: Path, properties: Mapping[str, str]
+        self, cluster: SimCluster, loop: SimLoop, broker_id: int, disk: SimFiles, properties: Mapping[str, str]
     ) -> None:
         self.broker_id = broker_id
         self.host = f"broker-{broker_id}"
@@ -102,11 +120,11 @@ class SimBroker:
         self._loop = loop
         self._process = SimProcess(self.host)
         self._sessions: list[SimZooKeeperSession] = []
-        self._files = _FilesOfOneProcess()
+        self._files = disk
         self._properties = {
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{self.host}:{PORT}",
-            "log.dirs": str(folder),
+            "log.dirs": LOGS,
             "zookeeper.connect": ZOOKEEPER,
             **properties,
         }
@@ -136,7 +154,7 @@ class SimBroker:
             self._loop.freeze(self._process)
             self._cluster.network.kill(self.host)
             self.lose_zookeeper()
-            self._files.release_locks()
+            self._files.kill()
 
     def lose_zookeeper(self) -> None:
         """The connection to ZooKeeper breaks and stays broken until `find_zookeeper`."""
@@ -181,19 +199,3 @@ class SimBroker:
         if self._process.is_alive:
             with self._process.running():
                 callback(argument)
-
-
-class _FilesOfOneProcess(RealFiles):
-    """The real disk, whose locks go with the process that has them."""
-
-    def __init__(self) -> None:
-        self._locks: list[Lock] = []
-
-    def lock(self, path: str) -> Lock:
-        lock = super().lock(path)
-        self._locks.append(lock)
-        return lock
-
-    def release_locks(self) -> None:
-        for lock in self._locks:
-            lock.release()

@@ -38,7 +38,7 @@ class Run:
 
     def __init__(self, loop: SimLoop, folder: Path) -> None:
         self.loop = loop
-        self.cluster = SimCluster(loop, folder, properties=PROPERTIES)
+        self.cluster = SimCluster(loop, properties=PROPERTIES)
         self.acknowledged: list[bytes] = []
         self.failed: list[bytes] = []
 

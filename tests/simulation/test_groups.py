@@ -11,7 +11,6 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -144,9 +143,8 @@ class Member:
             assignments=[SyncGroupRequestAssignment(member_id=each, assignment=part) for each, part in plan.items()],
         )
         synced = await self._ask(client, twin, sync, SyncGroupResponse)
-        self._owned = self._run.note_assignment(
-            self._group_id, self.generation, self._member_id, bytes(synced.assignment)
-        )
+        who = self._instance or self._member_id
+        self._owned = self._run.note_assignment(self._group_id, self.generation, who, bytes(synced.assignment))
 
     async def _fetch(self, client: ClusterClient) -> None:
         topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=self._owned)]
@@ -251,10 +249,10 @@ def _raise(code: int) -> None:
 class Run:
     """Three brokers, two groups, and what their members were told."""
 
-    def __init__(self, loop: SimLoop, folder: Path) -> None:
+    def __init__(self, loop: SimLoop) -> None:
         self.loop = loop
         self.chance = random.Random(f"{loop.seed} groups")
-        self.cluster = SimCluster(loop, folder, properties=PROPERTIES)
+        self.cluster = SimCluster(loop, properties=PROPERTIES)
         self.is_quiet = False
         """Nothing bad happens any more."""
         self.is_over = False
@@ -290,17 +288,17 @@ class Run:
             for number, member_id in enumerate(members)
         }
 
-    def note_assignment(self, group_id: str, generation: int, member_id: str, assignment: bytes) -> list[int]:
-        """A member heard its part of a generation."""
+    def note_assignment(self, group_id: str, generation: int, who: str, assignment: bytes) -> list[int]:
+        """A member heard its part of a generation.  A static one may be of that generation under several ids."""
         plan, _, owned = assignment.decode().partition(":")
         part = [int(each) for each in owned.split(",") if each]
         if plan:
             known = self._plans.setdefault((group_id, generation), plan)
             assert known == plan, f"generation {generation} of {group_id} has two assignments"
             for (other_group, other_generation, other), others in self._parts.items():
-                if (other_group, other_generation) == (group_id, generation) and other != member_id:
+                if (other_group, other_generation) == (group_id, generation) and other != who:
                     assert not set(others) & set(part), "a partition is owned twice"
-            self._parts[group_id, generation, member_id] = part
+            self._parts[group_id, generation, who] = part
         return part
 
     def note_attempt(self, group_id: str, offsets: dict[int, int]) -> None:
@@ -409,8 +407,8 @@ async def clocks_jump(cluster: SimCluster, chance: random.Random) -> None:
     [nothing, coordinators_killed, coordinators_moved, network_split, messages_lost, clocks_jump],
     ids=lambda fault: fault.__name__,
 )
-def test_groups_keep_their_word_whatever_happens(tmp_path: Path, fault: Fault, seed: int) -> None:
+def test_groups_keep_their_word_whatever_happens(fault: Fault, seed: int) -> None:
     async def main(loop: SimLoop) -> None:
-        await Run(loop, tmp_path).play(fault)
+        await Run(loop).play(fault)
 
     simulate(main, seed=seed)

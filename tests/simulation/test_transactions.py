@@ -11,7 +11,6 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -191,10 +190,10 @@ def _raise(code: int) -> None:
 class Run:
     """Three brokers and three producers, each of which is replaced whenever it gets into trouble."""
 
-    def __init__(self, loop: SimLoop, folder: Path) -> None:
+    def __init__(self, loop: SimLoop) -> None:
         self.loop = loop
         self.chance = random.Random(f"{loop.seed} transactions")
-        self.cluster = SimCluster(loop, folder, properties=PROPERTIES)
+        self.cluster = SimCluster(loop, properties=PROPERTIES)
         self.partitions_of: dict[tuple[str, int], set[int]] = {}
         """What each transaction wrote, by producer and number."""
         self.committed: set[tuple[str, int]] = set()
@@ -357,8 +356,8 @@ async def connections_reset(cluster: SimCluster, chance: random.Random) -> None:
     [nothing, brokers_killed, brokers_restarted, network_split, connections_reset],
     ids=lambda fault: fault.__name__,
 )
-def test_transactions_are_seen_as_a_whole_or_not_at_all(tmp_path: Path, fault: Fault, seed: int) -> None:
+def test_transactions_are_seen_as_a_whole_or_not_at_all(fault: Fault, seed: int) -> None:
     async def main(loop: SimLoop) -> None:
-        await Run(loop, tmp_path).play(fault)
+        await Run(loop).play(fault)
 
     simulate(main, seed=seed)

@@ -39,7 +39,7 @@ from kctl.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kctl.server.inter_broker import InterBrokerVersions
+from kctl.server.inter_broker import UNSPOKEN, InterBrokerVersions
 from kctl.server.replication.fetch_requests import FetchRequests, Position
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
@@ -206,17 +206,18 @@ class ReplicaFetcher:
 
     async def _truncate(self, connection: Connection, untruncated: Mapping[TopicPartition, _Following]) -> None:
         """One question about all of them; those that need another come back in the next round."""
+        version = self._settings.versions.offset_for_leader_epoch
         asked: dict[TopicPartition, _Following] = {}
         for topic_partition, following in untruncated.items():
             partition_log = following.partition.log
-            if partition_log.leader_epochs.latest_epoch == UNDEFINED:
-                # Nothing with an epoch was ever written: only the high watermark can tell.
+            if version == UNSPOKEN or partition_log.leader_epochs.latest_epoch == UNDEFINED:
+                # Nothing with an epoch was ever written, or the leader may be older than epochs: only the high
+                # watermark can tell.
                 self._cut(following, following.partition.high_watermark, is_final=True)
             else:
                 asked[topic_partition] = following
         if not asked:
             return
-        version = self._settings.versions.offset_for_leader_epoch
         request = _epoch_request(self._replicas.broker_id, asked)
         response = await connection.send(request, OffsetForLeaderEpochResponse, version=version)
         for topic in response.topics:

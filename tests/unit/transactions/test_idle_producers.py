@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 from kctl.client.transport import Connection
 from kctl.errors import ErrorCode
@@ -20,9 +19,9 @@ CHECK_INTERVAL_S = 600
 IDLE, IN_TRANSACTION, WRITING = 1, 2, 3
 
 
-def test_idle_producers_are_forgotten_unless_their_transaction_is_open(tmp_path: Path) -> None:
+def test_idle_producers_are_forgotten_unless_their_transaction_is_open() -> None:
     async def main(loop: SimLoop) -> None:
-        cluster = SimCluster(loop, tmp_path, properties=PROPERTIES)
+        cluster = SimCluster(loop, properties=PROPERTIES)
         await cluster.start(1)
         with cluster.network.on_host("client"):
             async with cluster.client() as client:
