@@ -104,18 +104,20 @@ _kctl() {
         esac
         ;;
     'groups list')
-        flags='--state --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--state --compat --verbose --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --state) words='Empty PreparingRebalance CompletingRebalance Stable Dead' flags='' ;;
+        --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups describe')
-        flags='--show --all --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--show --all --compat --verbose --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --show) words='offsets members state' flags='' ;;
+        --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
@@ -156,25 +158,28 @@ _kctl() {
         esac
         ;;
     'transactions list')
-        flags='--state --producer-id --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--state --producer-id --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --state) words='Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence' flags='' ;;
+        --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --producer-id | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'transactions describe')
-        flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'transactions find-hanging')
-        flags='--topic --idle --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --idle --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --topic | --idle | --bootstrap-server | --timeout) kind='none' ;;

@@ -66,7 +66,7 @@ class GroupOffset:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group; with an outcome that is an error the rest is empty."""
+    """One group, its members as the broker told them; with an outcome that is an error the rest is empty."""
 
     outcome: Outcome
     state: str = ""
@@ -78,7 +78,7 @@ class GroupDescription:
 
 
 async def list_groups(client: ClusterClient, states: Sequence[str] = ()) -> tuple[list[ListedGroup], list[Outcome]]:
-    """The groups of all brokers by name, and the brokers that could not tell theirs; only those in `states`, if given.
+    """The groups of all brokers as they told them, and the brokers that could not; only those in `states`, if given.
 
     Brokers before 2.6 cannot tell the states, so asking for some of them is UNSUPPORTED_VERSION there.
     """
@@ -105,7 +105,7 @@ async def list_groups(client: ClusterClient, states: Sequence[str] = ()) -> tupl
             failed.append(answer)
         else:
             groups.extend(answer)
-    return sorted(groups, key=lambda group: group.group_id), failed
+    return groups, failed
 
 
 async def describe_group(client: ClusterClient, group_id: str) -> GroupDescription:
@@ -140,7 +140,7 @@ async def look_up_group(client: ClusterClient, group_id: str) -> GroupDescriptio
             member.client_host.removeprefix("/"),
             _assignment(member.member_assignment) if is_consumer else (),
         )
-        for member in sorted(group.members, key=lambda member: member.member_id)
+        for member in group.members
     )
     return GroupDescription(
         Outcome(group_id),

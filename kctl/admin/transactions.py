@@ -53,7 +53,7 @@ class OpenTransaction:
 async def list_transactions(
     client: ClusterClient, *, states: Sequence[str] = (), producer_ids: Sequence[int] = ()
 ) -> tuple[list[ListedTransaction], list[Outcome]]:
-    """The transactional ids of all brokers by name, and the brokers that could not tell theirs."""
+    """The transactional ids of all brokers as they told them, and the brokers that could not."""
     metadata = await client.metadata([])
     request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
 
@@ -77,7 +77,7 @@ async def list_transactions(
             failed.append(answer)
         else:
             listed.extend(answer)
-    return sorted(listed, key=lambda one: one.transactional_id), failed
+    return listed, failed
 
 
 async def describe_transaction(client: ClusterClient, transactional_id: str) -> Transaction:

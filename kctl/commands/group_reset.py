@@ -107,7 +107,9 @@ def refuse_active(groups: Iterable[GroupDescription]) -> None:
     for group in groups:
         if not group.members:
             continue
-        names = [f"{member.member_id} ({member.host})" for member in group.members]
+        names = [
+            f"{member.member_id} ({member.host})" for member in sorted(group.members, key=lambda one: one.member_id)
+        ]
         more = f" and {len(names) - MEMBERS_NAMED_MAX} more" if len(names) > MEMBERS_NAMED_MAX else ""
         problems.append(
             f"group '{group.outcome.name}' is active ({group.state}) with {', '.join(names[:MEMBERS_NAMED_MAX])}{more}"

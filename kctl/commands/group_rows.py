@@ -84,7 +84,7 @@ def group_item(group: GroupDescription) -> dict[str, Any]:
         "protocol": group.protocol or None,
         "coordinator": group.coordinator or None,
         "total_lag": sum(lags) if lags else None,
-        "members": [_member(member) for member in group.members],
+        "members": [_member(member) for member in sorted(group.members, key=lambda member: member.member_id)],
         "offsets": [_offset(offset, owners.get(offset.tp)) for offset in group.offsets],
         **outcome_error(group.outcome),
     }

@@ -34,6 +34,9 @@ Topics = Annotated[
 ]
 Yes = Annotated[bool, Option("--yes", "-y", help="Do it without asking.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Show what would be done and do nothing.")]
+Compat = Annotated[
+    str | None, Option("--compat", choices=COMPATS, help="Print what Kafka's own tool of that version prints.")
+]
 
 
 @app.command("list", cluster=True, examples=("kctl groups list", "kctl groups list --state Empty --format json"))
@@ -43,6 +46,10 @@ def list_groups(
     state: Annotated[
         list[str] | None, Option("--state", choices=STATES, help="Only groups in this state.  Repeats.")
     ] = None,
+    compat: Compat = None,
+    verbose: Annotated[
+        bool, Option("--verbose", help="With --compat: the states, as --state of Kafka's tool.")
+    ] = False,
 ) -> ExitStatus:
     """List consumer groups of all brokers.
 
@@ -52,6 +59,13 @@ def list_groups(
     from kctl.commands.group_rows import LIST_COLUMNS  # noqa: PLC0415 - same
 
     groups, failed = run.on_cluster(lambda client: ask(client, state or ()))
+    if compat:
+        from kctl.commands.group_compat import listed  # noqa: PLC0415 - rarely used
+
+        run.console.verbatim(listed(compat, groups, with_states=verbose or bool(state)))
+        for one in failed:
+            run.console.warn(f"broker {one.name} cannot tell its groups: {one.message}")
+        return ExitStatus.FAILED if failed else ExitStatus.DONE
     rows: list[dict[str, Any]] = [
         {
             "group": group.group_id,
@@ -60,7 +74,7 @@ def list_groups(
             "coordinator": group.coordinator_id,
             **NO_ERROR,
         }
-        for group in groups
+        for group in sorted(groups, key=lambda group: group.group_id)
     ]
     rows.extend({"group": None, "coordinator": int(one.name), **outcome_error(one)} for one in failed)
     run.console.show(LIST_COLUMNS, rows)
@@ -80,6 +94,8 @@ def describe(
         str, Option("--show", choices=SECTIONS, help="What the rows tell; json and jsonl always tell all three.")
     ] = "offsets",
     all_: All = False,
+    compat: Compat = None,
+    verbose: Annotated[bool, Option("--verbose", help="With --compat: more columns, as in Kafka's tool.")] = False,
 ) -> ExitStatus:
     """Describe consumer groups: committed offsets and lag, members, state.
 
@@ -91,7 +107,12 @@ def describe(
     async def ask(client: ClusterClient) -> list[GroupDescription]:
         return [await describe_group(client, name) for name in await _wanted(client, names, all_=all_)]
 
-    items = [group_rows.group_item(group) for group in run.on_cluster(ask)]
+    groups = run.on_cluster(ask)
+    if compat:
+        from kctl.commands.group_compat import describe_as_kafka  # noqa: PLC0415 - rarely used
+
+        return describe_as_kafka(run, groups, show, compat, verbose=verbose)
+    items = [group_rows.group_item(group) for group in groups]
     columns, rows_of = {
         "offsets": (group_rows.OFFSET_COLUMNS, group_rows.offset_rows),
         "members": (group_rows.MEMBER_COLUMNS, group_rows.member_rows),
@@ -354,7 +375,7 @@ async def _wanted(client: ClusterClient, names: list[str] | None, *, all_: bool)
     groups, failed = await ask(client)
     if failed:
         raise ApiError(failed[0].error, f"broker {failed[0].name} cannot tell its groups: {failed[0].message}")
-    return [group.group_id for group in groups]
+    return sorted(group.group_id for group in groups)
 
 
 def _committed_in_scope(

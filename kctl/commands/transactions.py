@@ -15,6 +15,8 @@ from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ApiError, ErrorCode, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kctl.admin.outcome import Outcome
     from kctl.admin.producers import Marker
     from kctl.admin.transactions import OpenTransaction, Transaction
@@ -34,6 +36,11 @@ STATES = (
     "PrepareEpochFence",
 )
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+
+COMPATS = ("kafka-3", "kafka-4")
+Compat = Annotated[
+    str | None, Option("--compat", choices=COMPATS, help="Print what Kafka's own tool of that version prints.")
+]
 
 LIST_COLUMNS = (
     Column("transactional_id"),
@@ -90,6 +97,7 @@ def list_transactions(
     producer_id: Annotated[
         list[int] | None, Option("--producer-id", metavar="N", help="Only those of this producer.  Repeats.")
     ] = None,
+    compat: Compat = None,
 ) -> ExitStatus:
     """List the transactional ids of all brokers with the state of their last transaction.
 
@@ -98,6 +106,11 @@ def list_transactions(
     from kctl.admin.transactions import list_transactions as ask  # noqa: PLC0415 - help needs no client
 
     listed, failed = run.on_cluster(lambda client: ask(client, states=state or (), producer_ids=producer_id or ()))
+    if compat:
+        from kctl.commands import transaction_compat  # noqa: PLC0415 - rarely used
+
+        run.console.verbatim(transaction_compat.listed(listed))
+        return _warned(run, failed)
     rows: list[dict[str, Any]] = [
         {
             "transactional_id": one.transactional_id,
@@ -106,7 +119,7 @@ def list_transactions(
             "state": one.state,
             **NO_ERROR,
         }
-        for one in listed
+        for one in sorted(listed, key=lambda one: one.transactional_id)
     ]
     rows.extend({"transactional_id": None, "coordinator": int(one.name), **outcome_error(one)} for one in failed)
     run.console.show(LIST_COLUMNS, rows)
@@ -115,7 +128,10 @@ def list_transactions(
 
 @app.command("describe", cluster=True, examples=("kctl transactions describe billing-1",))
 def describe(
-    run: Invocation, names: Annotated[list[str], Argument("Transactional ids.", metavar="TRANSACTIONAL_ID")]
+    run: Invocation,
+    names: Annotated[list[str], Argument("Transactional ids.", metavar="TRANSACTIONAL_ID")],
+    *,
+    compat: Compat = None,
 ) -> ExitStatus:
     """Describe transactions: state, producer, time and partitions.
 
@@ -126,11 +142,32 @@ def describe(
     async def ask(client: ClusterClient) -> list[Transaction]:
         return [await describe_transaction(client, name) for name in sorted(set(names))]
 
+    found = run.on_cluster(ask)
     now_ms = round(time.time() * 1000)
-    items = [_item(one, now_ms) for one in run.on_cluster(ask)]
+    if compat:
+        return _describe_as_kafka(run, found, now_ms)
+    items = [_item(one, now_ms) for one in found]
     rows = [{**item, "partitions": _text(item["partitions"])} for item in items]
     run.console.show(DESCRIBE_COLUMNS, items, rows=rows)
     return run.status_of(items)
+
+
+def _describe_as_kafka(run: Invocation, found: Sequence[Transaction], now_ms: int) -> ExitStatus:
+    from kctl.commands import transaction_compat  # noqa: PLC0415 - rarely used
+
+    brokers = run.on_cluster(lambda client: client.metadata([])).brokers.values()
+    ids = {f"{broker.host}:{broker.port}": broker.node_id for broker in brokers}
+    for one in found:
+        if one.outcome.is_done:
+            run.console.verbatim(transaction_compat.described(one, ids.get(one.coordinator, -1), now_ms))
+    return _warned(run, [one.outcome for one in found if not one.outcome.is_done])
+
+
+def _warned(run: Invocation, failed: Sequence[Outcome]) -> ExitStatus:
+    """What could not be told goes to stderr where stdout is Kafka's."""
+    for one in failed:
+        run.console.warn(f"{one.name}: {one.message}")
+    return ExitStatus.FAILED if failed else ExitStatus.DONE
 
 
 @app.command(
@@ -157,6 +194,7 @@ def find_hanging(
             help="Only transactions that are silent for longer: take the brokers' transaction.max.timeout.ms.",
         ),
     ] = "15m",
+    compat: Compat = None,
 ) -> ExitStatus:
     """Find open transactions that no coordinator will end, and that keep readers of committed records from going on.
 
@@ -169,11 +207,13 @@ def find_hanging(
     now_ms = round(time.time() * 1000)
     idle_since_ms = now_ms - parse_duration_ms(idle)
 
-    async def ask(client: ClusterClient) -> tuple[list[OpenTransaction], list[Outcome]]:
-        tps = await _partitions(client, scope)
-        return await transactions.find_hanging(client, tps, idle_since_ms=idle_since_ms)
+    tps = run.on_cluster(lambda client: _partitions(client, scope))
+    found, failed = run.on_cluster(lambda client: transactions.find_hanging(client, tps, idle_since_ms=idle_since_ms))
+    if compat:
+        from kctl.commands import transaction_compat  # noqa: PLC0415 - rarely used
 
-    found, failed = run.on_cluster(ask)
+        run.console.verbatim(transaction_compat.hanging(found, tps, now_ms))
+        return _warned(run, failed) or (ExitStatus.UNMET if found else ExitStatus.DONE)
     rows = [_hanging_row(one, now_ms) for one in found]
     errors: list[dict[str, Any]] = [
         {"topic": None, "partition": None, **outcome_error(one), "message": f"{one.name}: {one.message}"}

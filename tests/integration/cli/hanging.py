@@ -16,6 +16,7 @@ from kctl.protocol.apis.produce import (
 )
 from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from tests.peers.probe import wait_until
 
 
 def leave_hanging(bootstrap: str, topic: str, partition: int) -> int:
@@ -24,12 +25,25 @@ def leave_hanging(bootstrap: str, topic: str, partition: int) -> int:
         bootstrap_servers=bootstrap, properties={}, timeout_ms=10_000, default_servers="", default_timeout_ms=10_000
     )
 
+    made: list[InitProducerIdResponse] = []
+
+    async def ask() -> None:
+        async with ClusterClient(settings, BlockingTransport()) as client:
+            connection = await client.any_broker()
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            made.append(await connection.send(request, InitProducerIdResponse))
+
+    def holds() -> bool:
+        """A broker of Kafka that has just started has no ids yet."""
+        run_blocking(ask())
+        return made[-1].error_code == 0
+
+    wait_until(holds, what="a producer id", timeout_s=30)
+    producer = made[-1]
+
     async def work() -> int:
         async with ClusterClient(settings, BlockingTransport()) as client:
             connection = await client.any_broker()
-            producer = await connection.send(
-                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), InitProducerIdResponse
-            )
             batch = build_batch(
                 [Record(0, round(time.time() * 1000), None, b"hangs", ())],
                 producer_id=producer.producer_id,

@@ -1,0 +1,149 @@
+"""What `--compat` prints of groups and transactions, byte for byte what Kafka's own commands print."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+
+from tests.integration.cli.conftest import Kctl
+from tests.integration.cli.hanging import leave_hanging
+from tests.integration.transactions.writing import TIMEOUT_S, producer, transact
+from tests.peers import apache_kafka
+from tests.peers.probe import wait_until
+
+pytestmark = pytest.mark.jvm
+
+PROGRAM = Path(__file__).with_name("KafkaTools.java")
+GROUP_COMMAND = {
+    "kafka-2.8": (apache_kafka.OLDEST_JUDGE, "kafka.admin.ConsumerGroupCommand"),
+    "kafka-4": (apache_kafka.TOOLS_FOR_NEWEST, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"),
+}
+TRANSACTIONS_COMMAND = {
+    "kafka-3": (apache_kafka.LAST_WITH_ZOOKEEPER, "org.apache.kafka.tools.TransactionsCommand"),
+    "kafka-4": (apache_kafka.TOOLS_FOR_NEWEST, "org.apache.kafka.tools.TransactionsCommand"),
+}
+DURATIONS = {"describe": 7, "find-hanging": 7}
+"""Columns that tell how much time has passed."""
+MEMBERS_TIMEOUT_S = 60
+BROKERS = ["kctl", apache_kafka.LAST_WITH_ZOOKEEPER]
+
+
+@pytest.fixture
+def groups(topic: str, kctl: Kctl, bootstrap: str) -> Iterator[list[str]]:
+    """One with members, of which one is static; two with offsets of few and many partitions; one that is not there."""
+    other = f"{topic}-and-a-longer-name"
+    assert kctl(f"topics create {other} --partitions 15").status == 0
+    for partition in (0, 2):
+        kctl(f"produce {topic} --partition {partition}", stdin=b"x\n" * 10)
+    names = [f"{topic}-{kind}" for kind in ("active", "few", "many", "unknown")]
+    active, few, many, _ = names
+    for group, scope in (
+        (active, f"--topic {topic}:0,1 --topic {other}:6"),
+        (few, f"--topic {topic}:0,2 --topic {other}:0,2"),
+        (many, f"--topic {topic} --topic {other}"),
+    ):
+        assert kctl(f"groups reset-offsets {group} {scope} --to-earliest --execute").status == 0
+    common = {
+        "bootstrap.servers": bootstrap,
+        "broker.address.family": "v4",
+        "group.id": active,
+        "enable.auto.commit": False,
+    }
+    members = [
+        Consumer({**common, "client.id": "the-first"}),
+        Consumer({**common, "client.id": "second", "group.instance.id": "static", "session.timeout.ms": 30_000}),
+    ]
+
+    def holds() -> bool:
+        for member in members:
+            member.poll(0.1)
+        owned = [member.assignment() for member in members]
+        return all(owned) and sum(map(len, owned)) == 18
+
+    for member in members:
+        member.subscribe([topic, other])
+    wait_until(holds, what="two members", timeout_s=MEMBERS_TIMEOUT_S)
+    yield names
+    for member in members:
+        member.close()
+
+
+@pytest.mark.parametrize("bootstrap", BROKERS, indirect=True)
+@pytest.mark.parametrize("compat", GROUP_COMMAND)
+def test_groups(kctl: Kctl, groups: list[str], bootstrap: str, compat: str) -> None:
+    version, tool = GROUP_COMMAND[compat]
+    named = [word for group in groups for word in ("--group", group)]
+    ours: list[str] = []
+    theirs: list[list[str]] = []
+
+    def compare(line: str, *words: str) -> None:
+        ours.append(kctl(f"groups {line} --compat {compat}").out)
+        theirs.append([tool, "--bootstrap-server", bootstrap, *words])
+
+    compare("list", "--list")
+    compare("list --verbose", "--list", "--state")
+    compare("list --state Stable", "--list", "--state", "Stable")
+    for show in ("offsets", "members", "state"):
+        line = f"describe {' '.join(groups)} --show {show}"
+        compare(line, "--describe", *named, f"--{show}")
+        if show != "offsets" or compat == "kafka-4":
+            compare(f"{line} --verbose", "--describe", *named, f"--{show}", "--verbose")
+    for told, wanted in zip(ours, said(version, theirs), strict=True):
+        assert told == wanted
+    assert all("active" in told for told in ours)
+
+
+@pytest.mark.parametrize("bootstrap", BROKERS, indirect=True)
+@pytest.mark.parametrize("compat", TRANSACTIONS_COMMAND)
+def test_transactions(kctl: Kctl, topic: str, bootstrap: str, compat: str) -> None:
+    version, tool = TRANSACTIONS_COMMAND[compat]
+    other = f"{topic}-and-a-longer-name"
+    assert kctl(f"topics create {other} --partitions 15").status == 0
+    kctl("configs alter broker default --set transaction.partition.verification.enable=false")  # Kafka's since 3.6
+    for partition in (0, 1, 2, 1):
+        leave_hanging(bootstrap, topic, partition)
+    open_ = producer(bootstrap, f"{topic}-open")
+    open_.begin_transaction()
+    for partition in range(15):
+        open_.produce(other, b"x", partition=partition)
+    assert open_.flush(TIMEOUT_S) == 0
+    transact(producer(bootstrap, f"{topic}-done"), other, [b"x"])
+    theirs: list[list[str]] = []
+    ours: list[str] = []
+    for words, line in (
+        (["list"], "list"),
+        (["describe", "--transactional-id", f"{topic}-open"], f"describe {topic}-open"),
+        (["describe", "--transactional-id", f"{topic}-done"], f"describe {topic}-done"),
+        (
+            ["find-hanging", "--topic", topic, "--max-transaction-timeout", "0"],
+            f"find-hanging --topic {topic} --idle 1ms",
+        ),
+        (["find-hanging", "--topic", other], f"find-hanging --topic {other}"),
+    ):
+        theirs.append([tool, "--bootstrap-server", bootstrap, *words])
+        ours.append(kctl(f"transactions {line} --compat {compat}").out)
+    for told, wanted, command in zip(ours, said(version, theirs), theirs, strict=True):
+        column = DURATIONS.get(command[3])
+        assert without(column, told) == without(column, wanted)
+    assert ours[3].count(topic) == 4
+    open_.abort_transaction(TIMEOUT_S)
+
+
+def without(column: int | None, table: str) -> str:
+    """The table with question marks for the numbers of a column."""
+    lines = [line.split("\t") for line in table.splitlines(keepends=True)]
+    for cells in lines[1:] if column is not None else ():
+        cells[column] = re.sub(r"\d+ *", lambda found: "?".ljust(len(found[0])), cells[column])
+    return "".join("\t".join(cells) for cells in lines)
+
+
+def said(version: str, commands: list[list[str]]) -> list[str]:
+    """What each of the commands prints."""
+    words = [word for command in commands for word in (";", *command)]
+    ran = apache_kafka.run_java_tool(version, str(PROGRAM), words[1:])
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout.split("==\n")[:-1]
