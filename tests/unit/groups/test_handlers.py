@@ -41,6 +41,7 @@ from kctl.server.handlers.offset_commit import OffsetCommitHandler
 from kctl.server.handlers.offset_delete import OffsetDeleteHandler
 from kctl.server.handlers.offset_fetch import OffsetFetchHandler
 from kctl.server.handlers.sync_group import SyncGroupHandler
+from kctl.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.groups.hosting import Host
@@ -91,6 +92,7 @@ class Broker:
             "ListGroups": ListGroupsHandler(coordinator),
             "DeleteGroups": DeleteGroupsHandler(coordinator),
             "OffsetDelete": OffsetDeleteHandler(coordinator, topics),
+            "TxnOffsetCommit": TxnOffsetCommitHandler(coordinator, topics, self.host.clock),
         }
 
     async def call(self, request: Any, version: int) -> Any:
