@@ -1,65 +1,182 @@
-"""What replicas take on the brokers' disks."""
+"""The brokers' log directories: what replicas take in them, and moving replicas between those of one broker."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
-from kctl.admin.outcome import Outcome
+from kctl.admin.outcome import Outcome, outcome_of
 from kctl.admin.reassignment import by_topic
 from kctl.client.cluster import ClusterClient
 from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
+from kctl.protocol.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from kctl.protocol.apis.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
 
+Replica = tuple[int, TopicPartition]
+"""A broker and a partition that it has."""
+
+TO_BE_CREATED = frozenset({ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""What a broker answers that has no such replica, and that remembers the directory for when it gets one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirReplica:
+    """A replica in a log directory; `is_future` is a copy on its way there, `offset_lag` how far that is behind."""
+
+    tp: TopicPartition
+    size_bytes: int
+    offset_lag: int
+    is_future: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """One log directory of one broker; with an error it is offline."""
+
+    broker_id: int
+    path: str
+    error: ErrorCode
+    replicas: tuple[LogDirReplica, ...] = ()
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSizes:
-    """Bytes of each replica, and the brokers that could not tell theirs."""
+    """Bytes of each replica, where it lies, copies on their way, and the brokers that could not tell theirs."""
 
-    bytes: dict[tuple[int, TopicPartition], int]
+    bytes: dict[Replica, int]
     failed: tuple[Outcome, ...] = ()
+    places: dict[Replica, str] = field(default_factory=dict)
+    copies: dict[Replica, tuple[str, int]] = field(default_factory=dict)
+    """Where copies are that shall take the place of their replicas, and their bytes."""
+    directories: dict[tuple[int, str], ErrorCode] = field(default_factory=dict)
 
     def of(self, broker_id: int, tp: TopicPartition) -> int | None:
         """Size of the replica on that broker; None when it is not there or not known."""
         return self.bytes.get((broker_id, tp))
 
 
-async def replica_sizes(
-    client: ClusterClient, brokers: Iterable[int], partitions: Collection[TopicPartition]
-) -> ReplicaSizes:
-    """Sizes of the partitions' replicas on these brokers; what one broker cannot tell does not spoil the rest."""
-    topics = [
-        DescribableLogDirTopic(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()
-    ]
+async def describe_log_dirs(
+    client: ClusterClient, brokers: Iterable[int], partitions: Collection[TopicPartition] | None = None
+) -> tuple[list[LogDir], list[Outcome]]:
+    """The log directories of these brokers, with these partitions or all; and the brokers that could not tell."""
+    topics = None
+    if partitions is not None:
+        topics = [
+            DescribableLogDirTopic(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()
+        ]
 
-    async def ask(broker_id: int) -> dict[tuple[int, TopicPartition], int] | Outcome:
+    async def ask(broker_id: int) -> list[LogDir] | Outcome:
         try:
             connection = await client.broker(broker_id)
             response = await connection.send(DescribeLogDirsRequest(topics=topics), DescribeLogDirsResponse)
-        except ConnectionLost as lost:
-            return Outcome(str(broker_id), ErrorCode.NETWORK_EXCEPTION, str(lost))
-        except ApiError as error:
-            return Outcome(str(broker_id), error.code, str(error))
-        # A future replica is a copy on its way to another directory of the same broker.
-        return {
-            (broker_id, TopicPartition(topic.name, one.partition_index)): one.partition_size
+        except (ConnectionLost, ApiError) as error:
+            return _failure(str(broker_id), error)
+        return [
+            LogDir(
+                broker_id,
+                result.log_dir,
+                ErrorCode.of(result.error_code),
+                tuple(
+                    LogDirReplica(
+                        TopicPartition(topic.name, one.partition_index),
+                        one.partition_size,
+                        one.offset_lag,
+                        one.is_future_key,
+                    )
+                    for topic in result.topics
+                    for one in topic.partitions
+                ),
+            )
             for result in response.results
-            for topic in result.topics
-            for one in topic.partitions
-            if not one.is_future_key
-        }
+        ]
 
-    sizes: dict[tuple[int, TopicPartition], int] = {}
+    found: list[LogDir] = []
     failed: list[Outcome] = []
     for answer in await client.gather([ask(broker_id) for broker_id in sorted(set(brokers))]):
         if isinstance(answer, Outcome):
             failed.append(answer)
         else:
-            sizes.update(answer)
-    return ReplicaSizes(sizes, tuple(failed))
+            found += answer
+    return found, failed
+
+
+async def replica_sizes(
+    client: ClusterClient, brokers: Iterable[int], partitions: Collection[TopicPartition]
+) -> ReplicaSizes:
+    """Sizes of the partitions' replicas on these brokers; what one broker cannot tell does not spoil the rest."""
+    log_dirs, failed = await describe_log_dirs(client, brokers, partitions)
+    sizes = ReplicaSizes({}, tuple(failed))
+    for log_dir in log_dirs:
+        sizes.directories[log_dir.broker_id, log_dir.path] = log_dir.error
+        for one in log_dir.replicas:
+            replica = log_dir.broker_id, one.tp
+            if one.is_future:
+                sizes.copies[replica] = log_dir.path, one.size_bytes
+            else:
+                sizes.bytes[replica], sizes.places[replica] = one.size_bytes, log_dir.path
+    return sizes
+
+
+async def move_replicas(client: ClusterClient, targets: Mapping[Replica, str]) -> dict[Replica, Outcome]:
+    """Send replicas to log directories of their brokers; what is not there yet will be created in its directory.
+
+    A move that is under way to another directory ends, and so does any when the replica is where it shall be.
+    """
+
+    async def ask(broker_id: int) -> dict[Replica, Outcome]:
+        here = {replica: path for replica, path in targets.items() if replica[0] == broker_id}
+        try:
+            connection = await client.broker(broker_id)
+            response = await connection.send(_request(here), AlterReplicaLogDirsResponse)
+        except (ConnectionLost, ApiError) as error:
+            return {replica: _failure(_name(replica), error) for replica in here}
+        outcomes: dict[Replica, Outcome] = {}
+        for topic in response.results:
+            for one in topic.partitions:
+                replica = broker_id, TopicPartition(topic.topic_name, one.partition_index)
+                is_remembered = ErrorCode.of(one.error_code) in TO_BE_CREATED
+                code = ErrorCode.NONE if is_remembered else one.error_code
+                outcomes[replica] = outcome_of(_name(replica), code, None)
+        return outcomes
+
+    answers = await client.gather([ask(broker_id) for broker_id in sorted({broker_id for broker_id, _ in targets})])
+    return {replica: outcome for answer in answers for replica, outcome in answer.items()}
+
+
+def _request(targets: Mapping[Replica, str]) -> AlterReplicaLogDirsRequest:
+    paths: dict[str, list[TopicPartition]] = {}
+    for (_, tp), path in targets.items():
+        paths.setdefault(path, []).append(tp)
+    return AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(
+                path=path,
+                topics=[
+                    AlterReplicaLogDirTopic(name=topic, partitions=numbers) for topic, numbers in by_topic(tps).items()
+                ],
+            )
+            for path, tps in paths.items()
+        ]
+    )
+
+
+def _failure(name: str, error: ConnectionLost | ApiError) -> Outcome:
+    code = error.code if isinstance(error, ApiError) else ErrorCode.NETWORK_EXCEPTION
+    return Outcome(name, code, str(error))
+
+
+def _name(replica: Replica) -> str:
+    """As Kafka's tools write it."""
+    broker_id, tp = replica
+    return f"{tp}-{broker_id}"

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kctl.admin.log_dirs import ReplicaSizes, replica_sizes
+from kctl.admin.log_dirs import ReplicaSizes, move_replicas, replica_sizes
 from kctl.admin.move_progress import Estimate, MoveProgress
 from kctl.admin.outcome import Outcome
 from kctl.admin.reassignment import Ongoing, alter_reassignments, list_reassignments
-from kctl.admin.reassignment_plan import Move, MoveState, bytes_moved, move_state, partition_of, plan_moves
-from kctl.admin.reassignment_spec import Assignment
+from kctl.admin.reassignment_plan import (
+    Move,
+    MoveState,
+    bytes_moved,
+    log_dir_state,
+    move_state,
+    partition_of,
+    plan_moves,
+)
+from kctl.admin.reassignment_spec import Assignment, LogDirTargets
 from kctl.client.cluster import ClusterClient
 from kctl.client.metadata import ClusterMetadata
 from kctl.model import TopicPartition
@@ -33,7 +41,12 @@ class Situation:
     sizes: ReplicaSizes
 
     def state_of(self, move: Move) -> MoveState:
-        """How far it is."""
+        """How far it is, the log directories of its replicas included."""
+        state = self.partition_state_of(move)
+        return log_dir_state(move, self.sizes) if state is MoveState.COMPLETE else state
+
+    def partition_state_of(self, move: Move) -> MoveState:
+        """How far it is, whatever the log directories."""
         return move_state(move.tp, move.target, self.metadata, move.tp in self.ongoing)
 
     def replicas_of(self, move: Move) -> tuple[int, ...]:
@@ -42,7 +55,7 @@ class Situation:
         return partition.replicas if partition else ()
 
 
-async def look(client: ClusterClient, targets: Assignment | None) -> Situation:
+async def look(client: ClusterClient, targets: Assignment | None, log_dirs: LogDirTargets | None = None) -> Situation:
     """How things are with these targets; None means everything that moves, with the targets that it has."""
     ongoing = await list_reassignments(client)
     wanted = {tp: one.target for tp, one in ongoing.items()} if targets is None else targets
@@ -50,14 +63,19 @@ async def look(client: ClusterClient, targets: Assignment | None) -> Situation:
     found = {tp: partition for tp in wanted if (partition := partition_of(metadata, tp)) is not None}
     brokers = {broker for tp, partition in found.items() for broker in (*partition.replicas, *wanted[tp])}
     sizes = await replica_sizes(client, brokers & metadata.brokers.keys(), found) if found else ReplicaSizes({})
-    return Situation(metadata, ongoing, plan_moves(wanted, metadata, ongoing, sizes), sizes)
+    return Situation(metadata, ongoing, plan_moves(wanted, metadata, ongoing, sizes, log_dirs), sizes)
 
 
-async def look_settled(client: ClusterClient, targets: Assignment | None, settle_ms: int = SETTLE_MS) -> Situation:
+async def look_settled(
+    client: ClusterClient,
+    targets: Assignment | None,
+    log_dirs: LogDirTargets | None = None,
+    settle_ms: int = SETTLE_MS,
+) -> Situation:
     """Look again for a moment while partitions neither move nor are where they should be."""
     end_ms = client.transport.monotonic_ms() + settle_ms
     while True:
-        now = await look(client, targets)
+        now = await look(client, targets, log_dirs)
         differs = any(now.state_of(move) is MoveState.DIFFERENT for move in now.moves)
         if not differs or client.transport.monotonic_ms() >= end_ms:
             return now
@@ -65,10 +83,20 @@ async def look_settled(client: ClusterClient, targets: Assignment | None, settle
 
 
 async def start_moves(client: ClusterClient, moves: Sequence[Move]) -> dict[TopicPartition, Outcome]:
-    """Begin those that change anything; the others are done."""
-    changes: dict[TopicPartition, tuple[int, ...] | None] = {move.tp: move.target for move in moves if move.is_change}
+    """Begin those that change anything; the others are done.
+
+    Brokers hear of log directories first, so that replicas which they do not have yet are created in the right one.
+    """
     outcomes = {move.tp: Outcome(str(move.tp)) for move in moves}
-    return outcomes | (await alter_reassignments(client, changes) if changes else {})
+    sends = {(broker, move.tp): path for move in moves if move.is_change for broker, path in move.log_dirs}
+    sent = await move_replicas(client, sends) if sends else {}
+    refused = {tp: outcome for (_, tp), outcome in sent.items() if not outcome.is_done}
+    changes: dict[TopicPartition, tuple[int, ...] | None] = {
+        move.tp: move.target
+        for move in moves
+        if move.problem is None and move.changes_replicas and move.tp not in refused
+    }
+    return outcomes | (await alter_reassignments(client, changes) if changes else {}) | refused
 
 
 async def cancel_moves(client: ClusterClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Outcome]:
@@ -81,13 +109,14 @@ async def wait_for_moves(
 ) -> Situation:
     """Watch until none of them moves any more."""
     targets = {move.tp: move.target for move in moves}
+    log_dirs = {(broker, move.tp): path for move in moves for broker, path in move.log_dirs}
     before = {move.tp: move for move in moves}
     progress = MoveProgress()
     pause_ms = POLL_MS_MIN
     while True:
-        now = await look(client, targets)
-        if not any(move.tp in now.ongoing for move in now.moves):
-            return await look_settled(client, targets, SETTLE_AFTER_MOVE_MS)
+        now = await look(client, targets, log_dirs)
+        if not any(now.state_of(move) is MoveState.IN_PROGRESS for move in now.moves):
+            return await look_settled(client, targets, log_dirs, SETTLE_AFTER_MOVE_MS)
         # What is being added is known from the beginning; only the sizes change.
         watched = [replace(before[move.tp], size_bytes=move.size_bytes) for move in now.moves]
         moved = sum(bytes_moved(move, now.sizes) for move in watched)

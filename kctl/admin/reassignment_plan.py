@@ -13,7 +13,7 @@ from enum import Enum
 from kctl.admin.log_dirs import ReplicaSizes
 from kctl.admin.outcome import Outcome
 from kctl.admin.reassignment import Ongoing
-from kctl.admin.reassignment_spec import Assignment
+from kctl.admin.reassignment_spec import Assignment, LogDirTargets
 from kctl.client.metadata import ClusterMetadata, Partition
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
@@ -30,6 +30,10 @@ class Move:
     size_bytes: int | None = None
     ongoing: Ongoing | None = None
     problem: Outcome | None = None
+    log_dirs: tuple[tuple[int, str], ...] = ()
+    """Brokers, and the log directories that their replicas are asked to be in."""
+    relocating: tuple[tuple[int, str], ...] = ()
+    """Brokers that have a replica, but not where it is asked to be, and where it is."""
 
     @property
     def adding(self) -> tuple[int, ...]:
@@ -42,7 +46,12 @@ class Move:
     @property
     def is_change(self) -> bool:
         """Whether anything is to be done, be it only the order of the replicas."""
-        return self.problem is None and (self.current != self.target or self.ongoing is not None)
+        return self.problem is None and (self.changes_replicas or bool(self.relocating))
+
+    @property
+    def changes_replicas(self) -> bool:
+        """Whether the controller has to do anything; moves between log directories are the brokers' own business."""
+        return self.current != self.target or self.ongoing is not None
 
     @property
     def is_under_way(self) -> bool:
@@ -52,9 +61,10 @@ class Move:
     @property
     def bytes_to_move(self) -> int | None:
         """What has to be copied in all; None when the size is not known."""
-        if not self.adding:
+        count = len(self.adding) + len(self.relocating)
+        if not count:
             return 0
-        return None if self.size_bytes is None else len(self.adding) * self.size_bytes
+        return None if self.size_bytes is None else count * self.size_bytes
 
     @property
     def leader_after(self) -> int:
@@ -78,9 +88,11 @@ def plan_moves(
     metadata: ClusterMetadata,
     ongoing: Mapping[TopicPartition, Ongoing],
     sizes: ReplicaSizes,
+    log_dirs: LogDirTargets | None = None,
 ) -> list[Move]:
     """Each partition with what it has now; those that cannot be moved have a problem."""
-    return [_move(tp, target, metadata, ongoing.get(tp), sizes) for tp, target in sorted(targets.items())]
+    asked = log_dirs or {}
+    return [_move(tp, target, metadata, ongoing.get(tp), sizes, asked) for tp, target in sorted(targets.items())]
 
 
 def _move(
@@ -89,6 +101,7 @@ def _move(
     metadata: ClusterMetadata,
     ongoing: Ongoing | None,
     sizes: ReplicaSizes,
+    asked: LogDirTargets,
 ) -> Move:
     partition = partition_of(metadata, tp)
     if partition is None:
@@ -100,8 +113,28 @@ def _move(
     if dead:
         text = f"broker {', '.join(map(str, dead))} is not alive"
         problem = Outcome(str(tp), ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    log_dirs = tuple((broker, asked[broker, tp]) for broker in target if (broker, tp) in asked)
+    problem = problem or _log_dir_problem(tp, log_dirs, sizes)
+    relocating = tuple(
+        (broker, place)
+        for broker, path in log_dirs
+        if (place := sizes.places.get((broker, tp))) is not None
+        and broker in current
+        and (place != path or sizes.copies.get((broker, tp), (path, 0))[0] != path)
+    )
     known = [size for replica in (partition.leader, *current) if (size := sizes.of(replica, tp)) is not None]
-    return Move(tp, target, current, partition.leader, known[0] if known else None, ongoing, problem)
+    size = known[0] if known else None
+    return Move(tp, target, current, partition.leader, size, ongoing, problem, log_dirs, relocating)
+
+
+def _log_dir_problem(tp: TopicPartition, log_dirs: Iterable[tuple[int, str]], sizes: ReplicaSizes) -> Outcome | None:
+    for broker, path in log_dirs:
+        has_answered = any(known == broker for known, _ in sizes.directories)
+        error = sizes.directories.get((broker, path), ErrorCode.LOG_DIR_NOT_FOUND)
+        if has_answered and error is not ErrorCode.NONE:
+            what = "has no log directory" if error is ErrorCode.LOG_DIR_NOT_FOUND else "cannot use its log directory"
+            return Outcome(str(tp), error, f"broker {broker} {what} {path}")
+    return None
 
 
 def move_state(tp: TopicPartition, target: tuple[int, ...], metadata: ClusterMetadata, ongoing: bool) -> MoveState:
@@ -114,10 +147,33 @@ def move_state(tp: TopicPartition, target: tuple[int, ...], metadata: ClusterMet
     return MoveState.COMPLETE if partition.replicas == target else MoveState.DIFFERENT
 
 
+def log_dir_state(move: Move, sizes: ReplicaSizes) -> MoveState:
+    """Whether its replicas are in the log directories that they are asked to be in, or on their way there."""
+    states = {replica_state(move.tp, broker, path, sizes) for broker, path in move.log_dirs}
+    worst = (MoveState.DIFFERENT, MoveState.IN_PROGRESS)
+    return next((state for state in worst if state in states), MoveState.COMPLETE)
+
+
+def replica_state(tp: TopicPartition, broker: int, path: str, sizes: ReplicaSizes) -> MoveState:
+    """The same of one replica."""
+    copy = sizes.copies.get((broker, tp))
+    if copy is not None:
+        return MoveState.IN_PROGRESS if copy[0] == path else MoveState.DIFFERENT
+    return MoveState.COMPLETE if sizes.places.get((broker, tp)) == path else MoveState.DIFFERENT
+
+
 def bytes_moved(move: Move, sizes: ReplicaSizes) -> int:
     """What the added replicas hold already; a replica that is ahead of the last look at the leader counts as whole."""
     whole = move.size_bytes or 0
-    return sum(min(whole, sizes.of(replica, move.tp) or 0) for replica in move.adding)
+    added = sum(min(whole, sizes.of(replica, move.tp) or 0) for replica in move.adding)
+    return added + sum(_bytes_relocated(move.tp, broker, place, whole, sizes) for broker, place in move.relocating)
+
+
+def _bytes_relocated(tp: TopicPartition, broker: int, origin: str, whole: int, sizes: ReplicaSizes) -> int:
+    copy = sizes.copies.get((broker, tp))
+    if copy is not None:
+        return min(whole, copy[1])
+    return 0 if sizes.places.get((broker, tp)) == origin else whole
 
 
 def bytes_by_broker(moves: Iterable[Move]) -> tuple[dict[int, int], dict[int, int]]:
@@ -136,6 +192,11 @@ def bytes_by_broker(moves: Iterable[Move]) -> tuple[dict[int, int], dict[int, in
 def rollback(moves: Iterable[Move]) -> Assignment:
     """What has to be executed to get back to where the partitions were."""
     return {move.tp: move.current for move in moves if move.current}
+
+
+def rollback_log_dirs(moves: Iterable[Move]) -> LogDirTargets:
+    """Where the replicas were that change their log directory."""
+    return {(broker, move.tp): place for move in moves for broker, place in move.relocating}
 
 
 def partition_of(metadata: ClusterMetadata, tp: TopicPartition) -> Partition | None:

@@ -1,6 +1,6 @@
 """Which partitions are to live where, as people and Kafka's tools write it.  Pure.
 
-{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2,3],"log_dirs":["any","any","any"]}]}
+{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2,3],"log_dirs":["any","/disk2","any"]}]}
 orders:0=1,2,3          the same on a command line
 orders:0                only the partition, where replicas do not matter
 """
@@ -21,6 +21,9 @@ ANY_LOG_DIR = "any"
 Assignment = dict[TopicPartition, tuple[int, ...]]
 """The replicas of each partition, the preferred leader first."""
 
+LogDirTargets = Mapping[tuple[int, TopicPartition], str]
+"""The log directories that replicas, by broker and partition, are asked to be in; any will do for the others."""
+
 _INLINE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+):(?P<partition>\d+)(?:=(?P<replicas>[\d,]+))?")
 
 
@@ -36,10 +39,21 @@ def parse_reassignment(text: str) -> Assignment:
         if tp in assignment:
             raise UsageError(f"{tp} is in the reassignment twice")
         assignment[tp] = _checked(tp, entry.get("replicas"))
-        _check_log_dirs(tp, entry.get("log_dirs"), len(assignment[tp]))
+        _log_dirs(tp, entry.get("log_dirs"), len(assignment[tp]))
     if not assignment:
         raise UsageError("the reassignment names no partition")
     return assignment
+
+
+def parse_log_dirs(text: str) -> LogDirTargets:
+    """Read the log directories of a document that parse_reassignment has read."""
+    targets: dict[tuple[int, TopicPartition], str] = {}
+    for entry in _partitions_of(_document(text)):
+        tp, replicas = _partition(entry), entry["replicas"]
+        for broker_id, path in zip(replicas, _log_dirs(tp, entry.get("log_dirs"), len(replicas)), strict=True):
+            if path != ANY_LOG_DIR:
+                targets[broker_id, tp] = path
+    return targets
 
 
 def parse_partitions(text: str) -> list[TopicPartition]:
@@ -67,12 +81,15 @@ def parse_inline(texts: Iterable[str], *, with_replicas: bool = True) -> Assignm
     return assignment
 
 
-def format_reassignment(assignment: Mapping[TopicPartition, Iterable[int]]) -> str:
+def format_reassignment(
+    assignment: Mapping[TopicPartition, Iterable[int]], log_dir_targets: LogDirTargets | None = None
+) -> str:
     """Kafka's JSON, byte for byte as its own tools print it."""
+    known = log_dir_targets or {}
     partitions = []
     for tp in sorted(assignment):
         replicas = list(assignment[tp])
-        log_dirs = [ANY_LOG_DIR] * len(replicas)
+        log_dirs = [known.get((replica, tp), ANY_LOG_DIR) for replica in replicas]
         partitions.append({"topic": tp.topic, "partition": tp.partition, "replicas": replicas, "log_dirs": log_dirs})
     return json.dumps({"version": VERSION, "partitions": partitions}, separators=(",", ":"))
 
@@ -114,13 +131,15 @@ def _checked(tp: TopicPartition, replicas: object) -> tuple[int, ...]:
     return tuple(replicas)
 
 
-def _check_log_dirs(tp: TopicPartition, log_dirs: object, count: int) -> None:
+def _log_dirs(tp: TopicPartition, log_dirs: object, count: int) -> list[str]:
     if log_dirs is None:
-        return
+        return [ANY_LOG_DIR] * count
     if not isinstance(log_dirs, list) or len(log_dirs) != count:
         raise UsageError(f"{tp} needs as many log_dirs as replicas, or none")
-    if any(log_dir != ANY_LOG_DIR for log_dir in log_dirs):
-        raise UsageError(f"{tp} asks for certain log directories; only 'any' can be had")
+    for log_dir in log_dirs:
+        if log_dir != ANY_LOG_DIR and not (isinstance(log_dir, str) and log_dir.startswith("/")):
+            raise UsageError(f"a log directory of {tp} is neither 'any' nor an absolute path: {json.dumps(log_dir)}")
+    return log_dirs
 
 
 def _numbers(tp: TopicPartition, text: str) -> list[int]:

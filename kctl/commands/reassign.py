@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kctl.admin.outcome import Outcome
     from kctl.admin.reassigning import Situation
     from kctl.admin.reassignment_plan import Move
-    from kctl.admin.reassignment_spec import Assignment
+    from kctl.admin.reassignment_spec import Assignment, LogDirTargets
     from kctl.admin.throttle_records import ThrottleRecords
     from kctl.admin.throttling import Restored
     from kctl.client.cluster import ClusterClient
@@ -108,11 +108,11 @@ def execute(
     from kctl.commands.reassign_rows import PLAN_COLUMNS, STARTED, WOULD_MOVE, end_error, plan_row  # noqa: PLC0415
     from kctl.commands.reassign_throttle import records_of, restore, restore_after_failure  # noqa: PLC0415 - same
 
-    targets = _targets(moves, reassignment_json_file)
+    targets, log_dirs = _targets(moves, reassignment_json_file), _log_dirs(reassignment_json_file)
     if targets is None:
         raise UsageError("nothing to move; give --reassignment-json-file, or moves such as orders:0=1,2,3")
     rate = _rate(throttle)
-    situation = run.on_cluster(lambda client: look(client, targets))
+    situation = run.on_cluster(lambda client: look(client, targets, log_dirs))
     plan = situation.moves
     _tell_cost(run, plan, rate)
     if dry_run or any(move.problem for move in plan):
@@ -170,8 +170,8 @@ def status(
     from kctl.admin.throttling import finished_keys  # noqa: PLC0415 - same
     from kctl.commands.reassign_throttle import records_of  # noqa: PLC0415 - same
 
-    targets = _targets(moves, reassignment_json_file)
-    situation = run.on_cluster(lambda client: look_settled(client, targets))
+    targets, log_dirs = _targets(moves, reassignment_json_file), _log_dirs(reassignment_json_file)
+    situation = run.on_cluster(lambda client: look_settled(client, targets, log_dirs))
     if finished_keys(records_of(state_dir, situation.metadata.cluster_id), situation.ongoing.keys()):
         run.console.note("a move has ended and its throttle is still set; 'kctl reassign verify' restores it")
     return _show_states(run, situation, compat=None)
@@ -203,8 +203,8 @@ def verify(
     from kctl.admin.reassigning import look_settled  # noqa: PLC0415 - help needs no client
     from kctl.commands.reassign_throttle import records_of, restore_finished  # noqa: PLC0415 - same
 
-    targets = _targets(moves, reassignment_json_file)
-    situation = run.on_cluster(lambda client: look_settled(client, targets))
+    targets, log_dirs = _targets(moves, reassignment_json_file), _log_dirs(reassignment_json_file)
+    situation = run.on_cluster(lambda client: look_settled(client, targets, log_dirs))
     records = records_of(state_dir, situation.metadata.cluster_id)
     restored = restore_finished(run, records, situation.ongoing.keys())
     ended = _show_states(run, situation, compat)
@@ -292,6 +292,13 @@ def _targets(texts: list[str] | None, path: str | None, *, with_replicas: bool =
         raise UsageError(f"{path}: {error}") from None
 
 
+def _log_dirs(path: str | None) -> LogDirTargets:
+    """The log directories that the file asks for, which has been read before."""
+    from kctl.admin.reassignment_spec import parse_log_dirs  # noqa: PLC0415 - help needs no client
+
+    return parse_log_dirs(Path(path).read_text(encoding="utf-8")) if path else {}
+
+
 def _rate(throttle: str | None) -> int | None:
     from kctl.commands.values import parse_size  # noqa: PLC0415 - help needs it not
 
@@ -340,6 +347,8 @@ def _start(
     outcomes = run.on_cluster(ask)
     refused = {tp: outcome.message for tp, outcome in outcomes.items() if not outcome.is_done}
     say(reassign_compat.start_refused(refused.items()) if refused else reassign_compat.started(outcomes))
+    sent = {(broker, move.tp): path for move in plan for broker, path in move.log_dirs if move.tp not in refused}
+    say(reassign_compat.log_dir_moves_started(compat or "", sent))
     return outcomes
 
 
@@ -375,10 +384,10 @@ def _tell_cost(run: Invocation, plan: Sequence[Move], rate: int | None) -> None:
     from kctl.admin.reassignment_plan import bytes_by_broker  # noqa: PLC0415 - same
 
     incoming, outgoing = bytes_by_broker(plan)
-    total = sum(incoming.values())
-    replicas = sum(len(move.adding) for move in plan if not move.problem)
+    total = sum(move.bytes_to_move or 0 for move in plan if not move.problem)
+    replicas = sum(len(move.adding) + len(move.relocating) for move in plan if not move.problem)
     text = f"{replicas} replica{'' if replicas == 1 else 's'} to copy, {total:,} bytes"
-    if rate is not None and total:
+    if rate is not None and incoming:
         busiest = max(*incoming.values(), *outgoing.values())
         text += f", at least {_duration(move_duration_ms(busiest, rate))} with this throttle"
     run.console.note(text)
@@ -393,14 +402,15 @@ def _duration(duration_ms: int) -> str:
 
 
 def _save_rollback(run: Invocation, plan: Sequence[Move], path: Path) -> None:
-    from kctl.admin.reassignment_plan import rollback  # noqa: PLC0415 - help needs no client
+    from kctl.admin.reassignment_plan import rollback, rollback_log_dirs  # noqa: PLC0415 - help needs no client
     from kctl.admin.reassignment_spec import format_reassignment  # noqa: PLC0415 - same
 
     changing = [move for move in plan if move.is_change]
     if not changing:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(format_reassignment(rollback(changing)) + "\n", encoding="utf-8")
+    text = format_reassignment(rollback(changing), rollback_log_dirs(changing))
+    path.write_text(text + "\n", encoding="utf-8")
     run.console.note(f"the way back: kctl reassign execute --reassignment-json-file {path}")
 
 
@@ -412,8 +422,11 @@ def _show_states(run: Invocation, situation: Situation, compat: str | None) -> E
     rows = [state_row(move, situation) for move in situation.moves]
     states = {move: situation.state_of(move) for move in situation.moves}
     if compat:
-        found = [(move.tp, state, situation.replicas_of(move), move.target) for move, state in states.items()]
-        run.console.verbatim(reassign_compat.states(compat, found))
+        found = [
+            (move.tp, situation.partition_state_of(move), situation.replicas_of(move), move.target) for move in states
+        ]
+        replicas = {(broker, move.tp): path for move in situation.moves for broker, path in move.log_dirs}
+        run.console.verbatim(reassign_compat.states(compat, found, replicas, situation.sizes))
     else:
         run.console.show(STATE_COLUMNS, rows)
     if run.status_of(rows) is not ExitStatus.DONE:

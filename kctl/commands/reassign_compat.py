@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from kctl.admin.log_dirs import ReplicaSizes
 from kctl.admin.reassignment import Ongoing
 from kctl.admin.reassignment_plan import MoveState
-from kctl.admin.reassignment_spec import Assignment, format_reassignment
+from kctl.admin.reassignment_spec import Assignment, LogDirTargets, format_reassignment
 from kctl.model import TopicPartition
 
 KAFKA_28 = "kafka-2.8"
@@ -46,8 +47,27 @@ def started(partitions: Iterable[TopicPartition]) -> str:
     return f"Successfully started partition reassignment{_s(tps)} for {_joined(tps)}\n"
 
 
-def states(compat: str, found: Sequence[tuple[TopicPartition, MoveState, tuple[int, ...], tuple[int, ...]]]) -> str:
-    """What --verify says: partition, state, replicas now, target."""
+def log_dir_moves_started(compat: str, targets: LogDirTargets) -> str:
+    """What --execute says of log directories; nothing when there is none."""
+    replicas = sorted(targets, key=lambda replica: (replica[1], replica[0]))
+    if not replicas:
+        return ""
+    if compat == KAFKA_4:
+        return "".join(
+            f"Successfully started moving log directory to {targets[to]} for replica {to[1]} with broker {to[0]} \n"
+            for to in replicas
+        )
+    names = ",".join(f"{tp}-{broker}" for broker, tp in replicas)
+    return f"Successfully started log directory move{_s(replicas)} for: {names}\n"
+
+
+def states(
+    compat: str,
+    found: Sequence[tuple[TopicPartition, MoveState, tuple[int, ...], tuple[int, ...]]],
+    log_dirs: LogDirTargets,
+    sizes: ReplicaSizes,
+) -> str:
+    """What --verify says: partition, state, replicas now, target; then of the replicas' log directories."""
     lines = ["Status of partition reassignment:"]
     for tp, state, replicas, target in found:
         match state:
@@ -60,7 +80,23 @@ def states(compat: str, found: Sequence[tuple[TopicPartition, MoveState, tuple[i
                     f"There is no active reassignment of partition {tp}, but replica set is {_numbers(replicas)} "
                     f"rather than {_numbers(target)}."
                 )
-    return "\n".join(lines) + "\n\n"
+    moved = sorted(log_dirs, key=lambda replica: (replica[1], replica[0]))
+    # Kafka prints an empty line where there is nothing to say of log directories.
+    lines += [_replica_line(tp, broker, log_dirs[broker, tp], sizes) for broker, tp in moved] or [""]
+    return "\n".join(lines) + "\n"
+
+
+def _replica_line(tp: TopicPartition, broker: int, path: str, sizes: ReplicaSizes) -> str:
+    place, copy = sizes.places.get((broker, tp)), sizes.copies.get((broker, tp))
+    if copy is not None and copy[0] == path:
+        return f"Reassignment of replica {tp}-{broker} is still in progress."
+    if copy is not None:
+        return f"Partition {tp} on broker {broker} is being moved to log dir {copy[0]} instead of {path}."
+    if place == path:
+        return f"Reassignment of replica {tp}-{broker} completed successfully."
+    if place is not None:
+        return f"Partition {tp} on broker {broker} is not being moved from log dir {place} to {path}."
+    return f"Partition {tp} cannot be found in any live log directory on broker {broker}."
 
 
 def throttles_cleared(brokers: Sequence[int], topics: Sequence[str]) -> str:

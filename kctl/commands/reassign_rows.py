@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kctl.admin.reassignment_plan import MoveState, bytes_moved
+from kctl.admin.reassignment_plan import MoveState, bytes_moved, replica_state
+from kctl.admin.reassignment_spec import ANY_LOG_DIR
 from kctl.commands.rows import NO_ERROR, known, outcome_error
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ErrorCode
@@ -27,6 +28,7 @@ PLAN_COLUMNS = (
     Column("leader_after", numeric=True),
     Column("bytes_to_move", numeric=True),
     Column("status"),
+    Column("log_dirs"),
     *ERROR_COLUMNS,
 )
 STATE_COLUMNS = (
@@ -37,6 +39,7 @@ STATE_COLUMNS = (
     Column("target"),
     Column("bytes_moved", numeric=True),
     Column("bytes_to_move", numeric=True),
+    Column("log_dirs"),
     *ERROR_COLUMNS,
 )
 LIST_COLUMNS = (
@@ -61,6 +64,7 @@ def plan_row(move: Move, status: str, outcome: Outcome | None = None) -> dict[st
         "partition": move.tp.partition,
         "replicas": list(move.current),
         "target": list(move.target),
+        "log_dirs": _log_dirs(move),
         "adding": [] if move.problem else list(move.adding),
         "removing": [] if move.problem else list(move.removing),
         "leader": known(move.leader),
@@ -81,6 +85,7 @@ def state_row(move: Move, situation: Situation) -> dict[str, Any]:
         "status": state.value,
         "replicas": list(situation.replicas_of(move)),
         "target": list(move.target),
+        "log_dirs": _log_dirs(move),
         "bytes_moved": bytes_moved(move, situation.sizes) if in_progress else None,
         "bytes_to_move": move.bytes_to_move if in_progress else None,
         **end_error(move, situation),
@@ -91,6 +96,9 @@ def end_error(move: Move, situation: Situation) -> dict[str, str | None]:
     """Why the partition neither is where it should be nor on its way there."""
     match situation.state_of(move):
         case MoveState.DIFFERENT:
+            misplaced = _misplaced(move, situation)
+            if misplaced is not None:
+                return misplaced
             now, wanted = (",".join(map(str, ids)) for ids in (situation.replicas_of(move), move.target))
             code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
             return {"error": code.name, "message": f"nothing moves it, and its replicas are {now} and not {wanted}"}
@@ -99,6 +107,24 @@ def end_error(move: Move, situation: Situation) -> dict[str, str | None]:
             return {"error": code.name, "message": f"there is no partition {move.tp}"}
         case MoveState.IN_PROGRESS | MoveState.COMPLETE:
             return dict(NO_ERROR)
+
+
+def _log_dirs(move: Move) -> list[str]:
+    """The log directories that were asked for, one per replica of the target."""
+    asked = dict(move.log_dirs)
+    return [asked.get(broker, ANY_LOG_DIR) for broker in move.target]
+
+
+def _misplaced(move: Move, situation: Situation) -> dict[str, str | None] | None:
+    """The replicas are there, but one of them in another log directory, and not on its way."""
+    if situation.replicas_of(move) != move.target:
+        return None
+    for broker, path in move.log_dirs:
+        if replica_state(move.tp, broker, path, situation.sizes) is MoveState.DIFFERENT:
+            place = situation.sizes.places.get((broker, move.tp), "no log directory that is online")
+            text = f"nothing moves its replica on broker {broker}, which is in {place}, to {path}"
+            return {"error": ErrorCode.NO_REASSIGNMENT_IN_PROGRESS.name, "message": text}
+    return None
 
 
 def list_row(tp: TopicPartition, ongoing: Ongoing) -> dict[str, Any]:

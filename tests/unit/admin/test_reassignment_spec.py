@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from kctl.admin.reassignment_spec import format_reassignment, parse_inline, parse_partitions, parse_reassignment
+from kctl.admin.reassignment_spec import (
+    format_reassignment,
+    parse_inline,
+    parse_log_dirs,
+    parse_partitions,
+    parse_reassignment,
+)
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
 
@@ -20,6 +26,12 @@ def test_json_of_kafkas_tools_is_read_and_written_byte_for_byte() -> None:
     )
     assert parse_reassignment(text) == {TP: (1, 2, 3)}
     assert format_reassignment(parse_reassignment(text)) == text
+
+
+def test_log_directories_are_read_and_written() -> None:
+    text = '{"version":1,"partitions":[{"topic":"orders","partition":1,"replicas":[1,2],"log_dirs":["any","/disk 2"]}]}'
+    assert parse_log_dirs(text) == {(2, TP): "/disk 2"}
+    assert format_reassignment(parse_reassignment(text), parse_log_dirs(text)) == text
 
 
 def test_version_and_log_dirs_may_be_left_out() -> None:
@@ -39,7 +51,8 @@ def test_version_and_log_dirs_may_be_left_out() -> None:
         ({"topic": "", "partition": 1, "replicas": [1]}, "no topic"),
         ({"partition": 1, "replicas": [1]}, "no topic"),
         ({"topic": "orders", "partition": 1, "replicas": [1], "log_dirs": []}, "as many log_dirs"),
-        ({"topic": "orders", "partition": 1, "replicas": [1], "log_dirs": ["/d"]}, "only 'any'"),
+        ({"topic": "orders", "partition": 1, "replicas": [1], "log_dirs": ["d"]}, "absolute path"),
+        ({"topic": "orders", "partition": 1, "replicas": [1], "log_dirs": [None]}, "absolute path"),
     ],
 )
 def test_nonsense_is_refused_with_a_reason(partition: dict[str, object], why: str) -> None:

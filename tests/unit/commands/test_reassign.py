@@ -61,7 +61,7 @@ def test_dry_run_shows_the_plan_and_does_nothing(
 ) -> None:
     ran = kctl(f"reassign execute --reassignment-json-file {file} --throttle 100 --dry-run")
     assert ran.status == ExitStatus.DONE
-    assert ran.rows == [["orders", "0", "0,1", "1,2", "2", "0", "0", "1", "1000", "would move", "-", "-"]]
+    assert ran.rows == [["orders", "0", "0,1", "1,2", "2", "0", "0", "1", "1000", "would move", "any,any", "-", "-"]]
     assert ran.err == "1 replica to copy, 1,000 bytes, at least 10s with this throttle\n"
     assert (cluster.moving, throttles(cluster)) == ({}, {})
     assert state_files(tmp_path, "*") == []
@@ -130,7 +130,7 @@ def test_refused_move_gives_its_throttle_back(kctl: Kctl, cluster: MovingCluster
     answer = AlterPartitionReassignmentsResponse(error_code=0, responses=[refused])
     cluster.intercept(AlterPartitionReassignmentsRequest, lambda _: answer)
     ran = kctl("reassign execute orders:0=1,2 --throttle 1k --wait")
-    assert (ran.status, ran.rows[0][9:]) == (ExitStatus.FAILED, ["-", "INVALID_REPLICA_ASSIGNMENT", "no"])
+    assert (ran.status, ran.rows[0][9:]) == (ExitStatus.FAILED, ["-", "any,any", "INVALID_REPLICA_ASSIGNMENT", "no"])
     assert cluster.asked(IncrementalAlterConfigsRequest)
     assert throttles(cluster) == {}
 
@@ -155,7 +155,7 @@ def test_move_beside_others_has_to_be_asked_for(kctl: Kctl, cluster: MovingClust
 def test_partition_that_is_elsewhere_and_not_moving_is_a_failure(kctl: Kctl, cluster: MovingCluster) -> None:
     for verb in ("status", "verify"):
         ran = kctl(f"reassign {verb} orders:0=1,2")
-        assert (ran.status, ran.rows[0][2], ran.rows[0][7]) == (1, "different", "NO_REASSIGNMENT_IN_PROGRESS")
+        assert (ran.status, ran.rows[0][2], ran.rows[0][8]) == (1, "different", "NO_REASSIGNMENT_IN_PROGRESS")
 
 
 def test_status_tells_bytes_and_touches_nothing(kctl: Kctl, cluster: MovingCluster) -> None:
@@ -163,7 +163,7 @@ def test_status_tells_bytes_and_touches_nothing(kctl: Kctl, cluster: MovingClust
     cluster.sizes[2, TP] = 250
     ran = kctl("reassign status")
     assert ran.status == ExitStatus.UNMET
-    assert ran.rows == [["orders", "0", "in progress", "1,2,0", "1,2", "250", "1000", "-", "-"]]
+    assert ran.rows == [["orders", "0", "in progress", "1,2,0", "1,2", "250", "1000", "any,any", "-", "-"]]
     cluster.arrive()
     ran = kctl("reassign status --format json")
     assert (ran.status, ran.document) == (ExitStatus.DONE, [])

@@ -1,0 +1,106 @@
+"""`kctl cluster log-dirs`: the log directories of the brokers as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from kctl.admin.log_dirs import LogDir, describe_log_dirs
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.rows import NO_ERROR, code_error, outcome_error
+from kctl.console import ERROR_COLUMNS, Column
+from kctl.errors import UsageError
+from kctl.model import TopicPartition
+
+if TYPE_CHECKING:
+    from kctl.admin.outcome import Outcome
+    from kctl.client.cluster import ClusterClient
+    from kctl.commands.invocation import Invocation
+
+DIRECTORY_COLUMNS = (
+    Column("broker", numeric=True),
+    Column("log_dir"),
+    Column("replicas", numeric=True),
+    Column("bytes", numeric=True),
+    Column("moving_here", numeric=True),
+    *ERROR_COLUMNS,
+)
+REPLICA_COLUMNS = (
+    Column("broker", numeric=True),
+    Column("log_dir"),
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("bytes", numeric=True),
+    Column("lag", numeric=True),
+    Column("moving"),
+    *ERROR_COLUMNS,
+)
+
+
+def show_log_dirs(
+    run: Invocation, *, brokers: list[int] | None, topics: list[str] | None, every_replica: bool
+) -> ExitStatus:
+    """Ask the brokers, or all, and show a row per directory, or per replica where topics or all of them are asked for.
+
+    Raises UsageError for a broker that is not in the cluster.
+    """
+
+    async def ask(client: ClusterClient) -> tuple[list[LogDir], list[Outcome]]:
+        metadata = await client.metadata(topics or [])
+        wanted = set(metadata.brokers if brokers is None else brokers)
+        unknown = sorted(wanted - metadata.brokers.keys())
+        if unknown:
+            raise UsageError(f"broker {', '.join(map(str, unknown))} is not in the cluster")
+        partitions: Collection[TopicPartition] | None = None
+        if topics:
+            partitions = [
+                TopicPartition(name, one.partition)
+                for name in topics
+                for one in (metadata.topics[name].partitions if name in metadata.topics else ())
+            ]
+        return await describe_log_dirs(client, wanted, partitions)
+
+    found, failed = run.on_cluster(ask)
+    is_by_replica = every_replica or topics is not None
+    columns = REPLICA_COLUMNS if is_by_replica else DIRECTORY_COLUMNS
+    rows = [_empty_row(columns, int(each.name), None) | outcome_error(each) for each in failed]
+    for log_dir in found:
+        if log_dir.error:
+            rows.append(_empty_row(columns, log_dir.broker_id, log_dir.path) | code_error(log_dir.error))
+        elif is_by_replica:
+            rows += _replica_rows(log_dir)
+        else:
+            rows.append(_directory_row(log_dir))
+    run.console.show(columns, rows)
+    return run.status_of(rows)
+
+
+def _empty_row(columns: tuple[Column, ...], broker_id: int, path: str | None) -> dict[str, Any]:
+    return {column.name: None for column in columns} | {"broker": broker_id, "log_dir": path}
+
+
+def _directory_row(log_dir: LogDir) -> dict[str, Any]:
+    return {
+        "broker": log_dir.broker_id,
+        "log_dir": log_dir.path,
+        "replicas": sum(not one.is_future for one in log_dir.replicas),
+        "bytes": sum(one.size_bytes for one in log_dir.replicas),
+        "moving_here": sum(one.is_future for one in log_dir.replicas),
+        **NO_ERROR,
+    }
+
+
+def _replica_rows(log_dir: LogDir) -> list[dict[str, Any]]:
+    return [
+        {
+            "broker": log_dir.broker_id,
+            "log_dir": log_dir.path,
+            "topic": one.tp.topic,
+            "partition": one.tp.partition,
+            "bytes": one.size_bytes,
+            "lag": one.offset_lag,
+            "moving": one.is_future,
+            **NO_ERROR,
+        }
+        for one in sorted(log_dir.replicas, key=lambda one: one.tp)
+    ]

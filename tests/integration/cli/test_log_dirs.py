@@ -1,0 +1,174 @@
+"""Replicas that move between log directories of a broker, ours and Apache Kafka's, and what Kafka's tools see of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.integration.cli.conftest import Kctl, _runner
+from tests.peers import apache_kafka, probe
+from tests.peers.kctl_broker import kctl_broker
+
+THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
+KINDS = ["kctl", pytest.param(apache_kafka.OLDEST_JUDGE, marks=pytest.mark.jvm)]
+TIMEOUT_S = 90
+RECORDS = 3_000
+
+
+class TwoDirs(NamedTuple):
+    """A broker with two log directories."""
+
+    bootstrap: str
+    dirs: tuple[str, str]
+    run: Kctl
+
+    def other(self, path: str) -> str:
+        return self.dirs[1 - self.dirs.index(path)]
+
+    def places(self, topic: str) -> dict[int, str]:
+        """Where each partition is; copies on their way do not count."""
+        rows = self.run(f"cluster log-dirs --topic {topic} --format json").document
+        return {row["partition"]: row["log_dir"] for row in rows if not row["moving"]}
+
+    def plan(self, file: Path, topic: str, paths: dict[int, str]) -> str:
+        """Writes the reassignment that sends partitions to directories; the option that names it."""
+        partitions = [
+            {"topic": topic, "partition": index, "replicas": [0], "log_dirs": [path]} for index, path in paths.items()
+        ]
+        file.write_text(json.dumps({"version": 1, "partitions": partitions}))
+        return f"--reassignment-json-file {file}"
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoDirs]:
+    folder = tmp_path_factory.mktemp("two-dirs")
+    dirs = str(folder / "one"), str(folder / "two")
+    properties = {"log.dirs": ",".join(dirs), "broker.id": "0"}
+    if request.param == "kctl":
+        with kctl_broker(folder / "data", properties=properties) as ours:
+            yield _two_dirs(ours.bootstrap, dirs, folder)
+    elif reason := apache_kafka.why_not():
+        pytest.skip(reason)
+    else:
+        with apache_kafka.apache_kafka(request.param, folder / "kafka", properties=properties) as bootstrap:
+            yield _two_dirs(bootstrap, dirs, folder)
+
+
+def _two_dirs(bootstrap: str, dirs: tuple[str, str], folder: Path) -> TwoDirs:
+    run = _runner({"KCTL_BOOTSTRAP_SERVER": bootstrap, "XDG_STATE_HOME": str(folder / "state")})
+    return TwoDirs(bootstrap, dirs, run)
+
+
+def filled(broker: TwoDirs, topic: str) -> str:
+    assert broker.run(f"topics create {topic} --partitions 2").status == 0
+    for index in range(2):
+        values = b"".join(b"%06d %s\n" % (number, b"x" * 1000) for number in range(RECORDS))
+        assert broker.run(f"produce {topic} --codec none --partition {index}", stdin=values).status == 0
+    return topic
+
+
+def tool(command: str, broker: TwoDirs, *words: str) -> str:
+    """What a tool of Apache Kafka 2.8 says."""
+    ran = apache_kafka.run_java_tool(
+        apache_kafka.OLDEST_JUDGE, f"kafka.admin.{command}", ["--bootstrap-server", broker.bootstrap, *words]
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def without_what_kafka_always_says(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("Clearing")]
+
+
+def test_replicas_move_to_the_directories_that_are_asked_for_and_back(broker: TwoDirs, tmp_path: Path) -> None:
+    topic = filled(broker, "moved")
+    before = broker.places(topic)
+    assert len(set(before.values())) == 2, "new partitions go where the fewest are"
+    option = broker.plan(tmp_path / "plan.json", topic, {index: broker.other(path) for index, path in before.items()})
+    planned = broker.run(f"reassign execute {option} --dry-run --format json")
+    assert [(row["status"], row["bytes_to_move"] > RECORDS * 1000) for row in planned.document] == [
+        ("would move", True),
+        ("would move", True),
+    ]
+    assert broker.places(topic) == before
+    back = tmp_path / "back.json"
+    ran = broker.run(f"reassign execute {option} --wait --rollback-file {back} --format json")
+    assert (ran.status, [row["status"] for row in ran.document]) == (0, ["complete", "complete"]), ran.err
+    assert broker.places(topic) == {index: broker.other(path) for index, path in before.items()}
+    assert broker.run(f"reassign verify {option}").status == 0
+    there = broker.run(f"reassign verify --reassignment-json-file {back} --format json")
+    assert (there.status, {row["error"] for row in there.document}) == (1, {"NO_REASSIGNMENT_IN_PROGRESS"})
+    assert broker.run(f"reassign execute --reassignment-json-file {back} --wait").status == 0
+    assert broker.places(topic) == before
+    for index in range(2):
+        read = broker.run(f"consume {topic} --partition {index} --from start --format jsonl")
+        values = [json.loads(line)["value"] for line in read.out.splitlines()]
+        assert [value[:6] for value in values] == [f"{number:06d}" for number in range(RECORDS)], read.err
+
+
+def test_a_move_under_way_is_seen_by_everybody_and_ends_where_it_is_asked_to(broker: TwoDirs, tmp_path: Path) -> None:
+    topic = filled(broker, "slow")
+    assert broker.run(f"configs alter broker 0 --set {THROTTLE}=1000").status == 0
+    probe.wait_until(lambda: THROTTLE in broker.run("configs describe broker 0").out, what="throttle", timeout_s=30)
+    before = broker.places(topic)
+    target = {0: broker.other(before[0])}
+    option = broker.plan(tmp_path / "plan.json", topic, target)
+    assert broker.run(f"reassign execute {option}").status == 0
+    moving = broker.run(f"reassign status {option} --format json")
+    (row,) = moving.document
+    assert (moving.status, row["status"], row["log_dirs"]) == (3, "in progress", [target[0]]), moving.err
+    assert row["bytes_moved"] < row["bytes_to_move"]
+
+    rows = broker.run(f"cluster log-dirs --topic {topic} --format json").document
+    (copy,) = [row for row in rows if row["moving"]]
+    assert (copy["partition"], copy["log_dir"]) == (0, target[0])
+    assert 0 < copy["lag"] <= RECORDS
+    seen = json.loads(tool("LogDirsCommand", broker, "--describe", "--topic-list", topic).splitlines()[-1])
+    assert {
+        (log_dir["logDir"], one["partition"], one["isFuture"])
+        for log_dir in seen["brokers"][0]["logDirs"]
+        for one in log_dir["partitions"]
+    } == {(row["log_dir"], f"{topic}-{row['partition']}", row["moving"]) for row in rows}
+
+    kafka = tool("ReassignPartitionsCommand", broker, *option.split(), "--verify", "--preserve-throttles")
+    ours = broker.run(f"reassign verify {option} --compat kafka-2.8")
+    assert (ours.status, without_what_kafka_always_says(ours.out)) == (3, without_what_kafka_always_says(kafka))
+
+    assert broker.run(f"configs alter broker 0 --delete {THROTTLE}").status == 0
+    probe.wait_until(lambda: broker.run(f"reassign verify {option}").status == 0, what="moved", timeout_s=TIMEOUT_S)
+    assert broker.places(topic) == before | target
+    kafka = tool("ReassignPartitionsCommand", broker, *option.split(), "--verify", "--preserve-throttles")
+    ours = broker.run(f"reassign verify {option} --compat kafka-2.8")
+    assert (ours.status, without_what_kafka_always_says(ours.out)) == (0, without_what_kafka_always_says(kafka))
+
+
+def test_a_directory_that_the_broker_does_not_have_is_refused_before_anything_moves(
+    broker: TwoDirs, tmp_path: Path
+) -> None:
+    assert broker.run("topics create refused --partitions 2").status == 0
+    before = broker.places("refused")
+    option = broker.plan(tmp_path / "plan.json", "refused", {0: broker.other(before[0]), 1: "/nowhere"})
+    ran = broker.run(f"reassign execute {option} --format json")
+    assert (ran.status, [row["error"] for row in ran.document]) == (1, [None, "LOG_DIR_NOT_FOUND"])
+    assert broker.places("refused") == before
+
+
+def test_directories_are_listed_with_what_they_hold(broker: TwoDirs) -> None:
+    rows: list[dict[str, Any]] = broker.run("cluster log-dirs --broker 0 --format json").document
+    assert {row["log_dir"] for row in rows} == set(broker.dirs)
+    assert all(row["error"] is None for row in rows)
+    assert broker.run("cluster log-dirs --broker 7").status == 2
+
+
+def test_kafkas_tool_moves_replicas_of_this_broker(broker: TwoDirs, tmp_path: Path) -> None:
+    assert broker.run("topics create by-tool --partitions 2").status == 0
+    before = broker.places("by-tool")
+    after = {index: broker.other(path) for index, path in before.items()}
+    option = broker.plan(tmp_path / "plan.json", "by-tool", after)
+    said = tool("ReassignPartitionsCommand", broker, *option.split(), "--execute")
+    assert "Successfully started log directory moves for: by-tool-0-0,by-tool-1-0" in said
+    probe.wait_until(lambda: broker.places("by-tool") == after, what="moved", timeout_s=TIMEOUT_S)
