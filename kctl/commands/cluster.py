@@ -103,7 +103,7 @@ def log_dirs(
     run: Invocation,
     *,
     broker: Annotated[
-        list[int] | None, Option("--broker", metavar="ID", help="Only these brokers; may be given several times.")
+        list[int] | None, Option("--broker", metavar="ID", help="Only these brokers.")
     ] = None,
     topic: Annotated[
         list[str] | None,

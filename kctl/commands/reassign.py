@@ -95,7 +95,9 @@ def execute(
     dry_run: DryRun = False,
     compat: Compat = None,
 ) -> ExitStatus:
-    """Move partitions to other brokers, or put their replicas in another order.
+    """Move partitions to other brokers, put their replicas in another order, or move replicas between log directories.
+
+    A file may name under "log_dirs" the log directory of each replica, or "any"; 'kctl cluster log-dirs' lists them.
 
     Nothing is moved unless all of it can be.  A throttle is set for the brokers and topics of this move only.  What was
     set before is remembered in a file and comes back when the move ends or this command is interrupted while it waits;
