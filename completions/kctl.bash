@@ -22,7 +22,7 @@ _kctl() {
     transactions) [[ -n $verb ]] || words='list describe find-hanging abort' flags=--help ;;
     producers) [[ -n $verb ]] || words='describe' flags=--help ;;
     offsets) [[ -n $verb ]] || words='get' flags=--help ;;
-    cluster) [[ -n $verb ]] || words='describe health start status stop' flags=--help ;;
+    cluster) [[ -n $verb ]] || words='describe log-dirs health start status stop' flags=--help ;;
     reassign) [[ -n $verb ]] || words='execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
@@ -215,6 +215,15 @@ _kctl() {
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'cluster log-dirs')
+        flags='--broker --topic --replicas --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --topic) kind='topic' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --broker | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'cluster health')
