@@ -425,9 +425,15 @@ class Log:
         return True
 
     def truncate_to(self, offset: int) -> bool:
-        """Make `offset` the end of the log; says whether anything went.  Raises LogDirFailure."""
+        """Make `offset` the end of the log; says whether anything went.  Raises LogDirFailure.
+
+        Also at the very end an epoch may be gone: of a leader that wrote nothing in it, and whose followers never
+        heard of it.  A follower that kept it would ask about it for ever.
+        """
         with self._disk():
             if offset >= self.log_end_offset:
+                if self.leader_epochs.truncate_from_end(offset):
+                    self._write_epochs()
                 return False
             if offset < self._segments.first.base_offset:
                 self._start_over(offset)

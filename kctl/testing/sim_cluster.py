@@ -29,7 +29,7 @@ from kctl.testing.sim_files import SimFiles
 from kctl.testing.sim_listening import SimListening
 from kctl.testing.sim_loop import SimLoop
 from kctl.testing.sim_network import SimNetwork
-from kctl.testing.sim_process import SimProcess
+from kctl.testing.sim_process import EXECUTOR_DELAY_S, SimProcess
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
 from kctl.zookeeper.operations import SessionState, WatchEvent
 
@@ -155,6 +155,15 @@ class SimBroker:
             self._cluster.network.kill(self.host)
             self.lose_zookeeper()
             self._files.kill()
+
+    def slow_down_disk(self, factor: float) -> None:
+        """What is done in executors, syncs above all, takes so many times as long; 1 mends it."""
+        self._process.executor_delay_s = EXECUTOR_DELAY_S * factor
+
+    def expire_session(self) -> None:
+        """ZooKeeper ends the session though the broker is there."""
+        for session in self._sessions:
+            session.expire()
 
     def lose_zookeeper(self) -> None:
         """The connection to ZooKeeper breaks and stays broken until `find_zookeeper`."""

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
-from kctl.testing.sim_process import SimProcess, process_of
+from kctl.testing.sim_process import SimProcess, current_process, process_of
 from kctl.testing.sim_trace import SimTrace
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_EXECUTOR_DELAY_S_MEAN = 0.0005
 _SLEEP_S_MAX = 86_400.0
 _CLEANUP_S = 600.0
 _CLOCK_RESOLUTION_S = 1e-7
@@ -100,6 +99,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self.random = random.Random(f"{seed} loop")
         self.trace = SimTrace()
         self.network: SimNetwork | None = None
+        self.on_step: Callable[[], None] | None = None
+        """Called whenever everything due at one moment has happened; what it raises ends the run."""
         self.unhandled: list[BaseException] = []
         self._now_s = 0.0
         self._dead: list[SimProcess] = []
@@ -116,6 +117,8 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def pass_time(self, seconds: float) -> None:
         """Moves on to the next timer, at most this far."""
+        if self.on_step is not None:
+            self.on_step()
         scheduled = self._timers()
         next_s = scheduled[0].when() if scheduled else self._now_s + seconds
         # Adding the difference would miss the timer by a rounding error.
@@ -170,7 +173,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_in_executor(self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
         """Runs the function on the loop after the time that a disk may take; the seed decides who is done first."""
         future = self.create_future()
-        delay_s = self.random.expovariate(1 / _EXECUTOR_DELAY_S_MEAN)
+        delay_s = self.random.expovariate(1 / current_process().executor_delay_s)
         self.trace.record(self._now_s, f"executor {getattr(func, '__name__', 'call')} delay={delay_s:.9f}")
         self.call_later(delay_s, _complete, future, functools.partial(func, *args))
         return future
@@ -239,6 +242,7 @@ async def _awaited(main: Callable[[SimLoop], Awaitable[T]], loop: SimLoop) -> T:
 
 
 def _cancel_leftovers(loop: SimLoop) -> None:
+    loop.on_step = None
     loop.thaw()
     leftovers = sorted(asyncio.all_tasks(loop), key=hash)
     if loop.network is not None:

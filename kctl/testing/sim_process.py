@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 DEFAULT_HOST = "test"
+EXECUTOR_DELAY_S = 0.0005
 
 
 class SimProcess:
@@ -19,6 +20,8 @@ class SimProcess:
     def __init__(self, host: str) -> None:
         self.host = host
         self.is_alive = True
+        self.executor_delay_s = EXECUTOR_DELAY_S
+        """How long what runs in an executor takes, on average: mostly the disk's time."""
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -96,10 +96,11 @@ class Scene:
         await self.cluster.start_broker(broker_id)
         await self.until(lambda: self._leader_of(broker_id) >= 0)
 
-    async def until(self, claim: Callable[[], bool]) -> None:
+    async def until(self, claim: Callable[[], bool], *, within_s: float = 0.01) -> None:
+        """Returns so soon after the claim has come to hold."""
         async with asyncio.timeout(120):
             while not claim():  # noqa: ASYNC110 - virtual time costs nothing
-                await asyncio.sleep(0.0001)
+                await asyncio.sleep(within_s)
 
     def _leader_of(self, broker_id: int) -> int:
         """Whom the broker follows, or itself; -1 as long as it has no role."""
@@ -147,7 +148,7 @@ def test_a_record_is_lost_between_two_failures_unless_followers_cut_by_epoch(
         await scene.produce(b"first")
         await scene.until(lambda: all(scene.partition(each).high_watermark == 1 for each in (1, 2, 3)))
         producing = asyncio.create_task(scene.produce(b"second"))
-        await scene.until(lambda: all(scene.end(each) == 2 for each in (1, 2, 3)))
+        await scene.until(lambda: all(scene.end(each) == 2 for each in (1, 2, 3)), within_s=0.0001)
         # The followers have it, and say so; that it is committed does not get back to them.
         scene.cluster.network.partition(["broker-1"], ["broker-2", "broker-3"], one_way=True)
         await producing
@@ -155,9 +156,9 @@ def test_a_record_is_lost_between_two_failures_unless_followers_cut_by_epoch(
 
         scene.cluster.kill(1)
         scene.cluster.network.heal()
-        await scene.until(lambda: scene.partition(2).is_leader and scene.partition(3).leader == 2)
+        await scene.until(lambda: scene.partition(2).is_leader and scene.partition(3).leader == 2, within_s=0.0001)
         told_s = asyncio.get_running_loop().time()
-        await scene.until(lambda: scene.end(3) == 1 or asyncio.get_running_loop().time() > told_s + 5)
+        await scene.until(lambda: scene.end(3) == 1 or asyncio.get_running_loop().time() > told_s + 5, within_s=0.0001)
         scene.cluster.kill(2)
         await scene.until(lambda: scene.partition(3).is_leader)
         await scene.produce(b"third")
@@ -225,3 +226,19 @@ def test_replicas_part_after_unclean_elections_unless_followers_go_back_epoch_by
         assert (scene.bytes_of(1) != scene.bytes_of(2)) is are_apart
 
     play(act, brokers=3, properties=properties)
+
+
+def test_a_leader_that_wrote_nothing_follows_again() -> None:
+    """Its epoch is in nobody else's log: it has to forget it, or it asks about it for ever."""
+
+    async def act(scene: Scene) -> None:
+        await scene.produce(b"first")
+        await scene.until(lambda: scene.end(2) == 1)
+        for leader, other in ((1, 2), (2, 1), (1, 2), (2, 1)):
+            scene.cluster.brokers[leader].expire_session()
+            await scene.until(lambda other=other: scene.partition(other).is_leader)
+            await scene.until(lambda other=other: set(scene.partition(other).isr) == {1, 2})
+        await scene.produce(b"second")
+        await scene.until(lambda: scene.end(2) == 2)
+
+    play(act, brokers=3, properties=BY_EPOCHS)
