@@ -39,7 +39,7 @@ from kctl.server.transactions.events import (
 )
 from kctl.server.transactions.snapshot import TransactionSnapshot
 from kctl.server.transactions.states import TransactionState
-from kctl.server.transactions.transaction import Transaction, Write
+from kctl.server.transactions.transaction import EPOCH_MAX, Transaction, Write
 
 
 def step(transaction: Transaction, event: Event, now_ms: int) -> list[Action]:
@@ -173,7 +173,8 @@ def _abort_and_fence(
     token: Token | None = None,
     outcome: InitOutcome | None = None,
 ) -> None:
-    if not transaction.has_failed_fence:
+    # Nobody was ever told the last epoch, so whoever writes with it is nobody to be shut out by a higher one.
+    if not transaction.has_failed_fence and transaction.producer.epoch < EPOCH_MAX:
         transaction.producer = transaction.next_epoch()
         transaction.previous = NO_PRODUCER
     becomes = transaction.snapshot(TransactionState.PREPARE_ABORT, now_ms)

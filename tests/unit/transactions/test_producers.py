@@ -243,6 +243,14 @@ class TestExhaustedEpochs:
         assert world.sent[0].producer == (5, EPOCH_MAX)
         assert world.producer() == (FIRST_PRODUCER_ID, 0)
 
+    def test_transaction_of_an_epoch_that_nobody_was_given_is_aborted_in_it(self) -> None:
+        """A producer that guesses the epoch after a fenced one must not stop the coordinator."""
+        world = world_at(EPOCH_MAX)
+        assert answer(world.add(ProducerIdAndEpoch(5, EPOCH_MAX), T0)) is ErrorCode.NONE
+        assert refused(world.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert world.sent[0].producer == (5, EPOCH_MAX)
+        assert world.producer() == (FIRST_PRODUCER_ID, 0)
+
     def test_fencing_that_fails_does_not_use_up_epochs(self) -> None:
         world = world_at(LAST_EPOCH_OF_A_PRODUCER, TransactionState.ONGOING)
         world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS

@@ -1,0 +1,364 @@
+"""Requests to the transaction coordinator in any order, repeated and wrong, against a model of Kafka's rules.
+
+Goal: every request is answered with Kafka's error code, and one that is refused changes nothing.  Method: random
+requests of all versions go through the handlers, as bytes, and to the model, which shares nothing with the coordinator;
+after each of them answer, state, producer and partitions must agree.  Epochs start near their end in half of the runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kctl.errors import ErrorCode
+from kctl.model import ProducerIdAndEpoch, partition_for_key
+from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
+from kctl.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kctl.protocol.apis.describe_transactions import DescribeTransactionsRequest
+from kctl.protocol.apis.end_txn import EndTxnRequest
+from kctl.protocol.apis.init_producer_id import InitProducerIdRequest
+from kctl.records.build import build_batch
+from kctl.server.transactions.records import transaction_record
+from kctl.server.transactions.snapshot import TransactionSnapshot
+from kctl.server.transactions.states import TransactionState
+from kctl.testing.sim_loop import SimLoop, simulate
+from tests.unit.transactions.test_handlers import Broker
+
+ID = "id"
+OFFSETS = ("__consumer_offsets", partition_for_key("g", 4))
+KNOWN = [("t", 0), ("t", 1)]
+ABSENT = [("t", 9), ("nothing", 0)]
+TIMEOUTS = (4_000, 60_000)
+TIMEOUT_MAX = 900_000
+LOOK_FOR_TIMEOUTS_MS = 10_000
+LAST_EPOCH_GIVEN = 32_766
+
+NONE = 0
+UNKNOWN_TOPIC_OR_PARTITION = 3
+COORDINATOR_NOT_AVAILABLE = 15
+TOPIC_AUTHORIZATION_FAILED = 29
+INVALID_REQUEST = 42
+INVALID_PRODUCER_EPOCH = 47
+INVALID_TXN_STATE = 48
+INVALID_PRODUCER_ID_MAPPING = 49
+INVALID_TRANSACTION_TIMEOUT = 50
+CONCURRENT_TRANSACTIONS = 51
+OPERATION_NOT_ATTEMPTED = 55
+PRODUCER_FENCED = 90
+TRANSACTIONAL_ID_NOT_FOUND = 105
+
+At = tuple[str, int]
+Identity = tuple[int, int]
+NOBODY = (-1, -1)
+
+
+@dataclass
+class Model:
+    """One transactional id.  `producer` is None as long as nobody had it."""
+
+    producer: Identity | None = None
+    previous: Identity = NOBODY
+    state: str = "Empty"
+    timeout_ms: int = 0
+    partitions: set[At] = field(default_factory=set)
+    start_ms: int = 0
+    now_ms: int = 0
+    is_log_broken: bool = False
+    are_markers_held: bool = False
+    has_failed_fence: bool = False
+    """An epoch that was raised to fence somebody stays raised when that could not be written, and is raised once until
+    something is decided."""
+
+    def init(self, timeout_ms: int, expected: Identity) -> tuple[int, str]:
+        """The error, or NONE and what is given: "fresh" for a new producer id, "next" epoch or the "same"."""
+        if (expected[0] == -1) != (expected[1] == -1):
+            return INVALID_REQUEST, ""
+        if not 0 < timeout_ms <= TIMEOUT_MAX:
+            return INVALID_TRANSACTION_TIMEOUT, ""
+        if self.state in {"PrepareCommit", "PrepareAbort"}:
+            return CONCURRENT_TRANSACTIONS, ""
+        present = self.producer
+        if present is not None and expected != NOBODY and expected[0] != present[0] and expected != self.previous:
+            return PRODUCER_FENCED, ""
+        if self.state == "Ongoing":
+            return (CONCURRENT_TRANSACTIONS, "") if self._abort_and_fence() else (COORDINATOR_NOT_AVAILABLE, "")
+        if present is not None and expected not in {NOBODY, present, self.previous}:
+            return PRODUCER_FENCED, ""
+        if self.is_log_broken:
+            return COORDINATOR_NOT_AVAILABLE, ""
+        self.state, self.partitions, self.timeout_ms = "Empty", set(), timeout_ms
+        if present is None:
+            self.previous = expected if expected == NOBODY else NOBODY
+            return NONE, "fresh"
+        if expected not in {NOBODY, present}:
+            return NONE, "same"
+        self.previous = present if expected != NOBODY else NOBODY
+        return NONE, "next" if present[1] < LAST_EPOCH_GIVEN else "fresh"
+
+    def add(self, producer: Identity, partitions: set[At]) -> int:
+        if error := self._refusal(producer):
+            return error
+        if self.state == "Ongoing" and partitions <= self.partitions:
+            return NONE
+        if self.is_log_broken:
+            return COORDINATOR_NOT_AVAILABLE
+        if self.state != "Ongoing":
+            self.start_ms, self.partitions = self.now_ms, set()
+        self.state = "Ongoing"
+        self.partitions |= partitions
+        return NONE
+
+    def end(self, producer: Identity, *, committed: bool) -> int:
+        if error := self._refusal(producer):
+            return error
+        if self.state != "Ongoing":
+            return NONE if self.state == ("CompleteCommit" if committed else "CompleteAbort") else INVALID_TXN_STATE
+        if self.is_log_broken:
+            return COORDINATOR_NOT_AVAILABLE
+        self._decide("PrepareCommit" if committed else "PrepareAbort")
+        return NONE
+
+    def advance(self, milliseconds: int) -> None:
+        for _ in range(milliseconds):
+            self.now_ms += 1
+            is_late = self.state == "Ongoing" and self.start_ms + self.timeout_ms < self.now_ms
+            if self.now_ms % LOOK_FOR_TIMEOUTS_MS == 0 and is_late:
+                self._abort_and_fence()
+
+    def release_markers(self) -> None:
+        self.are_markers_held = False
+        self._complete()
+
+    def _refusal(self, producer: Identity) -> int:
+        if self.producer is None or producer[0] != self.producer[0]:
+            return INVALID_PRODUCER_ID_MAPPING
+        if producer[1] != self.producer[1]:
+            return PRODUCER_FENCED
+        return CONCURRENT_TRANSACTIONS if self.state.startswith("Prepare") else NONE
+
+    def _abort_and_fence(self) -> bool:
+        assert self.producer is not None
+        if not self.has_failed_fence:
+            self.producer = self.producer[0], min(self.producer[1], LAST_EPOCH_GIVEN) + 1
+            self.previous = NOBODY
+        if self.is_log_broken:
+            self.has_failed_fence = True
+            return False
+        self._decide("PrepareAbort")
+        return True
+
+    def _decide(self, state: str) -> None:
+        self.state, self.has_failed_fence = state, False
+        self._complete()
+
+    def _complete(self) -> None:
+        if self.state.startswith("Prepare") and not self.are_markers_held:
+            self.state = self.state.replace("Prepare", "Complete")
+            self.partitions = set()
+
+
+class Duel:
+    """The broker's handlers and the model, asked the same."""
+
+    def __init__(self, broker: Broker, chance: Random) -> None:
+        self._broker = broker
+        self._chance = chance
+        self._had: list[Identity] = [(999, 0)]
+        self.model = Model()
+
+    async def start_near_the_end(self) -> None:
+        """Somebody else's coordinator has given away nearly all epochs."""
+        producer = ProducerIdAndEpoch(500, self._chance.randint(LAST_EPOCH_GIVEN - 4, LAST_EPOCH_GIVEN))
+        snapshot = TransactionSnapshot(
+            producer=producer,
+            timeout_ms=60_000,
+            state=TransactionState.COMPLETE_COMMIT,
+            last_update_ms=2_000_000_000_000,
+        )
+        batch = build_batch([transaction_record(ID, snapshot, 1)])
+        self._broker.host.log.append(partition_for_key(ID, 4), batch, required_acks=-1, timeout_ms=0)
+        self.model.producer, self.model.state, self.model.timeout_ms = tuple(producer), "CompleteCommit", 60_000
+
+    async def init(self) -> None:
+        version = self._chance.randint(0, 4)
+        expected = self._chance.choice((NOBODY, self._somebody(), (-1, 3), (5, -1))) if version >= 3 else NOBODY
+        timeout_ms = self._chance.choice((*TIMEOUTS * 4, 0, -1, TIMEOUT_MAX + 1))
+        await self._init(version, timeout_ms, expected)
+
+    async def start(self) -> None:
+        await self._init(4, 4_000, NOBODY)
+
+    async def start_over(self) -> None:
+        """KIP-360: a producer names what it has."""
+        await self._init(4, 60_000, self._chance.choice((self.model.producer, self.model.previous)) or NOBODY)
+
+    async def malformed(self) -> None:
+        """Ids that are none, or nobody's."""
+        someone = {"producer_id": 1, "producer_epoch": 0}
+        topics = [AddPartitionsToTxnTopic(name="t", partitions=[0])]
+        for transactional_id, error in (("", INVALID_REQUEST), ("nobody's", INVALID_PRODUCER_ID_MAPPING)):
+            added = await self._broker.call(
+                AddPartitionsToTxnRequest(transactional_id=transactional_id, topics=topics, **someone), 3
+            )
+            assert added.results[0].results[0].error_code == error
+            ended = await self._broker.call(
+                EndTxnRequest(transactional_id=transactional_id, committed=True, **someone), 3
+            )
+            assert ended.error_code == error
+        started = await self._broker.call(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1), 4)
+        assert started.error_code == INVALID_REQUEST
+        # Without a transactional id anything else is as good as not said.
+        started = await self._broker.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-5), 4)
+        assert (started.error_code, started.producer_epoch) == (NONE, 0)
+
+    async def add(self) -> None:
+        asked = [self._chance.choice(KNOWN) for _ in range(self._chance.randint(1, 3))]
+        absent = [self._chance.choice([*ABSENT, OFFSETS])] if self._chance.random() < 0.2 else []
+        producer, version = self._somebody(), self._chance.randint(0, 3)
+        request = AddPartitionsToTxnRequest(
+            topics=[AddPartitionsToTxnTopic(name=topic, partitions=[index]) for topic, index in (*asked, *absent)],
+            **self._identity(producer),
+        )
+        answered = await self._broker.call(request, version)
+        told = [each.error_code for topic in answered.results for each in topic.results]
+        if absent:
+            refused = TOPIC_AUTHORIZATION_FAILED if absent == [OFFSETS] else UNKNOWN_TOPIC_OR_PARTITION
+            assert told == [*[OPERATION_NOT_ATTEMPTED] * len(asked), refused]
+        else:
+            assert told == [self._in_words_of(version, self.model.add(producer, set(asked)))] * len(asked)
+
+    async def add_offsets(self) -> None:
+        producer, version = self._somebody(), self._chance.randint(0, 3)
+        answered = await self._broker.call(AddOffsetsToTxnRequest(group_id="g", **self._identity(producer)), version)
+        assert answered.error_code == self._in_words_of(version, self.model.add(producer, {OFFSETS}))
+
+    async def end(self) -> None:
+        producer, version, committed = self._somebody(), self._chance.randint(0, 3), self._chance.random() < 0.5
+        for _ in range(self._chance.randint(1, 2)):
+            answered = await self._broker.call(EndTxnRequest(committed=committed, **self._identity(producer)), version)
+            assert answered.error_code == self._in_words_of(version, self.model.end(producer, committed=committed))
+            await self._pass_turns()
+
+    async def break_the_log(self) -> None:
+        """The next request that has to be written fails; those that change nothing do not notice."""
+        if self.model.state.startswith("Prepare"):
+            return
+        self._broker.host.log.error, self.model.is_log_broken = ErrorCode.NOT_ENOUGH_REPLICAS, True
+        await self._chance.choice((self.start, self.add, self.end))()
+        self._broker.host.log.error, self.model.is_log_broken = ErrorCode.NONE, False
+
+    async def hold_markers(self) -> None:
+        self._broker.host.partitions.holds = self.model.are_markers_held = True
+
+    async def release_markers(self) -> None:
+        self._broker.host.partitions.holds = False
+        self._broker.host.partitions.release()
+        await self._pass_turns()
+        self.model.release_markers()
+
+    async def wait(self) -> None:
+        """Never until a moment at which the coordinator looks for time-outs, or at which one would be exactly over."""
+        milliseconds = self._chance.choice((2_500, 12_500))
+        await asyncio.sleep(milliseconds / 1000)
+        self.model.advance(milliseconds)
+
+    async def check(self) -> None:
+        await self._pass_turns()
+        answered = await self._broker.call(DescribeTransactionsRequest(transactional_ids=[ID]), 0)
+        (described,) = answered.transaction_states
+        if self.model.producer is None:
+            assert described.error_code == TRANSACTIONAL_ID_NOT_FOUND
+            return
+        assert described.transaction_state == self.model.state
+        assert (described.producer_id, described.producer_epoch) == self.model.producer
+        assert described.transaction_timeout_ms == self.model.timeout_ms
+        told = {(topic.topic, index) for topic in described.topics for index in topic.partitions}
+        assert told == self.model.partitions
+
+    async def _init(self, version: int, timeout_ms: int, expected: Identity) -> None:
+        said = {"producer_id": expected[0], "producer_epoch": expected[1]} if version >= 3 else {}
+        request = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=timeout_ms, **said)
+        answered = await self._broker.call(request, version)
+        error, given = self.model.init(timeout_ms, expected)
+        assert answered.error_code == self._in_words_of(version, error, fenced_since=4)
+        if error:
+            assert (answered.producer_id, answered.producer_epoch) == NOBODY
+            return
+        got, present = (answered.producer_id, answered.producer_epoch), self.model.producer
+        match given:
+            case "fresh":
+                assert got[1] == 0
+                assert got[0] not in {producer_id for producer_id, _ in self._had}
+            case "next":
+                assert present is not None
+                assert got == (present[0], present[1] + 1)
+            case "same":
+                assert got == present
+        self.model.producer = got
+        self._had.append(got)
+
+    async def _pass_turns(self) -> None:
+        """Until all is done that needs no time."""
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    def _somebody(self) -> Identity:
+        """Mostly the present producer; else an earlier one, or one with an epoch that nobody has."""
+        present = self.model.producer or (1, 0)
+        wrong = (*self._had[-3:], (present[0], present[1] - 1), (present[0], -2), (present[0] + 7, present[1]))
+        return present if self._chance.random() < 0.7 else self._chance.choice(wrong)
+
+    def _identity(self, producer: Identity) -> dict[str, Any]:
+        return {"transactional_id": ID, "producer_id": producer[0], "producer_epoch": producer[1]}
+
+    def _in_words_of(self, version: int, error: int, *, fenced_since: int = 2) -> int:
+        return INVALID_PRODUCER_EPOCH if error == PRODUCER_FENCED and version < fenced_since else error
+
+
+OPERATIONS: tuple[Callable[[Duel], Any], ...] = (
+    Duel.init,
+    Duel.start,
+    Duel.start,
+    Duel.start_over,
+    Duel.malformed,
+    Duel.add,
+    Duel.add,
+    Duel.add,
+    Duel.add_offsets,
+    Duel.end,
+    Duel.end,
+    Duel.break_the_log,
+    Duel.hold_markers,
+    Duel.release_markers,
+    Duel.release_markers,
+    Duel.wait,
+)
+
+
+@settings(max_examples=150)
+@given(seed=st.integers(0, 2**32))
+def test_every_request_is_answered_as_kafka_does_and_refusals_change_nothing(seed: int) -> None:
+    simulate(play, seed=seed)
+
+
+async def play(loop: SimLoop) -> None:
+    chance = Random(loop.seed)
+    broker = Broker(loop)
+    duel = Duel(broker, chance)
+    if chance.random() < 0.5:
+        await duel.start_near_the_end()
+    await broker.host.start()
+    await broker.groups.start()
+    await asyncio.sleep(0.7)
+    duel.model.advance(700)
+    for _ in range(80):
+        await chance.choice(OPERATIONS)(duel)
+        await duel.check()
+    await broker.host.coordinator.stop()
+    await broker.groups.coordinator.stop()
