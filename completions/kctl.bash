@@ -337,14 +337,14 @@ _kctl() {
         esac
         ;;
     'dump-log dump-log')
-        flags='--files --records -r --print-data-log --offset --time --key --producer-id --key-decoder --value-decoder --offsets-decoder --transaction-log-decoder --verify-only --verify-index-only --index-sanity-check --compat --deep-iteration --skip-record-metadata --rebuild-index --dry-run --format --header --no-color --quiet --debug --help'
+        flags='--files --records -r --print-data-log --offset --time --key --max-bytes --max-message-size --producer-id --key-decoder --value-decoder --offsets-decoder --transaction-log-decoder --verify-only --verify-index-only --index-sanity-check --compat --deep-iteration --skip-record-metadata --rebuild-index --dry-run --format --header --no-color --quiet --debug --help'
         case $prev in
         --files) kind='file' ;;
         --key-decoder) words='string json hex base64 int long' flags='' ;;
         --value-decoder) words='string json hex base64 int long' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --offset | --time | --key | --producer-id) kind='none' ;;
+        --offset | --time | --key | --max-bytes | --max-message-size | --producer-id) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;

@@ -447,6 +447,8 @@ complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l records -s r -l pr
 complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l offset -x -d 'Only what has offsets from A up to, but not including, B.'
 complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l time -x -d 'Only what has timestamps from A up to, but not including, B.'
 complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l key -x -d 'Only records with this key, written as --key-decoder shows it.'
+complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l max-bytes -x -d 'Of a log only the batches that end within its first N bytes.'
+complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l max-message-size -x -d 'Taken for the sake of scripts; batches of any size are read.'
 complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l producer-id -x -d 'Only what this producer has written.'
 complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l key-decoder -x -a 'string json hex base64 int long' -d 'What keys are.  Default: text, or else base64.'
 complete -c kctl -n '__fish_seen_subcommand_from dump-log' -l value-decoder -x -a 'string json hex base64 int long' -d 'The same for values.'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,11 +12,13 @@ from kctl.commands.invocation import Invocation
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kctl.commands.dump_log_classic import Parser
     from kctl.commands.dump_log_rows import Decode
     from kctl.console import Console
+    from kctl.storage.dump_lines import Problem
+    from kctl.storage.dump_rebuild import IndexChange
 
 app = Group("dump-log", "Show what log and index files hold.")
 
@@ -59,6 +62,14 @@ def dump_log(
     ] = None,
     key: Annotated[
         str | None, Option("--key", help="Only records with this key, written as --key-decoder shows it.")
+    ] = None,
+    max_bytes: Annotated[
+        int | None,
+        Option("--max-bytes", metavar="N", help="Of a log only the batches that end within its first N bytes."),
+    ] = None,
+    max_message_size: Annotated[
+        int | None,
+        Option("--max-message-size", metavar="N", help="Taken for the sake of scripts; batches of any size are read."),
     ] = None,
     producer_id: Annotated[
         int | None, Option("--producer-id", metavar="N", help="Only what this producer has written.")
@@ -129,6 +140,8 @@ def dump_log(
         raise UsageError("--offsets-decoder and --transaction-log-decoder exclude each other")
     if dry_run and not rebuild_index:
         raise UsageError("--dry-run goes with --rebuild-index")
+    if any(number is not None and number <= 0 for number in (max_bytes, max_message_size)):
+        raise UsageError("--max-bytes and --max-message-size take a number above 0")
     paths = [file for name in names for file in files_of(name)]
     if rebuild_index:
         return _rebuild(run.console, names, paths, dry_run=dry_run)
@@ -147,7 +160,7 @@ def dump_log(
         )
         options = {
             "deep": deep_iteration, "skip_metadata": skip_record_metadata, "verify_only": verify_only,
-            "sanity_only": index_sanity_check,
+            "sanity_only": index_sanity_check, "max_bytes": max_bytes,
         }  # fmt: skip
         return _classic(run.console, compat, paths, parser, options)
 
@@ -165,13 +178,15 @@ def dump_log(
     with_records = records or decoder is not None or key is not None or bool(key_decoder or value_decoder)
     rows = LineRows(Shown(selection, with_records, verify_only, decoder, key_decoder, value_decoder))
     for path in paths:
-        lines = walk(
-            path,
-            first_offset=selection.first_offset,
-            last_offset=selection.last_offset,
-            progress=_progress(run.console, path),
-        )
-        rows.show(run.console, path, lines)
+        with _progress(run.console, path) as progress:
+            lines = walk(
+                path,
+                first_offset=selection.first_offset,
+                last_offset=selection.last_offset,
+                size=max_bytes,
+                progress=progress,
+            )
+            rows.show(run.console, path, lines)
     rows.finish(run.console)
     return ExitStatus.FAILED if rows.has_problem else ExitStatus.DONE
 
@@ -207,35 +222,34 @@ def _classic_parser(
 
 
 def _classic(
-    console: Console, compat: str, paths: Sequence[str], parser: Parser | None, options: dict[str, bool]
+    console: Console, compat: str, paths: Sequence[str], parser: Parser | None, options: dict[str, Any]
 ) -> ExitStatus:
     from kctl.commands.dump_log_classic import ClassicDump, ClassicOptions  # noqa: PLC0415 - rarely used
 
     dump = ClassicDump(console, compat, ClassicOptions(parser=parser, **options))
     for path in paths:
-        dump.show(path, _progress(console, path))
+        with _progress(console, path) as progress:
+            dump.show(path, progress)
     dump.finish()
     return ExitStatus.FAILED if dump.has_problem else ExitStatus.DONE
 
 
-def _progress(console: Console, path: str) -> Callable[[int], None] | None:
+@contextlib.contextmanager
+def _progress(console: Console, path: str) -> Iterator[Callable[[int], None] | None]:
     """A line on the terminal about a file that takes a while; none where data would run through it."""
-    if not console.stderr.isatty() or console.stdout.isatty() or console.quiet:
-        return None
+    size = _size(path)
+    if size < _PROGRESS_SIZE_MIN or not console.stderr.isatty() or console.stdout.isatty():
+        yield None
+        return
+    with console.progress(os.path.basename(path), size, unit="bytes") as drawn:
+        yield drawn.update
+
+
+def _size(path: str) -> int:
     try:
-        size = os.stat(path).st_size
+        return os.stat(path).st_size
     except OSError:
-        return None
-    if size < _PROGRESS_SIZE_MIN:
-        return None
-    drawn = console.progress(os.path.basename(path), size, unit="bytes")
-
-    def update(position: int) -> None:
-        drawn.update(position)
-        if size - position <= 1 << 20:
-            drawn.__exit__()
-
-    return update
+        return 0
 
 
 def _sanity_check(console: Console, paths: Sequence[str]) -> ExitStatus:
@@ -256,8 +270,7 @@ def _sanity_check(console: Console, paths: Sequence[str]) -> ExitStatus:
 
 
 def _rebuild(console: Console, names: Sequence[str], paths: Sequence[str], *, dry_run: bool) -> ExitStatus:
-    from kctl.commands.rows import NO_ERROR  # noqa: PLC0415 - help needs no storage
-    from kctl.console import ERROR_COLUMNS, Column  # noqa: PLC0415 - same
+    from kctl.console import ERROR_COLUMNS, Column  # noqa: PLC0415 - help needs no storage
     from kctl.storage.dump import kind_of  # noqa: PLC0415 - same
     from kctl.storage.dump_rebuild import (  # noqa: PLC0415 - same
         IndexChange,
@@ -278,26 +291,29 @@ def _rebuild(console: Console, names: Sequence[str], paths: Sequence[str], *, dr
     try:
         with exclusive([os.path.dirname(log) for log in logs] if not dry_run else []), console.stream(columns) as rows:
             for log in logs:
-                for line in rebuild_indexes(log, dry_run=dry_run, progress=_progress(console, log)):
-                    if isinstance(line, IndexChange):
-                        rows.write(
-                            {
-                                "file": line.path,
-                                "before": line.before,
-                                "after": line.after,
-                                "action": _action(line.is_changed, dry_run=dry_run),
-                                **NO_ERROR,
-                            }
-                        )
-                    else:
-                        has_problem = True
-                        at = "" if line.position is None else f" (position {line.position})"
-                        rows.write(
-                            {"file": log, "action": "damaged", "error": "CORRUPT_MESSAGE", "message": line.reason + at}
-                        )
+                with _progress(console, log) as progress:
+                    for line in rebuild_indexes(log, dry_run=dry_run, progress=progress):
+                        has_problem = has_problem or not isinstance(line, IndexChange)
+                        rows.write(_rebuilt(log, line, dry_run=dry_run))
     except InUse as error:
         raise Refused(str(error)) from None
     return ExitStatus.FAILED if has_problem else ExitStatus.DONE
+
+
+def _rebuilt(log: str, line: IndexChange | Problem, *, dry_run: bool) -> dict[str, Any]:
+    from kctl.commands.rows import NO_ERROR  # noqa: PLC0415 - help needs no storage
+    from kctl.storage.dump_lines import Problem  # noqa: PLC0415 - same
+
+    if isinstance(line, Problem):
+        at = "" if line.position is None else f" (position {line.position})"
+        return {"file": log, "action": "damaged", "error": "CORRUPT_MESSAGE", "message": line.reason + at}
+    return {
+        "file": line.path,
+        "before": line.before,
+        "after": line.after,
+        "action": _action(line.is_changed, dry_run=dry_run),
+        **NO_ERROR,
+    }
 
 
 def _action(is_changed: bool, *, dry_run: bool) -> str:

@@ -22,7 +22,7 @@ from kctl.records import legacy
 from kctl.records.batch import CODEC_MASK, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record, parse_header, records_region
 from kctl.records.compression import DecompressionError, decompress
 from kctl.storage.checkpoints import parse_snapshot
-from kctl.storage.dump_batches import Progress, read_log
+from kctl.storage.dump_batches import Progress, first_bytes, read_log
 from kctl.storage.dump_indexes import OFFSET_ENTRY, TIME_ENTRY, LogBeside, entries, insane, open_file
 from kctl.storage.dump_lines import BatchLine, Problem
 from kctl.storage.names import (
@@ -63,12 +63,20 @@ def as_text(record: Record) -> Texts:
 class ClassicOptions:
     """What to show: `parser` is None where keys and values are not wanted."""
 
-    __slots__ = ("deep", "parser", "sanity_only", "skip_metadata", "verify_only")
+    __slots__ = ("deep", "max_bytes", "parser", "sanity_only", "skip_metadata", "verify_only")
 
     def __init__(
-        self, *, deep: bool, parser: Parser | None, skip_metadata: bool, verify_only: bool, sanity_only: bool
+        self,
+        *,
+        deep: bool,
+        parser: Parser | None,
+        skip_metadata: bool,
+        verify_only: bool,
+        sanity_only: bool,
+        max_bytes: int | None,
     ) -> None:
         self.deep = deep or parser is not None
+        self.max_bytes = max_bytes
         self.parser = parser
         self.skip_metadata = skip_metadata
         self.verify_only = verify_only
@@ -155,7 +163,7 @@ class ClassicDump:
             end = file.size()
             gaps: list[tuple[int, int]] = []
             last_offset, covered = -1, 0
-            for line in read_log(file, base_offset, 0, end, progress):
+            for line in first_bytes(read_log(file, base_offset, 0, end, progress), self._options.max_bytes):
                 if isinstance(line, Problem):
                     self._complain(path, line)
                     continue
@@ -167,7 +175,7 @@ class ClassicDump:
                     except CorruptBatch as problem:
                         if line.is_sound:
                             self._complain(path, Problem(problem.reason, line.header.position, line.header.size))
-            if covered < end:
+            if covered < end and self._options.max_bytes is None:
                 self._line(f"Found {end - covered} invalid bytes at the end of {os.path.basename(path)}")
             if gaps:
                 self._gaps[_absolute(path)] = gaps

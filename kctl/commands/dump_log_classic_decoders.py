@@ -12,13 +12,17 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from uuid import UUID
 
 from kctl.commands.internal_records import TRANSACTION_STATES
 from kctl.errors import MalformedRequest
 from kctl.protocol.consumer_protocol import PROTOCOL_TYPE, TopicPartitions, decode_assignment, decode_subscription
-from kctl.protocol.versioned import version_of
+from kctl.protocol.message import definition_of
+from kctl.protocol.versioned import decode_body, version_of
 from kctl.records.batch import Record
+from kctl.records.consumer_group_records import kind_of
 from kctl.records.internal_topics import (
+    NO_TOPIC_ID,
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
@@ -98,7 +102,7 @@ def offsets_4(record: Record) -> Texts:
     try:
         key = decode_offsets_key(record.key or b"")
         if isinstance(key, UnknownKey):
-            return f"Unknown record type {key.version} at offset {record.offset}, skipping.", None
+            return _consumer_group_4(record)
         told: dict[str, Any] = {"group": key.group}
         if isinstance(key, OffsetCommitKey):
             told |= {"topic": key.topic, "partition": key.partition}
@@ -115,6 +119,46 @@ def offsets_4(record: Record) -> Texts:
         return _error(record, error)
 
 
+def _consumer_group_4(record: Record) -> Texts:
+    """Records of the new consumer protocol."""
+    key = record.key or b""
+    version = version_of(key)
+    kind = kind_of(key)
+    if kind is None:
+        return f"Unknown record type {version} at offset {record.offset}, skipping.", None
+    key_class, value_class = kind
+    text = _json({"type": str(version), "data": as_json(decode_body(key_class, key, 0), 0)})
+    if record.value is None:
+        return text, _DELETED
+    value_version = version_of(record.value)
+    if value_version not in definition_of(value_class).versions:
+        raise MalformedRequest(f"{value_class.__name__} has version {value_version}")
+    value = as_json(decode_body(value_class, record.value, value_version), value_version)
+    return text, _json({"version": str(value_version), "data": value})
+
+
+def as_json(message: Any, version: int) -> dict[str, Any]:
+    """A message as the JSON converters that Kafka generates tell it: tagged fields only where they are no default."""
+    told: dict[str, Any] = {}
+    for field in definition_of(type(message)).fields:
+        value = getattr(message, field.name)
+        if version not in field.versions or (field.tag is not None and value == field.default):
+            continue
+        words = field.name.split("_")
+        told[words[0] + "".join(word.capitalize() for word in words[1:])] = _json_value(value, version)
+    return told
+
+
+def _json_value(value: Any, version: int) -> Any:
+    if isinstance(value, list):
+        return [_json_value(each, version) for each in value]
+    if isinstance(value, (bytes, memoryview)):
+        return _bytes(bytes(value))
+    if isinstance(value, UUID):
+        return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+    return as_json(value, version) if hasattr(value, "__definition__") else value
+
+
 def _offset_commit_4(data: bytes, version: int) -> dict[str, Any]:
     value = decode_offset_commit_value(data)
     told: dict[str, Any] = {"offset": value.offset}
@@ -123,6 +167,8 @@ def _offset_commit_4(data: bytes, version: int) -> dict[str, Any]:
     told |= {"metadata": value.metadata, "commitTimestamp": value.commit_timestamp}
     if version == 1:
         told["expireTimestamp"] = value.expire_timestamp
+    if value.topic_id != NO_TOPIC_ID:
+        told["topicId"] = _json_value(value.topic_id, version)
     return told
 
 

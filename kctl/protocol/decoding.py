@@ -122,13 +122,23 @@ class _DecoderWriter:
             self.after_run.append(f"{target} = {self.source.constant(_uuid, 'uuid')}({raw})")
         elif field.kind in FIXED_FORMATS:
             self._read(target, FIXED_FORMATS[field.kind])
+        elif field.struct is not None and self.version in field.nullable:
+            self._read("n", "b")
+            self._flush()
+            with self.block("if n < 0:"):
+                self.line(f"{target} = None")
+            with self.block("else:"):
+                self._inner(field.struct, target)
         elif field.struct is not None:
-            inner = self.source.variable("o")
-            self.line(f"{target} = {inner} = {self._new(field.struct)}")
-            self._struct(definition_of(field.struct), inner)
+            self._inner(field.struct, target)
         else:
             self._length(field)
             self._null_or(field, target)
+
+    def _inner(self, struct_class: type, target: str) -> None:
+        inner = self.source.variable("o")
+        self.line(f"{target} = {inner} = {self._new(struct_class)}")
+        self._struct(definition_of(struct_class), inner)
 
     def _length(self, field: Field) -> None:
         """Leave the length or count of a variable-sized field in `n`, negative for null."""

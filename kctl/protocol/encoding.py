@@ -100,6 +100,8 @@ class _EncoderWriter:
         elif field.struct is not None:
             inner = self.source.variable("o")
             self.line(f"{inner} = {value}")
+            if self.version in field.nullable:  # And tagged, so None is not written at all.
+                self.run.append(("1", "b"))
             self._struct(definition_of(field.struct), inner)
         elif field.kind == "array":
             self._array(field, value)

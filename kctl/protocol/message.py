@@ -262,9 +262,9 @@ def array(
     return cast("list[T]", spec)
 
 
-def nested(struct_class: type[T], versions: str, *, tag: int, default: None) -> T | None:
-    """A tagged struct; None when it is absent."""
-    spec = _field("struct", versions, tag=tag, default=default, struct=struct_class)
+def nested(struct_class: type[T], versions: str, *, tag: int, default: None, nullable: str = "none") -> T | None:
+    """A tagged struct; None when it is absent.  A nullable one has a byte in front that says whether it is there."""
+    spec = _field("struct", versions, nullable=nullable, tag=tag, default=default, struct=struct_class)
     return cast("T | None", spec)
 
 

@@ -90,7 +90,8 @@ class _Reader:
         if field.kind in FIXED_FORMATS:
             return self.fixed(FIXED_FORMATS[field.kind])
         if field.struct is not None:
-            return self.struct(field.struct)
+            is_null = self.version in field.nullable and self.fixed("b") < 0
+            return None if is_null else self.struct(field.struct)
         length = self.length(field)
         if length < 0:
             if self.version not in field.nullable:
@@ -167,6 +168,8 @@ class _Writer:
         if field.kind in FIXED_FORMATS:
             self.fixed(FIXED_FORMATS[field.kind], value)
         elif field.struct is not None:
+            if self.version in field.nullable:
+                self.fixed("b", 1)
             self.struct(value)
         elif value is None:
             if self.version not in field.nullable:

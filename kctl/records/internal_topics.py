@@ -3,16 +3,17 @@
 Both topics are compacted: the newest value of a key counts, and a record without a value deletes (a tombstone).  The
 version in front of a key tells its kind.  Kinds that we do not know are skipped by readers, so that a newer
 broker's records do no harm (KIP-915).  Values are written in the newest version that Kafka 2.8 writes; an offset with
-an expiry of its own needs version 1, the only one with room for it.
+an expiry of its own needs version 1, the only one with room for it.  Version 4 of the values is from Kafka 4.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TypeVar
+from uuid import UUID
 
 from kctl.errors import MalformedRequest
-from kctl.protocol.message import array, bytes_, data, definition_of, int8, int16, int32, int64, string, struct
+from kctl.protocol.message import array, bytes_, data, definition_of, int8, int16, int32, int64, string, struct, uuid
 from kctl.protocol.versioned import decode_body, encode_versioned, version_of
 
 OFFSET_COMMIT_VALUE_VERSION = 3
@@ -20,6 +21,7 @@ OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_METADATA_VALUE_VERSION = 3
 TRANSACTION_LOG_VERSION = 0
 NO_TIMESTAMP = -1
+NO_TOPIC_ID = UUID(int=0)
 
 T = TypeVar("T")
 
@@ -47,7 +49,7 @@ class UnknownKey:
     version: int
 
 
-@data(versions="0-3")
+@data(versions="0-4", flexible="4")
 class OffsetCommitValue:
     """How far a group has read a partition.  Timestamps are in ms since the epoch."""
 
@@ -56,6 +58,7 @@ class OffsetCommitValue:
     metadata: str = string()
     commit_timestamp: int = int64()
     expire_timestamp: int = int64("1", default=NO_TIMESTAMP, ignorable=True)
+    topic_id: UUID = uuid("4", tag=0, default=NO_TOPIC_ID, ignorable=True)
 
 
 @struct
@@ -73,7 +76,7 @@ class MemberMetadata:
     assignment: bytes = bytes_()
 
 
-@data(versions="0-3")
+@data(versions="0-4", flexible="4")
 class GroupMetadataValue:
     """A group as of its last completed rebalance; without members it is empty."""
 

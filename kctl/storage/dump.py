@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from kctl.errors import CorruptLog
 from kctl.records.batch import CorruptBatch
 from kctl.storage.checkpoints import parse_epochs, parse_offsets, parse_snapshot
-from kctl.storage.dump_batches import Progress, header_at, read_log
+from kctl.storage.dump_batches import Progress, first_bytes, header_at, read_log
 from kctl.storage.dump_indexes import OFFSET_ENTRY, offset_index, open_file, time_index, used_entries
 from kctl.storage.dump_lines import BatchLine, CheckpointLine, EpochLine, Line, Problem, PropertyLine
 from kctl.storage.files import RealFile
@@ -74,18 +74,23 @@ def files_of(path: str) -> list[str]:
 
 
 def walk(
-    path: str, *, first_offset: int = 0, last_offset: int | None = None, progress: Progress | None = None
+    path: str,
+    *,
+    first_offset: int = 0,
+    last_offset: int | None = None,
+    size: int | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[Line]:
     """All that the file holds.  Raises OSError when it cannot be read, never anything about what is in it.
 
     Of a log, only the part that can hold offsets from `first_offset` to `last_offset` is read, which its index helps to
-    find.
+    find, and no more than its first `size` bytes.
     """
     kind = kind_of(path)
     try:
         match kind:
             case ".log":
-                yield from _log(path, first_offset, last_offset, progress)
+                yield from _log(path, first_offset, last_offset, size, progress)
             case ".index":
                 yield from offset_index(path, base_offset_of(path))
             case ".timeindex":
@@ -148,14 +153,16 @@ def _properties(data: bytes, path: str) -> Iterator[PropertyLine | Problem]:
             yield PropertyLine(name.strip(), value.strip()) if found else Problem(f"'{line}' is no property")
 
 
-def _log(path: str, first_offset: int, last_offset: int | None, progress: Progress | None) -> Iterator[Line]:
+def _log(
+    path: str, first_offset: int, last_offset: int | None, size: int | None, progress: Progress | None
+) -> Iterator[Line]:
     file = open_file(path)
     try:
         base_offset = base_offset_of(path)
         end = file.size()
         start = _start(file, path, base_offset, first_offset, end)
         expected = base_offset
-        for line in read_log(file, base_offset, start, end, progress):
+        for line in first_bytes(read_log(file, base_offset, start, end, progress), size):
             if isinstance(line, BatchLine):
                 header = line.header
                 if last_offset is not None and header.magic == 2 and header.base_offset > last_offset:

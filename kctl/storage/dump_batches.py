@@ -86,6 +86,16 @@ def read_log(
         yield problem
 
 
+def first_bytes(lines: Iterator[BatchLine | Problem], size: int | None) -> Iterator[BatchLine | Problem]:
+    """The lines about what ends within the first `size` bytes of the file; all without a size."""
+    for line in lines:
+        if size is not None:
+            end = line.header.end if isinstance(line, BatchLine) else (line.position or 0) + (line.size or 0)
+            if end > size:
+                return
+        yield line
+
+
 def _parse(buffer: Buffer, position: int) -> BatchHeader:
     """The header at a position, of any format.  Raises CorruptBatch."""
     if len(buffer) - position > MAGIC_POSITION and buffer[position + MAGIC_POSITION] in {0, 1}:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kctl.protocol import consumer_protocol
 from kctl.protocol.message import Field, definition_of
 from kctl.protocol.registry import APIS
-from kctl.records import internal_topics
+from kctl.records import consumer_group_records, internal_topics
 
 CLASSES: list[type] = [
     *(cls for api in APIS.values() for cls in (api.request, api.response)),
@@ -24,6 +24,7 @@ CLASSES: list[type] = [
     internal_topics.GroupMetadataValue,
     internal_topics.TransactionLogKey,
     internal_topics.TransactionLogValue,
+    *dict.fromkeys(cls for kind in consumer_group_records.KINDS.values() for cls in kind),
 ]
 """Every message."""
 

@@ -9,11 +9,26 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from confluent_kafka import Producer
 from kafka import KafkaConsumer, KafkaProducer
 
+from kctl.protocol.versioned import encode_versioned
+from kctl.records import consumer_group_records as kinds
+from kctl.records.batch import Record
+from kctl.records.build import build_batch
+from kctl.records.internal_topics import (
+    GroupMetadataValue,
+    OffsetCommitValue,
+    PartitionsSchema,
+    TransactionLogValue,
+    encode_group_metadata_key,
+    encode_offset_commit_key,
+    encode_transaction_key,
+    encode_transaction_value,
+)
 from tests.integration.cli.conftest import ROOT
 from tests.peers import apache_kafka
 from tests.peers.kctl_broker import kctl_broker
@@ -177,8 +192,147 @@ def classic(compat: str, files: list[Path], options: tuple[str, ...]) -> tuple[s
 def kafka_text(version: str, files: list[Path], options: tuple[str, ...]) -> tuple[str, str]:
     """What Kafka's tool says on stdout and stderr, in UTF-8 whatever the locale."""
     listed = ",".join(map(str, files))
-    command = apache_kafka.java_command(version, "kafka.tools.DumpLogSegments", ["--files", listed, *options])
+    package = "org.apache.kafka.tools" if version == apache_kafka.TOOLS_FOR_NEWEST else "kafka.tools"
+    command = apache_kafka.java_command(version, f"{package}.DumpLogSegments", ["--files", listed, *options])
     command.insert(1, "-Dfile.encoding=UTF-8")
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0, ran.stderr
-    return ran.stdout, ran.stderr
+    return ran.stdout, "".join(line for line in ran.stderr.splitlines(keepends=True) if not line.startswith("SLF4J: "))
+
+
+def test_records_of_newer_brokers_in_the_offsets_topic_are_shown_as_kafka_4_shows_them(tmp_path: Path) -> None:
+    """Groups of the new consumer protocol, and values of version 4, with and without their tagged fields."""
+    if reason := apache_kafka.why_not():
+        pytest.skip(reason)
+    topic_id, none = UUID(int=(1 << 127) + 5), UUID(int=0)
+    commit = {"offset": 7, "leader_epoch": 2, "metadata": "m\u00fc", "commit_timestamp": 1}
+    group_key, member_key = (
+        kinds.ConsumerGroupKey(group_id="g"),
+        kinds.ConsumerGroupMemberKey(group_id="g", member_id="m"),
+    )
+    member = {"instance_id": None, "rack_id": "r", "client_id": "c", "client_host": "/h", "server_assignor": None}
+    classic_member = kinds.ClassicMemberMetadata(
+        session_timeout_ms=9, supported_protocols=[kinds.ClassicProtocol(name="range", metadata=b"\x00\x01")]
+    )
+    partitions = kinds.CurrentPartitions(topic_id=topic_id, partitions=[0, 1])
+    with_epochs = kinds.CurrentPartitions(topic_id=none, partitions=[2], assignment_epochs=[4])
+    messages: list[tuple[bytes, int, object | None]] = [
+        (encode_offset_commit_key("g", "t", 3), 4, OffsetCommitValue(**commit)),
+        (encode_offset_commit_key("g", "t", 3), 4, OffsetCommitValue(**commit, topic_id=topic_id)),
+        (
+            encode_group_metadata_key("g"),
+            4,
+            GroupMetadataValue(protocol_type="x", generation=1, protocol=None, leader=None, members=[]),
+        ),
+        (_key(3, group_key), 0, kinds.ConsumerGroupMetadataValue(epoch=5)),
+        (_key(3, group_key), 0, kinds.ConsumerGroupMetadataValue(epoch=5, metadata_hash=-77)),
+        (_key(3, group_key), 0, None),
+        (
+            _key(4, group_key),
+            0,
+            kinds.ConsumerGroupPartitionMetadataValue(
+                topics=[
+                    kinds.TopicMetadata(
+                        topic_id=topic_id,
+                        topic_name="t",
+                        num_partitions=1,
+                        partition_metadata=[kinds.PartitionMetadata(partition=0, racks=["a", "b"])],
+                    )
+                ]
+            ),
+        ),
+        (
+            _key(5, member_key),
+            0,
+            kinds.ConsumerGroupMemberMetadataValue(
+                **member, subscribed_topic_names=["t"], subscribed_topic_regex=None, rebalance_timeout_ms=1
+            ),
+        ),
+        (
+            _key(5, member_key),
+            0,
+            kinds.ConsumerGroupMemberMetadataValue(
+                **member,
+                subscribed_topic_names=[],
+                subscribed_topic_regex="t.*",
+                classic_member_metadata=classic_member,
+            ),
+        ),
+        (_key(6, group_key), 0, kinds.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=2)),
+        (
+            _key(6, group_key),
+            0,
+            kinds.ConsumerGroupTargetAssignmentMetadataValue(
+                assignment_epoch=2, assignment_timestamp=1_700_000_000_000
+            ),
+        ),
+        (
+            _key(7, member_key),
+            0,
+            kinds.ConsumerGroupTargetAssignmentMemberValue(
+                topic_partitions=[kinds.TargetPartitions(topic_id=topic_id, partitions=[0, 1])]
+            ),
+        ),
+        (
+            _key(8, member_key),
+            0,
+            kinds.ConsumerGroupCurrentMemberAssignmentValue(
+                member_epoch=3,
+                previous_member_epoch=2,
+                state=1,
+                assigned_partitions=[partitions, with_epochs],
+                partitions_pending_revocation=[],
+            ),
+        ),
+        (
+            _key(16, kinds.ConsumerGroupRegularExpressionKey(group_id="g", regular_expression="t.*")),
+            0,
+            kinds.ConsumerGroupRegularExpressionValue(topics=["t"], version=8, timestamp=9),
+        ),
+        (b"\x03\xe7beyond", 0, None),
+    ]
+    records = [
+        Record(0, 1, key, None if value is None else encode_versioned(value, version))
+        for key, version, value in messages
+    ]
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(build_batch(records))
+    options = ("--offsets-decoder",)
+    expected = kafka_text(apache_kafka.TOOLS_FOR_NEWEST, [log], options)
+    assert expected[0].count("payload: ") == len(messages) - 1
+    assert classic("kafka-4", [log], options) == expected
+
+
+def test_transactions_are_shown_as_kafka_4_shows_them(tmp_path: Path) -> None:
+    if reason := apache_kafka.why_not():
+        pytest.skip(reason)
+    states = [
+        TransactionLogValue(
+            producer_id=7,
+            producer_epoch=1,
+            transaction_timeout_ms=60_000,
+            transaction_status=status,
+            transaction_partitions=partitions,
+            transaction_last_update_timestamp_ms=5,
+            transaction_start_timestamp_ms=-1,
+        )
+        for status, partitions in ((0, None), (1, [PartitionsSchema(topic="t", partition_ids=[1, 0])]), (4, []))
+    ]
+    key = encode_transaction_key("app")
+    records = [*(Record(0, 1, key, encode_transaction_value(state)) for state in states), Record(0, 1, key, None)]
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(build_batch(records))
+    options = ("--transaction-log-decoder",)
+    assert classic("kafka-4", [log], options) == kafka_text(apache_kafka.TOOLS_FOR_NEWEST, [log], options)
+
+
+def _key(number: int, key: object) -> bytes:
+    """The kind of a key is the version in front of it."""
+    return number.to_bytes(2, "big") + encode_versioned(key, 0)[2:]
+
+
+def test_max_bytes_are_those_of_kafka(log_dir: Path) -> None:
+    log = max(log_dir.glob("dumped-*/*.log"), key=lambda path: path.stat().st_size)
+    for size in (100, log.stat().st_size // 2, log.stat().st_size):
+        options = ("--max-bytes", str(size))
+        assert classic("kafka-4", [log], options) == kafka_text(apache_kafka.LAST_WITH_ZOOKEEPER, [log], options)

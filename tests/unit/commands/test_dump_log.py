@@ -542,3 +542,15 @@ def test_classic_mismatches_of_indexes_fail(kctl: Kctl, folder: Path) -> None:
     ran = kctl(f"dump-log --compat kafka-2.8 --verify-index-only orders-3/{BASE}.index")
     assert (ran.status, ran.out) == (1, f"Dumping orders-3/{BASE}.index\n")
     assert ran.err == f"Mismatches in :{folder}/{BASE}.index\n  Index offset: 103, log offset: 104\n"
+
+
+def test_max_bytes_shows_only_what_ends_within_them(kctl: Kctl, folder: Path) -> None:
+    log = folder / f"{BASE}.log"
+    ends = [item["position"] + item["size"] for item in kctl(f"dump-log --format json orders-3/{log.name}").document]
+    assert len(ends) == 3
+    for size, count in ((ends[0] - 1, 0), (ends[0], 1), (ends[1] + 1, 2), (ends[2], 3), (ends[2] + 9, 3)):
+        assert len(kctl(f"dump-log --format json --max-bytes {size} orders-3/{log.name}").document) == count
+        lines = kctl(f"dump-log --compat kafka-4 --max-bytes {size} --max-message-size 9 orders-3/{log.name}").out
+        assert lines.count("baseOffset: ") == count
+        assert "invalid bytes" not in lines
+    assert kctl("dump-log --max-bytes 0 orders-3").status == 2
