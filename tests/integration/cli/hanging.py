@@ -7,6 +7,7 @@ import time
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
 from kctl.client.settings import client_settings
+from kctl.model import TopicPartition
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kctl.protocol.apis.produce import (
     PartitionProduceData,
@@ -20,7 +21,7 @@ from tests.peers.probe import wait_until
 
 
 def leave_hanging(bootstrap: str, topic: str, partition: int) -> int:
-    """Write one record of a transaction that nobody began, and return the producer's id."""
+    """Write one record of a transaction that nobody began to the partition's leader, and return the producer's id."""
     settings = client_settings(
         bootstrap_servers=bootstrap, properties={}, timeout_ms=10_000, default_servers="", default_timeout_ms=10_000
     )
@@ -43,7 +44,9 @@ def leave_hanging(bootstrap: str, topic: str, partition: int) -> int:
 
     async def work() -> int:
         async with ClusterClient(settings, BlockingTransport()) as client:
-            connection = await client.any_broker()
+            metadata = await client.metadata([topic])
+            leader, _ = metadata.leader_of(TopicPartition(topic, partition))
+            connection = await client.broker(leader)
             batch = build_batch(
                 [Record(0, round(time.time() * 1000), None, b"hangs", ())],
                 producer_id=producer.producer_id,

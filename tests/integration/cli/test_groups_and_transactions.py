@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from tests.integration.cli.conftest import BROKERS, Kctl
+from tests.integration.cli.conftest import BROKERS, Kctl, ThreeBrokers
 from tests.integration.cli.hanging import leave_hanging
 from tests.peers import apache_kafka
 
@@ -154,6 +154,28 @@ def test_hanging_transaction_is_found_and_ended(kctl: Kctl, topic: str, bootstra
     assert kctl(f"transactions abort {topic}:1 --start-offset 0 --yes").rows[0][6] == "aborted"
     assert [row[4] for row in kctl(f"consume {topic}").rows] == ["behind it"]
     assert kctl(f"transactions find-hanging --topic {topic} --idle 1ms").status == 0
+
+
+@pytest.mark.parametrize("three_brokers", BROKERS_THAT_TELL_TRANSACTIONS, indirect=True)
+def test_hanging_transactions_are_found_and_ended_whichever_broker_leads(
+    operate: Kctl, three_brokers: ThreeBrokers
+) -> None:
+    """One on each broker: each leader is asked for its own, and writes the marker that its followers take over."""
+    assert operate("topics create hangs --replica-assignment 0:1:2,1:2:0,2:0:1").status == 0
+    operate("configs alter broker default --set transaction.partition.verification.enable=false")  # Kafka's since 3.6
+    hanging = {}
+    for partition in range(3):
+        hanging[partition] = leave_hanging(three_brokers.bootstrap, "hangs", partition)
+        assert operate(f"produce hangs --partition {partition}", stdin=b"behind %d\n" % partition).status == 0
+    assert operate("consume hangs").rows == []
+    found = operate("transactions find-hanging --idle 1ms")
+    assert found.status == 3
+    assert sorted(row[:3] for row in found.rows) == [["hangs", str(each), str(hanging[each])] for each in range(3)]
+    for partition in range(3):
+        assert operate(f"transactions abort hangs:{partition} --start-offset 0 --yes").rows[0][6] == "aborted"
+        assert len(operate("transactions find-hanging --idle 1ms").rows) == 2 - partition
+    assert sorted(row[4] for row in operate("consume hangs").rows) == ["behind 0", "behind 1", "behind 2"]
+    assert operate("transactions find-hanging --idle 1ms").status == 0
 
 
 @pytest.mark.jvm
