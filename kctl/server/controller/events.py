@@ -22,6 +22,8 @@ class Elected:
     leaders: Mapping[TopicPartition, LeaderAndIsr]
     deletions: frozenset[str] = frozenset()
     unclean_topics: frozenset[str] = frozenset()
+    returned: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    """In-sync replicas whose brokers have registered since the partition's state was written."""
 
 
 @dataclass(frozen=True, slots=True)

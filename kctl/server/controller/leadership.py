@@ -89,6 +89,27 @@ def without_the_dead(
     return changed
 
 
+def without_the_returned(
+    state: ControllerState, returned: Mapping[TopicPartition, frozenset[int]]
+) -> dict[TopicPartition, LeaderAndIsr]:
+    """Those with in-sync replicas that have not been away since, when there are others that may have been.
+
+    A broker that lost power comes back with less than it had, and so quickly that only its registration tells: as
+    leader it would have its followers cut off what was acknowledged.  A controller that was there when it came back
+    treats it alike, see membership.brokers_changed.
+    """
+    changed: dict[TopicPartition, LeaderAndIsr] = {}
+    for topic_partition, brokers in returned.items():
+        known = state.leaders[topic_partition]
+        may_lead = state.live_for(topic_partition)
+        sure = tuple(b for b in known.isr if b in may_lead and b not in brokers)
+        if brokers and sure:
+            preferred = next((b for b in state.replicas(topic_partition) if b in sure), sure[0])
+            leader = known.leader if known.leader in sure else preferred
+            changed[topic_partition] = next_state(state, known, leader, sure)
+    return changed
+
+
 def states_written(state: ControllerState, event: StatesWritten) -> list[Action]:
     """ZooKeeper has the decisions: now the brokers hear of them."""
     batch = RequestBatch(state)
@@ -112,13 +133,18 @@ def states_written(state: ControllerState, event: StatesWritten) -> list[Action]
 def _retry(state: ControllerState, event: StatesWritten) -> list[Action]:
     """Somebody else wrote: take over what is there, and decide again where it counts on the dead."""
     again: list[TopicPartition] = []
+    batch = RequestBatch(state)
     for topic_partition, current in event.conflicts.items():
         state.leaders[topic_partition] = current
+        # Whoever had to wait for this decision has not been told yet; the others know it already.
+        for broker_id in state.replicas(topic_partition):
+            if broker_id in state.brokers:
+                batch.leader_and_isr(broker_id, topic_partition)
         if state.phase(topic_partition) is PartitionPhase.NEW:
             state.move(topic_partition, PartitionPhase.OFFLINE)
         if current.leader not in state.live_for(topic_partition):
             again.append(topic_partition)
-    return bring_online(state, again, without_the_dead(state, event.conflicts))
+    return batch.actions() + bring_online(state, again, without_the_dead(state, event.conflicts))
 
 
 def shut_down(state: ControllerState, broker_id: int) -> list[Action]:

@@ -359,13 +359,18 @@ class ControllerRunner:
         brokers = await znode_reader.read_brokers(self._zookeeper)
         topics, _ = await self._topics()
         partitions = [TopicPartition(t, p) for t, a in topics.items() for p in a.replicas]
-        leaders = await znode_reader.read_leaders(self._zookeeper, partitions)
+        written = await znode_reader.read_written_states(self._zookeeper, partitions)
+        leaders = {topic_partition: each.state for topic_partition, each in written.items()}
+        returned = {
+            topic_partition: frozenset(b for b in each.state.isr if b in brokers and brokers[b].epoch > each.zxid)
+            for topic_partition, each in written.items()
+        }
         deletions = await znode_reader.read_deletions(self._zookeeper)
         # What was announced so far is in what was read.
         await znode_reader.take_isr_changes(self._zookeeper)
         await znode_reader.take_log_dir_events(self._zookeeper)
         await self._feed(
-            Elected(epoch, epoch_version, brokers, topics, leaders, deletions, self._unclean_topics(topics))
+            Elected(epoch, epoch_version, brokers, topics, leaders, deletions, self._unclean_topics(topics), returned)
         )
 
         for path in (paths.REASSIGN_PARTITIONS, paths.PREFERRED_REPLICA_ELECTION):

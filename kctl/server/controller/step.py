@@ -45,6 +45,7 @@ from kctl.server.controller.leadership import (
     shut_down,
     states_written,
     without_the_dead,
+    without_the_returned,
 )
 from kctl.server.controller.membership import brokers_changed, log_dir_failed, roles_answered
 from kctl.server.controller.partition_states import PartitionPhase
@@ -150,17 +151,22 @@ def _fail_over(state: ControllerState, event: Elected) -> list[Action]:
     batch.tell_brokers_only()
     actions = batch.actions()
     batch = RequestBatch(state)
-    for topic_partition in state.all_partitions():
-        _start_partition(state, topic_partition, batch)
+    everything = list(state.all_partitions())
+    decided = {**without_the_dead(state, everything), **without_the_returned(state, event.returned)}
+    for topic_partition in everything:
+        _start_partition(state, topic_partition, batch, is_decided=topic_partition in decided)
     actions += batch.actions()
     deletions = deletions_wanted(state, DeletionsRead(event.deletions))
-    everything = list(state.all_partitions())
-    actions += bring_online(state, everything, without_the_dead(state, everything))
+    decided = {tp: wanted for tp, wanted in decided.items() if tp.topic not in state.deleting}
+    actions += bring_online(state, everything, decided)
     actions += resume_reassignments(state)
     return actions + deletions
 
 
-def _start_partition(state: ControllerState, topic_partition: TopicPartition, batch: RequestBatch) -> None:
+def _start_partition(
+    state: ControllerState, topic_partition: TopicPartition, batch: RequestBatch, *, is_decided: bool
+) -> None:
+    """What is decided anew is told when it is written, and not before: the old leader may not be good any more."""
     leader = state.leaders.get(topic_partition)
     state.move(topic_partition, PartitionPhase.NEW)
     if leader is not None:
@@ -170,5 +176,5 @@ def _start_partition(state: ControllerState, topic_partition: TopicPartition, ba
         is_alive = broker_id in state.brokers
         state.move_replica((topic_partition, broker_id), ReplicaPhase.NEW)
         state.move_replica((topic_partition, broker_id), ReplicaPhase.ONLINE if is_alive else ReplicaPhase.OFFLINE)
-        if is_alive and leader is not None:
+        if is_alive and leader is not None and not is_decided:
             batch.leader_and_isr(broker_id, topic_partition)

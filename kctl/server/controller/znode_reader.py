@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Iterable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from kctl.errors import NoNodeError
 from kctl.model import LeaderAndIsr, TopicPartition
@@ -47,13 +47,27 @@ async def read_topics(zookeeper: ZooKeeper) -> tuple[dict[str, TopicAssignment],
     return topics, frozenset(name for name, assignment in found if assignment is _UNREADABLE)
 
 
+class WrittenState(NamedTuple):
+    """A partition state and the transaction that wrote it."""
+
+    state: LeaderAndIsr
+    zxid: int
+
+
+async def read_written_states(
+    zookeeper: ZooKeeper, partitions: Iterable[TopicPartition], *, watch: bool = False
+) -> dict[TopicPartition, WrittenState]:
+    """The partition states that exist."""
+    wanted = list(partitions)
+    found = await _gather(_read_state(zookeeper, topic_partition, watch=watch) for topic_partition in wanted)
+    return {tp: written for tp, written in zip(wanted, found, strict=True) if written is not None}
+
+
 async def read_leaders(
     zookeeper: ZooKeeper, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, LeaderAndIsr]:
-    """The partition states that exist."""
-    wanted = list(partitions)
-    found = await _gather(_read_leader(zookeeper, topic_partition) for topic_partition in wanted)
-    return {tp: leader for tp, leader in zip(wanted, found, strict=True) if leader is not None}
+    """The partition states that exist, without more."""
+    return {tp: written.state for tp, written in (await read_written_states(zookeeper, partitions)).items()}
 
 
 async def read_deletions(zookeeper: ZooKeeper) -> frozenset[str]:
@@ -65,9 +79,8 @@ async def read_watched_states(
     zookeeper: ZooKeeper, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, LeaderAndIsr]:
     """The states of these partitions, with a watch on each."""
-    wanted = list(partitions)
-    found = await _gather(_read_leader(zookeeper, topic_partition, watch=True) for topic_partition in wanted)
-    return {tp: leader for tp, leader in zip(wanted, found, strict=True) if leader is not None}
+    states = await read_written_states(zookeeper, partitions, watch=True)
+    return {topic_partition: written.state for topic_partition, written in states.items()}
 
 
 async def take_isr_changes(zookeeper: ZooKeeper) -> dict[TopicPartition, LeaderAndIsr]:
@@ -165,13 +178,11 @@ async def _read_topic(zookeeper: ZooKeeper, name: str) -> TopicAssignment | _Unr
         return _UNREADABLE
 
 
-async def _read_leader(
-    zookeeper: ZooKeeper, topic_partition: TopicPartition, *, watch: bool = False
-) -> LeaderAndIsr | None:
+async def _read_state(zookeeper: ZooKeeper, topic_partition: TopicPartition, *, watch: bool) -> WrittenState | None:
     path = paths.partition_state(topic_partition.topic, topic_partition.partition)
     try:
         data, stat = await zookeeper.get(path, watch=watch)
-        return znodes.decode_partition_state(path, data, stat.version)
+        return WrittenState(znodes.decode_partition_state(path, data, stat.version), stat.mzxid)
     except NoNodeError:
         return None
     except ValueError as error:

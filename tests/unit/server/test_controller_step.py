@@ -354,3 +354,27 @@ def test_whatever_happens_the_books_agree(history: list[tuple[str, object]]) -> 
         assert world.state.topics.keys() == world.topics.keys()
         assert {tp.topic for tp in world.state.leaders} <= world.topics.keys()
         assert world.state.deleting == world.deletions
+
+
+def test_a_new_controller_does_not_let_a_broker_lead_that_came_back_since() -> None:
+    """It may have lost power, and with it what was acknowledged; the others are sure to have it."""
+    world = World(1, 2, 3, topics={"t": topic((1, 2, 3))})
+    actions = world.feed(Elected(2, 2, world.brokers, world.topics, dict(world.znodes), returned={T0: frozenset({1})}))
+    assert world.znodes[T0].leader == 2
+    assert world.znodes[T0].isr == (2, 3)
+    told = [action for action in actions if isinstance(action, SendLeaderAndIsr)]
+    assert {state.state.leader for action in told for state in action.partitions} == {2}
+
+
+def test_a_cluster_that_came_back_as_a_whole_is_led_as_before() -> None:
+    world = World(1, 2, topics={"t": topic((1, 2))})
+    before = world.znodes[T0]
+    world.feed(Elected(2, 2, world.brokers, world.topics, dict(world.znodes), returned={T0: frozenset({1, 2})}))
+    assert world.znodes[T0] == before
+
+
+def test_a_returned_replica_leads_when_nobody_else_is_left() -> None:
+    world = World(1, 2, topics={"t": topic((1, 2))})
+    world.brokers = brokers(1)
+    world.feed(Elected(2, 2, world.brokers, world.topics, dict(world.znodes), returned={T0: frozenset({1})}))
+    assert world.znodes[T0].leader == 1
