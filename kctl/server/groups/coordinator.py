@@ -587,7 +587,7 @@ class GroupCoordinator:
             return
         for skipped in replay.skipped:
             log.warning(
-                "partition=%d skipped offset=%d key=%r reason=%s",
+                "topic=__consumer_offsets partition=%d skipped offset=%d key=%r reason=%s",
                 partition,
                 skipped.offset,
                 skipped.key,

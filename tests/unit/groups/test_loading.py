@@ -73,7 +73,9 @@ def test_record_that_cannot_be_read_is_skipped_with_one_line_and_the_rest_loads(
     with caplog.at_level(logging.WARNING):
         simulate(main, seed=1)
     (line,) = [record.getMessage() for record in caplog.records]
-    assert f"partition={partition_for_key('g', PARTITIONS)} skipped offset=1 key={key!r} " in line
+    assert (
+        f"topic=__consumer_offsets partition={partition_for_key('g', PARTITIONS)} skipped offset=1 key={key!r} " in line
+    )
 
 
 def test_commit_keys_of_both_versions_mean_the_same_partition() -> None:
