@@ -40,7 +40,9 @@ def classic(path: Path, compat: str, *, fast: bool) -> tuple[str, bool]:
         return None if record.key is None else text(record.key), None if record.value is None else text(record.value)
 
     parser = as_text if fast else slow
-    options = ClassicOptions(deep=True, parser=parser, skip_metadata=False, verify_only=False, sanity_only=False)
+    options = ClassicOptions(
+        deep=True, parser=parser, skip_metadata=False, verify_only=False, sanity_only=False, max_bytes=None
+    )
     dump = ClassicDump(Console(out, io.StringIO()), compat, options)
     dump.show(str(path))
     dump.finish()
