@@ -37,8 +37,9 @@ def reassignments_asked(state: ControllerState, event: ReassignmentsAsked) -> li
     topics: dict[str, TopicAssignment] = {}
     begun: list[TopicPartition] = []
     for topic_partition, wanted in event.replicas.items():
-        code = outcome[topic_partition] = reassignment.refusal(state, topic_partition, wanted)
-        if code is not ErrorCode.NONE:
+        refusal = reassignment.refusal(state, topic_partition, wanted)
+        outcome[topic_partition] = refusal.code if refusal else ErrorCode.NONE
+        if refusal is not None:
             continue
         topic, partition = topic_partition
         topics[topic] = reassignment.begun(topics.get(topic, state.topics[topic]), partition, wanted)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from kctl.errors import ErrorCode
+from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.server.controller.state import ControllerState
 from kctl.zookeeper.znodes import TopicAssignment
@@ -47,20 +47,34 @@ def reassigning(state: ControllerState) -> Iterable[TopicPartition]:
             yield topic_partition
 
 
-def refusal(state: ControllerState, topic_partition: TopicPartition, wanted: Sequence[int] | None) -> ErrorCode:
-    """Why the partition cannot be reassigned so, or NONE; `wanted` None asks to cancel."""
+def refusal(state: ControllerState, topic_partition: TopicPartition, wanted: Sequence[int] | None) -> ApiError | None:
+    """Why the partition cannot be reassigned so, or None; `wanted` None asks to cancel."""
     topic, partition = topic_partition
     assignment = state.topics.get(topic)
-    if assignment is None or partition not in assignment.replicas or topic in state.deleting:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if assignment is None or partition not in assignment.replicas:
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic_partition}.")
+    if topic in state.deleting:
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} is being deleted.")
     if wanted is None:
         is_under_way = is_reassigning(assignment, partition)
-        return ErrorCode.NONE if is_under_way else ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-    adds = set(wanted) - set(assignment.replicas[partition])
-    is_well_formed = bool(wanted) and len(set(wanted)) == len(wanted) and min(wanted) >= 0
-    if not is_well_formed or not adds <= state.brokers.keys():
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    return ErrorCode.NONE
+        return None if is_under_way else ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    problem = _problem(state, assignment.replicas[partition], wanted)
+    return None if problem is None else ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+
+def _problem(state: ControllerState, replicas: Sequence[int], wanted: Sequence[int]) -> str | None:
+    listed = ", ".join(map(str, wanted))
+    if not wanted:
+        return "The list of replicas is empty."
+    if len(set(wanted)) < len(wanted):
+        return f"A broker is in the replicas twice: {listed}."
+    if min(wanted) < 0:
+        return f"Not all replicas are broker ids: {listed}."
+    dead = sorted(set(wanted) - set(replicas) - state.brokers.keys())
+    if dead:
+        live = ", ".join(map(str, sorted(state.brokers)))
+        return f"Not alive among the replicas to add: {', '.join(map(str, dead))}; alive are {live}."
+    return None
 
 
 def begun(assignment: TopicAssignment, partition: int, wanted: Sequence[int] | None) -> TopicAssignment:

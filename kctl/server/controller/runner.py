@@ -243,6 +243,10 @@ class ControllerRunner:
         elif path == paths.REASSIGN_PARTITIONS:
             wanted = await znode_reader.read_reassignments(self._zookeeper)
             new = {tp: r for tp, r in wanted.items() if tp not in self.state.requested_reassignments}
+            for topic_partition, replicas in new.items():
+                refusal = reassignment.refusal(self.state, topic_partition, replicas)
+                if refusal is not None:
+                    log.warning("refusing what %s wants of %s: %s", path, topic_partition, refusal)
             if new:
                 await self._feed(ReassignmentsAsked(new, from_znode=True))
         elif path == paths.PREFERRED_REPLICA_ELECTION:

@@ -5,7 +5,7 @@ Only the active controller answers.  It answers when the wish is in the books; t
 
 from __future__ import annotations
 
-from kctl.errors import ErrorCode
+from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -13,6 +13,7 @@ from kctl.protocol.apis.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from kctl.server.controller import reassignment
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.requests.context import RequestContext
 
@@ -28,21 +29,32 @@ class AlterPartitionReassignmentsHandler:
     ) -> AlterPartitionReassignmentsResponse:
         if not self._controller.state.is_active:
             return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, responses=[])
-        wanted = {
-            TopicPartition(topic.name, each.partition_index): None if each.replicas is None else tuple(each.replicas)
-            for topic in request.topics
-            for each in topic.partitions
-        }
-        outcome = await self._controller.reassign(wanted)
+        wanted: dict[TopicPartition, tuple[int, ...] | None] = {}
+        refused: dict[TopicPartition, ApiError] = {}
+        for topic in request.topics:
+            for each in topic.partitions:
+                topic_partition = TopicPartition(topic.name, each.partition_index)
+                if topic_partition in wanted:
+                    text = f"{topic_partition} is in the request twice."
+                    refused[topic_partition] = ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+                wanted[topic_partition] = None if each.replicas is None else tuple(each.replicas)
+        for topic_partition, replicas in wanted.items():
+            # The controller asks again when it is this request's turn; here the caller gets to know what is wrong.
+            refusal = reassignment.refusal(self._controller.state, topic_partition, replicas)
+            if refusal is not None:
+                refused.setdefault(topic_partition, refusal)
+        outcome = await self._controller.reassign(
+            {tp: replicas for tp, replicas in wanted.items() if tp not in refused}
+        )
         topics: dict[str, list[ReassignablePartitionResponse]] = {}
         for topic_partition in wanted:
             # Without an answer the office was lost in the middle.
-            code = outcome.get(topic_partition, ErrorCode.NOT_CONTROLLER)
+            error = refused.get(topic_partition) or ApiError(outcome.get(topic_partition, ErrorCode.NOT_CONTROLLER))
             topics.setdefault(topic_partition.topic, []).append(
                 ReassignablePartitionResponse(
                     partition_index=topic_partition.partition,
-                    error_code=code,
-                    error_message=None if code is ErrorCode.NONE else code.description,
+                    error_code=error.code,
+                    error_message=None if error.code is ErrorCode.NONE else str(error),
                 )
             )
         return AlterPartitionReassignmentsResponse(

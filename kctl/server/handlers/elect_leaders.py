@@ -65,8 +65,15 @@ class ElectLeadersHandler:
 def _by_topic(outcome: Mapping[TopicPartition, ErrorCode]) -> list[ReplicaElectionResult]:
     topics: dict[str, list[PartitionResult]] = {}
     for (topic, partition), code in sorted(outcome.items()):
-        message = None if code is ErrorCode.NONE else code.description
+        message = None if code is ErrorCode.NONE else _REASONS.get(code, code.description)
         topics.setdefault(topic, []).append(
             PartitionResult(partition_id=partition, error_code=code, error_message=message)
         )
     return [ReplicaElectionResult(topic=topic, partition_result=results) for topic, results in topics.items()]
+
+
+_REASONS = {
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "The topic is being deleted.",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "There is no such partition.",
+}
+"""Where the code alone says something else, or too little, about an election."""
