@@ -256,6 +256,8 @@ class SimFiles:
         self._contents = {name: kept for name, kept in self._contents.items() if not name.startswith(inside)}
 
     def sync_directory(self, path: str) -> None:
+        if path not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         self.step("sync directory", path)
 
     def lock(self, path: str) -> Lock:

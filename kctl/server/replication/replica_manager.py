@@ -122,6 +122,9 @@ class ReplicaManager:
             except ApiError as error:
                 outcome[topic_partition] = error.code
                 state_log.info("ignored LeaderAndIsr partition=%s error=%s", topic_partition, error.code.name)
+            except LogDirFailure as failure:
+                outcome[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+                self.log_dir_failed(failure)
         for partition in changed:
             self.partition_moved(partition.topic_partition)
         return outcome, changed
@@ -193,6 +196,9 @@ class ReplicaManager:
         partition = self.partitions.get(topic_partition)
         if partition is None:
             partition = self._create(topic_partition, topic_id, is_new=state.is_new)
+        elif not partition.log.log_directory.is_online:
+            # Before any epoch is looked at: the controller asks with the old one to learn which replicas are gone.
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         elif topic_id not in {ZERO_UUID, partition.log.topic_id}:
             if partition.log.topic_id is not None:
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)

@@ -9,7 +9,8 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from kctl.errors import ApiError, LogDirFailure
+from kctl.config.dynamic import ConfigView
+from kctl.errors import ApiError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionState,
@@ -180,8 +181,8 @@ class MoveWorld:
         """Returns when nothing moves any more."""
         await until(lambda: not len(self.moves))
 
-    async def clean(self, chores: LogChores) -> None:
-        await chores.clean()
+    def chores(self) -> LogChores:
+        return LogChores(self.logs, self.replicas, self.clock, configs=ConfigView({}), random=random.Random(1))
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -207,6 +208,3 @@ def play(scene: Callable[[MoveWorld], Awaitable[None]], **more: Any) -> None:
 
 def run(main: Callable[[SimLoop], Coroutine[Any, Any, None]]) -> None:
     simulate(main, seed=1)
-
-
-__all__ = ["CONFIG", "TP", "Disks", "LogDirFailure", "MoveWorld", "play", "run", "until"]

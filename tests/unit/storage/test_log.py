@@ -448,3 +448,15 @@ def test_the_coordinator_writes_transactional_records_without_sequence_numbers()
     assert machine.log.last_stable_offset(3) == 0
     machine.end_transaction(ControlType.COMMIT, producer_id=1)
     assert machine.log.last_stable_offset(4) == 4
+
+
+def test_a_follower_starts_with_the_batch_in_whose_midst_its_leader_s_log_begins() -> None:
+    """Records may be deleted up to any offset, but a leader sends whole batches."""
+    records = [Record(delta, NOW_MS, b"k", b"%d" % delta) for delta in range(4)]
+    batch = build_batch(records, base_offset=8)
+    machine = LogOnDisk()
+    machine.log.truncate_fully_and_start_at(10)
+    result = machine.log.append_as_follower(batch)
+    assert (result.base_offset, machine.log.log_start_offset, machine.log.log_end_offset) == (8, 8, 12)
+    assert machine.log.increment_log_start_offset(10)
+    assert code_of(machine.log.append_as_follower, batch) is ErrorCode.OFFSET_OUT_OF_RANGE

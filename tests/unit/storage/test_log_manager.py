@@ -292,3 +292,26 @@ def test_retention_and_flushes_go_over_all_logs() -> None:
     assert manager.plan_flushes(NOW_MS) == []
     assert manager.apply_retention(NOW_MS + 11, lambda tp: tp.partition) == 3
     assert len(manager.plan_removals(NOW_MS + 11)) > 3
+
+
+def test_a_copy_that_is_of_no_use_is_left_alone() -> None:
+    disk = SimFiles()
+    first, second = (f"orders-0.{digit * 32}-future" for digit in "01")
+    for path in ("/one/orders-0", f"/one/{first}", f"/two/{second}", f"/three/{first}"):
+        disk.make_directory(path)
+    manager = manager_on(disk, "/one", "/two", "/three")
+    assert manager.logs[TP].directory == "/one/orders-0"
+    assert [copy.directory for copy in manager.futures.logs.values()] in ([f"/two/{second}"], [])
+    assert disk.exists(f"/three/{first}")
+    assert disk.exists(f"/one/{first}")
+
+
+def test_of_a_partition_in_two_directories_the_one_that_was_replaced_goes() -> None:
+    for marked, log_dirs in (("/one", ("/one", "/two")), ("/two", ("/one", "/two")), ("/one", ("/two", "/one"))):
+        disk = SimFiles()
+        disk.make_directory("/one/orders-0")
+        disk.make_directory("/two/orders-0")
+        disk.write_atomically(f"{marked}/orders-0/replaced", b"/elsewhere\n")
+        manager = manager_on(disk, *log_dirs)
+        assert manager.logs[TP].log_directory.path != marked
+        assert not disk.exists(f"{marked}/orders-0")

@@ -1,0 +1,83 @@
+"""Log directories that fail under the partitions of a broker, and renames that are no failures."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import TopicPartition
+from tests.unit.server.move_world import TP, Disks, MoveWorld, play
+
+OTHER = TopicPartition("orders", 1)
+
+
+def refused(world: MoveWorld, tp: TopicPartition) -> ErrorCode:
+    with pytest.raises(ApiError) as caught:
+        world.lead(tp)
+    return caught.value.code
+
+
+def test_a_replica_on_a_failed_disk_is_refused_whatever_the_epoch() -> None:
+    """The controller asks with the epoch that it gave before, to learn which replicas are gone."""
+
+    async def scene(world: MoveWorld) -> None:
+        world.lead(TP)
+        world.lead(OTHER)
+        world.log(TP).log_directory.fail(OSError(5, "broken"))
+        world.leader_epoch -= 2
+        assert refused(world, TP) is ErrorCode.KAFKA_STORAGE_ERROR
+        world.leader_epoch += 5
+        assert refused(world, TP) is ErrorCode.KAFKA_STORAGE_ERROR
+        world.lead(OTHER)
+        world.append(b"served", tp=OTHER)
+
+    play(scene)
+
+
+def test_a_disk_that_fails_while_a_leader_begins_costs_only_its_partitions() -> None:
+    disk = Disks()
+
+    async def scene(world: MoveWorld) -> None:
+        world.lead(TP)
+        world.append(b"before")
+        disk.fail_disk_at(1, "/one")
+        assert refused(world, TP) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert world.failed == ["/one"]
+
+    play(scene, disk=disk)
+
+
+def test_a_log_is_created_in_the_next_directory_when_the_first_fails() -> None:
+    disk = Disks()
+
+    async def scene(world: MoveWorld) -> None:
+        disk.fail_disk_at(1, "/one")
+        world.lead(TP)
+        assert (world.place(TP), world.failed) == ("/two", ["/one"])
+
+    play(scene, disk=disk)
+
+
+@pytest.mark.parametrize("what", ["deleted", "moved"])
+def test_a_log_that_is_renamed_while_it_is_synced_is_no_failed_disk(what: str) -> None:
+    async def scene(world: MoveWorld) -> None:
+        world.lead(TP)
+        world.append(*(b"value %d" % number for number in range(20)))
+        chores = world.chores()
+        if what == "moved":
+            world.moves.move(TP, "/two")
+            copy = world.logs.futures.logs[TP]
+            while world.logs.futures.get(TP) is copy:
+                flushing = asyncio.create_task(chores.flush())
+                await asyncio.sleep(0.0001)
+                await flushing
+        else:
+            flushing = asyncio.create_task(chores.flush())
+            await asyncio.sleep(0)
+            world.stop_replica(delete=True)
+            await flushing
+        assert world.failed == []
+
+    play(scene)
