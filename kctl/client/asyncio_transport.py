@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
+from kctl.client.frame_receiver import FrameReceiver
 from kctl.client.framing import (
     API_VERSIONS_MAX,
-    RESPONSE_SIZE_MAX,
-    SIZE,
     api_versions_request,
     broker_versions_of,
     correlation_id_of,
@@ -33,14 +31,14 @@ class AsyncioTransport:
     ) -> AsyncioConnection:
         """Connect and learn the broker's versions.  Raises ConnectionLost."""
         address = f"{host}:{port}"
+        connection = AsyncioConnection(address, client_id=client_id, timeout_ms=timeout_ms)
         try:
             async with asyncio.timeout(connect_timeout_ms / 1000):
-                reader, writer = await asyncio.open_connection(host, port)
+                await connection.open(host, port)
         except TimeoutError:
             raise ConnectionLost(f"{address}: no connection within {connect_timeout_ms} ms") from None
         except OSError as error:
             raise ConnectionLost(f"{address}: {reason_of(error)}") from None
-        connection = AsyncioConnection(address, reader, writer, client_id=client_id, timeout_ms=timeout_ms)
         try:
             await connection.negotiate(connect_timeout_ms)
         except BaseException:
@@ -68,29 +66,23 @@ class AsyncioTransport:
 class AsyncioConnection:
     """One connection.  Owner: event loop."""
 
-    def __init__(
-        self,
-        address: str,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        *,
-        client_id: str,
-        timeout_ms: int,
-    ) -> None:
+    def __init__(self, address: str, *, client_id: str, timeout_ms: int) -> None:
         self.address = address
         self.versions = BrokerVersions({})
-        self._reader = reader
-        self._writer = writer
+        self._receiver = FrameReceiver(self._take, self._end)
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._next_correlation_id = 0
         self._waiting: dict[int, asyncio.Future[memoryview]] = {}
         self._lost: KctlError | None = None
-        self._receiving = asyncio.create_task(self._receive(), name=f"receive from {address}")
 
     @property
     def is_open(self) -> bool:
         return self._lost is None
+
+    async def open(self, host: str, port: int) -> None:
+        """Raises OSError."""
+        await asyncio.get_running_loop().create_connection(lambda: self._receiver, host, port)
 
     async def negotiate(self, timeout_ms: int) -> None:
         """Ask for the broker's versions; a broker that is too old for our question says which one it understands."""
@@ -116,17 +108,15 @@ class AsyncioConnection:
         if version is None:
             version = self.versions.highest(type(request))
         self._write(request, version)
-        await self._drain()
+        await self._receiver.drain()
+        if self._lost is not None:
+            raise self._lost
 
     async def close(self) -> None:
         """Hang up; whoever still waits for a response gets ConnectionLost."""
         self._lose(ConnectionLost(f"{self.address}: connection closed"))
-        self._receiving.cancel()
-        self._writer.close()
-        with contextlib.suppress(asyncio.CancelledError, OSError):
-            await self._receiving
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        self._receiver.close()
+        await self._receiver.wait_closed()
 
     async def _exchange(self, request: object, version: int, timeout_ms: int) -> memoryview:
         if self._lost is not None:
@@ -136,7 +126,7 @@ class AsyncioConnection:
         self._waiting[correlation_id] = arrival
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await self._drain()
+                await self._receiver.drain()
                 return await arrival
         except TimeoutError:
             name = definition_of(type(request)).name.removesuffix("Request")
@@ -148,35 +138,29 @@ class AsyncioConnection:
         correlation_id = self._next_correlation_id
         chunks = request_frame(request, version, correlation_id=correlation_id, client_id=self._client_id)
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        self._writer.writelines(chunks)
+        self._receiver.write(chunks)
         return correlation_id
 
-    async def _drain(self) -> None:
+    def _take(self, frame: memoryview) -> None:
+        """Hand a frame to who waits for it."""
         try:
-            await self._writer.drain()
-        except OSError as error:
-            lost = self._lose(ConnectionLost(f"{self.address}: {reason_of(error)}"))
-            raise lost from None
-
-    async def _receive(self) -> None:
-        """Hand frames to those who wait for them, until the connection ends."""
-        try:
-            while True:
-                (size,) = SIZE.unpack(await self._reader.readexactly(SIZE.size))
-                if not 0 <= size <= RESPONSE_SIZE_MAX:
-                    raise MalformedRequest(f"{self.address}: does not speak Kafka's protocol (frame of {size} bytes)")
-                frame = memoryview(await self._reader.readexactly(size))
-                arrival = self._waiting.get(correlation_id_of(frame))
-                if arrival is not None and not arrival.done():
-                    arrival.set_result(frame)
-        except asyncio.IncompleteReadError:
-            self._lose(ConnectionLost(f"{self.address}: the broker closed the connection"))
-        except OSError as error:
-            self._lose(ConnectionLost(f"{self.address}: {reason_of(error)}"))
+            arrival = self._waiting.get(correlation_id_of(frame))
         except MalformedRequest as error:
             self._lose(ConnectionLost(str(error)))
-        finally:
-            self._writer.close()
+            self._receiver.close()
+            return
+        if arrival is not None and not arrival.done():
+            arrival.set_result(frame)
+
+    def _end(self, reason: OSError | int | None) -> None:
+        if isinstance(reason, int):
+            problem = f"{self.address}: does not speak Kafka's protocol (frame of {reason} bytes)"
+        elif reason is None:
+            problem = f"{self.address}: the broker closed the connection"
+        else:
+            problem = f"{self.address}: {reason_of(reason)}"
+        self._lose(ConnectionLost(problem))
+        self._receiver.close()
 
     def _lose(self, error: KctlError) -> KctlError:
         """Remember the first reason why the connection is of no more use and tell it to all who wait."""

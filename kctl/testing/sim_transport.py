@@ -173,9 +173,22 @@ class SimTransport(asyncio.Transport):
         elif self._is_gone or self._is_closing:
             self._refuse(segment)
         elif isinstance(segment, bytes):
-            self._call(self._callbacks.data_received, segment)
+            self._call(self._feed, segment)
         elif not self._call(self._callbacks.eof_received):
             self.close()
+
+    def _feed(self, data: bytes) -> None:
+        protocol = self._protocol
+        if not isinstance(protocol, asyncio.BufferedProtocol):
+            self._callbacks.data_received(data)
+            return
+        left = memoryview(data)
+        while left:
+            buffer = memoryview(protocol.get_buffer(len(left)))
+            size = min(len(buffer), len(left))
+            buffer[:size] = left[:size]
+            protocol.buffer_updated(size)
+            left = left[size:]
 
     def _refuse(self, segment: Segment) -> None:
         """As a kernel answers bytes for a socket that is closed: with a reset, after what was sent before."""

@@ -1,0 +1,112 @@
+"""Cuts frames out of what arrives, and copies large ones no more often than they have to be.
+
+Small frames come through a buffer of fixed size.  Of a frame that does not fit into what has arrived the size is known
+by then, so the kernel writes the rest of it where it stays: a follower takes a megabyte at a time this way.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kctl.client.framing import RESPONSE_SIZE_MAX, SIZE
+
+_BUFFER_BYTES = 65_536
+
+
+class FrameReceiver(asyncio.BufferedProtocol):
+    """`on_frame` gets each frame without its size, as a view of bytes that nobody else uses.
+
+    `on_lost` gets the reason once nothing more arrives: an OSError, None when the other side closed the connection, or
+    the size (int) of something that is no frame.  It may be called more than once; the first reason is the true one.
+    """
+
+    def __init__(self, on_frame: Callable[[memoryview], None], on_lost: Callable[[OSError | int | None], None]) -> None:
+        self._on_frame = on_frame
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._filled = 0
+        self._frame: memoryview | None = None
+        """A frame that is larger than what has arrived of it."""
+        self._frame_filled = 0
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._closed = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        if self._frame is not None:
+            return self._frame[self._frame_filled :]
+        return self._buffer[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """So many more bytes are there."""
+        if self._frame is None:
+            self._filled += nbytes
+            self._cut()
+            return
+        self._frame_filled += nbytes
+        if self._frame_filled == len(self._frame):
+            frame, self._frame = self._frame, None
+            self._on_frame(frame)
+
+    def eof_received(self) -> None:
+        self._on_lost(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_lost(exc if isinstance(exc, OSError) else None)
+        self._writable.set()
+        self._closed.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def write(self, chunks: list[bytes | bytearray | memoryview]) -> None:
+        """Sends the chunks as one."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.writelines(chunks)
+
+    async def drain(self) -> None:
+        """Waits while the other side takes nothing; returns too when the connection is lost."""
+        await self._writable.wait()
+
+    def close(self) -> None:
+        """Hangs up after what was written."""
+        if self._transport is not None:
+            self._transport.close()
+
+    async def wait_closed(self) -> None:
+        """Returns when the connection is gone."""
+        if self._transport is not None:
+            await self._closed.wait()
+
+    def _cut(self) -> None:
+        position = 0
+        while self._filled - position >= SIZE.size:
+            (size,) = SIZE.unpack_from(self._buffer, position)
+            if not 0 <= size <= RESPONSE_SIZE_MAX:
+                self._on_lost(size)
+                self._filled = 0
+                return
+            start = position + SIZE.size
+            here = self._filled - start
+            if here < size:
+                self._frame = memoryview(bytearray(size))
+                self._frame[:here] = self._buffer[start : self._filled]
+                self._frame_filled, self._filled = here, 0
+                return
+            position = start + size
+            self._on_frame(memoryview(bytes(self._buffer[start:position])))
+        left = self._filled - position
+        self._buffer[:left] = bytes(self._buffer[position : self._filled])
+        self._filled = left

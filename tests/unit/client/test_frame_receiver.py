@@ -1,0 +1,45 @@
+"""Frames come whole and in order, however the bytes arrive."""
+
+from __future__ import annotations
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kctl.client.frame_receiver import FrameReceiver
+from kctl.client.framing import SIZE
+
+SIZES = st.lists(st.one_of(st.integers(0, 40), st.integers(60_000, 200_000)), max_size=6)
+STEPS = st.lists(st.one_of(st.integers(1, 50), st.integers(1, 300_000)), min_size=1, max_size=8)
+
+
+def received(data: bytes, steps: list[int]) -> tuple[list[bytes], list[OSError | int | None]]:
+    """What comes of the data when so many bytes at a time arrive, over and over."""
+    frames: list[memoryview] = []
+    reasons: list[OSError | int | None] = []
+    receiver = FrameReceiver(frames.append, reasons.append)
+    position = turn = 0
+    while position < len(data) and not reasons:
+        buffer = receiver.get_buffer(-1)
+        size = min(steps[turn % len(steps)], len(buffer), len(data) - position)
+        assert size > 0
+        buffer[:size] = data[position : position + size]
+        receiver.buffer_updated(size)
+        position, turn = position + size, turn + 1
+    return [bytes(frame) for frame in frames], reasons
+
+
+@given(SIZES, STEPS)
+@example([65_532], [65_536])
+@example([65_533], [65_536])
+@example([1, 65_530, 3], [65_536])
+def test_frames_come_whole_and_in_order(sizes: list[int], steps: list[int]) -> None:
+    frames = [bytes([number % 251]) * size for number, size in enumerate(sizes)]
+    data = b"".join(SIZE.pack(len(frame)) + frame for frame in frames)
+    assert received(data, steps) == (frames, [])
+
+
+@given(STEPS)
+def test_a_size_that_no_frame_has_ends_it(steps: list[int]) -> None:
+    data = SIZE.pack(3) + b"abc" + b"HTTP/1.1 400 Bad Request"
+    frames, reasons = received(data, steps)
+    assert (frames, reasons) == ([b"abc"], [int.from_bytes(b"HTTP")])
