@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.client.cluster import ClusterClient
+from kctl.client.settings import ClientSettings
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from tests.integration.cli.conftest import Kctl, _runner
 from tests.peers import apache_kafka, probe
 from tests.peers.kctl_broker import kctl_broker
@@ -155,6 +166,37 @@ def test_a_directory_that_the_broker_does_not_have_is_refused_before_anything_mo
     ran = broker.run(f"reassign execute {option} --format json")
     assert (ran.status, [row["error"] for row in ran.document]) == (1, [None, "LOG_DIR_NOT_FOUND"])
     assert broker.places("refused") == before
+
+
+def test_the_answers_are_those_of_apache_kafka(broker: TwoDirs) -> None:
+    assert broker.run("topics create answers --partitions 1").status == 0
+    here = broker.places("answers")[0]
+    there = broker.other(here)
+    assert asyncio.run(_codes(broker.bootstrap, here, [("answers", 0), ("no-such-topic", 0), ("answers", 7)])) == {
+        ("answers", 0): ErrorCode.NONE,
+        ("no-such-topic", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("answers", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    asked = [("answers", 0), ("no-such-topic", 0)]
+    nowhere = dict.fromkeys(asked, ErrorCode.LOG_DIR_NOT_FOUND)
+    assert asyncio.run(_codes(broker.bootstrap, "/nowhere", asked)) == nowhere
+    assert asyncio.run(_codes(broker.bootstrap, there + "/", asked)) == nowhere
+    long_name = ("t" * 220, 0)
+    too_long = {long_name: ErrorCode.INVALID_TOPIC_EXCEPTION}
+    assert asyncio.run(_codes(broker.bootstrap, there, [long_name])) == too_long
+
+
+async def _codes(bootstrap: str, path: str, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], ErrorCode]:
+    topics = [AlterReplicaLogDirTopic(name=topic, partitions=[index]) for topic, index in partitions]
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
+    async with ClusterClient(ClientSettings((probe.address(bootstrap),)), AsyncioTransport()) as client:
+        connection = await client.broker(0)
+        response = await connection.send(request, AlterReplicaLogDirsResponse)
+    return {
+        (topic.topic_name, one.partition_index): ErrorCode.of(one.error_code)
+        for topic in response.results
+        for one in topic.partitions
+    }
 
 
 def test_directories_are_listed_with_what_they_hold(broker: TwoDirs) -> None:
