@@ -105,6 +105,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._now_s = 0.0
         self._dead: list[SimProcess] = []
         self._frozen: list[asyncio.Handle] = []
+        self._executing: dict[asyncio.Future[Any], SimProcess] = {}
         self._numbers = itertools.count()
         self._selector = _VirtualSelector(self)
         self._clock_resolution = _CLOCK_RESOLUTION_S
@@ -154,6 +155,8 @@ class SimLoop(asyncio.BaseEventLoop):
             process.is_alive = True
         ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
         ready.extend(self._frozen)
+        for future in [future for future, process in self._executing.items() if process in self._dead]:
+            future.cancel()  # What its threads were doing died with them.
         self._dead.clear()
         self._frozen.clear()
 
@@ -175,8 +178,18 @@ class SimLoop(asyncio.BaseEventLoop):
         future = self.create_future()
         delay_s = self.random.expovariate(1 / current_process().executor_delay_s)
         self.trace.record(self._now_s, f"executor {getattr(func, '__name__', 'call')} delay={delay_s:.9f}")
-        self.call_later(delay_s, _complete, future, functools.partial(func, *args))
+        self._executing[future] = current_process()
+        self.call_later(delay_s, self._complete, future, functools.partial(func, *args))
         return future
+
+    def _complete(self, future: asyncio.Future[T], function: Callable[[], T]) -> None:
+        del self._executing[future]
+        if future.cancelled():
+            return
+        try:
+            future.set_result(function())
+        except Exception as error:
+            future.set_exception(error)
 
     # The next two stand for several overloads each, of which the simulated network needs one.
 
@@ -261,15 +274,6 @@ def _how_it_ended(task: asyncio.Task[Any]) -> BaseException | None:
     if not task.done():
         return RuntimeError(f"{task.get_name()} has not ended {_CLEANUP_S:.0f} s after it was cancelled: {task}")
     return None if task.cancelled() else task.exception()
-
-
-def _complete(future: asyncio.Future[T], function: Callable[[], T]) -> None:
-    if future.cancelled():
-        return
-    try:
-        future.set_result(function())
-    except Exception as error:
-        future.set_exception(error)
 
 
 def _owner(handle: asyncio.Handle) -> SimProcess:

@@ -66,6 +66,12 @@ PROPERTIES = {
     "controlled.shutdown.retry.backoff.ms": "500",
 }
 NOT_YET = {*COORDINATOR_MOVED, ErrorCode.CONCURRENT_TRANSACTIONS}
+FENCED = {
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+}
+"""What a producer is told that was replaced; NOT_YET when the coordinator was not found in time."""
 NOT_THERE = {
     *LEADER_MOVED,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -154,6 +160,15 @@ class Producer:
     async def end(self, *, committed: bool) -> None:
         await self._ask_coordinator(EndTxnRequest(committed=committed, **self._identity), EndTxnResponse)
 
+    async def come_back(self, client: ClusterClient) -> ErrorCode:
+        """A zombie that goes on with what it has: the answer to its next transaction."""
+        self._client = client
+        try:
+            await self.add([0])
+        except ApiError as error:
+            return error.code
+        return ErrorCode.NONE
+
     async def _ask_coordinator(self, request: object, response_class: type[T]) -> T:
         async def ask(connection: Connection) -> T:
             response = await connection.send(request, response_class)
@@ -223,12 +238,16 @@ class Run:
 
     async def _produce(self, name: str) -> None:
         number = 0
+        before: Producer | None = None
         while self.loop.time() < SECONDS:
             # Impatient, so that instances follow upon each other.
             async with self.cluster.client(timeout_ms=6_000) as client:
                 producer = Producer(client, name)
                 try:
                     await producer.start()
+                    if before is not None:
+                        assert await before.come_back(client) in {*FENCED, *NOT_YET}
+                    before = producer
                     while self.loop.time() < SECONDS:
                         number += 1
                         await asyncio.sleep(self.chance.expovariate(1 / 0.3))

@@ -205,3 +205,37 @@ def test_without_a_network_nothing_connects() -> None:
             await asyncio.open_connection("broker", 9092)
 
     simulate(main, seed=1)
+
+
+def test_what_a_dead_process_had_in_its_threads_ends_with_the_run() -> None:
+    """Also for a task that does not let go of its thread when it is cancelled."""
+
+    async def patient(loop: SimLoop) -> None:
+        running = loop.run_in_executor(None, int)
+        try:
+            await asyncio.shield(running)
+        finally:
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def main(loop: SimLoop) -> None:
+        process = SimProcess("host")
+        with process.running():
+            task = loop.create_task(patient(loop))
+        await asyncio.sleep(0)
+        loop.freeze(process)
+        await asyncio.sleep(1)
+        assert not task.done()
+
+    simulate(main, seed=1)
+
+
+def test_whoever_looks_on_is_called_before_time_passes() -> None:
+    looks: list[float] = []
+
+    async def main(loop: SimLoop) -> None:
+        loop.on_step = lambda: looks.append(loop.time())
+        await asyncio.sleep(1)
+        await asyncio.sleep(1)
+
+    simulate(main, seed=1)
+    assert looks == [0.0, 1.0]
