@@ -25,6 +25,9 @@ PROPERTIES = {
     "auto.leader.rebalance.enable": "false",
     "controlled.shutdown.enable": "false",
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "3",
     # With a limit of one byte per second, one answer is enough to keep a throttled replica waiting for hours.
     "replication.quota.window.size.seconds": "3600",
 }

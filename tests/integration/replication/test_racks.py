@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.integration.replication.conftest import RACKS, TIMEOUT_S, Racks
 from tests.peers import apache_kafka
@@ -70,6 +70,35 @@ def test_librdkafka_reads_from_the_replica_of_its_rack(racks: Racks, topic: str,
     assert count == RECORDS
     others = sum(size for number, size in enumerate(received) if number != broker)
     assert received[broker] > RECORDS * SIZE > 10 * others
+
+
+def test_a_follower_hides_what_was_aborted(racks: Racks) -> None:
+    racks.create("aborted", 0, 1)
+    producer = Producer({"bootstrap.servers": racks.bootstrap, "transactional.id": "racks"})
+    producer.init_transactions(TIMEOUT_S)
+    for value, end in (
+        (b"gone", producer.abort_transaction),
+        (b"kept", producer.commit_transaction),
+        (b"lost", producer.abort_transaction),
+        (b"last", producer.commit_transaction),
+    ):
+        producer.begin_transaction()
+        producer.produce("aborted", value)
+        assert producer.flush(TIMEOUT_S) == 0
+        end(TIMEOUT_S)
+    consumer = Consumer({"bootstrap.servers": racks.bootstrap, "group.id": "unused", "client.rack": "b"})
+    consumer.assign([TopicPartition("aborted", 0, 0)])
+    values: list[bytes] = []
+
+    def has_last() -> bool:
+        values.extend(message.value() or b"" for message in consumer.consume(10, 0.1) if message.error() is None)
+        return b"last" in values
+
+    try:
+        wait_until(has_last, what="the last record", timeout_s=TIMEOUT_S)
+    finally:
+        consumer.close()
+    assert values == [b"kept", b"last"]
 
 
 def test_our_consumer_gets_everything_with_a_rack(racks: Racks, topic: str) -> None:
