@@ -12,38 +12,28 @@ same name without `plan_` that runs it at once.  Owner: event loop.
 from __future__ import annotations
 
 import logging
-import posixpath
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from itertools import repeat
 from uuid import UUID
 
 from kctl.environment import Clock, Random
-from kctl.errors import ApiError, ConfigError, CorruptLog, ErrorCode, LogDirFailure
+from kctl.errors import ApiError, CorruptLog, ErrorCode, LogDirFailure
 from kctl.model import ZERO_UUID, TopicPartition
-from kctl.storage.checkpoints import (
-    MetaProperties,
-    meta_properties_text,
-    offsets_text,
-    parse_meta_properties,
-    parse_offsets,
-)
+from kctl.storage.checkpoints import offsets_text
 from kctl.storage.config import LogConfig
-from kctl.storage.files import Files, Lock
+from kctl.storage.files import Files
 from kctl.storage.finding import FoundLog, find_logs
 from kctl.storage.flushing import FlushPlan
 from kctl.storage.future_logs import FutureLogs, ReplacementPlan
 from kctl.storage.log import Log
+from kctl.storage.log_directories import LogDirectories, LogDirectoryFiles
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.names import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
-    LOCK,
     LOG_START_OFFSET_CHECKPOINT,
-    META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     delete_directory_name,
     future_directory_name,
@@ -52,30 +42,6 @@ from kctl.storage.plans import CheckpointPlan, RemovalPlan
 from kctl.storage.recovery import open_log
 
 _logger = logging.getLogger(__name__)
-
-_CHECKPOINTS_TO_DO_WITHOUT = frozenset({RECOVERY_POINT_CHECKPOINT, CLEANER_CHECKPOINT})
-"""Without them more is read, or compacted, again.  What the others say nobody could find out: without start offsets
-deleted records would come back, without high watermarks a follower might cut its log to nothing.  A directory where one
-of those is damaged goes offline until the file is repaired or removed; Apache Kafka does so for all four."""
-
-
-class LogDirectoryLocked(LogDirFailure):
-    """Another process uses the log directory."""
-
-
-@dataclass(slots=True)
-class _Directory:
-    """A log directory with what its files say."""
-
-    state: LogDirectory
-    lock: Lock | None = None
-    meta: MetaProperties | None = None
-    recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
-    start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
-
-    def path(self, name: str) -> str:
-        return f"{self.state.path}/{name}"
 
 
 class LogManager:
@@ -99,9 +65,7 @@ class LogManager:
         self._executor = executor
         self._on_log_dir_failure = on_log_dir_failure
         self.default_config = default_config or LogConfig()
-        self._directories = [
-            _Directory(LogDirectory(_absolute(str(path)), self._directory_failed)) for path in log_dirs
-        ]
+        self._directories = LogDirectories(log_dirs, files, self._directory_failed)
         self._logs: dict[TopicPartition, Log] = {}
         self.futures = FutureLogs(files)
         """Copies of logs on their way to another directory."""
@@ -123,21 +87,21 @@ class LogManager:
     @property
     def directories(self) -> list[LogDirectory]:
         """All of `log.dirs`, in order, online or not."""
-        return [directory.state for directory in self._directories]
+        return self._directories.states
 
     @property
     def online_directories(self) -> list[LogDirectory]:
-        return [state for state in self.directories if state.is_online]
+        return self._directories.online
 
     @property
     def cluster_id(self) -> str | None:
         """The cluster that the data belongs to, or None on a first start."""
-        return next((found.meta.cluster_id for found in self._directories if found.meta is not None), None)
+        return self._directories.cluster_id
 
     @property
     def broker_id(self) -> int | None:
         """The broker that the data belongs to, or None on a first start."""
-        return next((found.meta.broker_id for found in self._directories if found.meta is not None), None)
+        return self._directories.broker_id
 
     # Start
 
@@ -147,54 +111,11 @@ class LogManager:
         Raises LogDirectoryLocked; LogDirFailure when none can be used; ConfigError when they belong to different
         brokers or clusters.
         """
-        for directory in self._directories:
-            if directory.lock is None and directory.state.is_online:
-                self._open_directory(directory)
-        self._check_online()
-        for name, values in (
-            ("cluster.id", {found.meta.cluster_id for found in self._directories if found.meta is not None}),
-            ("broker.id", {found.meta.broker_id for found in self._directories if found.meta is not None}),
-        ):
-            if len(values) > 1:
-                raise ConfigError("log.dirs", ",".join(d.path for d in self.directories), f"different {name}: {values}")
-
-    def _check_online(self) -> None:
-        if not self.online_directories:
-            failed = self._directories[0].state
-            raise LogDirFailure(failed.path, failed.failure or "no log directory is usable")
-
-    def _open_directory(self, directory: _Directory) -> None:
-        state = directory.state
-        try:
-            self._files.make_directory(state.path)
-            directory.lock = self._files.lock(directory.path(LOCK))
-            path = directory.path(META_PROPERTIES)
-            if self._files.exists(path):
-                directory.meta = parse_meta_properties(self._files.read(path), path)
-        except BlockingIOError as error:
-            raise LogDirectoryLocked(state.path, "another broker uses this log directory (it holds .lock)") from error
-        except OSError as error:
-            state.fail(error)
-        except CorruptLog as error:
-            raise ConfigError("log.dirs", state.path, str(error)) from error
+        self._directories.open()
 
     def assign_identity(self, *, broker_id: int, cluster_id: str) -> None:
         """Write meta.properties where it is missing.  Raises ConfigError when it names someone else."""
-        meta = MetaProperties(broker_id, cluster_id)
-        for directory in self._directories:
-            if not directory.state.is_online or directory.meta == meta:
-                continue
-            path = directory.path(META_PROPERTIES)
-            found = directory.meta
-            if found is not None and found.cluster_id not in {None, cluster_id}:
-                raise ConfigError("log.dirs", directory.state.path, f"{path} is of cluster {found.cluster_id}")
-            if found is not None and found.broker_id not in {None, broker_id}:
-                raise ConfigError("broker.id", broker_id, f"{path} says {found.broker_id}")
-            try:
-                self._files.write_atomically(path, meta_properties_text(meta))
-            except OSError as error:
-                directory.state.fail(error)
-            directory.meta = meta
+        self._directories.assign_identity(broker_id=broker_id, cluster_id=cluster_id)
 
     def load(self, topic_configs: Mapping[str, LogConfig] | None = None) -> None:
         """Open all logs, with the configs of their topics or the default one.
@@ -211,7 +132,7 @@ class LogManager:
                     self._load_directory(directory, found.by_directory.get(directory.state.path, []), configs)
                 except (OSError, CorruptLog) as error:
                     directory.state.fail(error)
-        self._check_online()
+        self._directories.check_online()
         for tp, reason in found.outdated.items():
             if tp in self._logs:
                 _logger.error("Log %s cannot be used: %s", tp, reason)
@@ -219,15 +140,15 @@ class LogManager:
                 self.unreadable[tp] = reason
 
     def _load_directory(
-        self, directory: _Directory, found: Sequence[FoundLog], configs: Mapping[str, LogConfig]
+        self, directory: LogDirectoryFiles, found: Sequence[FoundLog], configs: Mapping[str, LogConfig]
     ) -> None:
         started_ms = self._clock.monotonic_ms()
         marker = directory.path(CLEAN_SHUTDOWN)
         was_clean = self._files.exists(marker)
-        directory.recovery_points = self._read_offsets(directory, RECOVERY_POINT_CHECKPOINT)
-        directory.start_offsets = self._read_offsets(directory, LOG_START_OFFSET_CHECKPOINT)
-        directory.cleaner_offsets = self._read_offsets(directory, CLEANER_CHECKPOINT)
-        self._take_high_watermarks(self._read_offsets(directory, HIGH_WATERMARK_CHECKPOINT), found)
+        directory.recovery_points = directory.read_offsets(self._files, RECOVERY_POINT_CHECKPOINT)
+        directory.start_offsets = directory.read_offsets(self._files, LOG_START_OFFSET_CHECKPOINT)
+        directory.cleaner_offsets = directory.read_offsets(self._files, CLEANER_CHECKPOINT)
+        self._take_high_watermarks(directory.read_offsets(self._files, HIGH_WATERMARK_CHECKPOINT), found)
         if found and not was_clean:
             _logger.info("Recovering %d logs in %s after an unclean shutdown", len(found), directory.state.path)
         if was_clean:
@@ -267,7 +188,7 @@ class LogManager:
                 self.high_watermarks[tp] = offset
 
     def _open(
-        self, found: FoundLog, directory: _Directory, configs: Mapping[str, LogConfig], was_clean: bool
+        self, found: FoundLog, directory: LogDirectoryFiles, configs: Mapping[str, LogConfig], was_clean: bool
     ) -> Log | str:
         """One log, or why it cannot be used.  Runs in a thread of the executor and touches nothing shared."""
         tp = found.tp
@@ -287,18 +208,6 @@ class LogManager:
             )
         except CorruptLog as error:
             return str(error)
-
-    def _read_offsets(self, directory: _Directory, name: str) -> dict[TopicPartition, int]:
-        path = directory.path(name)
-        if not self._files.exists(path):
-            return {}
-        try:
-            return parse_offsets(self._files.read(path), path)
-        except CorruptLog as error:
-            if name not in _CHECKPOINTS_TO_DO_WITHOUT:
-                raise
-            _logger.error("Starting without a checkpoint, which costs time but no records: %s", error)
-            return {}
 
     # Logs
 
@@ -328,9 +237,9 @@ class LogManager:
         self._check_may_create(tp, is_new=is_new)
         preferred = self.futures.take_preferred(tp)
         if preferred is not None:
-            return self._create_in(self._directory_at(preferred), tp, str(tp), config)
+            return self._create_in(self._directories.at(preferred), tp, str(tp), config)
         failure: LogDirFailure | None = None
-        for directory in self._emptiest_first():
+        for directory in self._directories.emptiest_first(self._all()):
             try:
                 return self._create_in(directory, tp, str(tp), config)
             except LogDirFailure as error:
@@ -343,16 +252,8 @@ class LogManager:
         if not online or (not is_new and online < len(self._directories)):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} cannot be created while log directories are offline")
 
-    def _emptiest_first(self) -> list[_Directory]:
-        """The online directories, those with fewer logs before the others, and else in the order of `log.dirs`."""
-        online = [directory for directory in self._directories if directory.state.is_online]
-        if len(online) == 1:
-            return online
-        counts = Counter(log.log_directory.path for log in self._all())
-        return sorted(online, key=lambda directory: counts[directory.state.path])
-
     def _create_in(
-        self, directory: _Directory, tp: TopicPartition, name: str, config: LogConfig, log_start_offset: int = 0
+        self, directory: LogDirectoryFiles, tp: TopicPartition, name: str, config: LogConfig, log_start_offset: int = 0
     ) -> Log:
         directory.state.check()
         try:
@@ -369,12 +270,6 @@ class LogManager:
             )
         except OSError as error:
             raise directory.state.fail(error) from error
-
-    def _directory_at(self, path: str) -> _Directory:
-        for directory in self._directories:
-            if directory.state.path == path:
-                return directory
-        raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs")
 
     def delete(self, *partitions: TopicPartition) -> None:
         """Take logs out of service: their directories are renamed now and removed after `file.delete.delay.ms`.
@@ -419,7 +314,7 @@ class LogManager:
 
     def is_directory_online(self, path: str) -> bool:
         """Raises ApiError(LOG_DIR_NOT_FOUND) when it is none of `log.dirs`."""
-        return self._directory_at(path).state.is_online
+        return self._directories.at(path).state.is_online
 
     def create_future(self, tp: TopicPartition, path: str) -> Log:
         """An empty copy of the log in another directory, beginning where the log begins.
@@ -427,7 +322,7 @@ class LogManager:
         Raises ApiError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR while any directory is offline; and LogDirFailure.
         """
         log = self._logs[tp]
-        directory = self._directory_at(path)
+        directory = self._directories.at(path)
         assert directory.state is not log.log_directory
         self._check_may_create(tp, is_new=False)
         name = future_directory_name(tp, self._unique())
@@ -468,7 +363,7 @@ class LogManager:
         except OSError as error:
             raise copy.log_directory.fail(error) from error
         self._removals.moved(left, copy.directory)
-        old, new = self._directory_of_log(log), self._directory_of_log(copy)
+        old, new = self._directories.of(log), self._directories.of(copy)
         cleaned = old.cleaner_offsets.pop(tp, None)
         self._retire(log)
         if cleaned is not None:
@@ -597,16 +492,13 @@ class LogManager:
         directory.cleaner_offsets[tp] = offset
         return self._plan_cleaner_checkpoint(directory)
 
-    def _plan_cleaner_checkpoint(self, directory: _Directory) -> CheckpointPlan:
+    def _plan_cleaner_checkpoint(self, directory: LogDirectoryFiles) -> CheckpointPlan:
         path = directory.path(CLEANER_CHECKPOINT)
         return CheckpointPlan(self._files, [(directory.state, path, offsets_text(directory.cleaner_offsets))])
 
-    def _directory_of(self, tp: TopicPartition) -> _Directory | None:
+    def _directory_of(self, tp: TopicPartition) -> LogDirectoryFiles | None:
         log = self._logs.get(tp)
-        return None if log is None else self._directory_of_log(log)
-
-    def _directory_of_log(self, log: Log) -> _Directory:
-        return next(found for found in self._directories if found.state is log.log_directory)
+        return None if log is None else self._directories.of(log)
 
     def _directory_failed(self, state: LogDirectory) -> None:
         self.futures.lose(state)
@@ -643,7 +535,3 @@ class LogManager:
             if directory.lock is not None:
                 directory.lock.release()
                 directory.lock = None
-
-
-def _absolute(path: str) -> str:
-    return posixpath.abspath(path)

@@ -14,7 +14,8 @@ from kctl.records.batch import Record
 from kctl.records.build import build_batch
 from kctl.storage.config import LogConfig
 from kctl.storage.log import Log
-from kctl.storage.log_manager import LogDirectoryLocked, LogManager
+from kctl.storage.log_directories import LogDirectoryLocked
+from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_clock import ManualClock
 from kctl.testing.sim_files import SimFiles
 from tests.unit.storage.log_builder import NOW_MS, read_records

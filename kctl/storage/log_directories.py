@@ -1,0 +1,164 @@
+"""The log directories of a broker: whose they are, who uses them, and what their small files say.
+
+Each holds a lock while it is open, meta.properties with the broker and the cluster that the data belongs to, and four
+checkpoints.  A directory that cannot be used goes offline, and the others are used.  Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kctl.errors import ApiError, ConfigError, CorruptLog, ErrorCode, LogDirFailure
+from kctl.model import TopicPartition
+from kctl.storage.checkpoints import MetaProperties, meta_properties_text, parse_meta_properties, parse_offsets
+from kctl.storage.files import Files, Lock
+from kctl.storage.log import Log
+from kctl.storage.log_directory import LogDirectory
+from kctl.storage.names import CLEANER_CHECKPOINT, LOCK, META_PROPERTIES, RECOVERY_POINT_CHECKPOINT
+
+_logger = logging.getLogger(__name__)
+
+_CHECKPOINTS_TO_DO_WITHOUT = frozenset({RECOVERY_POINT_CHECKPOINT, CLEANER_CHECKPOINT})
+"""Without them more is read, or compacted, again.  What the others say nobody could find out: without start offsets
+deleted records would come back, without high watermarks a follower might cut its log to nothing.  A directory where one
+of those is damaged goes offline until the file is repaired or removed; Apache Kafka does so for all four."""
+
+
+class LogDirectoryLocked(LogDirFailure):
+    """Another process uses the log directory."""
+
+
+@dataclass(slots=True)
+class LogDirectoryFiles:
+    """A log directory with what its files say."""
+
+    state: LogDirectory
+    lock: Lock | None = None
+    meta: MetaProperties | None = None
+    recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
+    start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def path(self, name: str) -> str:
+        return f"{self.state.path}/{name}"
+
+    def open(self, files: Files) -> None:
+        """Create, lock and read it; it may be offline afterwards.  Raises LogDirectoryLocked, ConfigError."""
+        state = self.state
+        try:
+            files.make_directory(state.path)
+            self.lock = files.lock(self.path(LOCK))
+            path = self.path(META_PROPERTIES)
+            if files.exists(path):
+                self.meta = parse_meta_properties(files.read(path), path)
+        except BlockingIOError as error:
+            raise LogDirectoryLocked(state.path, "another broker uses this log directory (it holds .lock)") from error
+        except OSError as error:
+            state.fail(error)
+        except CorruptLog as error:
+            raise ConfigError("log.dirs", state.path, str(error)) from error
+
+    def read_offsets(self, files: Files, name: str) -> dict[TopicPartition, int]:
+        """What one of the checkpoints says.  Raises OSError, and CorruptLog for one that nothing else can replace."""
+        path = self.path(name)
+        if not files.exists(path):
+            return {}
+        try:
+            return parse_offsets(files.read(path), path)
+        except CorruptLog as error:
+            if name not in _CHECKPOINTS_TO_DO_WITHOUT:
+                raise
+            _logger.error("Starting without a checkpoint, which costs time but no records: %s", error)
+            return {}
+
+
+class LogDirectories:
+    """All of `log.dirs`, in order, online or not."""
+
+    def __init__(self, paths: Sequence[str], files: Files, on_failure: Callable[[LogDirectory], None]) -> None:
+        self._files = files
+        self._all = [LogDirectoryFiles(LogDirectory(posixpath.abspath(str(path)), on_failure)) for path in paths]
+
+    def __iter__(self) -> Iterator[LogDirectoryFiles]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def states(self) -> list[LogDirectory]:
+        return [directory.state for directory in self._all]
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        return [state for state in self.states if state.is_online]
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster that the data belongs to, or None on a first start."""
+        return next((found.meta.cluster_id for found in self._all if found.meta is not None), None)
+
+    @property
+    def broker_id(self) -> int | None:
+        """The broker that the data belongs to, or None on a first start."""
+        return next((found.meta.broker_id for found in self._all if found.meta is not None), None)
+
+    def open(self) -> None:
+        """See LogManager.open_directories."""
+        for directory in self._all:
+            if directory.lock is None and directory.state.is_online:
+                directory.open(self._files)
+        self.check_online()
+        for name, values in (
+            ("cluster.id", {found.meta.cluster_id for found in self._all if found.meta is not None}),
+            ("broker.id", {found.meta.broker_id for found in self._all if found.meta is not None}),
+        ):
+            if len(values) > 1:
+                raise ConfigError("log.dirs", ",".join(d.path for d in self.states), f"different {name}: {values}")
+
+    def check_online(self) -> None:
+        """Raises LogDirFailure when none can be used."""
+        if not self.online:
+            failed = self._all[0].state
+            raise LogDirFailure(failed.path, failed.failure or "no log directory is usable")
+
+    def assign_identity(self, *, broker_id: int, cluster_id: str) -> None:
+        """Write meta.properties where it is missing.  Raises ConfigError when it names someone else."""
+        meta = MetaProperties(broker_id, cluster_id)
+        for directory in self._all:
+            if not directory.state.is_online or directory.meta == meta:
+                continue
+            path = directory.path(META_PROPERTIES)
+            found = directory.meta
+            if found is not None and found.cluster_id not in {None, cluster_id}:
+                raise ConfigError("log.dirs", directory.state.path, f"{path} is of cluster {found.cluster_id}")
+            if found is not None and found.broker_id not in {None, broker_id}:
+                raise ConfigError("broker.id", broker_id, f"{path} says {found.broker_id}")
+            try:
+                self._files.write_atomically(path, meta_properties_text(meta))
+            except OSError as error:
+                directory.state.fail(error)
+            directory.meta = meta
+
+    def at(self, path: str) -> LogDirectoryFiles:
+        """Raises ApiError(LOG_DIR_NOT_FOUND) when it is none of them."""
+        for directory in self._all:
+            if directory.state.path == path:
+                return directory
+        raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs")
+
+    def of(self, log: Log) -> LogDirectoryFiles:
+        """The one that the log is in."""
+        return next(found for found in self._all if found.state is log.log_directory)
+
+    def emptiest_first(self, logs: Iterable[Log]) -> list[LogDirectoryFiles]:
+        """The online ones, those with fewer logs before the others, and else in order."""
+        online = [directory for directory in self._all if directory.state.is_online]
+        if len(online) == 1:
+            return online
+        counts = Counter(log.log_directory.path for log in logs)
+        return sorted(online, key=lambda directory: counts[directory.state.path])
