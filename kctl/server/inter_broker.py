@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from kctl.config.subjects.versions import version_rank
 
-
 UNSPOKEN = -1
 
 
