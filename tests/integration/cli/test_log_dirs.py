@@ -124,7 +124,11 @@ def test_replicas_move_to_the_directories_that_are_asked_for_and_back(broker: Tw
 def test_a_move_under_way_is_seen_by_everybody_and_ends_where_it_is_asked_to(broker: TwoDirs, tmp_path: Path) -> None:
     topic = filled(broker, "slow")
     assert broker.run(f"configs alter broker 0 --set {THROTTLE}=1000").status == 0
-    probe.wait_until(lambda: THROTTLE in broker.run("configs describe broker 0").out, what="throttle", timeout_s=30)
+    probe.wait_until(
+        lambda: any(THROTTLE in row and "1000" in row for row in broker.run("configs describe broker 0").rows),
+        what="throttle",
+        timeout_s=TIMEOUT_S,
+    )
     before = broker.places(topic)
     target = {0: broker.other(before[0])}
     option = broker.plan(tmp_path / "plan.json", topic, target)
