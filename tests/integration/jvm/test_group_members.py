@@ -159,10 +159,10 @@ def _of(assignor: str, steady: Host, killed: Victim) -> list[Event]:
 
 
 def _committed(events: list[Event]) -> dict[int, int]:
-    """The highest offset by partition."""
+    """The highest offset by partition; a member that was killed may have told its successor only."""
     found: dict[int, int] = {}
     for event in events:
-        if event.kind == "committed":
+        if event.kind in {"committed", "from"}:
             partition, offset = event.numbers
             found[partition] = max(offset, found.get(partition, 0))
     return found
