@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tests.peers import probe
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
-TIMEOUT_S = 90
+TIMEOUT_S = 180
 PROPERTIES = {"replica.high.watermark.checkpoint.interval.ms": "200"}
 """The write that notices first when a disk is gone."""
 

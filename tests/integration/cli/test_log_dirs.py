@@ -26,7 +26,7 @@ from tests.peers.kctl_broker import kctl_broker
 
 THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
 KINDS = ["kctl", pytest.param(apache_kafka.OLDEST_JUDGE, marks=pytest.mark.jvm)]
-TIMEOUT_S = 90
+TIMEOUT_S = 180
 RECORDS = 3_000
 
 
