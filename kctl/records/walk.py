@@ -1,8 +1,8 @@
-"""Walking the records of a batch for their keys, or keys and values, faster than kctl.records.batch reads them.
+"""Walking the records of a batch for their keys, faster than kctl.records.batch reads them.
 
-For readers who look at every record of a large log and want the last of each key: the cleaner, and whoever loads a
-compacted topic.  `dict.update(zip(keys, values))` costs less than any loop over records.  Varints are read in place
-while they are one or two bytes long; timestamps and offset deltas are passed over.  Headers are not looked at.
+For the cleaner, which looks at every record of a large log and wants the last of each key.  Varints are read in place
+while they are one or two bytes long; timestamps and offset deltas are passed over.  Values and headers are not looked
+at.
 
 A region is what kctl.records.batch.records_region gives, as bytes: the plain records of a batch of magic 2.
 """
@@ -77,60 +77,6 @@ def walk_keys(
     return keys, ends
 
 
-def walk_pairs(region: bytes, count: int) -> tuple[list[bytes | None], list[bytes | None]]:
-    """The keys and the values of the records in order, None where there is none.
-
-    Raises ValueError or IndexError for what makes no sense.
-    """
-    keys: list[bytes | None] = []
-    values: list[bytes | None] = []
-    add_key, add_value, low = keys.append, values.append, _LOW
-    position = 0
-    for _ in range(count):
-        byte = region[position]
-        if byte < 0x80:
-            end = position + 1 + low[byte]
-            position += 2
-        elif (high := region[position + 1]) < 0x80:
-            end = position + 2 + low[byte] + (high << 6)
-            position += 3
-        else:
-            length, position = read_varint(region, position)
-            end = position + length
-            position += 1
-        while region[position] >= 0x80:
-            position += 1
-        position += 1
-        while region[position] >= 0x80:
-            position += 1
-        byte = region[position + 1]
-        if byte < 0x80 and not byte & 1:
-            position += 2
-            stop = position + (byte >> 1)
-            add_key(region[position:stop])
-        else:
-            key, stop = _nullable(region, position + 1)
-            add_key(key)
-        byte = region[stop]
-        if byte < 0x80 and not byte & 1:
-            position = stop + 1
-            stop = position + (byte >> 1)
-            add_value(region[position:stop])
-        elif byte >= 0x80 and not byte & 1 and (high := region[stop + 1]) < 0x80:
-            position = stop + 2
-            stop = position + ((byte & 0x7F) >> 1) + (high << 6)
-            add_value(region[position:stop])
-        else:
-            value, stop = _nullable(region, stop)
-            add_value(value)
-        if stop >= end:  # The number of headers is there at least.
-            raise ValueError("key and value do not fit")
-        position = end
-    if position != len(region):
-        raise ValueError(f"{len(region) - position} bytes after the last record")
-    return keys, values
-
-
 def largest_timestamp_delta(region: bytes, starts: Iterable[int]) -> int:
     """The largest timestamp delta of the records that start at `starts`, of which there is one at least."""
     deltas: list[int] = []
@@ -180,12 +126,3 @@ def _after_varint(data: bytes, position: int) -> int:
     while data[position] >= 0x80:
         position += 1
     return position + 1
-
-
-def _nullable(data: bytes, position: int) -> tuple[bytes | None, int]:
-    size, position = read_varint(data, position)
-    if size < 0:
-        if size != -1:
-            raise ValueError(f"length {size}")
-        return None, position
-    return data[position : position + size], position + size

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kctl.records.batch import CorruptBatch, Record, iterate_records, parse_header, records_region, seal
 from kctl.records.build import build_batch, encode_records
-from kctl.records.walk import LONG_KEY_SIZE, is_tombstone, largest_timestamp_delta, walk_keys, walk_pairs
+from kctl.records.walk import LONG_KEY_SIZE, is_tombstone, largest_timestamp_delta, walk_keys
 
 SIZES = st.sampled_from((0, 1, 30, 62, 63, 64, 65, 8191, 8192, 8193))
 DELTAS = st.sampled_from((0, 1, -1, 63, 64, -64, -65, 8191, 8192, 1 << 40, -(1 << 62)))
@@ -37,7 +37,6 @@ def test_a_walk_sees_what_the_reader_sees(given_records: list[Record]) -> None:
     region = bytes(records_region(batch, parse_header(batch)))
     keys, ends = walk_keys(region, len(read), shortened)
     assert keys == [shortened(r.key) if r.key is not None and len(r.key) >= LONG_KEY_SIZE else r.key for r in read]
-    assert walk_pairs(region, len(read)) == ([r.key for r in read], [r.value for r in read])
     starts = [0, *ends[:-1]]
     assert ends[-1] == len(region)
     for at, record in enumerate(read):
@@ -61,23 +60,17 @@ def test_what_the_reader_takes_a_walk_takes_too_and_nothing_else_goes_wrong(
     try:
         read = list(iterate_records(batch))
     except CorruptBatch:
-        for walk in (
-            lambda: walk_keys(region, len(given_records), bytes),
-            lambda: walk_pairs(region, len(given_records)),
-        ):
-            with contextlib.suppress(IndexError, ValueError):
-                walk()
+        with contextlib.suppress(IndexError, ValueError):
+            walk_keys(region, len(given_records), bytes)
         return
     assert walk_keys(region, len(read), bytes)[0] == [record.key for record in read]
-    assert walk_pairs(region, len(read)) == ([r.key for r in read], [r.value for r in read])
 
 
 @pytest.mark.parametrize("cut", [1, 5, 20, -1])
 def test_a_cut_region_is_refused(cut: int) -> None:
     region = bytes(encode_records([(0, Record(0, 0, b"key", b"value" * 9)), (1, Record(1, 5, b"k", None))], 0))
-    for walk in (lambda part: walk_keys(part, 2, bytes), lambda part: walk_pairs(part, 2)):
-        with pytest.raises((IndexError, ValueError)):
-            walk(region[:cut])
+    with pytest.raises((IndexError, ValueError)):
+        walk_keys(region[:cut], 2, bytes)
 
 
 def test_lengths_below_zero_are_refused() -> None:
@@ -85,5 +78,3 @@ def test_lengths_below_zero_are_refused() -> None:
     for length in (b"\x01", b"\x03", b"\x81\x01", b"\xff\x7f", b"\x81\x80\x01"):
         with pytest.raises((IndexError, ValueError)):
             walk_keys(length + sound[1:], 1, bytes)
-        with pytest.raises((IndexError, ValueError)):
-            walk_pairs(length + sound[1:], 1)
