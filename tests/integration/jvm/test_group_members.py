@@ -18,7 +18,7 @@ from tests.peers.apache_kafka import NEWEST, OLDEST_JUDGE, java_command
 from tests.peers.kctl_broker import kctl_broker
 from tests.peers.probe import wait_until
 
-pytestmark = [pytest.mark.jvm, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(800)]
 
 PROGRAM = Path(__file__).with_name("Members.java")
 ASSIGNORS = ("Range", "RoundRobin", "Sticky", "CooperativeSticky")
@@ -27,7 +27,7 @@ ROUNDS = 5
 PORTION = 140
 MEMBERS_MAX = 4
 SESSION_TIMEOUT_MS = 3_000
-TIMEOUT_S = 100
+TIMEOUT_S = 200
 PROPERTIES = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "100"}
 
 
