@@ -14,7 +14,7 @@ from kctl.records.batch import Record
 from kctl.records.build import build_batch
 
 PATIENCE_S = 120
-SIZE = 20 << 20
+SIZE = 40 << 20
 ERASE = b"\r\x1b[K"
 
 
