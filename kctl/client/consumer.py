@@ -51,13 +51,17 @@ class Consumer:
     async def poll(self) -> list[tuple[TopicPartition, list[Record]]]:
         """The next records of partitions that have some, in order of the partitions; empty when none came in time.
 
-        Positions move behind what is returned.  Raises ApiError (OFFSET_OUT_OF_RANGE, no such topic, ...),
+        Positions move behind what is returned, and stay where something is raised.  Raises ApiError (OFFSET_OUT_OF_RANGE, no such topic, ...),
         CorruptBatch, and ClusterUnreachable when a leader stays away for the client's time-out.
         """
         fetched = await self._fetch()
         if fetched and all(one.preferred_read_replica != NO_REPLICA for one in fetched):
             fetched = await self._fetch()  # These leaders named somebody who has the records.
-        return [(one.tp, records) for one in sorted(fetched, key=lambda one: one.tp) if (records := self._take(one))]
+        counting = [one for one in sorted(fetched, key=lambda one: one.tp) if one.tp in self.positions]
+        # All are looked into before any position moves: what one raises must not cost the records of another.
+        taken = [(one.tp, *self._look_into(one)) for one in counting]
+        self.positions.update((tp, position) for tp, _, position in taken)
+        return [(tp, records) for tp, records, _ in taken if records]
 
     async def _fetch(self) -> list[FetchedPartition]:
         by_broker = await self._brokers()
@@ -140,11 +144,9 @@ class Consumer:
         if not await self._deadline.pause():
             raise ClusterUnreachable(f"cannot read on: {reason}")
 
-    def _take(self, fetched: FetchedPartition) -> list[Record]:
-        """The records a reader gets, and the position moved behind all batches, also those nobody gets to see."""
-        position = self.positions.get(fetched.tp)
-        if position is None:
-            return []
+    def _look_into(self, fetched: FetchedPartition) -> tuple[list[Record], int]:
+        """The records a reader gets, and the position behind all batches, also those nobody gets to see."""
+        position = self.positions[fetched.tp]
         if fetched.error is not ErrorCode.NONE:
             raise ApiError(fetched.error, f"{fetched.tp} at offset {position}: {fetched.error.description}")
         records: list[Record] = []
@@ -154,5 +156,4 @@ class Consumer:
             if is_visible:
                 records.extend(one for one in iterate_records(fetched.records, header) if one.offset >= position)
             position = header.next_offset
-        self.positions[fetched.tp] = position
-        return records
+        return records, position

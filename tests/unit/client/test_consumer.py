@@ -204,6 +204,21 @@ def test_offset_outside_of_the_log_is_an_error_that_names_it(cluster: FakeCluste
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+def test_an_error_of_one_partition_costs_no_records_of_another(cluster: FakeCluster) -> None:
+    for partition in cluster.create("orders", leaders=[0, 0]):
+        partition.append(batch("a"))
+    positions = {TopicPartition("orders", 0): 0, TopicPartition("orders", 1): 99}
+
+    async def work(client: ClusterClient) -> dict[str, list[str]]:
+        consumer = Consumer(client, positions)
+        with pytest.raises(ApiError, match="orders-1 at offset 99"):
+            await consumer.poll()
+        assert consumer.positions == positions
+        return values_of(await Consumer(client, {**consumer.positions, TopicPartition("orders", 1): 0}).poll())
+
+    assert read(cluster, work) == {"orders-0": ["a"], "orders-1": ["a"]}
+
+
 def test_broker_that_knows_only_old_record_formats_is_refused(cluster: FakeCluster) -> None:
     cluster.versions[1] = (0, 3)
     cluster.create("orders")
