@@ -51,7 +51,8 @@ class Consumer:
     async def poll(self) -> list[tuple[TopicPartition, list[Record]]]:
         """The next records of partitions that have some, in order of the partitions; empty when none came in time.
 
-        Positions move behind what is returned, and stay where something is raised.  Raises ApiError (OFFSET_OUT_OF_RANGE, no such topic, ...),
+        Positions move behind what is returned, and stay where something is raised.  Raises ApiError
+        (OFFSET_OUT_OF_RANGE, no such topic, ...),
         CorruptBatch, and ClusterUnreachable when a leader stays away for the client's time-out.
         """
         fetched = await self._fetch()
