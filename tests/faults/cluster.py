@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.peers import apache_zookeeper, namespaces
@@ -26,6 +26,9 @@ ZOOKEEPER_PORT = 2181
 SESSION_TIMEOUT_S = 4
 PATIENCE_S = 90
 """How long anything may take before it counts as not happening; no figure of merit."""
+
+NOT_YET = {KafkaError.NOT_CONTROLLER, KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.REQUEST_TIMED_OUT}
+"""What an order to create a topic hears before the controller knows all brokers."""
 
 PROPERTIES = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_S * 1000),
@@ -108,8 +111,21 @@ class Cluster:
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Returns when every partition has all its replicas."""
-        self.admin(self.bootstrap).create_topics([NewTopic(topic, partitions, len(BROKERS))])[topic].result(PATIENCE_S)
+        wait_until(lambda: self._is_created(topic, partitions), what=f"a controller for {topic}", timeout_s=PATIENCE_S)
         wait_until(lambda: self.is_whole(topic, partitions), what=f"replicas of {topic}", timeout_s=PATIENCE_S)
+
+    def _is_created(self, topic: str, partitions: int) -> bool:
+        """Asks whoever is controller now; librdkafka by itself would go on asking the one that it knows."""
+        admin = self.admin(self.bootstrap)
+        self.controller()
+        try:
+            admin.create_topics([NewTopic(topic, partitions, len(BROKERS))])[topic].result(PATIENCE_S)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code not in NOT_YET | {KafkaError.TOPIC_ALREADY_EXISTS}:
+                raise
+            return bool(code == KafkaError.TOPIC_ALREADY_EXISTS)
+        return True
 
     def is_whole(self, topic: str, partitions: int) -> bool:
         """Every broker says that every partition has a leader and all replicas in sync."""
