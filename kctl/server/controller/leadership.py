@@ -97,13 +97,19 @@ def without_the_returned(
     A broker that lost power comes back with less than it had, and so quickly that only its registration tells: as
     leader it would have its followers cut off what was acknowledged.  A controller that was there when it came back
     treats it alike, see membership.brokers_changed.
+
+    Where all have returned nobody is better than the leader.  Its state is written once more all the same: who returns
+    after that is told apart from those who did before.
     """
     changed: dict[TopicPartition, LeaderAndIsr] = {}
     for topic_partition, brokers in returned.items():
         known = state.leaders[topic_partition]
         may_lead = state.live_for(topic_partition)
-        sure = tuple(b for b in known.isr if b in may_lead and b not in brokers)
-        if brokers and sure:
+        alive = tuple(b for b in known.isr if b in may_lead)
+        sure = tuple(b for b in alive if b not in brokers)
+        if brokers and known.leader in alive and not sure:
+            changed[topic_partition] = next_state(state, known, known.leader, alive)
+        elif brokers and sure:
             preferred = next((b for b in state.replicas(topic_partition) if b in sure), sure[0])
             leader = known.leader if known.leader in sure else preferred
             changed[topic_partition] = next_state(state, known, leader, sure)
