@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from kctl.storage.names import LOG_START_OFFSET_CHECKPOINT
 from kctl.zookeeper import paths
 from tests.integration.jvm.belongings import PROPERTIES, Belongings
 from tests.peers import apache_zookeeper
@@ -45,7 +44,7 @@ class Places:
     """Where the data is, and who is on it: each broker gets a copy of what the one before has left."""
 
     def __init__(self, folder: Path, connect: str, version: str, end: str) -> None:
-        self.belongings = Belongings()
+        self.belongings = Belongings(deletes_records=end == "stopped")
         self._folder = folder
         self._connect = connect
         self._version = version
@@ -80,11 +79,6 @@ class Places:
         self._last = place
         return place
 
-    def _is_trimmed(self) -> bool:
-        assert self._last is not None
-        path = self._last / "logs" / LOG_START_OFFSET_CHECKPOINT
-        return path.exists() and f"trimmed 0 {self.belongings.start_of_trimmed}" in path.read_text().splitlines()
-
     def _check_complaints(self, said: str) -> None:
         if not self._is_killed:
             complaints = [line for line in said.splitlines() if COMPLAINT.search(line) and not NATURAL.search(line)]
@@ -92,8 +86,6 @@ class Places:
 
     def _end(self, kill: Callable[[], object], stop: Callable[[], object]) -> None:
         if self._is_killed:
-            # Neither broker writes it down at once, so a kill may bring deleted records back.
-            wait_until(self._is_trimmed, what="the checkpoint of log start offsets", timeout_s=60)
             kill()
         else:
             stop()
