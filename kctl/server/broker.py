@@ -22,6 +22,7 @@ from kctl.config.listeners import advertised_endpoints, inter_broker_listener, l
 from kctl.config.topic import topic_config_ignoring_errors
 from kctl.errors import KctlError, ZooKeeperError
 from kctl.model import TRANSACTION_STATE_TOPIC, Endpoint, TopicPartition
+from kctl.server import open_files
 from kctl.server.api_table import register_handlers
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.config_changes import ConfigChanges
@@ -239,6 +240,10 @@ class Broker:
         self._logs.default_config = LogConfig.of(topic_config_ignoring_errors(self._config, {})[0])
         await self._loop.run_in_executor(None, self._logs.load, topics)
         self._is_loaded = True
+        segments = sum(len(partition_log.segments) for partition_log in self._logs.logs.values())
+        shortage = open_files.shortage(open_files.limit(), segments=segments)
+        if shortage is not None:
+            log.warning("%s", shortage)
 
     def _assemble(self, zookeeper: ZooKeeper, cluster: str) -> asyncio.Event:
         """Makes all parts and connects them; answers what is set once the controller knows this broker."""

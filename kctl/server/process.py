@@ -18,6 +18,7 @@ from kctl.config.loading import load_broker_config
 from kctl.errors import KctlError
 from kctl.server.data_folder import DataFolder, RunningBroker
 from kctl.server.host import BrokerHost
+from kctl.server.open_files import raise_limit
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ def run(
         if warning.partition(":")[0] not in SINGLE_BROKER_PROPERTIES.keys() - wanted.given.keys():
             on_warning(warning)
     _set_up_logging(log_stream)
+    raise_limit()
     asyncio.run(_serve(wanted, properties, on_serving))
 
 

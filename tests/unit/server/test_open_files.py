@@ -1,0 +1,34 @@
+"""The limit of open files: raised as far as the system allows, and too low is said in numbers."""
+
+from __future__ import annotations
+
+import re
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from kctl.server.open_files import FOR_THE_REST, shortage
+
+
+def test_the_soft_limit_becomes_the_hard_one() -> None:
+    program = (
+        "import resource\n"
+        "from kctl.server.open_files import raise_limit\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 300))\n"
+        "print(raise_limit(), raise_limit(), resource.getrlimit(resource.RLIMIT_NOFILE))\n"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert said.stdout.split(maxsplit=2) == ["300", "300", "(300, 300)\n"]
+
+
+@pytest.mark.parametrize("limit", [5_000 + FOR_THE_REST, 1_000_000, resource.RLIM_INFINITY])
+def test_enough_is_nothing_to_talk_about(limit: int) -> None:
+    assert shortage(limit, segments=5_000) is None
+
+
+def test_too_few_are_told_with_what_would_do() -> None:
+    said = shortage(1024, segments=5_000)
+    assert said is not None
+    assert re.search(r"limit of 1024 .* 5000 segments .* allow 6000 or more", said)
