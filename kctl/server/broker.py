@@ -519,6 +519,8 @@ class Broker:
         )
 
     async def _close_logs(self) -> None:
+        if self._replicas is not None:
+            await self._replicas.flushes.close()
         if not self._is_loaded:
             # Nothing was read, so nothing may be written either.
             self._logs.release()

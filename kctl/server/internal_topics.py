@@ -145,6 +145,8 @@ class _DelayedAppend:
         """How it ended, or None as long as that is open."""
         if not self._partition.is_leader:
             return AppendOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not self._partition.log.log_directory.is_online:
+            return AppendOutcome(ErrorCode.KAFKA_STORAGE_ERROR)
         if self._partition.high_watermark < self._required_offset:
             return None
         if len(self._partition.isr) < self._min_insync_replicas:

@@ -85,6 +85,7 @@ class Log:
         "_removals",
         "_segments",
         "_truncated_to",
+        "_unsettled_from",
         "config",
         "directory",
         "last_flush_ms",
@@ -132,6 +133,8 @@ class Log:
         self.truncations = 0
         """How often records at the end have been taken away."""
         self._truncated_to: int | None = None
+        self._unsettled_from: int | None = None
+        """Where the records start that `flush.messages` wants on the disk before anybody is told of them."""
         self.last_flush_ms = now_ms
         self._is_metadata_unsynced = False
 
@@ -148,6 +151,16 @@ class Log:
     def size_bytes(self) -> int:
         """Bytes of all batches."""
         return self._segments.size
+
+    @property
+    def settled_end_offset(self) -> int:
+        """Up to where appends may be acknowledged: the log's end, unless `flush.messages` asks for a sync first."""
+        return self.log_end_offset if self._unsettled_from is None else self._unsettled_from
+
+    @property
+    def awaits_flush(self) -> bool:
+        """Whether appends wait for a sync; whoever appends has to see to it: plan_flush, run, flushed."""
+        return self._unsettled_from is not None
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Below it every transaction is decided, and its marker replicated; readers of committed records stop there."""
@@ -243,9 +256,9 @@ class Log:
             self._take_in(valid)
         except OSError as error:
             raise self.log_directory.fail(error) from error
+        if self._unsettled_from is None and headers[-1].next_offset - self.recovery_point >= self.config.flush_messages:
+            self._unsettled_from = self.log_end_offset
         self.log_end_offset = headers[-1].next_offset
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-            self.flush()
         return AppendResult(headers[0].base_offset, headers[-1].last_offset, append_time, self.log_start_offset)
 
     def _take_in(self, valid: ValidBatches) -> None:
@@ -397,6 +410,9 @@ class Log:
         """Take note that `plan` has run: everything below its offset is safe."""
         if plan.truncations == self.truncations:
             self.recovery_point = max(self.recovery_point, plan.offset)
+        if self._unsettled_from is not None:
+            is_settled = self.log_end_offset - self.recovery_point < max(self.config.flush_messages, 1)
+            self._unsettled_from = None if is_settled else max(self._unsettled_from, self.recovery_point)
         if now_ms is not None:
             self.last_flush_ms = now_ms
 
@@ -471,6 +487,8 @@ class Log:
         self.producer_state.clear(offset)
 
     def _note_truncation(self, offset: int) -> None:
+        if self._unsettled_from is not None and self._unsettled_from >= offset:
+            self._unsettled_from = None
         self.truncations += 1
         self._truncated_to = offset if self._truncated_to is None else min(self._truncated_to, offset)
 

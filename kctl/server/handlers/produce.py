@@ -1,8 +1,9 @@
 """Produce (key 0, versions 0-9): appends record batches to partitions that this broker leads.
 
 acks 0: no answer at all; on an error the connection closes, which is all such a client can notice.
-acks 1: answered after the local append.  acks -1: answered when the high watermark has passed the records; if by then
-fewer replicas are in sync than min.insync.replicas asks for, NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+acks 1: answered after the local append, and after the sync that flush.messages may ask for.  acks -1: answered when the
+high watermark has passed the records; if by then fewer replicas are in sync than min.insync.replicas asks for,
+NOT_ENOUGH_REPLICAS_AFTER_APPEND.
 Each partition has its own outcome; one that fails does not hold up the others.
 
 Transactional records need the transactional id in the request, else TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and all of
@@ -81,13 +82,15 @@ class ProduceHandler:
                 )
                 answers.append(answer)
                 moved.append(partition.topic_partition)
-                if request.acks == ALL_IN_SYNC:
+                if request.acks == ALL_IN_SYNC or (request.acks == 1 and partition.log.awaits_flush):
                     appended.append(
                         _Waiting(
                             partition,
                             result.last_offset + 1,
                             answer,
-                            min_insync_replicas=self._replicas.min_insync_replicas(topic.name),
+                            min_insync_replicas=(
+                                self._replicas.min_insync_replicas(topic.name) if request.acks == ALL_IN_SYNC else None
+                            ),
                         )
                     )
             topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
@@ -134,7 +137,7 @@ class ProduceHandler:
 
 
 class _Waiting:
-    """A partition whose records are not committed yet."""
+    """A partition whose records are not committed yet or, without `min_insync_replicas`, not synced here."""
 
     __slots__ = ("_min_insync_replicas", "answer", "partition", "required_offset")
 
@@ -144,7 +147,7 @@ class _Waiting:
         required_offset: int,
         answer: PartitionProduceResponse,
         *,
-        min_insync_replicas: int,
+        min_insync_replicas: int | None,
     ) -> None:
         self._min_insync_replicas = min_insync_replicas
         self.partition = partition
@@ -157,6 +160,11 @@ class _Waiting:
         if not partition.is_leader:
             self.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
+        if not partition.log.log_directory.is_online:
+            self.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+            return True
+        if self._min_insync_replicas is None:
+            return partition.log.settled_end_offset >= self.required_offset
         if partition.high_watermark < self.required_offset:
             return False
         if len(partition.isr) < self._min_insync_replicas:

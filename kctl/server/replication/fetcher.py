@@ -283,6 +283,8 @@ class ReplicaFetcher:
                 found = fetching.get(TopicPartition(topic.topic, answer.partition_index))
                 if found is not None and self._is_current(found):
                     await self._take(connection, found, answer)
+        # The next fetch tells the leader how far this replica has come.
+        await self._replicas.flushes.settle([each.partition.log for each in fetching.values()])
 
     def _position(self, following: _Following) -> Position:
         partition_log = following.partition.log

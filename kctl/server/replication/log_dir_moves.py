@@ -254,6 +254,9 @@ class LogDirMoves:
         if not self._is_current(move, copy) or copy.log_end_offset != offset:
             return
         copy.append_as_follower(records, now_ms=self._clock.now_ms())
+        await self._replicas.flushes.settle([copy])
+        if not self._is_current(move, copy):
+            return
         _bring_into_range(move.log, copy)
         await self._pay(len(records))
 

@@ -154,7 +154,7 @@ class Partition:
         Those are the in-sync ones, the ones about to be, and followers that were at the end lately: otherwise they
         could never catch up with a high watermark that runs ahead of them.
         """
-        end = self.log.log_end_offset
+        end = self.log.settled_end_offset
         if self.followers:
             counting = {*self.isr, *(self.pending_isr or ())}
             for replica, follower in self.followers.items():

@@ -19,12 +19,13 @@ from kctl.model import ZERO_UUID, TopicPartition
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.replication.append_flushes import AppendFlushes
 from kctl.server.replication.partition import Partition
 from kctl.server.requests.purgatory import Purgatory
 
 if TYPE_CHECKING:
     from kctl.storage.config import LogConfig
-    from kctl.storage.log import AppendResult
+    from kctl.storage.log import AppendResult, Log
     from kctl.storage.log_manager import LogManager
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class ReplicaManager:
         self._log_config = log_config
         self._lag_time_max_ms = lag_time_max_ms
         self.min_insync_replicas = min_insync_replicas
+        self.flushes = AppendFlushes(clock, on_settled=self._settled, on_failure=self.log_dir_failed)
 
     def partition(self, topic: str, index: int) -> Partition:
         """Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (not hosted), KAFKA_STORAGE_ERROR."""
@@ -96,6 +98,8 @@ class ReplicaManager:
             self.log_dir_failed(failure)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
         partition.advance_high_watermark(self._clock.monotonic_ms())
+        if partition.log.awaits_flush:
+            self.flushes.request(partition.log)
         return result
 
     def partition_moved(self, topic_partition: TopicPartition) -> None:
@@ -189,6 +193,13 @@ class ReplicaManager:
         if epoch < self.controller_epoch:
             raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = epoch
+
+    def _settled(self, partition_log: Log) -> None:
+        partition = self.partitions.get(partition_log.topic_partition)
+        if partition is not None and partition.log is partition_log:
+            if partition.is_leader:
+                partition.advance_high_watermark(self._clock.monotonic_ms())
+            self.partition_moved(partition.topic_partition)
 
     def _apply(self, topic_partition: TopicPartition, topic_id: UUID, state: LeaderAndIsrPartitionState) -> Partition:
         if self.broker_id not in state.replicas:

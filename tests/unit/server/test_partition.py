@@ -26,6 +26,10 @@ class Ends:
         self.log_end_offset = end
         self.epochs: list[tuple[int, int]] = []
 
+    @property
+    def settled_end_offset(self) -> int:
+        return self.log_end_offset
+
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         self.epochs.append((epoch, start_offset))
 

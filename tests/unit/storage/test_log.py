@@ -320,12 +320,41 @@ def test_a_plan_from_before_a_truncation_proves_nothing() -> None:
     assert machine.log.recovery_point <= 1
 
 
-def test_flush_messages_syncs_before_the_answer() -> None:
+def test_flush_messages_settles_no_append_before_its_sync() -> None:
+    machine = LogOnDisk(LogConfig(flush_messages=3))
+    log = machine.log
+    machine.append()
+    machine.append()
+    assert (log.awaits_flush, log.settled_end_offset) == (False, 2)
+    machine.append()
+    machine.append()
+    assert (log.awaits_flush, log.settled_end_offset, log.log_end_offset) == (True, 2, 4)
+    plan = log.plan_flush()
+    machine.append(b"1", b"2", b"3")
+    plan.run()
+    log.flushed(plan)
+    assert (log.awaits_flush, log.settled_end_offset, log.recovery_point) == (True, 4, 4), "the next sync is due"
+    log.flush()
+    assert (log.awaits_flush, log.settled_end_offset, log.recovery_point) == (False, 7, 7)
+
+
+def test_flush_messages_of_zero_settles_what_is_synced() -> None:
+    machine = LogOnDisk(LogConfig(flush_messages=0))
+    machine.append()
+    assert machine.log.awaits_flush
+    machine.log.flush()
+    assert not machine.log.awaits_flush
+
+
+@pytest.mark.parametrize(("end", "settled"), [(0, 0), (1, 1), (2, 1)])
+def test_a_truncation_settles_what_it_leaves_of_synced_records(end: int, settled: int) -> None:
     machine = LogOnDisk(LogConfig(flush_messages=2))
-    machine.append()
-    assert machine.log.recovery_point == 0
-    machine.append()
-    assert machine.log.recovery_point == 2
+    for _ in range(3):
+        machine.append()
+    machine.log.truncate_to(end)
+    assert (machine.log.log_end_offset, machine.log.settled_end_offset) == (end, settled)
+    machine.log.flush()
+    assert (machine.log.awaits_flush, machine.log.settled_end_offset) == (False, end)
 
 
 def test_a_closed_segment_waits_to_be_flushed() -> None:
