@@ -43,6 +43,9 @@ from kctl.storage.recovery import open_log
 
 _logger = logging.getLogger(__name__)
 
+_WRONG_KIND_OF_FILE = (IsADirectoryError, NotADirectoryError, PermissionError)
+"""Not the disk's fault: it concerns one log, and the log directory goes on without it."""
+
 
 class LogManager:
     """The logs of one broker."""
@@ -208,6 +211,8 @@ class LogManager:
             )
         except CorruptLog as error:
             return str(error)
+        except _WRONG_KIND_OF_FILE as error:
+            return f"{error.filename}: {error.strerror}"
 
     # Logs
 

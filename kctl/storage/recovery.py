@@ -13,6 +13,7 @@ segment.  Each log is opened by itself, so many can be opened at once in threads
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterator
 from uuid import UUID
@@ -33,6 +34,7 @@ from kctl.storage.names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
+    SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     parse_offset_file_name,
@@ -44,6 +46,9 @@ from kctl.storage.segment import Segment
 from kctl.storage.segments import SegmentList
 
 _logger = logging.getLogger(__name__)
+
+_KINDS = frozenset({*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX})
+"""Of files that belong to an offset; others that are named so are not ours to remove."""
 
 
 def open_log(
@@ -152,12 +157,14 @@ class _Loader:
         for entry in self.files.list(self.directory):
             parsed = parse_offset_file_name(entry.name)
             path = f"{self.directory}/{entry.name}"
+            if entry.is_directory and parsed is not None:
+                raise IsADirectoryError(errno.EISDIR, "a directory where a file should be", path)
             if entry.name == PARTITION_METADATA:
                 topic_id = self._topic_id(path)
             elif entry.name == LEADER_EPOCH_CHECKPOINT:
                 self._read_epochs(path)
-            elif parsed is None or parsed[2]:
-                continue
+            elif parsed is None or parsed[2] or parsed[1] not in _KINDS:
+                _logger.warning("Ignoring %s, which is no file of a log", path)
             elif parsed[1] == LOG_SUFFIX:
                 sizes[parsed[0]] = entry.size
             elif parsed[1] == SNAPSHOT_SUFFIX:
