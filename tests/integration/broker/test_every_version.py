@@ -14,6 +14,11 @@ from kctl.model import ZERO_UUID
 from kctl.protocol import registry
 from kctl.protocol.apis.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kctl.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from kctl.protocol.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from kctl.protocol.apis.api_versions import ApiVersionsRequest
 from kctl.protocol.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
@@ -57,8 +62,15 @@ from tests.peers.kctl_broker import KctlBroker
 TOPIC = "every-version"
 FIRST_DELETION_BY_ID = 6
 ENDS = ((0, -1), (0, 0), (7, -2))
-NOT_FOR_CLIENTS = {"leader_and_isr", "update_metadata", "stop_replica", "controlled_shutdown", "write_txn_markers"}
-"""Told by the controller; what a stranger says there would be believed."""
+NOT_FOR_CLIENTS = {
+    "leader_and_isr",
+    "update_metadata",
+    "stop_replica",
+    "controlled_shutdown",
+    "write_txn_markers",
+    "alter_partition",
+}
+"""Between brokers; what a stranger says there would be believed."""
 BATCH = build_batch([Record(0, 1_600_000_000_000, b"k", b"v"), Record(1, 1_600_000_000_001, None, None)])
 
 Make = Callable[[int], Any]
@@ -172,6 +184,9 @@ REQUESTS: dict[str, Make] = {
     ),
     "incremental_alter_configs": lambda v: IncrementalAlterConfigsRequest(resources=[], validate_only=False),
     "describe_log_dirs": lambda v: DescribeLogDirsRequest(topics=None),
+    "alter_replica_log_dirs": lambda v: AlterReplicaLogDirsRequest(
+        dirs=[AlterReplicaLogDir(path="/nowhere", topics=[AlterReplicaLogDirTopic(name=TOPIC, partitions=[0])])]
+    ),
     "create_partitions": lambda v: CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name="nowhere", count=3, assignments=None)], timeout_ms=1000, validate_only=False
     ),
