@@ -1,0 +1,169 @@
+"""Lost ZooKeeper sessions and other hands in the controller's office, on real processes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.faults.cluster import PATIENCE_S, SESSION_TIMEOUT_S, ZOOKEEPER, Cluster, cluster, why_not
+from tests.faults.witnesses import Librdkafka
+from tests.peers.probe import wait_until
+
+pytestmark = pytest.mark.timeout(300)
+
+TOPIC = "orders"
+PARTITIONS = 6
+JUNK = {
+    "/brokers/topics/broken": b"{",
+    "/brokers/topics/newer": b'{"version":99,"partitions":{"0":[0]}}',
+    "/admin/reassign_partitions": b"{",
+    "/admin/preferred_replica_election": b'{"version":2,"partitions":[]}',
+    "/config/changes/junk": b"{",
+    "/config/changes/config_change_9000000000": b'{"version":3,"entity_path":"topics/orders"}',
+}
+
+
+@pytest.fixture(scope="module")
+def struck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if reason := why_not():
+        pytest.skip(reason)
+    with cluster(tmp_path_factory.mktemp("sessions")) as made:
+        made.create_topic(TOPIC, PARTITIONS)
+        yield made
+
+
+@pytest.fixture
+def writer(struck: Cluster) -> Iterator[Librdkafka]:
+    """Writes all the while; nothing that it was told may be wrong."""
+    made = Librdkafka(struck.bootstrap, TOPIC, PARTITIONS, rate=60)
+    made.start()
+    _progress(made)
+    yield made
+    made.end()
+    assert not made.complaints
+
+
+@pytest.fixture
+def zookeeper(struck: Cluster) -> Iterator[KazooClient]:
+    client = KazooClient(struck.zookeeper.connect)
+    client.start(timeout=30)
+    yield client
+    client.stop()
+    client.close()
+
+
+def _progress(writer: Librdkafka) -> None:
+    """Every partition acknowledges some more."""
+    goals = [count + 5 for count in writer.acknowledged.counts()]
+    wait_until(
+        lambda: bool(writer.complaints) or all(map(int.__ge__, writer.acknowledged.counts(), goals)),
+        what="more records in each partition",
+        timeout_s=PATIENCE_S,
+    )
+    assert not writer.complaints
+
+
+def _is_well(struck: Cluster, zookeeper: KazooClient, name: str) -> None:
+    """The controller does what it is asked, behind everything that it had to do before, and all replicas are in sync.
+
+    ZooKeeper is asked for those: what brokers know of each other may be of yesterday.
+    """
+    wait_until(lambda: len(zookeeper.get_children("/brokers/ids")) == 3, what="three brokers", timeout_s=PATIENCE_S)
+    struck.create_topic(name, 3)
+    wait_until(lambda: _is_in_sync(zookeeper), what="all replicas in sync", timeout_s=PATIENCE_S)
+    wait_until(lambda: struck.is_whole(TOPIC, PARTITIONS), what="brokers that know it", timeout_s=PATIENCE_S)
+
+
+def _is_in_sync(zookeeper: KazooClient) -> bool:
+    return all(len(state["isr"]) == 3 for state in _states(zookeeper))
+
+
+def _states(zookeeper: KazooClient) -> list[dict[str, Any]]:
+    """Of all partitions, as they are in ZooKeeper."""
+    paths = [f"/brokers/topics/{TOPIC}/partitions/{number}/state" for number in range(PARTITIONS)]
+    return [json.loads(zookeeper.get(path)[0]) for path in paths]
+
+
+def _epoch(zookeeper: KazooClient) -> int:
+    return int(zookeeper.get("/controller_epoch")[0])
+
+
+def test_brokers_serve_while_zookeeper_stands_still_and_register_again(
+    struck: Cluster, writer: Librdkafka, zookeeper: KazooClient
+) -> None:
+    struck.halt(struck.zookeeper.pid)
+    end_s = time.monotonic() + SESSION_TIMEOUT_S
+    try:
+        wait_until(
+            lambda: all("session is suspended" in broker.log_text for broker in struck.brokers.values()),
+            what="suspended sessions",
+            timeout_s=PATIENCE_S,
+        )
+        _progress(writer)
+        wait_until(lambda: time.monotonic() > end_s, what="the end of all sessions", timeout_s=PATIENCE_S)
+        _progress(writer)
+    finally:
+        struck.resume(struck.zookeeper.pid)
+    _is_well(struck, zookeeper, "after-halt")
+    _progress(writer)
+
+
+def test_a_controller_that_lost_its_session_is_none_and_comes_back_as_a_broker(
+    struck: Cluster, writer: Librdkafka, zookeeper: KazooClient
+) -> None:
+    _is_well(struck, zookeeper, "before-lost-session")
+    old = struck.controller()
+    path = f"/brokers/ids/{old}"
+    before, epoch = zookeeper.get(path)[1].czxid, _epoch(zookeeper)
+    struck.network.part(struck.host(old), ZOOKEEPER)
+    try:
+        wait_until(lambda: _epoch(zookeeper) > epoch, what="another controller", timeout_s=PATIENCE_S)
+        # ZooKeeper is asked, because clients may ask the one that is cut off and does not know better.
+        wait_until(
+            lambda: all(state["leader"] not in {old, -1} for state in _states(zookeeper)),
+            what="other leaders",
+            timeout_s=PATIENCE_S,
+        )
+    finally:
+        struck.network.join(struck.host(old), ZOOKEEPER)
+    wait_until(
+        lambda: (stat := zookeeper.exists(path)) is not None and stat.czxid > before,
+        what="a new registration",
+        timeout_s=PATIENCE_S,
+    )
+    _is_well(struck, zookeeper, "after-lost-session")
+    _progress(writer)
+
+
+@pytest.mark.parametrize("data", [None, b"{", b'{"version":1,"brokerid":2000,"timestamp":"0"}'])
+def test_the_office_is_filled_again_when_other_hands_are_in_it(
+    struck: Cluster, zookeeper: KazooClient, data: bytes | None
+) -> None:
+    epoch = _epoch(zookeeper)
+    if data is None:
+        zookeeper.delete("/controller")
+    else:
+        zookeeper.set("/controller", data)
+    wait_until(lambda: _epoch(zookeeper) > epoch, what="another election", timeout_s=PATIENCE_S)
+    _is_well(struck, zookeeper, f"after-{epoch}")
+
+
+def test_junk_in_zookeeper_is_named_and_everything_else_goes_on(struck: Cluster, zookeeper: KazooClient) -> None:
+    for path, data in JUNK.items():
+        zookeeper.create(path, data)
+    try:
+        wait_until(
+            lambda: all(any(path in broker.log_text for broker in struck.brokers.values()) for path in JUNK),
+            what="a log line about each",
+            timeout_s=PATIENCE_S,
+        )
+        _is_well(struck, zookeeper, "after-junk")
+    finally:
+        for path in JUNK:
+            if zookeeper.exists(path):
+                zookeeper.delete(path)
