@@ -88,8 +88,12 @@ def mixed(folder: Path, controller: int) -> Iterator[Mixed]:
 
         addresses = [theirs(), ours(OURS).bootstrap] if controller == THEIRS else [ours(OURS).bootstrap, theirs()]
         cluster = Mixed(",".join(addresses), ours(FOLLOWER))
-        found = cluster.admin.list_topics(timeout=TIMEOUT_S)
-        assert found.controller_id == controller
+        wait_until(
+            lambda: cluster.admin.list_topics(timeout=TIMEOUT_S).controller_id == controller,
+            what="the first broker is known as the controller",
+            timeout_s=TIMEOUT_S,
+            interval_s=0.2,
+        )
         yield cluster
 
 
