@@ -573,6 +573,7 @@ class Log:
 
     def release(self) -> None:
         """Close the files as they are: for a log whose directory failed or is about to be deleted."""
+        self._unsettled_from = None
         for segment in self._segments:
             segment.close()
 

@@ -51,11 +51,14 @@ class AppendFlushes:
         try:
             while log.awaits_flush:
                 plan = log.plan_flush()
-                await asyncio.get_running_loop().run_in_executor(None, plan.run)
+                try:
+                    await asyncio.get_running_loop().run_in_executor(None, plan.run)
+                except OSError as error:
+                    if plan.directory == log.directory:
+                        raise log.log_directory.fail(error) from error
+                    continue  # It was moved meanwhile, or deleted, and then it awaits nothing any more.
                 log.flushed(plan, self._clock.now_ms())
                 self._on_settled(log)
-        except OSError as error:
-            self._on_failure(log.log_directory.fail(error))
         except LogDirFailure as failure:
             self._on_failure(failure)
         finally:

@@ -42,11 +42,13 @@ class SlowDisk(SimFiles):
         super().__init__()
         self.may_sync = threading.Event()
         self.plans = 0
+        self.loop_may_sync = False
         self._loop_thread = threading.current_thread()
 
     def step(self, operation: str, path: str) -> None:
-        if operation.startswith("sync"):
-            assert threading.current_thread() is not self._loop_thread, "the loop syncs"
+        if operation.startswith("sync") and threading.current_thread() is self._loop_thread:
+            assert self.loop_may_sync
+        elif operation.startswith("sync"):
             self.plans += operation == "sync directory"
             assert self.may_sync.wait(30)
         super().step(operation, path)
@@ -183,6 +185,22 @@ def test_a_sync_that_fails_is_answered_as_such_and_takes_the_directory_offline(a
         assert isinstance(answer, asyncio.Future)
         assert outcome(await answer) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
         assert not world.replicas.logs.online_directories
+
+    play(story)
+
+
+@ACKS
+def test_a_topic_that_is_deleted_while_its_sync_runs_is_no_failure_of_the_disk(acks: int) -> None:
+    async def story(world: World) -> None:
+        log = world.partition.log
+        assert isinstance(world.produce(0, acks), asyncio.Future)
+        await asyncio.sleep(0)  # The sync makes its plan, with the name that the directory has.
+        world.disk.loop_may_sync = True
+        world.replicas.logs.delete(log.topic_partition)
+        world.disk.may_sync.set()
+        await world.replicas.flushes.close()
+        assert world.replicas.logs.online_directories
+        assert not log.awaits_flush
 
     play(story)
 
