@@ -71,13 +71,14 @@ def rebuild_batch(header: BatchHeader, records: Sequence[Record], *, codec: Code
 
     Base offset, last offset delta, producer fields and leader epoch stay, so that sequence checks and followers see the
     same batch.  For CreateTime the max timestamp is that of the records that are left.  No records at all gives the
-    empty batch that compaction keeps for a producer's last sequence number.
+    empty batch that compaction keeps for a producer's last sequence number: with its old max timestamp, which says when
+    the producer was last heard of.
     """
     attributes = header.attributes if codec is None else (header.attributes & ~0x07) | codec
     base_timestamp = header.base_timestamp
     max_timestamp = header.max_timestamp
     if header.timestamp_type is TimestampType.CREATE_TIME:
-        max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+        max_timestamp = max((record.timestamp for record in records), default=max_timestamp)
     if not records:
         attributes &= ~0x07
         base_timestamp = NO_TIMESTAMP if header.delete_horizon_ms is None else base_timestamp

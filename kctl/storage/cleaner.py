@@ -446,7 +446,8 @@ class _Draft:
         has_data, aborted = self._cleaning.transactions.on_marker(header, kind)
         if has_data and aborted is not None:
             self.segment.transaction_index.append(aborted)
-        return has_data or not may_remove or kind is ControlType.UNKNOWN
+        is_of_another_kind = kind is ControlType.UNKNOWN and header.record_count > 0
+        return has_data or not may_remove or is_of_another_kind
 
     def _take(self, header: BatchHeader, batch: bytes | memoryview) -> None:
         self._cleaning.pace.spend(len(batch))

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from kctl.records.batch import Record, iterate_records, parse_header, seal
-from kctl.records.build import build_batch
+from kctl.records.build import build_batch, rebuild_batch
 from kctl.records.compression import Codec
-from kctl.records.control import ControlType
+from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.storage.cleaner import CleaningGivenUp
 from kctl.storage.compaction_batches import ENTRY_BYTES
 from tests.unit.storage.cleaner_world import COMPACTED, TP, CleanerWorld
@@ -168,6 +168,18 @@ def test_markers_without_data_go_after_the_retention() -> None:
     assert [offset for offset, _, _ in world.pairs()] == [2, 5]
 
 
+def test_a_marker_that_kafkas_cleaner_emptied_goes_once_its_producer_is_forgotten() -> None:
+    world = CleanerWorld(replace(COMPACTED, delete_retention_ms=0))
+    marker = build_end_transaction_marker(
+        EndTransactionMarker(ABORT, 0), producer_id=1, producer_epoch=3, timestamp=world.now_ms
+    )
+    world.log.append_as_follower(rebuild_batch(parse_header(marker), []))
+    for number in range(3):
+        world.put((b"c", b"%d" % number))
+        world.clean_all()
+    assert [header.base_offset for header in world.headers()] == [3]
+
+
 def test_a_producer_can_go_on_after_all_its_records_were_compacted_away() -> None:
     world = CleanerWorld()
     world.put((b"a", b"1"), (b"a", b"2"), producer_id=5, sequence=0)
@@ -182,6 +194,7 @@ def test_a_producer_can_go_on_after_all_its_records_were_compacted_away() -> Non
     world.start()
     entry = world.log.producer_state.producers[5]
     assert (entry.last_sequence, entry.last_offset) == (1, 1)
+    assert entry.last_timestamp == world.now_ms, "or it would have expired long ago"
 
 
 def test_nothing_is_touched_from_an_open_transaction_on() -> None:
