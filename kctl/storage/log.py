@@ -80,12 +80,13 @@ class Log:
 
     __slots__ = (
         "_files",
-        "_is_metadata_unsynced",
+        "_is_truncation_unsynced",
         "_random",
         "_removals",
         "_segments",
         "_truncated_to",
         "_unsettled_from",
+        "_unsynced_metadata",
         "config",
         "directory",
         "last_flush_ms",
@@ -136,7 +137,10 @@ class Log:
         self._unsettled_from: int | None = None
         """Where the records start that `flush.messages` wants on the disk before anybody is told of them."""
         self.last_flush_ms = now_ms
-        self._is_metadata_unsynced = False
+        self._unsynced_metadata: set[str] = set()
+        """The names of files beside the segments that have been written since the last flush."""
+        self._is_truncation_unsynced = False
+        """Whether the indexes on the disk may still have entries of records that were taken away."""
 
     @property
     def segments(self) -> list[Segment]:
@@ -304,7 +308,7 @@ class Log:
                 f"{self.directory}/{PARTITION_METADATA}", partition_metadata_text(topic_id), sync=False
             )
         self.topic_id = topic_id
-        self._is_metadata_unsynced = True
+        self._unsynced_metadata.add(PARTITION_METADATA)
 
     # Reading
 
@@ -392,19 +396,22 @@ class Log:
         """What has to be synced for all records, or for those of closed segments, to be safe.  Raises LogDirFailure."""
         end = self._segments.active.base_offset if closed_segments_only else self.log_end_offset
         with self._disk():
-            open_files = [
-                file
+            segments = [
+                segment
                 for segment in self._segments.from_index(self._segments.floor_index(self.recovery_point))
                 if segment.base_offset < end or not closed_segments_only
-                for file in segment.files_to_sync()
             ]
-            paths = self.snapshots.take_unsynced()
-            if self._is_metadata_unsynced:
-                paths += [f"{self.directory}/{PARTITION_METADATA}"] if self.topic_id is not None else []
-                paths += [f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"] if self.leader_epochs.entries else []
-                self._is_metadata_unsynced = False
-            open_files += [self._files.open(path) for path in paths]
-        return FlushPlan(self._files, self.directory, open_files, offset=end, truncations=self.truncations)
+            if not closed_segments_only:
+                self._is_truncation_unsynced = False
+            return self._plan_sync(segments, end)
+
+    def _plan_sync(self, segments: Sequence[Segment], offset: int) -> FlushPlan:
+        open_files = [file for segment in segments for file in segment.files_to_sync()]
+        paths = self.snapshots.take_unsynced()
+        paths += [f"{self.directory}/{name}" for name in sorted(self._unsynced_metadata)]
+        self._unsynced_metadata.clear()
+        open_files += [self._files.open(path) for path in paths]
+        return FlushPlan(self._files, self.directory, open_files, offset=offset, truncations=self.truncations)
 
     def flushed(self, plan: FlushPlan, now_ms: int | None = None) -> None:
         """Take note that `plan` has run: everything below its offset is safe."""
@@ -462,6 +469,7 @@ class Log:
             active.truncate_to(offset)
             active.file.sync()  # Otherwise a power failure would bring the records back.
             active.become_active()
+            self._is_truncation_unsynced = True
             self.log_end_offset = offset
             self.log_start_offset = min(self.log_start_offset, offset)
             if self.leader_epochs.truncate_from_end(offset):
@@ -551,8 +559,12 @@ class Log:
 
     # Closing
 
-    def close(self) -> None:
-        """Leave the files as a clean shutdown does: producer snapshot, trimmed indexes, everything synced."""
+    def plan_close(self) -> FlushPlan | None:
+        """Leave the files as a clean shutdown does: producer snapshot, trimmed indexes.  Raises LogDirFailure.
+
+        What is left is to sync what has changed since the last flush, if anything has: most logs of a broker with many
+        have got a new leader epoch at most.
+        """
         with self._disk():
             state = self.producer_state
             state.skip_to(self.log_end_offset)
@@ -561,14 +573,20 @@ class Log:
             active = self._segments.active
             entries = len(active.time_index)
             active.become_inactive()
-        is_unsynced = (
-            self.recovery_point < self.log_end_offset
-            or len(active.time_index) != entries
-            or self.snapshots.has_unsynced
-            or self._is_metadata_unsynced
-        )
-        if is_unsynced:
-            self.flush()
+            has_closing_entry = len(active.time_index) != entries
+            if self.recovery_point < self.log_end_offset or has_closing_entry or self._is_truncation_unsynced:
+                return self.plan_flush()
+            if self.snapshots.has_unsynced or self._unsynced_metadata:
+                return self._plan_sync([], self.log_end_offset)
+            return None
+
+    def close(self) -> None:
+        """Close at once: plan, sync, release.  Raises LogDirFailure."""
+        plan = self.plan_close()
+        if plan is not None:
+            with self._disk():
+                plan.run()
+            self.flushed(plan)
         self.release()
 
     def release(self) -> None:
@@ -592,7 +610,7 @@ class Log:
     def _write_epochs(self) -> None:
         path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
         self._files.write_atomically(path, epochs_text(self.leader_epochs.entries), sync=False)
-        self._is_metadata_unsynced = True
+        self._unsynced_metadata.add(LEADER_EPOCH_CHECKPOINT)
 
     @contextmanager
     def _disk(self) -> Iterator[None]:

@@ -43,6 +43,9 @@ from kctl.storage.recovery import open_log
 
 _logger = logging.getLogger(__name__)
 
+_CLOSED_AT_ONCE = 64
+"""What is to be synced is open until it is: up to six files of each log."""
+
 _WRONG_KIND_OF_FILE = (IsADirectoryError, NotADirectoryError, PermissionError)
 """Not the disk's fault: it concerns one log, and the log directory goes on without it."""
 
@@ -61,7 +64,7 @@ class LogManager:
         executor: Executor | None = None,
         on_log_dir_failure: Callable[[str], None] | None = None,
     ) -> None:
-        """`executor` loads many logs at once; without it they are loaded one after the other."""
+        """`executor` loads and closes many logs at once; without it that is done one after the other."""
         self._files = files
         self._clock = clock
         self._random = random
@@ -514,14 +517,9 @@ class LogManager:
 
     def clean_shutdown(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Close all logs and leave each online directory with its checkpoints and the mark of a clean shutdown."""
-        for log in self._all():
-            if log.log_directory.is_online:
-                try:
-                    log.close()
-                except LogDirFailure:
-                    continue
-            else:
-                log.release()
+        logs = self._all()
+        for start in range(0, len(logs), _CLOSED_AT_ONCE):
+            self._close(logs[start : start + _CLOSED_AT_ONCE])
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         if high_watermarks is not None:
@@ -532,6 +530,27 @@ class LogManager:
         self._logs.clear()
         self.release()
 
+    def _close(self, logs: Sequence[Log]) -> None:
+        """Close the logs, syncing several at a time where there is an executor."""
+        plans: list[tuple[Log, FlushPlan]] = []
+        for log in logs:
+            if log.log_directory.is_online:
+                try:
+                    plan = log.plan_close()
+                except LogDirFailure:
+                    continue
+                if plan is not None:
+                    plans.append((log, plan))
+                    continue
+            log.release()
+        run = map if self._executor is None else self._executor.map
+        for (log, plan), error in zip(plans, run(_failure_of, [plan for _, plan in plans]), strict=True):
+            if error is None:
+                log.flushed(plan)
+            else:
+                log.log_directory.fail(error)
+            log.release()
+
     def release(self) -> None:
         """Give up the locks and the files, as a process does that dies."""
         for log in self._all():
@@ -540,3 +559,12 @@ class LogManager:
             if directory.lock is not None:
                 directory.lock.release()
                 directory.lock = None
+
+
+def _failure_of(plan: FlushPlan) -> OSError | None:
+    """Runs the plan; in a thread of the executor, where it touches nothing shared."""
+    try:
+        plan.run()
+    except OSError as error:
+        return error
+    return None

@@ -314,7 +314,7 @@ class LogProperties:
         default=1,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
-        doc="Threads that recover the logs of one directory at start.",
+        doc="Threads that recover the logs of one directory at start, and that sync them at a stop.",
     )
 
     message_max_bytes: int = prop(
