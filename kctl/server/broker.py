@@ -163,6 +163,8 @@ class Broker:
     async def stop(self) -> None:
         """Stops in order; after a start that failed it stops what had started."""
         self._is_stopping = True
+        if self._fetchers is not None:
+            self._fetchers.begin_shutdown()
         if self._controller is not None and not self.failed.done():
             await self._move_leadership_away(self._controller)
         self._listening.stop_accepting()

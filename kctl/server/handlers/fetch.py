@@ -118,6 +118,7 @@ class FetchHandler:
 
     def _note_follower(self, replica_id: int, positions: list[FetchPosition], now_ms: int) -> None:
         """What a follower asks for is what it has: the high watermark may move, and the follower may be in sync."""
+        moved: list[TopicPartition] = []
         for position in positions:
             partition = self._replicas.partitions.get(position.topic_partition)
             if partition is None or not partition.is_leader or replica_id not in partition.followers:
@@ -127,7 +128,8 @@ class FetchHandler:
             has_moved = partition.record_fetch(replica_id, position.fetch_offset, position.log_start_offset, now_ms)
             self._isr_changes.may_expand(partition, replica_id)
             if has_moved:
-                self._replicas.partition_moved(position.topic_partition)
+                moved.append(position.topic_partition)
+        self._replicas.partitions_moved(moved)
 
     def create_session(self, fetch: Fetch) -> FetchSession | None:
         """A new session for a full request, or None when the cache is full."""

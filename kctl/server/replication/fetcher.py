@@ -402,11 +402,20 @@ class ReplicaFetchers:
         self._per_leader = per_leader
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._is_shutting_down = False
+
+    def begin_shutdown(self) -> None:
+        """Follow nobody anew from now on.
+
+        A broker that hands its partitions over would be back in sync with each a moment later, and be taken out again
+        when it is gone: two writes and two rounds of requests per partition for nothing.  Kafka's isShuttingDown.
+        """
+        self._is_shutting_down = True
 
     def follow(self, partition: Partition) -> None:
         """The partition has a new role: follows its leader if it is a follower with one, else nobody."""
         self.stop(partition.topic_partition)
-        if partition.is_leader or partition.leader < 0:
+        if self._is_shutting_down or partition.is_leader or partition.leader < 0:
             return
         key = (partition.leader, _fetcher_number(partition.topic_partition, self._per_leader))
         fetcher = self._fetchers.get(key)

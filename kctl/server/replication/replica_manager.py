@@ -109,6 +109,12 @@ class ReplicaManager:
         if self._fetch_purgatory.watches(topic_partition):
             self._fetch_purgatory.check(topic_partition)
 
+    def partitions_moved(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """As `partition_moved`, of many at once: who waits for several of them looks once."""
+        moved = tuple(topic_partitions)
+        self._produce_purgatory.check(*moved)
+        self._fetch_purgatory.check(*moved)
+
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest
     ) -> tuple[dict[TopicPartition, ErrorCode], list[Partition]]:
@@ -129,8 +135,7 @@ class ReplicaManager:
             except LogDirFailure as failure:
                 outcome[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
                 self.log_dir_failed(failure)
-        for partition in changed:
-            self.partition_moved(partition.topic_partition)
+        self.partitions_moved(partition.topic_partition for partition in changed)
         return outcome, changed
 
     def stop_replicas(self, request: StopReplicaRequest) -> tuple[dict[TopicPartition, ErrorCode], list[Partition]]:
@@ -155,8 +160,8 @@ class ReplicaManager:
                 if state.delete_partition:
                     self.partitions.pop(topic_partition, None)
                     doomed.append(topic_partition)
-                self.partition_moved(topic_partition)
                 outcome[topic_partition] = ErrorCode.NONE
+        self.partitions_moved(tp for tp, error in outcome.items() if error is ErrorCode.NONE)
         if doomed:
             # All at once: checkpoints are written, and synced, once for all of them.
             self.logs.delete(*doomed)
@@ -180,9 +185,11 @@ class ReplicaManager:
     def log_dir_failed(self, failure: LogDirFailure) -> None:
         """Wakes whoever waits for the directory's partitions, to be told; the others are served on."""
         log.error("log directory is offline reason=%s", failure)
-        for topic_partition, partition in self.partitions.items():
-            if not partition.log.log_directory.is_online:
-                self.partition_moved(topic_partition)
+        self.partitions_moved(
+            topic_partition
+            for topic_partition, partition in self.partitions.items()
+            if not partition.log.log_directory.is_online
+        )
 
     def led(self) -> Iterable[Partition]:
         """The partitions that this broker leads."""

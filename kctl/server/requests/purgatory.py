@@ -63,12 +63,13 @@ class Purgatory(Generic[K]):
         """Whether anything waits for this key; a cheap question for the hot path."""
         return key in self._watchers
 
-    def check(self, key: K) -> None:
-        """Something changed for `key`: completes what can complete."""
-        watchers = self._watchers.get(key)
-        if not watchers:
-            return
-        for waiting in list(watchers):
+    def check(self, *keys: K) -> None:
+        """Something changed for the keys: completes what can complete.
+
+        What waits for several of them is tried once, as a follower's fetch does that waits for hundreds of partitions
+        and looks at each of them in every try.
+        """
+        for waiting in {waiting: None for key in keys for waiting in self._watchers.get(key, ())}:
             if not waiting.done and not waiting.is_trying and self._tries(waiting):
                 self._remove(waiting)
 

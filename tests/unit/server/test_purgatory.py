@@ -118,3 +118,24 @@ def test_shutdown_answers_everything() -> None:
     purgatory.expire_all()
     assert [need.outcome for need in needs] == [["timed out"]] * 3
     assert len(purgatory) == 0
+
+
+def test_what_waits_for_many_keys_that_change_together_is_tried_once() -> None:
+    purgatory: Purgatory[str] = Purgatory(WheelOnly())
+    tries: list[int] = []
+
+    class Counting(Need):
+        def try_complete(self) -> bool:
+            tries.append(self.have)
+            return super().try_complete()
+
+    need, other = Counting(1), Need(0)
+    purgatory.complete_or_watch(need, ["a", "b", "c"], 100)
+    other.want = 1
+    purgatory.complete_or_watch(other, ["c", "d"], 100)
+    other.have = 1
+    tries.clear()
+    purgatory.check("a", "b", "c")
+    assert tries == [0]
+    assert other.outcome == ["completed"]
+    assert len(purgatory) == 1

@@ -54,13 +54,13 @@ def replica_manager(disk: SimFiles, loop: asyncio.AbstractEventLoop) -> ReplicaM
     )
 
 
-def lead(manager: ReplicaManager, partitions: int) -> None:
+def lead(manager: ReplicaManager, partitions: int, *, leader_epoch: int = 0) -> None:
     states = [
         LeaderAndIsrPartitionState(
             partition_index=index,
             controller_epoch=1,
             leader=1,
-            leader_epoch=0,
+            leader_epoch=leader_epoch,
             isr=[1],
             partition_epoch=0,
             replicas=[1],
@@ -98,3 +98,31 @@ def syncs_of_a_deletion(partitions: int) -> int:
 def test_deleting_a_topic_syncs_as_often_for_many_partitions_as_for_one() -> None:
     """Checkpoints hold all partitions: one write of each per partition took a broker minutes for a few thousand."""
     assert syncs_of_a_deletion(50) == syncs_of_a_deletion(1) > 0
+
+
+class Waiting:
+    """Waits for all partitions, as a follower's fetch does, and counts how often it looks."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def try_complete(self) -> bool:
+        self.looks += 1
+        return False
+
+    def on_timeout(self) -> None:
+        """Nobody waits for that."""
+
+
+def test_a_request_that_waits_for_many_partitions_looks_once_when_all_of_them_move() -> None:
+    """Each look is at all partitions: one per partition took seconds when a broker with many handed them over."""
+    with asyncio.Runner() as runner:
+        manager = replica_manager(SimFiles(), runner.get_loop())
+        lead(manager, 50)
+        waiting = Waiting()
+        manager._fetch_purgatory.complete_or_watch(waiting, list(manager.partitions), 1_000_000)
+        waiting.looks = 0
+        lead(manager, 50, leader_epoch=1)
+        assert waiting.looks == 1
+        delete(manager, 50)
+        assert waiting.looks == 2
