@@ -43,3 +43,55 @@ def test_a_size_that_no_frame_has_ends_it(steps: list[int]) -> None:
     data = SIZE.pack(3) + b"abc" + b"HTTP/1.1 400 Bad Request"
     frames, reasons = received(data, steps)
     assert (frames, reasons) == ([b"abc"], [int.from_bytes(b"HTTP")])
+
+
+def arrive(receiver: FrameReceiver, frame: bytes) -> None:
+    data = SIZE.pack(len(frame)) + frame
+    while data:
+        buffer = receiver.get_buffer(-1)
+        size = min(len(buffer), len(data))
+        buffer[:size] = data[:size]
+        receiver.buffer_updated(size)
+        data = data[size:]
+
+
+@given(
+    st.lists(st.tuples(st.one_of(st.integers(0, 70_000), st.integers(70_000, 2_000_000)), st.booleans()), max_size=8)
+)
+def test_what_somebody_still_looks_at_is_not_written_over(arrivals: list[tuple[int, bool]]) -> None:
+    frames: list[memoryview] = []
+    receiver = FrameReceiver(frames.append, lambda _: None)
+    kept: list[tuple[memoryview, bytes]] = []
+    for number, (size, is_kept) in enumerate(arrivals):
+        content = bytes([number + 1]) * size
+        arrive(receiver, content)
+        frame = frames.pop()
+        assert frame == content
+        if is_kept:
+            kept.append((frame[size // 2 :], content[size // 2 :]))
+        del frame
+    assert all(view == content for view, content in kept)
+
+
+def test_the_memory_of_a_large_frame_serves_for_the_next_once_nobody_looks_at_it() -> None:
+    frames: list[memoryview] = []
+    receiver = FrameReceiver(frames.append, lambda _: None)
+    arrive(receiver, b"a" * 1_000_000)
+    first = frames.pop().obj
+    arrive(receiver, b"b" * 990_000)
+    second = frames.pop()
+    assert second.obj is first
+    arrive(receiver, b"c" * 1_000_000)
+    assert frames.pop().obj is not first
+    assert second == b"b" * 990_000
+
+
+def test_a_frame_that_needs_little_of_the_memory_does_not_take_it() -> None:
+    frames: list[memoryview] = []
+    receiver = FrameReceiver(frames.append, lambda _: None)
+    arrive(receiver, b"a" * 1_000_000)
+    first = frames.pop().obj
+    arrive(receiver, b"b" * 100_000)
+    assert frames[-1].obj is not first
+    arrive(receiver, b"c" * 1_000_000)
+    assert frames[-1].obj is first
