@@ -41,9 +41,16 @@ def delete_topic(bootstrap: str, topic: str) -> None:
     admin.delete_topics([topic])[topic].result(30)
 
 
-def produce(bootstrap: str, topic: str, *, count: int, size: int, acks: int = 1) -> float:
-    """Sends `count` messages of `size` bytes to partition 0; returns the seconds until all were acknowledged."""
-    if program := performance_program():
+def produce(
+    bootstrap: str, topic: str, *, count: int, size: int, acks: int = 1, per_second: int | None = None
+) -> float:
+    """Sends `count` messages of `size` bytes to partition 0; returns the seconds until all were acknowledged.
+
+    With `per_second` at most so many messages each second, and from Python: the program pauses after each message for
+    whole microseconds, which is no rate that one could name.
+    """
+    program = performance_program()
+    if program and per_second is None:
         said = _run(
             [
                 *(program, "-P", "-t", topic, "-p", "0", "-b", bootstrap, "-q", "-X", "broker.address.family=v4"),
@@ -54,7 +61,7 @@ def produce(bootstrap: str, topic: str, *, count: int, size: int, acks: int = 1)
         if match is None or int(match[1]) != count:
             raise SystemExit(f"not all of {count} messages were delivered:\n{said[-1000:]}")
         return int(match[2]) / 1000
-    return _produce_from_python(bootstrap, topic, count=count, size=size, acks=acks)
+    return _produce_from_python(bootstrap, topic, count=count, size=size, acks=acks, per_second=per_second)
 
 
 def consume(bootstrap: str, topic: str, *, count: int) -> float:
@@ -82,7 +89,9 @@ def _run(command: list[str]) -> str:
     return finished.stdout + finished.stderr
 
 
-def _produce_from_python(bootstrap: str, topic: str, *, count: int, size: int, acks: int) -> float:
+def _produce_from_python(
+    bootstrap: str, topic: str, *, count: int, size: int, acks: int, per_second: int | None
+) -> float:
     producer = Producer({"bootstrap.servers": bootstrap, "acks": acks, "queue.buffering.max.messages": 500_000})
     producer.list_topics(topic, timeout=30)
     messages = [{"value": bytes(size)}] * BATCH
@@ -91,6 +100,8 @@ def _produce_from_python(bootstrap: str, topic: str, *, count: int, size: int, a
     while sent < count:
         sent += producer.produce_batch(topic, messages[: count - sent], partition=0)
         producer.poll(0)
+        if per_second is not None:
+            time.sleep(max(sent / per_second - (time.perf_counter() - started), 0))
     if producer.flush(TIMEOUT_S):
         raise SystemExit(f"not all of {count} messages were delivered")
     return time.perf_counter() - started
