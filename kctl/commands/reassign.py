@@ -283,7 +283,13 @@ def _targets(texts: list[str] | None, path: str | None, *, with_replicas: bool =
     if texts and path:
         raise UsageError("give --reassignment-json-file or partitions, not both")
     if texts:
-        return parse_inline(texts, with_replicas=with_replicas)
+        try:
+            return parse_inline(texts, with_replicas=with_replicas)
+        except UsageError:
+            file = next((text for text in texts if Path(text).is_file()), None)
+            if file is None:
+                raise
+            raise UsageError(f"'{file}' is a file; give it as --reassignment-json-file {file}") from None
     if path is None:
         return None
     try:

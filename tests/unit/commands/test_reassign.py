@@ -56,6 +56,15 @@ def state_files(tmp_path: Path, pattern: str) -> list[Path]:
     return list((tmp_path / "state" / "kctl" / "reassign" / "fake-cluster").glob(pattern))
 
 
+@pytest.mark.parametrize("verb", ["execute", "verify", "cancel"])
+def test_file_among_the_moves_is_refused_with_the_option_that_takes_it(
+    kctl: Kctl, cluster: MovingCluster, file: Path, verb: str
+) -> None:
+    ran = kctl("reassign", verb, str(file))
+    assert ran.status == ExitStatus.USAGE
+    assert f"--reassignment-json-file {file}" in ran.err
+
+
 def test_dry_run_shows_the_plan_and_does_nothing(
     kctl: Kctl, cluster: MovingCluster, file: Path, tmp_path: Path
 ) -> None:
