@@ -33,16 +33,14 @@ class AlterPartitionReassignmentsHandler:
         refused: dict[TopicPartition, ApiError] = {}
         for topic in request.topics:
             for each in topic.partitions:
+                # Of a partition that is named twice the last word counts, as in Kafka.
                 topic_partition = TopicPartition(topic.name, each.partition_index)
-                if topic_partition in wanted:
-                    text = f"{topic_partition} is in the request twice."
-                    refused[topic_partition] = ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
                 wanted[topic_partition] = None if each.replicas is None else tuple(each.replicas)
         for topic_partition, replicas in wanted.items():
             # The controller asks again when it is this request's turn; here the caller gets to know what is wrong.
             refusal = reassignment.refusal(self._controller.state, topic_partition, replicas)
             if refusal is not None:
-                refused.setdefault(topic_partition, refusal)
+                refused[topic_partition] = refusal
         outcome = await self._controller.reassign(
             {tp: replicas for tp, replicas in wanted.items() if tp not in refused}
         )

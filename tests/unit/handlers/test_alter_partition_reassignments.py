@@ -1,0 +1,44 @@
+"""AlterPartitionReassignments: what the request says, before the controller judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kctl.server.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
+from tests.unit.handlers.world import World, exchange, play
+
+
+@pytest.mark.parametrize(
+    ("wishes", "code"),
+    [
+        (([1, 0], [9]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ((None, [9]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (([9], None), ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+    ],
+)
+@pytest.mark.parametrize("is_topic_named_twice", [False, True])
+def test_the_last_word_about_a_partition_counts(
+    wishes: Sequence[list[int] | None], code: ErrorCode, is_topic_named_twice: bool
+) -> None:
+    partitions = [ReassignablePartition(partition_index=0, replicas=replicas) for replicas in wishes]
+    parts = [[each] for each in partitions] if is_topic_named_twice else [partitions]
+    topics = [ReassignableTopic(name="a", partitions=part) for part in parts]
+    request = AlterPartitionReassignmentsRequest(timeout_ms=5000, topics=topics)
+
+    async def scene(world: World) -> None:
+        await world.topic("a", (0, 1))
+        handler = AlterPartitionReassignmentsHandler(world.controller)
+        response = await exchange(handler.handle, request, 0)
+        outcomes = [(topic.name, each.error_code) for topic in response.responses for each in topic.partitions]
+        assert outcomes == [("a", code)]
+        assert (await world.topics.assignment("a")).replicas == {0: (0, 1)}
+
+    play(scene, others=1)
