@@ -1,6 +1,7 @@
 """Our codecs against Apache Kafka's own generated classes, for every version of every message.
 
-What we encode, Kafka decodes to the same values, and encodes to the same bytes again.
+What we encode, Kafka decodes to the same values, and encodes to the same bytes again.  The records of Kafka 4's groups,
+which these two do not write, are held against Kafka 4's own tool in tests/integration/cli/test_dump_log.py.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pytest
 
 from kctl.protocol.codec import encode_bytes
 from kctl.protocol.message import definition_of
+from kctl.records import consumer_group_records
 from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, run_java_tool, why_not
 from tests.property.protocol_json import json_leaves, leaves
 from tests.property.protocol_messages import MESSAGES, random_message
@@ -28,10 +30,17 @@ MISSING = {
         *("DescribeTransactionsRequest", "DescribeTransactionsResponse"),
         *("ListTransactionsRequest", "ListTransactionsResponse"),
         *("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"),
+        *("OffsetCommitValue", "GroupMetadataValue"),
     },
     LAST_WITH_ZOOKEEPER: set(),
 }
 """What that Kafka does not know, or not in all of our versions."""
+
+UNKNOWN_FIELDS = {
+    OLDEST_JUDGE: {},
+    LAST_WITH_ZOOKEEPER: {"OffsetCommitValue": {"topic_id"}},
+}
+"""Tagged fields that came later: that Kafka carries their bytes along without a name."""
 
 
 def kafka_class(cls: type, kafka: str) -> str:
@@ -57,6 +66,7 @@ def test_kafkas_own_classes_read_and_write_the_same(kafka: str) -> None:
     asked = [
         (cls, version, random_message(cls, version, random))
         for cls, version in MESSAGES
+        if cls.__module__ != consumer_group_records.__name__
         for _ in range(MESSAGES_PER_VERSION)
     ]
     lines = [
@@ -74,6 +84,7 @@ def test_kafkas_own_classes_read_and_write_the_same(kafka: str) -> None:
         again, _, document = answer.partition("\t")
         assert again == encode_bytes(message, version).hex(), (cls, version, message)
         if document:
-            read = json_leaves(cls, json.loads(document))
-            assert read == leaves(message, version), (cls, version)
+            unknown = UNKNOWN_FIELDS[kafka].get(cls.__name__, set())
+            known = [leaf for leaf in leaves(message, version) if leaf[0] not in unknown]
+            assert json_leaves(cls, json.loads(document)) == known, (cls, version)
     assert missing == MISSING[kafka]
