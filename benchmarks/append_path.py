@@ -20,8 +20,8 @@ import time
 
 from benchmarks.harness.report import Figure, report
 from kctl.model import TopicPartition
-from kctl.records.batch import Record, parse_header, seal
 from kctl.records.build import build_batch
+from kctl.records.header import Record, parse_header, seal
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
 from kctl.storage.log import Log

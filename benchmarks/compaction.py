@@ -18,9 +18,9 @@ from pathlib import Path
 
 from benchmarks.harness.report import Figure, report
 from kctl.model import TopicPartition
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
+from kctl.records.header import Record
 from kctl.server.clock import SystemClock
 from kctl.storage.cleaner import CleanerBuffers, LogCleaner
 from kctl.storage.config import LogConfig

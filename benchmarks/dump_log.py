@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.harness.report import Figure, report
-from kctl.records.batch import HEADER, Record
 from kctl.records.build import build_batch
+from kctl.records.header import HEADER, Record
 from tests.peers import apache_kafka
 
 ROOT = Path(__file__).parent.parent

@@ -20,8 +20,8 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 
 ACKS_ALL = -1
 PRODUCE_TIMEOUT_MS = 5_000

@@ -21,8 +21,8 @@ from pathlib import Path
 from benchmarks.append_path import NOW_MS, new_log
 from benchmarks.harness.report import Figure, report
 from kctl.model import TopicPartition
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory

@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from benchmarks.harness.report import Figure, report
-from kctl.records.batch import BatchHeader, Record, crc_ok, iterate_batches, iterate_records, records_region
+from kctl.records.batch import crc_ok, iterate_batches, iterate_records, records_region
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
+from kctl.records.header import BatchHeader, Record
 from kctl.spark.exec.chunk import chunks
 from kctl.spark.exec.columns import schema
 from kctl.spark.exec.decode import decode

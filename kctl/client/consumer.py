@@ -16,7 +16,8 @@ from kctl.client.retrying import LEADER_MOVED
 from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
-from kctl.records.batch import Record, iterate_records
+from kctl.records.batch import iterate_records
+from kctl.records.header import Record
 
 SEVERAL_LEADERS_WAIT_MS = 100
 """With several leaders an answer is handed on when all have answered, so each may wait less for data."""

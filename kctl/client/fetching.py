@@ -17,8 +17,9 @@ from kctl.protocol.apis.fetch import (
     FetchTopic,
     PartitionData,
 )
-from kctl.records.batch import BatchHeader, iterate_batches, iterate_records
+from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.control import ControlType, control_type
+from kctl.records.header import BatchHeader
 
 MAGIC_FETCH_MIN = 4
 """Older versions answer in record formats that are not read here."""

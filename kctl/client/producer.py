@@ -24,9 +24,9 @@ from kctl.errors import ApiError, ErrorCode, KctlError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from kctl.records.batch import SEQUENCE_MAX, Record
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
+from kctl.records.header import SEQUENCE_MAX, Record
 
 ACKS_ALL = -1
 RECORD_OVERHEAD = 24

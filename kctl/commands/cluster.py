@@ -102,9 +102,7 @@ def describe(run: Invocation) -> ExitStatus:
 def log_dirs(
     run: Invocation,
     *,
-    broker: Annotated[
-        list[int] | None, Option("--broker", metavar="ID", help="Only these brokers.")
-    ] = None,
+    broker: Annotated[list[int] | None, Option("--broker", metavar="ID", help="Only these brokers.")] = None,
     topic: Annotated[
         list[str] | None,
         Option("--topic", metavar="TOPIC", help="Show the replicas of these topics.", complete="topic"),

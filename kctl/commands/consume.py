@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kctl.client.consumer import Consumer
     from kctl.console import RowStream
     from kctl.model import TopicPartition
-    from kctl.records.batch import Record
+    from kctl.records.header import Record
 
     Write = Callable[[TopicPartition, Record], bool]
 

@@ -19,8 +19,9 @@ from kctl.commands.dump_log_selection import AS_JAVA
 from kctl.console import Console
 from kctl.errors import CorruptLog
 from kctl.records import legacy
-from kctl.records.batch import CODEC_MASK, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record, parse_header, records_region
+from kctl.records.batch import records_region
 from kctl.records.compression import DecompressionError, decompress
+from kctl.records.header import CODEC_MASK, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record, parse_header
 from kctl.storage.checkpoints import parse_snapshot
 from kctl.storage.dump_batches import Progress, first_bytes, read_log
 from kctl.storage.dump_indexes import OFFSET_ENTRY, TIME_ENTRY, LogBeside, entries, insane, open_file

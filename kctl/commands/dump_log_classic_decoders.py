@@ -19,8 +19,8 @@ from kctl.errors import MalformedRequest
 from kctl.protocol.consumer_protocol import PROTOCOL_TYPE, TopicPartitions, decode_assignment, decode_subscription
 from kctl.protocol.message import definition_of
 from kctl.protocol.versioned import decode_body, version_of
-from kctl.records.batch import Record
 from kctl.records.consumer_group_records import kind_of
+from kctl.records.header import Record
 from kctl.records.internal_topics import (
     NO_TOPIC_ID,
     GroupMetadataKey,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kctl.commands.dump_log_selection import AS_JAVA
-from kctl.records.batch import LOG_APPEND_TIME_BIT, SEQUENCE_MAX, BatchHeader, CorruptBatch
+from kctl.records.header import LOG_APPEND_TIME_BIT, SEQUENCE_MAX, BatchHeader, CorruptBatch
 
 _LINES_AT_ONCE = 2000
 

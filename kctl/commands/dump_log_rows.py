@@ -13,8 +13,8 @@ from kctl.commands.rows import NO_ERROR, known
 from kctl.commands.values import format_time
 from kctl.console import ERROR_COLUMNS, Column, Console, Format
 from kctl.model import TopicPartition
-from kctl.records.batch import BatchHeader, CorruptBatch, Record
 from kctl.records.control import ControlType, parse_end_transaction_marker
+from kctl.records.header import BatchHeader, CorruptBatch, Record
 from kctl.storage.dump import OFFSET_CHECKPOINTS, PROPERTIES, check_records, kind_of
 from kctl.storage.dump_lines import (
     BatchLine,

@@ -11,7 +11,7 @@ from typing import Any
 
 from kctl.commands.values import parse_number_range, parse_time_ms
 from kctl.errors import UsageError
-from kctl.records.batch import BatchHeader, Record
+from kctl.records.header import BatchHeader, Record
 from kctl.storage.dump_lines import BatchLine, Line, OffsetIndexLine, Problem, TimeIndexLine
 from kctl.storage.producer_state import SnapshotEntry
 from kctl.storage.transaction_index import AbortedTransaction

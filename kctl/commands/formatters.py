@@ -19,7 +19,7 @@ from kctl.commands.internal_records import TRANSACTION_STATES, offsets_record, t
 from kctl.errors import MalformedRequest
 from kctl.model import java_hash
 from kctl.protocol.versioned import version_of
-from kctl.records.batch import Record
+from kctl.records.header import Record
 from kctl.records.internal_topics import (
     NO_TIMESTAMP,
     GroupMetadataKey,

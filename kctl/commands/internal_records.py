@@ -11,7 +11,7 @@ from typing import Any
 from kctl.commands.records import encode_bytes
 from kctl.errors import MalformedRequest
 from kctl.protocol.consumer_protocol import decode_assignment, decode_subscription
-from kctl.records.batch import Record
+from kctl.records.header import Record
 from kctl.records.internal_topics import (
     GroupMetadataKey,
     GroupMetadataValue,

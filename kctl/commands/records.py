@@ -13,7 +13,7 @@ from kctl.errors import UsageError
 
 if TYPE_CHECKING:
     from kctl.model import TopicPartition
-    from kctl.records.batch import Record
+    from kctl.records.header import Record
 
 RECORD_COLUMNS = (
     Column("partition", numeric=True),

@@ -1,218 +1,32 @@
-"""The record batch of magic 2: its header, and the records inside where somebody needs them.
+"""Batches and their records, of any format.
 
 Messages of magic 0 and 1 pass for batches in what iterates here; kctl.records.legacy reads them.
-
-A batch is 61 bytes of header and then records, which are one compressed stream when the attributes name a codec.  The
-CRC-32C covers everything from the attributes on, so base offset and leader epoch can be patched without touching it:
-that is what lets a broker take over a produced batch without looking inside.  docs/formats/segment.md has the bytes.
 
 All readers take untrusted bytes: they raise CorruptBatch, never read past the buffer, and trust no count with memory.
 """
 
-# ruff: noqa: PLC0415 - the reader of old formats builds on this module, and loads when the first old message comes.
+# ruff: noqa: PLC0415 - the reader of old formats loads when the first old message comes.
 
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator
-from enum import IntEnum
-from typing import NamedTuple
 
-from crc32c import crc32c
+from kctl.records.compression import DECOMPRESSED_SIZE_MAX, Buffer, DecompressionError, decompress
+from kctl.records.header import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    BatchHeader,
+    CorruptBatch,
+    OldFormat,
+    Record,
+    crc_of,
+    parse_header,
+)
 
-from kctl.errors import KctlError
-from kctl.records.compression import DECOMPRESSED_SIZE_MAX, Buffer, Codec, DecompressionError, decompress
-
-LOG_OVERHEAD = 12
-"""Base offset and length: the bytes that the length field does not count."""
-HEADER_SIZE = 61
-MAGIC_POSITION = 16
-CRC_POSITION = 17
-ATTRIBUTES_POSITION = 21
-"""Where the checksum's cover starts."""
-LEADER_EPOCH_POSITION = 12
-MAX_TIMESTAMP_POSITION = 35
-
-NO_TIMESTAMP = -1
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
-NO_SEQUENCE = -1
-NO_LEADER_EPOCH = -1
-SEQUENCE_MAX = (1 << 31) - 1
-
-CODEC_MASK = 0x07
-LOG_APPEND_TIME_BIT = 0x08
-TRANSACTIONAL_BIT = 0x10
-CONTROL_BIT = 0x20
-DELETE_HORIZON_BIT = 0x40
-
-HEADER = struct.Struct(">qiibIhiqqqhii")
-_unpack_header = HEADER.unpack_from
 _LENGTH = struct.Struct(">i")
-_CRC = struct.Struct(">I")
-
-
-class CorruptBatch(KctlError):
-    """Bytes at `position` of the buffer are no record batch."""
-
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(reason)
-        self.position = position
-        self.reason = reason
-
-
-class OldFormat(CorruptBatch):
-    """A sound-looking message of magic 0 or 1 where only a batch of magic 2 will do."""
-
-    def __init__(self, position: int, magic: int) -> None:
-        super().__init__(position, f"message format {magic} is not read here")
-        self.magic = magic
-
-
-class TimestampType(IntEnum):
-    """Who set the timestamps: the producer, or the broker while appending."""
-
-    CREATE_TIME = 0
-    LOG_APPEND_TIME = 1
-
-
-class BatchHeader:
-    """The fixed part of a batch, and where it lies in the buffer it was read from."""
-
-    __slots__ = (
-        "attributes",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp",
-        "crc",
-        "last_offset_delta",
-        "leader_epoch",
-        "length",
-        "magic",
-        "max_timestamp",
-        "position",
-        "producer_epoch",
-        "producer_id",
-        "record_count",
-    )
-
-    def __init__(self, position: int, fields: tuple[int, ...]) -> None:
-        self.position = position
-        (
-            self.base_offset,
-            self.length,
-            self.leader_epoch,
-            self.magic,
-            self.crc,
-            self.attributes,
-            self.last_offset_delta,
-            self.base_timestamp,
-            self.max_timestamp,
-            self.producer_id,
-            self.producer_epoch,
-            self.base_sequence,
-            self.record_count,
-        ) = fields
-
-    @property
-    def size(self) -> int:
-        """Bytes of the whole batch."""
-        return LOG_OVERHEAD + self.length
-
-    @property
-    def end(self) -> int:
-        """Position of the first byte after the batch."""
-        return self.position + LOG_OVERHEAD + self.length
-
-    @property
-    def last_offset(self) -> int:
-        """Offset of the last record that the batch had when it was produced; compaction does not move it."""
-        return self.base_offset + self.last_offset_delta
-
-    @property
-    def next_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta + 1
-
-    @property
-    def last_sequence(self) -> int:
-        """Sequence number of the last record, or NO_SEQUENCE; numbers wrap from 2**31-1 to 0."""
-        if self.base_sequence == NO_SEQUENCE:
-            return NO_SEQUENCE
-        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
-
-    @property
-    def codec(self) -> Codec:
-        """Raises CorruptBatch for the numbers that no codec has."""
-        number = self.attributes & CODEC_MASK
-        if number > Codec.ZSTD:
-            raise CorruptBatch(self.position, f"unknown compression codec {number}")
-        return Codec(number)
-
-    @property
-    def timestamp_type(self) -> TimestampType:
-        return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_BIT else TimestampType.CREATE_TIME
-
-    @property
-    def is_transactional(self) -> bool:
-        return bool(self.attributes & TRANSACTIONAL_BIT)
-
-    @property
-    def is_control(self) -> bool:
-        return bool(self.attributes & CONTROL_BIT)
-
-    @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id > NO_PRODUCER_ID
-
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        """When tombstones of this batch may go, if a cleaner of 3.1 or newer has stamped it (KIP-534)."""
-        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
-
-    def __repr__(self) -> str:
-        return f"BatchHeader(base_offset={self.base_offset}, size={self.size}, position={self.position})"
-
-
-class Record(NamedTuple):
-    """One record.  Header keys are text, header values bytes or None."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None = None
-    value: bytes | None = None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-
-
-def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`; the batch itself may reach beyond the buffer.
-
-    Raises CorruptBatch when fewer than 61 bytes are left, the length cannot hold a header, or the magic is unknown, and
-    OldFormat for messages of magic 0 and 1.
-    """
-    if len(buffer) - position < HEADER_SIZE:
-        _reject_short(buffer, position)
-    fields = _unpack_header(buffer, position)
-    if fields[3] != 2 or fields[1] < HEADER_SIZE - LOG_OVERHEAD:
-        _reject(position, magic=fields[3], length=fields[1])
-    return BatchHeader(position, fields)
-
-
-def _reject_short(buffer: Buffer, position: int) -> None:
-    left = len(buffer) - position
-    if left > MAGIC_POSITION:
-        (length,) = _LENGTH.unpack_from(buffer, position + 8)
-        if buffer[position + MAGIC_POSITION] in {0, 1} and LOG_OVERHEAD + length <= left:
-            _reject(position, magic=buffer[position + MAGIC_POSITION], length=length)
-    raise CorruptBatch(position, f"{max(left, 0)} bytes are too few for a batch header")
-
-
-def _reject(position: int, *, magic: int, length: int) -> None:
-    if magic in {0, 1} and length >= 14:
-        raise OldFormat(position, magic)
-    if magic not in {0, 1, 2}:
-        raise CorruptBatch(position, f"unknown magic {magic}")
-    raise CorruptBatch(position, f"batch length {length} is too small")
 
 
 def parse_any_header(buffer: Buffer, position: int = 0) -> BatchHeader:
@@ -241,25 +55,11 @@ def iterate_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
         position = header.end
 
 
-def crc_of(buffer: Buffer, position: int, end: int, magic: int = 2) -> int:
-    """The checksum of the batch at [position, end): CRC-32C, or for old messages CRC-32."""
-    if magic != 2:
-        return zlib.crc32(memoryview(buffer)[position + MAGIC_POSITION : end])
-    checksum: int = crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end])
-    return checksum
-
-
 def crc_ok(buffer: Buffer, header: BatchHeader | None = None) -> bool:
     """Whether the batch that starts the buffer, or that `header` was read from, has the checksum it claims."""
     if header is None:
         header = parse_any_header(buffer)
     return header.end <= len(buffer) and crc_of(buffer, header.position, header.end, header.magic) == header.crc
-
-
-def seal(buffer: bytearray | memoryview, header: BatchHeader) -> None:
-    """Write the checksum of the batch after something under its cover has changed."""
-    header.crc = crc_of(buffer, header.position, header.end)
-    _CRC.pack_into(buffer, header.position + CRC_POSITION, header.crc)
 
 
 def records_region(buffer: Buffer, header: BatchHeader, size_max: int = DECOMPRESSED_SIZE_MAX) -> Buffer:

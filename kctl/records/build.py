@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kctl.records.batch import (
+from kctl.records.compression import Codec, compress
+from kctl.records.header import (
     CONTROL_BIT,
     HEADER,
     HEADER_SIZE,
@@ -22,7 +23,6 @@ from kctl.records.batch import (
     parse_header,
     seal,
 )
-from kctl.records.compression import Codec, compress
 
 
 def build_batch(

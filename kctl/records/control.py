@@ -12,8 +12,8 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from kctl.records.batch import NO_LEADER_EPOCH, Record
 from kctl.records.build import build_batch
+from kctl.records.header import NO_LEADER_EPOCH, Record
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")

@@ -11,7 +11,10 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.records.batch import (
+from kctl.records.batch import crc_ok, iterate_batches, iterate_records
+from kctl.records.build import assemble_batch, encode_records
+from kctl.records.compression import DECOMPRESSED_SIZE_MAX, Buffer, Codec
+from kctl.records.header import (
     CODEC_MASK,
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
@@ -25,12 +28,7 @@ from kctl.records.batch import (
     BatchHeader,
     CorruptBatch,
     Record,
-    crc_ok,
-    iterate_batches,
-    iterate_records,
 )
-from kctl.records.build import assemble_batch, encode_records
-from kctl.records.compression import DECOMPRESSED_SIZE_MAX, Buffer, Codec
 from kctl.records.legacy import LARGEST_OVERHEAD, WrongChecksum, build_messages, iterate_messages
 
 

@@ -20,7 +20,8 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 
-from kctl.records.batch import (
+from kctl.records.compression import DECOMPRESSED_SIZE_MAX, Buffer, Codec, DecompressionError, compress, decompress
+from kctl.records.header import (
     CODEC_MASK,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
@@ -36,7 +37,6 @@ from kctl.records.batch import (
     TimestampType,
     crc_of,
 )
-from kctl.records.compression import DECOMPRESSED_SIZE_MAX, Buffer, Codec, DecompressionError, compress, decompress
 
 MAGIC_0 = 0
 MAGIC_1 = 1

@@ -22,7 +22,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.records.batch import (
+from kctl.records.batch import iterate_batches, iterate_records, records_region
+from kctl.records.build import recompress
+from kctl.records.compression import Buffer, Codec
+from kctl.records.conversion import upgrade
+from kctl.records.header import (
     CODEC_MASK,
     CONTROL_BIT,
     HEADER,
@@ -34,15 +38,9 @@ from kctl.records.batch import (
     OldFormat,
     TimestampType,
     crc_of,
-    iterate_batches,
-    iterate_records,
     parse_header,
-    records_region,
     seal,
 )
-from kctl.records.build import recompress
-from kctl.records.compression import Buffer, Codec
-from kctl.records.conversion import upgrade
 from kctl.records.legacy import look_inside
 
 TIMESTAMP_DIFFERENCE_UNLIMITED = (1 << 63) - 1

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator
 
 from kctl.errors import ApiError, ErrorCode, NoNodeError
 from kctl.model import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition
-from kctl.records.batch import LOG_OVERHEAD, CorruptBatch, parse_any_header
+from kctl.records.batch import parse_any_header
+from kctl.records.header import LOG_OVERHEAD, CorruptBatch
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.groups.ports import AppendOutcome, CoordinatorNode
 from kctl.server.metadata_cache import MetadataCache

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kctl.errors import CorruptLog
-from kctl.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, crc_of, parse_any_header
+from kctl.records.batch import parse_any_header
+from kctl.records.header import HEADER_SIZE, BatchHeader, CorruptBatch, crc_of
 from kctl.records.legacy import look_inside
 from kctl.storage.files import File
 

@@ -29,8 +29,9 @@ from typing import NamedTuple, Protocol
 from kctl.environment import Random
 from kctl.errors import CorruptLog, KctlError, LogDirFailure
 from kctl.model import TopicPartition
-from kctl.records.batch import BatchHeader, CorruptBatch, iterate_records, parse_any_header
+from kctl.records.batch import iterate_records, parse_any_header
 from kctl.records.control import ControlType, control_type
+from kctl.records.header import BatchHeader, CorruptBatch
 from kctl.storage.batch_reader import check_crc, read_batches
 from kctl.storage.compaction import (
     Cleanable,

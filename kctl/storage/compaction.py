@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from kctl.records.batch import BatchHeader
 from kctl.records.control import ControlType
+from kctl.records.header import BatchHeader
 from kctl.storage.config import FOREVER, LogConfig
 from kctl.storage.transaction_index import AbortedTransaction
 

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from hashlib import blake2b
 from itertools import compress, islice
 
-from kctl.records.batch import BatchHeader, CorruptBatch, TimestampType, iterate_records, records_region
+from kctl.records.batch import iterate_records, records_region
 from kctl.records.build import assemble_batch, rebuild_batch
+from kctl.records.header import BatchHeader, CorruptBatch, TimestampType
 from kctl.records.walk import LONG_KEY_SIZE, is_tombstone, largest_timestamp_delta, walk_keys
 
 ENTRY_BYTES = 128

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-from kctl.records.batch import TimestampType
 from kctl.records.compression import Codec
+from kctl.records.header import TimestampType
 from kctl.records.validate import TIMESTAMP_DIFFERENCE_UNLIMITED, AppendRules
 
 UNLIMITED = -1

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 
 from kctl.errors import CorruptLog
-from kctl.records.batch import CorruptBatch
+from kctl.records.header import CorruptBatch
 from kctl.storage.checkpoints import parse_epochs, parse_offsets, parse_snapshot
 from kctl.storage.dump_batches import Progress, first_bytes, header_at, read_log
 from kctl.storage.dump_indexes import OFFSET_ENTRY, offset_index, open_file, time_index, used_entries

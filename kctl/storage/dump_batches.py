@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from crc32c import crc32c
 
 from kctl.records import legacy
-from kctl.records.batch import (
+from kctl.records.compression import Buffer
+from kctl.records.header import (
     ATTRIBUTES_POSITION,
     HEADER_SIZE,
     MAGIC_POSITION,
@@ -21,7 +22,6 @@ from kctl.records.batch import (
     CorruptBatch,
     parse_header,
 )
-from kctl.records.compression import Buffer
 from kctl.storage.dump_lines import BatchLine, Problem
 from kctl.storage.files import File
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 
 from kctl.errors import CorruptLog
-from kctl.records.batch import BatchHeader, CorruptBatch
+from kctl.records.header import BatchHeader, CorruptBatch
 from kctl.storage.dump_batches import header_at, read_log
 from kctl.storage.dump_lines import BatchLine, OffsetIndexLine, Problem, TimeIndexLine
 from kctl.storage.files import RealFile

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kctl.records import legacy
-from kctl.records.batch import BatchHeader, CorruptBatch, Record, iterate_records
+from kctl.records.batch import iterate_records
+from kctl.records.header import BatchHeader, CorruptBatch, Record
 from kctl.storage.files import File
 from kctl.storage.producer_state import SnapshotEntry
 from kctl.storage.transaction_index import AbortedTransaction

@@ -25,8 +25,8 @@ from uuid import UUID
 from kctl.environment import Random
 from kctl.errors import ApiError, CorruptLog, ErrorCode
 from kctl.model import TopicPartition
-from kctl.records.batch import LEADER_EPOCH_POSITION, TimestampType
 from kctl.records.compression import Buffer
+from kctl.records.header import LEADER_EPOCH_POSITION, TimestampType
 from kctl.records.validate import ValidBatches, validate_internal, validate_produced, validate_replicated
 from kctl.storage import lookup
 from kctl.storage.checkpoints import epochs_text, partition_metadata_text

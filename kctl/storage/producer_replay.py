@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from kctl.records.batch import BatchHeader, CorruptBatch, iterate_records
+from kctl.records.batch import iterate_records
 from kctl.records.compression import Buffer
 from kctl.records.control import EndTransactionMarker, parse_end_transaction_marker
+from kctl.records.header import BatchHeader, CorruptBatch
 from kctl.storage.files import File
 from kctl.storage.producer_state import ProducerState
 from kctl.storage.segment import Segment

@@ -24,8 +24,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX, BatchHeader
 from kctl.records.control import ControlType, EndTransactionMarker
+from kctl.records.header import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX, BatchHeader
 
 BATCHES_REMEMBERED = 5
 NO_OFFSET = -1

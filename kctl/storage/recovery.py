@@ -21,7 +21,7 @@ from uuid import UUID
 from kctl.environment import Random
 from kctl.errors import CorruptLog
 from kctl.model import TopicPartition
-from kctl.records.batch import BatchHeader
+from kctl.records.header import BatchHeader
 from kctl.storage.batch_reader import check_crc
 from kctl.storage.checkpoints import epochs_text, parse_epochs, parse_partition_metadata
 from kctl.storage.config import LogConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kctl.records.batch import NO_TIMESTAMP
+from kctl.records.header import NO_TIMESTAMP
 from kctl.storage.config import LogConfig
 
 

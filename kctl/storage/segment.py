@@ -14,7 +14,8 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from kctl.errors import CorruptLog
-from kctl.records.batch import NO_TIMESTAMP, BatchHeader, CorruptBatch, iterate_records
+from kctl.records.batch import iterate_records
+from kctl.records.header import NO_TIMESTAMP, BatchHeader, CorruptBatch
 from kctl.storage.batch_reader import first_offset, read_batches, read_headers
 from kctl.storage.config import LogConfig
 from kctl.storage.files import File, Files

@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 
 from kctl.errors import CorruptLog
-from kctl.records.batch import NO_TIMESTAMP
+from kctl.records.header import NO_TIMESTAMP
 from kctl.storage.files import Files
 from kctl.storage.index_file import IndexFile
 

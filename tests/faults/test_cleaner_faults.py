@@ -9,9 +9,9 @@ from itertools import count
 import pytest
 
 from kctl.errors import KctlError
-from kctl.records.batch import Record
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType
+from kctl.records.header import Record
 from kctl.storage.config import LogConfig
 from tests.unit.storage.cleaner_world import COMPACTED, TP, CleanerWorld
 from tests.unit.storage.log_builder import read_records

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from kctl.commands.dump_log_classic import COMPATS, ClassicDump, ClassicOptions, as_text
 from kctl.commands.dump_log_selection import classic_text
 from kctl.console import Console
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
+from kctl.records.header import Record
 from kctl.records.legacy import build_messages
 from kctl.storage.dump import check_records, walk
 from kctl.storage.dump_lines import BatchLine, Problem

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from kctl.errors import MalformedRequest
 from kctl.model import TopicPartition
 from kctl.protocol.versioned import encode_versioned
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.records.internal_topics import (
     GroupMetadataKey,
     GroupMetadataValue,

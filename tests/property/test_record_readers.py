@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kctl.errors import ApiError, CorruptLog
-from kctl.records.batch import CorruptBatch, Record, iterate_batches, iterate_records, parse_header, seal
+from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec, DecompressionError, compress, decompress
+from kctl.records.header import CorruptBatch, Record, parse_header, seal
 from kctl.records.validate import AppendRules, validate_internal, validate_produced, validate_replicated
 from kctl.storage.batch_reader import read_batches, read_headers
 from kctl.storage.checkpoints import (

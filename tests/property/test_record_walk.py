@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kctl.records.batch import CorruptBatch, Record, iterate_records, parse_header, records_region, seal
+from kctl.records.batch import iterate_records, records_region
 from kctl.records.build import build_batch, encode_records
+from kctl.records.header import CorruptBatch, Record, parse_header, seal
 from kctl.records.walk import LONG_KEY_SIZE, is_tombstone, largest_timestamp_delta, walk_keys
 
 SIZES = st.sampled_from((0, 1, 30, 62, 63, 64, 65, 8191, 8192, 8193))

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.records.batch import CorruptBatch, Record, TimestampType, iterate_batches, iterate_records, parse_header, seal
+from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.build import build_batch, rebuild_batch
 from kctl.records.compression import Codec
+from kctl.records.header import CorruptBatch, Record, TimestampType, parse_header, seal
 
 pytest.importorskip("pyarrow")
 

@@ -39,8 +39,8 @@ from kctl.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop, simulate
 

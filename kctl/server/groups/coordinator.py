@@ -23,9 +23,9 @@ from uuid import UUID
 from kctl.environment import Clock, Random, Timer, TimerTask
 from kctl.errors import ErrorCode, KctlError
 from kctl.model import ProducerIdAndEpoch, TopicPartition, partition_for_key
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
+from kctl.records.header import Record
 from kctl.server.groups.actions import (
     Action,
     Answer,

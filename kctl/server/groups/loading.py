@@ -17,8 +17,9 @@ from typing import NamedTuple, TypeAlias
 
 from kctl.errors import MalformedRequest
 from kctl.model import TopicPartition
-from kctl.records.batch import BatchHeader, CorruptBatch, Record, iterate_batches, iterate_records
+from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.control import ControlType, control_type
+from kctl.records.header import BatchHeader, CorruptBatch, Record
 from kctl.records.internal_topics import (
     GroupMetadataKey,
     OffsetCommitKey,

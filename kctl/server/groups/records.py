@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 
 from kctl.model import TopicPartition
-from kctl.records.batch import Record
+from kctl.records.header import Record
 from kctl.records.internal_topics import (
     NO_TIMESTAMP,
     OFFSET_COMMIT_VALUE_VERSION,

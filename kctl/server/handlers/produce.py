@@ -28,7 +28,7 @@ from kctl.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kctl.records.batch import ATTRIBUTES_POSITION, HEADER_SIZE, MAGIC_POSITION, TRANSACTIONAL_BIT
+from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, MAGIC_POSITION, TRANSACTIONAL_BIT
 from kctl.records.validate import RecordsRejected
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager

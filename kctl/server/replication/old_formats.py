@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.records.batch import CorruptBatch
 from kctl.records.conversion import downgrade
+from kctl.records.header import CorruptBatch
 from kctl.storage.log import Log
 from kctl.storage.lookup import RecordsSlice
 

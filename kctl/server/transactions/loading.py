@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kctl.errors import MalformedRequest
-from kctl.records.batch import BatchHeader, CorruptBatch, Record, iterate_batches, iterate_records
+from kctl.records.batch import iterate_batches, iterate_records
+from kctl.records.header import BatchHeader, CorruptBatch, Record
 from kctl.records.internal_topics import TransactionLogKey, decode_transaction_key, decode_transaction_value
 from kctl.server.transactions.records import transaction_snapshot
 from kctl.server.transactions.snapshot import TransactionSnapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kctl.errors import MalformedRequest
 from kctl.model import ProducerIdAndEpoch, TopicPartition
-from kctl.records.batch import Record
+from kctl.records.header import Record
 from kctl.records.internal_topics import (
     PartitionsSchema,
     TransactionLogValue,

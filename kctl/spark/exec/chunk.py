@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kctl.records.batch import CODEC_MASK, HEADER_SIZE, BatchHeader, CorruptBatch, crc_ok, records_region
+from kctl.records.batch import crc_ok, records_region
+from kctl.records.header import CODEC_MASK, HEADER_SIZE, BatchHeader, CorruptBatch
 from kctl.spark.exec.outcome import CorruptRecords
 from kctl.spark.exec.varints import Bytes, Longs
 

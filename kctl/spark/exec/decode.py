@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kctl.records.batch import LOG_APPEND_TIME_BIT
+from kctl.records.header import LOG_APPEND_TIME_BIT
 from kctl.spark.exec.chunk import Chunk
 from kctl.spark.exec.columns import HEADER_FIELDS, HEADERS, TIMESTAMP, schema
 from kctl.spark.exec.outcome import CorruptRecords

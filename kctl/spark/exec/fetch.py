@@ -20,8 +20,8 @@ from kctl.client.list_offsets import EARLIEST, IsolationLevel, list_offsets
 from kctl.client.retrying import LEADER_MOVED, retry
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID, TopicPartition
-from kctl.records.batch import BatchHeader, CorruptBatch
 from kctl.records.conversion import without_old_messages
+from kctl.records.header import BatchHeader, CorruptBatch
 from kctl.spark.exec.outcome import CorruptRecords, DataLoss
 
 FETCH_LIMITS = FetchLimits(max_wait_ms=500, max_bytes=16 << 20, partition_max_bytes=8 << 20)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kctl.model import TopicPartition
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.storage.checkpoints import (
     epochs_text,
     offsets_text,

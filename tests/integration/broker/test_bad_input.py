@@ -14,8 +14,8 @@ import pytest
 from kctl.protocol import codec
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kctl.protocol.headers import RequestHeader, encode_request_header
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from tests.peers.kctl_broker import KctlBroker
 
 FRAMES = 10_000

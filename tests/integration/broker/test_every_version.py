@@ -55,8 +55,8 @@ from kctl.protocol.apis.offset_for_leader_epoch import (
 )
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kctl.protocol.apis.sync_group import SyncGroupRequest
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from tests.peers.kctl_broker import KctlBroker
 
 TOPIC = "every-version"

@@ -15,8 +15,8 @@ from kctl.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from tests.peers.probe import wait_until
 
 

@@ -17,8 +17,8 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from kctl.protocol.versioned import encode_versioned
 from kctl.records import consumer_group_records as kinds
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.records.internal_topics import (
     GroupMetadataValue,
     OffsetCommitValue,

@@ -29,8 +29,8 @@ from kctl.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from tests.integration.transactions.writing import TIMEOUT_S, producer, transact, write
 from tests.peers.probe import address, wait_until
 

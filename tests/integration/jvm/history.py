@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kctl.model import TopicPartition
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.records.header import Record
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles
 from kctl.storage.log import Log

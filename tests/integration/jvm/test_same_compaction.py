@@ -18,8 +18,9 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from kctl.records.batch import CONTROL_BIT, iterate_batches, iterate_records
+from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.compression import Codec
+from kctl.records.header import CONTROL_BIT
 from kctl.storage.names import CLEANER_CHECKPOINT
 from kctl.storage.transaction_index import AbortedTransaction, parse_transaction_index
 from tests.integration.jvm.history import HOUR_MS, LAGS_MS, SEGMENT_BYTES, write_history

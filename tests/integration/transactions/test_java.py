@@ -12,8 +12,8 @@ import pytest
 
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from tests.integration.clients.confluent import Confluent
 from tests.integration.transactions.conftest import PROPERTIES
 from tests.integration.transactions.writing import TIMEOUT_S, producer, read, transact, write

@@ -15,9 +15,9 @@ from kctl.client.list_offsets import IsolationLevel
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchRequest, FetchResponse
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.records.header import Record
 from tests.unit.client.fake_cluster import DROP, FakeCluster, FakePartition
 
 T = TypeVar("T")

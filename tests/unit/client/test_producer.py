@@ -20,8 +20,8 @@ from kctl.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kctl.records.batch import parse_header
 from kctl.records.compression import Codec
+from kctl.records.header import parse_header
 from tests.unit.client.fake_cluster import DROP, FakeCluster
 
 PATIENT_MS = 60_000

@@ -19,10 +19,10 @@ from kctl.protocol.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from kctl.records.batch import Record, parse_header, seal
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.records.header import Record, parse_header, seal
 from kctl.records.internal_topics import (
     GroupMetadataValue,
     MemberMetadata,

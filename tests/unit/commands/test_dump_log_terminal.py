@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 
 PATIENCE_S = 120
 SIZE = 40 << 20

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kctl.commands.exit_status import ExitStatus
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.records.internal_topics import (
     GroupMetadataValue,
     OffsetCommitValue,

@@ -15,8 +15,8 @@ from kctl.protocol.apis.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
 from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.test_groups import member

@@ -20,8 +20,8 @@ from kctl.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl, Ran
 

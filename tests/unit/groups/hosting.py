@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from random import Random
 
 from kctl.errors import ErrorCode, KctlError
-from kctl.records.batch import Record, iterate_records, parse_header
+from kctl.records.batch import iterate_records
+from kctl.records.header import Record, parse_header
 from kctl.server.groups.actions import JoinOutcome, SyncOutcome
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator

@@ -9,9 +9,9 @@ import pytest
 
 from kctl.errors import CorruptLog, ErrorCode
 from kctl.model import TopicPartition, partition_for_key
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.records.header import Record
 from kctl.server.groups.actions import LeaveOutcome
 from kctl.server.groups.events import Leaver
 from kctl.server.groups.offsets import OffsetAndMetadata

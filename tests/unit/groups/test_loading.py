@@ -13,8 +13,9 @@ import pytest
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition, partition_for_key
 from kctl.protocol.versioned import encode_versioned
-from kctl.records.batch import Record, iterate_batches
+from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.records.internal_topics import OffsetCommitKey, encode_group_metadata_key, encode_offset_commit_key
 from kctl.server.groups.coordinator import GROUPS_PER_TURN
 from kctl.server.groups.events import GroupLoaded, Now

@@ -14,8 +14,8 @@ from kctl.protocol.apis.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 from kctl.protocol.apis.update_metadata import UpdateMetadataBroker, UpdateMetadataRequest
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager

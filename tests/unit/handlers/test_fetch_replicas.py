@@ -13,8 +13,9 @@ from kctl.config.subjects.replication import RACK_AWARE_SELECTOR
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from kctl.protocol.apis.update_metadata import UpdateMetadataBroker, UpdateMetadataEndpoint, UpdateMetadataRequest
-from kctl.records.batch import Record, iterate_batches
+from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.server.handlers.fetch import FetchHandler
 from kctl.server.replication.fetch_session import FetchSessionCache
 from kctl.server.replication.partition import Partition

@@ -12,10 +12,11 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from kctl.records.batch import Record, crc_ok, iterate_batches, iterate_records
+from kctl.records.batch import crc_ok, iterate_batches, iterate_records
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.records.header import Record
 from kctl.records.legacy import build_messages
 from kctl.server.handlers.fetch import FetchHandler
 from kctl.server.replication.fetch_session import FetchSessionCache

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.records.batch import (
-    CorruptBatch,
-    OldFormat,
-    Record,
-    TimestampType,
-    crc_ok,
-    iterate_batches,
-    iterate_records,
-    parse_header,
-    seal,
-)
+from kctl.records.batch import crc_ok, iterate_batches, iterate_records
 from kctl.records.build import build_batch, rebuild_batch, recompress
 from kctl.records.compression import Codec
 from kctl.records.control import (
@@ -24,6 +14,7 @@ from kctl.records.control import (
     control_type,
     parse_end_transaction_marker,
 )
+from kctl.records.header import CorruptBatch, OldFormat, Record, TimestampType, parse_header, seal
 
 RECORDS = [
     Record(0, 1000, b"key", b"value", (("h", b"1"), ("h", None), ("ü", b""))),

@@ -7,20 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.records.batch import (
-    CorruptBatch,
-    Record,
-    TimestampType,
-    crc_ok,
-    iterate_batches,
-    iterate_records,
-    parse_any_header,
-    parse_header,
-)
+from kctl.records.batch import crc_ok, iterate_batches, iterate_records, parse_any_header
 from kctl.records.build import build_batch, rebuild_batch
 from kctl.records.compression import Codec, compress
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.conversion import downgrade, upgrade, upgrade_stored, without_old_messages
+from kctl.records.header import CorruptBatch, Record, TimestampType, parse_header
 from kctl.records.legacy import build_messages
 from kctl.records.validate import AppendRules, RecordsRejected, validate_produced
 from tests.unit.records.old_messages import OLD_CODECS, message, pair, wrapper

@@ -7,17 +7,10 @@ import struct
 import lz4.frame
 import pytest
 
-from kctl.records.batch import (
-    CorruptBatch,
-    Record,
-    TimestampType,
-    crc_ok,
-    iterate_batches,
-    iterate_records,
-    parse_any_header,
-)
+from kctl.records.batch import crc_ok, iterate_batches, iterate_records, parse_any_header
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec, compress, decompress
+from kctl.records.header import CorruptBatch, Record, TimestampType
 from kctl.records.legacy import build_messages, iterate_messages, look_inside, parse_message
 from tests.unit.records.old_messages import OLD_CODECS, message, pair, wrapper
 

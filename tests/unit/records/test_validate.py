@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.records.batch import Record, TimestampType, crc_ok, iterate_records, parse_header, seal
+from kctl.records.batch import crc_ok, iterate_records
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.records.header import Record, TimestampType, parse_header, seal
 from kctl.records.legacy import build_messages
 from kctl.records.validate import (
     AppendRules,

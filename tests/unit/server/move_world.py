@@ -18,8 +18,8 @@ from kctl.protocol.apis.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 from kctl.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.server.log_chores import LogChores
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.log_dir_moves import LogDirMoves

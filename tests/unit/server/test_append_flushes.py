@@ -17,8 +17,8 @@ from kctl.protocol.apis.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.server.handlers.produce import ProduceHandler
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.partition import Partition

@@ -11,8 +11,8 @@ import pytest
 
 from kctl.config.dynamic import ConfigView
 from kctl.model import TopicPartition
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.server.cleaner_pace import Account, CleanerPace
 from kctl.server.cleaners import LogCleaners, buffers
 from kctl.server.clock import SystemClock

@@ -8,8 +8,8 @@ import pytest
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.testing.sim_loop import SimLoop
 from tests.unit.server.move_world import CONFIG, TP, Disks, MoveWorld, play, run, until
 

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 
 from kctl.admin.offset_spec import END, START
 from kctl.client.settings import ClientSettings
-from kctl.records.batch import Record, iterate_batches
+from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.spark.cluster_view import Wanted
 from kctl.spark.exec.fetch import Fetched
 from kctl.spark.exec.files import DiskFiles, Files

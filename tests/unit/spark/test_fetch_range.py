@@ -11,10 +11,11 @@ from kctl.client.list_offsets import IsolationLevel
 from kctl.client.settings import ClientSettings
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID
-from kctl.records.batch import Record, iterate_batches, iterate_records
+from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.build import build_batch, rebuild_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.records.header import Record
 from kctl.records.legacy import build_messages
 from kctl.spark.exec.fetch import OffsetRange, RangeReader
 from kctl.spark.exec.outcome import CorruptRecords, DataLoss

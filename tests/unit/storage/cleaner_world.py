@@ -6,10 +6,10 @@ import random
 from collections.abc import Sequence
 
 from kctl.model import TopicPartition
-from kctl.records.batch import BatchHeader, Record
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.records.header import BatchHeader, Record
 from kctl.storage.cleaner import CleanerBuffers, LogCleaner, Pace
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files

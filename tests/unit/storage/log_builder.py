@@ -6,10 +6,11 @@ import random
 from collections.abc import Sequence
 
 from kctl.model import TopicPartition
-from kctl.records.batch import Record, iterate_batches, iterate_records
+from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.records.header import Record
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.log import AppendResult, Log

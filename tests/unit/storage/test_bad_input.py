@@ -9,8 +9,8 @@ import pytest
 
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.storage.files import RealFiles
 from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_clock import ManualClock

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from kctl.records.batch import Record, iterate_records, parse_header, seal
+from kctl.records.batch import iterate_records
 from kctl.records.build import build_batch, rebuild_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.records.header import Record, parse_header, seal
 from kctl.storage.cleaner import CleaningGivenUp
 from kctl.storage.compaction_batches import ENTRY_BYTES
 from tests.unit.storage.cleaner_world import COMPACTED, TP, CleanerWorld

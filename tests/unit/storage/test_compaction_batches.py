@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from kctl.records.batch import CorruptBatch, Record, iterate_records, parse_any_header, parse_header, seal
+from kctl.records.batch import iterate_records, parse_any_header
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
+from kctl.records.header import CorruptBatch, Record, parse_header, seal
 from kctl.records.legacy import build_messages
 from kctl.records.walk import LONG_KEY_SIZE
 from kctl.storage.compaction_batches import LatestRecords

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.storage.checkpoints import parse_snapshot
 from kctl.storage.config import LogConfig
 from tests.unit.storage.log_builder import LogOnDisk

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.records.batch import Record, iterate_records, parse_header
+from kctl.records.batch import iterate_records
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType
+from kctl.records.header import Record, parse_header
 from kctl.storage.config import LogConfig
 from kctl.storage.transaction_index import AbortedTransaction
 from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, value_batch

@@ -11,8 +11,8 @@ import pytest
 
 from kctl.errors import ApiError, ConfigError, ErrorCode, LogDirFailure
 from kctl.model import TopicPartition
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.storage.config import LogConfig
 from kctl.storage.log import Log
 from kctl.storage.log_directories import LogDirectoryLocked

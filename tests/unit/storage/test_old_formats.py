@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kctl.records.batch import Record, crc_ok, iterate_batches, iterate_records
+from kctl.records.batch import crc_ok, iterate_batches, iterate_records
 from kctl.records.compression import Codec
+from kctl.records.header import Record
 from kctl.records.legacy import build_messages
 from kctl.storage.config import LogConfig
 from kctl.storage.files import RealFiles

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from kctl.records.batch import parse_header
+from kctl.records.header import parse_header
 from kctl.storage.config import LogConfig
 from kctl.storage.names import offset_file_name
 from kctl.storage.segment import Segment

@@ -10,9 +10,10 @@ import pytest
 
 from kctl.errors import CorruptLog, ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition, partition_for_key
-from kctl.records.batch import Record, iterate_records
+from kctl.records.batch import iterate_records
 from kctl.records.build import build_batch
 from kctl.records.control import parse_end_transaction_marker
+from kctl.records.header import Record
 from kctl.records.internal_topics import encode_transaction_key
 from kctl.server.transactions.records import transaction_record
 from kctl.server.transactions.snapshot import TransactionOverview, TransactionSnapshot

@@ -30,9 +30,9 @@ from kctl.protocol.apis.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker
+from kctl.records.header import Record
 from kctl.server.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from kctl.server.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from kctl.server.handlers.describe_producers import DescribeProducersHandler

@@ -8,8 +8,8 @@ import logging
 import pytest
 
 from kctl.model import ProducerIdAndEpoch, TopicPartition
-from kctl.records.batch import Record
 from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.records.internal_topics import encode_transaction_key
 from kctl.server.transactions.coordinator import IDS_PER_TURN
 from kctl.server.transactions.records import transaction_record

@@ -9,8 +9,9 @@ import pytest
 from kctl.client.transport import ConnectionLost
 from kctl.errors import ErrorCode
 from kctl.model import GROUP_METADATA_TOPIC, NO_LEADER, ProducerIdAndEpoch, TopicPartition
-from kctl.records.batch import iterate_records, parse_header
+from kctl.records.batch import iterate_records
 from kctl.records.control import ControlType, parse_end_transaction_marker
+from kctl.records.header import parse_header
 from kctl.server.transactions.markers import GONE_AFTER_MS, MarkerJob
 from kctl.server.transactions.partition_markers import Marker, PartitionMarkers
 from kctl.testing.sim_clock import SimClock
