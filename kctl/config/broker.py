@@ -100,7 +100,8 @@ SINGLE_BROKER_PROPERTIES: Mapping[str, str] = {
 """What a lone broker for trying things out needs beyond the defaults, as in Kafka's sample server.properties.
 
 That one waits 0 ms before a group's first generation; some clients (kafka-python 3.0) never recover when they are
-made leader before they know the topic's partitions, so here it is long enough for their first Metadata.
+made leader before they know the topic's partitions, so here it is long enough for their first Metadata; and members
+that start together share the first generation instead of rebalancing at once.
 """
 
 

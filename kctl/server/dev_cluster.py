@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.errors import KctlError, UsageError
 from kctl.server.data_folder import DataFolder
 
@@ -78,14 +79,14 @@ class Member:
 
 
 def defaults_for(brokers: int) -> dict[str, str]:
-    """Properties that suit so many brokers: every topic survives the loss of one where there are enough of them."""
+    """Properties that suit so many brokers: a lone one's, and every topic survives the loss of one of several."""
     replicas = str(min(3, brokers))
     return {
+        **SINGLE_BROKER_PROPERTIES,
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": str(min(2, brokers)),
-        "group.initial.rebalance.delay.ms": "0",
         "controlled.shutdown.retry.backoff.ms": "500",
     }
 

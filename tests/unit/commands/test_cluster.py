@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kctl.commands.exit_status import ExitStatus
+from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.errors import UsageError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.describe_configs import DescribeConfigsRequest
@@ -116,6 +117,12 @@ def test_brokers_have_what_makes_them_different_and_what_suits_so_many() -> None
     assert properties["offsets.topic.replication.factor"] == "2"
     assert properties["default.replication.factor"] == "3"
     assert defaults_for(1)["default.replication.factor"] == "1"
+
+
+def test_groups_wait_for_their_members_in_a_cluster_as_beside_a_lone_broker() -> None:
+    delay = "group.initial.rebalance.delay.ms"
+    for brokers in (1, 3):
+        assert defaults_for(brokers)[delay] == SINGLE_BROKER_PROPERTIES[delay]
 
 
 def test_folder_without_a_cluster_is_said(kctl: Kctl, tmp_path: Path) -> None:
