@@ -29,7 +29,8 @@ class ClusterClient:
     def __init__(self, settings: ClientSettings, transport: Transport) -> None:
         self.settings = settings
         self.transport = transport
-        self._connections: dict[tuple[str, int], Connection] = {}
+        self._connections: dict[tuple[str, int, str], Connection] = {}
+        """By host, port and purpose: "" is what everybody may use."""
         self._metadata: ClusterMetadata | None = None
         self._coordinators: dict[tuple[CoordinatorType, str], tuple[str, int]] = {}
 
@@ -58,8 +59,8 @@ class ClusterClient:
 
     async def any_broker(self) -> Connection:
         """A connection to some broker: one that is open already, else the first bootstrap address that answers."""
-        for connection in self._connections.values():
-            if connection.is_open:
+        for (_, _, purpose), connection in self._connections.items():
+            if connection.is_open and not purpose:
                 return connection
         addresses = list(self.settings.bootstrap)
         if self._metadata is not None:
@@ -118,12 +119,22 @@ class ClusterClient:
             return await work(await self.coordinator(key, kind))
 
         def forget() -> None:
-            self._coordinators.pop((kind, key), None)
+            self.forget_coordinator(key, kind)
 
         return await retry(attempt, deadline=self.deadline(), codes=COORDINATOR_MOVED, forget=forget)
 
-    async def coordinator(self, key: str, kind: CoordinatorType = CoordinatorType.GROUP) -> Connection:
-        """A connection to the coordinator of `key`.  Raises ApiError, with a retriable code while there is none."""
+    def forget_coordinator(self, key: str, kind: CoordinatorType = CoordinatorType.GROUP) -> None:
+        """Look the coordinator of `key` up again when it is needed next."""
+        self._coordinators.pop((kind, key), None)
+
+    async def coordinator(
+        self, key: str, kind: CoordinatorType = CoordinatorType.GROUP, *, purpose: str = ""
+    ) -> Connection:
+        """A connection to the coordinator of `key`.  Raises ApiError, with a retriable code while there is none.
+
+        A broker answers one request of a connection after the other, so what may take long (JoinGroup) names a
+        `purpose` and gets a connection that nobody else uses.
+        """
         from kctl.protocol.apis.find_coordinator import (  # noqa: PLC0415 - most commands ask no coordinator
             FindCoordinatorRequest,
             FindCoordinatorResponse,
@@ -138,7 +149,7 @@ class ClusterClient:
             if code is not ErrorCode.NONE:
                 raise ApiError(code, response.error_message)
             address = self._coordinators[kind, key] = (response.host, response.port)
-        return await self._connect(*address)
+        return await self._connect(*address, purpose)
 
     async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
         """Do several things at once where the transport can."""
@@ -154,8 +165,8 @@ class ClusterClient:
         self._metadata = metadata_of(await connection.send(request, MetadataResponse))
         return self._metadata
 
-    async def _connect(self, host: str, port: int) -> Connection:
-        known = self._connections.get((host, port))
+    async def _connect(self, host: str, port: int, purpose: str = "") -> Connection:
+        known = self._connections.get((host, port, purpose))
         if known is not None and known.is_open:
             return known
         opened = await self.transport.connect(
@@ -166,9 +177,9 @@ class ClusterClient:
             timeout_ms=self.settings.timeout_ms,
         )
         # Two tasks may have connected at the same time; the first one's connection serves both.
-        known = self._connections.get((host, port))
+        known = self._connections.get((host, port, purpose))
         if known is not None and known.is_open:
             await opened.close()
             return known
-        self._connections[host, port] = opened
+        self._connections[host, port, purpose] = opened
         return opened

@@ -36,14 +36,21 @@ class Consumer:
         limits: FetchLimits | None = None,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> None:
-        self.positions = dict(sorted(positions.items()))
+        self.positions: dict[TopicPartition, int] = {}
         self._client = client
         self._limits = limits or FetchLimits()
         self._isolation = isolation
         self._metadata: ClusterMetadata | None = None
         self._near: dict[TopicPartition, tuple[int, int]] = {}
         """Preferred replicas: the broker, and until when (ms) it is read from."""
+        self.assign(positions)
         self._deadline = client.deadline()
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these from now on, and nothing else."""
+        self.positions = dict(sorted(positions.items()))
+        self._metadata = None
+        self._near.clear()
 
     def drop(self, tp: TopicPartition) -> None:
         """Read no more of this partition."""

@@ -39,6 +39,7 @@ ISOLATIONS = ("read_committed", "read_uncommitted")
         "kctl consume orders --from -10 --partition 0",
         "kctl consume orders --from @2026-11-21T09:00:00Z --until @2026-11-21T10:00:00Z --format jsonl",
         "kctl consume orders --from end --follow",
+        "kctl consume orders --group audit --follow --format jsonl",
         "kctl consume __consumer_offsets --formatter offsets",
     ),
 )
@@ -65,6 +66,10 @@ def consume(
         str | None, Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
     ] = None,
     follow: Annotated[bool, Option("--follow", "-f", help="Wait for more records at the end.")] = False,
+    group: Annotated[
+        str | None,
+        Option("--group", metavar="GROUP", help="Read as a member of this consumer group, and commit what was shown."),
+    ] = None,
     isolation: Annotated[
         str,
         Option("--isolation", choices=ISOLATIONS, help="Whether records of open and aborted transactions are read."),
@@ -88,7 +93,14 @@ def consume(
 ) -> ExitStatus:
     """Read records of a topic and show them, in order within each partition.
 
-    It stops where the partitions ended when it began, unless --follow is given.  It joins no group and commits nothing.
+    It stops where the partitions ended when it began, unless --follow is given.  Without --group it joins no group and
+    commits nothing.
+
+    With --group the group shares the partitions among its members, whatever client they are; --from counts where the
+    group has committed nothing.  What was shown is committed every 5 s (auto.commit.interval.ms), before the group
+    shares anew, and at the end, also after SIGINT and SIGTERM; what was shown after the last commit of a process that
+    was killed is shown again.  group.instance.id, session.timeout.ms, heartbeat.interval.ms and max.poll.interval.ms
+    count in --command-config.  The member knows the assignors range and roundrobin.
 
     TIME is RFC 3339 (UTC without a zone), a date, epoch seconds or milliseconds, or a duration back from now: @-1h.
 
@@ -102,11 +114,19 @@ def consume(
     from kctl.admin.offsets import offset_ranges, partitions_of  # noqa: PLC0415 - help needs no client
     from kctl.client.consumer import Consumer  # noqa: PLC0415 - same
     from kctl.client.list_offsets import IsolationLevel  # noqa: PLC0415 - same
+    from kctl.commands.group_reading import group_reading, read_in_group  # noqa: PLC0415 - same
     from kctl.commands.records import RECORD_COLUMNS  # noqa: PLC0415 - same
     from kctl.console import Format  # noqa: PLC0415 - same
 
     if compat and not formatter:
         raise UsageError("--compat goes with --formatter")
+    if group is not None:
+        if partition is not None or until is not None:
+            raise UsageError(
+                "--group assigns the partitions and knows where they end; leave out --partition and --until"
+            )
+        if run.console.format is Format.JSON:
+            raise UsageError("--format json shows everything at the end, so nothing could be committed; use jsonl")
     if formatter and run.console.format is not Format.JSON:
         run.console.format = Format.JSONL
     now_ms = round(time.time() * 1000)
@@ -119,16 +139,30 @@ def consume(
     async def read(client: ClusterClient) -> None:
         tps = _select(await partitions_of(client, [topic]), partition)
         held = await offset_ranges(client, tps, isolation=level)
-        bounds = await _bounds(run, client, held, lower, upper, follow=follow)
-        consumer = Consumer(client, {tp: start for tp, (start, _) in bounds.items()}, isolation=level)
-        ends = {tp: end for tp, (_, end) in bounds.items() if end is not None}
+
+        async def copy(write: Write, flush: Callable[[], None]) -> None:
+            if group is not None:
+                reading = group_reading(
+                    group,
+                    topic,
+                    run.client_properties(),
+                    lower=lower,
+                    isolation=level,
+                    ends=None if follow else {tp: range_.end for tp, range_ in held.items()},
+                    records_max=max_records,
+                )
+                await read_in_group(client, run.console, reading, write, flush)
+                return
+            bounds = await _bounds(run, client, held, lower, upper, follow=follow)
+            consumer = Consumer(client, {tp: start for tp, (start, _) in bounds.items()}, isolation=level)
+            ends = {tp: end for tp, (_, end) in bounds.items() if end is not None}
+            await _copy(consumer, write, ends, max_records, flush=flush if follow else None)
+
         if formatter and compat:
-            flush = run.console.flush if follow else None
-            await _copy(consumer, _classic_writer(run, formatter, compat), ends, max_records, flush=flush)
+            await copy(_classic_writer(run, formatter, compat), run.console.flush)
             return
         with run.console.stream(RECORD_COLUMNS) as stream:
-            write = _decoding_writer(run, stream, formatter) if formatter else _writer(run, stream)
-            await _copy(consumer, write, ends, max_records, flush=stream.flush if follow else None)
+            await copy(_decoding_writer(run, stream, formatter) if formatter else _writer(run, stream), stream.flush)
 
     run.on_cluster_concurrently(read)
     return ExitStatus.DONE

@@ -33,16 +33,20 @@ class Invocation:
         """Which brokers to start from and how long to wait.  Raises UsageError and ConfigError."""
         from kctl.client.settings import client_settings  # noqa: PLC0415 - commands on files need no client
 
-        config_file = self._given.get("command_config") or os.environ.get("KCTL_COMMAND_CONFIG")
         servers = self._given.get("bootstrap_server") or os.environ.get("KCTL_BOOTSTRAP_SERVER")
         timeout = self._given.get("timeout")
         return client_settings(
             bootstrap_servers=servers,
-            properties=_read_properties(config_file) if config_file else {},
+            properties=self.client_properties(),
             timeout_ms=_duration_ms(timeout) if timeout else None,
             default_servers=DEFAULT_BOOTSTRAP_SERVER,
             default_timeout_ms=DEFAULT_TIMEOUT_MS,
         )
+
+    def client_properties(self) -> dict[str, str]:
+        """What stands in --command-config, nothing without it.  Raises UsageError."""
+        config_file = self._given.get("command_config") or os.environ.get("KCTL_COMMAND_CONFIG")
+        return _read_properties(config_file) if config_file else {}
 
     def on_cluster(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
         """Run a few questions and answers, without an event loop; the client is closed afterwards."""

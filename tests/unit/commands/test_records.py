@@ -279,3 +279,34 @@ def test_cluster_describe(kctl: Kctl, cluster: FakeCluster) -> None:
     document = kctl("cluster describe --format json").document
     assert (document["cluster_id"], document["controller"]) == ("fake-cluster", 1)
     assert [row[0] + row[4] for row in kctl("cluster describe").rows] == ["0false", "1true"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--group g --partition 0", "leave out --partition"),
+        ("--group g --until 3", "leave out --partition and --until"),
+        ("--group g --format json", "use jsonl"),
+        ("--group=", "--group needs a name"),
+    ],
+)
+def test_what_does_not_go_with_a_group_is_said(cluster: FakeCluster, kctl: Kctl, line: str, words: str) -> None:
+    cluster.create("orders")
+    ran = kctl(f"consume orders {line}")
+    assert (ran.status, words in ran.err) == (ExitStatus.USAGE, True)
+
+
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        ("session.timeout.ms=soon", "session.timeout.ms=soon"),
+        ("heartbeat.interval.ms=10000", "must be less than session.timeout.ms"),
+    ],
+)
+def test_properties_of_a_member_are_checked(
+    cluster: FakeCluster, kctl: Kctl, tmp_path: Path, properties: str, words: str
+) -> None:
+    cluster.create("orders")
+    (tmp_path / "member.properties").write_text(properties)
+    ran = kctl(f"consume orders --group g --command-config {tmp_path / 'member.properties'}")
+    assert (ran.status, words in ran.err) == (ExitStatus.USAGE, True)

@@ -1,0 +1,393 @@
+"""Reads what a group assigns to it: a member and its heartbeats around a simple consumer.
+
+    poll() -> settle (join, sync, look up what is committed) -> fetch
+    beside it, one task: heartbeats
+
+Everything that changes what is read happens inside `poll`, so between two calls nothing is taken away; heartbeats only
+learn that it should.  Records are read at least once: what was not committed when its reader died is read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TypeVar
+
+from kctl.client.assignors import ASSIGNORS
+from kctl.client.cluster import ClusterClient
+from kctl.client.committed_offsets import commit_offsets, committed_offsets
+from kctl.client.consumer import Consumer
+from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, OffsetAt, list_offsets
+from kctl.client.membership import (
+    Abandon,
+    Action,
+    Assign,
+    Assigned,
+    CommitAnswered,
+    Disconnected,
+    Event,
+    Fail,
+    HeartbeatAnswered,
+    HeartbeatDue,
+    Joined,
+    Left,
+    LookUpCoordinator,
+    Member,
+    MembershipSettings,
+    PartitionsChanged,
+    Phase,
+    Revoke,
+    Revoked,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    Synced,
+    Take,
+    Wanted,
+    step,
+)
+from kctl.client.retrying import COORDINATOR_MOVED, Deadline
+from kctl.client.transport import Connection, ConnectionLost
+from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError
+from kctl.model import TopicPartition
+from kctl.protocol.apis.heartbeat import HeartbeatResponse
+from kctl.protocol.apis.join_group import JoinGroupResponse
+from kctl.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kctl.protocol.apis.sync_group import SyncGroupResponse
+from kctl.records.header import Record
+
+T = TypeVar("T")
+
+Begin = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
+"""Where to begin in partitions of which the group has committed nothing, or something that the log does not have."""
+
+PURPOSE = "membership"
+ANSWER_MARGIN_MS = 5_000
+"""How much longer than the slowest member a JoinGroup may take."""
+IDLE_MS = 100
+"""How often a member without partitions looks whether it was given some."""
+BEAT_MS_MIN = 20
+LEAVERS_VERSION_MIN = 3
+"""From where on LeaveGroup names several members."""
+PARTITIONS_CHECK_MS = 300_000
+"""How often the leader looks whether topics have grown: metadata.max.age.ms of Java's consumer."""
+CLOSE_MS = 5_000
+
+_OF_PARTITIONS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    }
+)
+"""What an answer to a commit says about a partition; everything else is about the member."""
+_NOT_YET = frozenset({*COORDINATOR_MOVED, ErrorCode.UNSTABLE_OFFSET_COMMIT})
+
+
+class GroupConsumer:
+    """A member of one group.  Owner: event loop."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        settings: MembershipSettings,
+        begin: Begin,
+        *,
+        on_lost: Callable[[TopicPartition, int, int], None] = lambda *_: None,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+        auto_commit_interval_ms: int = 5_000,
+    ) -> None:
+        self.member = Member(settings)
+        self._client = client
+        self._begin = begin
+        self._on_lost = on_lost
+        self._consumer = Consumer(client, {}, isolation=isolation)
+        self._auto_commit_interval_ms = auto_commit_interval_ms
+        self._taken: dict[TopicPartition, int] = {}
+        """What the caller is done with, of the partitions that are read: what a commit commits."""
+        self._committed: dict[TopicPartition, int] = {}
+        self._committed_ms = self._now_ms()
+        self._given: tuple[TopicPartition, ...] | None = None
+        """Partitions just assigned, whose positions are not looked up yet."""
+        self._partition_counts: Mapping[str, int] = {}
+        self._counted_ms = 0
+        self._is_closing = False
+        self._deadline: Deadline = client.deadline()
+        self._failure: ApiError | None = None
+        self._heartbeats: asyncio.Task[None] | None = None
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """The offset behind what was returned, of every partition that is read now."""
+        return {**self._taken, **self._consumer.positions}
+
+    async def poll(self) -> list[tuple[TopicPartition, list[Record]]]:
+        """The next records of this member's partitions, none when none came in time; joins first if need be.
+
+        Calling it says that what was returned before is done with.  Raises ApiError for what trying again does not
+        change (the group is full, another has taken the static id, ...), CorruptBatch and ClusterUnreachable.
+        """
+        self.confirm()
+        if self._failure is not None:
+            raise self._failure
+        if self._heartbeats is None:
+            self._heartbeats = asyncio.create_task(self._keep_beating(), name="group heartbeats")
+        await self._settle()
+        if self._now_ms() >= self._committed_ms + self._auto_commit_interval_ms:
+            await self._commit_once()
+        if not self._consumer.positions:
+            await self._client.transport.sleep(IDLE_MS)
+            return []
+        try:
+            return await self._consumer.poll()
+        except ApiError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            await self._begin_again()
+            return []
+
+    def confirm(self) -> None:
+        """What was returned so far is done with, and may be committed."""
+        self._taken.update(self._consumer.positions)
+
+    def finish(self, tp: TopicPartition, offset: int) -> None:
+        """Done with the partition up to `offset`, exclusive: read no more of it before the next assignment."""
+        self._consumer.drop(tp)
+        self._taken[tp] = offset
+
+    async def commit(self) -> None:
+        """Commit what is done with.  Raises ApiError and ClusterUnreachable; a group that has moved on is none.
+
+        Whoever has got the partitions then reads again what was not committed.
+        """
+        deadline = self._client.deadline()
+        while not await self._commit_once():
+            if not await deadline.pause():
+                raise ClusterUnreachable(f"group '{self.member.settings.group_id}': its coordinator does not answer")
+
+    async def close(self) -> None:
+        """Commit what is done with and leave the group, as far as that is possible within a few seconds."""
+        self._is_closing = True
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+        try:
+            async with asyncio.timeout(CLOSE_MS / 1000):
+                await self.commit()
+        except (KctlError, TimeoutError):
+            pass  # It will be read again, which is what "at least once" allows.
+        try:
+            async with asyncio.timeout(CLOSE_MS / 1000):
+                await self._drive(Left())
+        except (KctlError, TimeoutError):
+            pass  # The coordinator notices when the session is over.
+
+    async def _settle(self) -> None:
+        """Until this member is in a generation and knows where to read."""
+        while self.member.phase is not Phase.STABLE or self._given is not None:
+            if self._failure is not None:
+                raise self._failure
+            if self.member.phase is Phase.STABLE:
+                await self._look_up_positions()
+            elif self.member.phase is Phase.REVOKING:
+                await self.commit()
+                self._read_nothing()
+                await self._drive(Revoked())
+            else:
+                self._read_nothing()
+                await self._drive(Wanted())
+        self._deadline = self._client.deadline()
+
+    def _read_nothing(self) -> None:
+        self._consumer.assign({})
+        self._taken.clear()
+        self._committed.clear()
+        self._given = None
+
+    async def _look_up_positions(self) -> None:
+        given = self._given or ()
+        committed = await self._ask_committed(given) if given else {}
+        fresh = [tp for tp in given if tp not in committed]
+        begun = await self._begin(fresh) if fresh else {}
+        self._committed.update(committed)
+        self._consumer.assign({**begun, **committed})
+        self._taken.update(committed)
+        self._given = None
+
+    async def _ask_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        while True:
+            try:
+                return await committed_offsets(await self._connect(), self.member.settings.group_id, partitions)
+            except ConnectionLost as lost:
+                await self._look_elsewhere(str(lost))
+            except ApiError as error:
+                if error.code not in _NOT_YET:
+                    raise
+                await self._look_elsewhere(str(error))
+
+    async def _begin_again(self) -> None:
+        """Positions that the log does not have (any more) move to where `begin` says; `on_lost` is told of each."""
+        positions = self._consumer.positions
+        starts = await list_offsets(self._client, dict.fromkeys(positions, EARLIEST))
+        ends = await list_offsets(self._client, dict.fromkeys(positions, LATEST))
+        lost = [tp for tp, position in positions.items() if not _lies_between(starts[tp], position, ends[tp])]
+        begun = await self._begin(lost) if lost else {}
+        for tp, offset in begun.items():
+            self._on_lost(tp, positions[tp], offset)
+        self._consumer.assign({**positions, **begun})
+
+    async def _commit_once(self) -> bool:
+        """Whether there is nothing left to commit: done, or no longer this member's to do."""
+        member = self.member
+        offsets = {tp: offset for tp, offset in self._taken.items() if self._committed.get(tp) != offset}
+        if not offsets or not member.is_in_generation:
+            return True
+        generation = member.generation
+        self._committed_ms = self._now_ms()
+        try:
+            codes = await commit_offsets(
+                await self._connect(),
+                member.settings.group_id,
+                offsets,
+                member_id=member.member_id,
+                generation=generation,
+                group_instance_id=member.settings.group_instance_id,
+            )
+        except ConnectionLost:
+            await self._drive(Disconnected(member.phase))
+            return False
+        except ApiError as error:
+            if error.code not in COORDINATOR_MOVED:
+                raise
+            self._client.forget_coordinator(member.settings.group_id)
+            return False
+        self._committed.update((tp, offsets[tp]) for tp, code in codes.items() if code is ErrorCode.NONE)
+        for code in set(codes.values()) - {ErrorCode.NONE}:
+            await self._drive(CommitAnswered(code, generation))
+        for tp, code in codes.items():
+            if code in _OF_PARTITIONS:
+                raise ApiError(code, f"{tp}: cannot commit: {code.description}")
+        return not any(code in COORDINATOR_MOVED for code in codes.values())
+
+    async def _keep_beating(self) -> None:
+        settings = self.member.settings
+        while True:
+            wait_ms = self.member.next_beat_ms - self._now_ms()
+            await self._client.transport.sleep(min(max(wait_ms, BEAT_MS_MIN), settings.heartbeat_interval_ms))
+            try:
+                await self._drive(HeartbeatDue())
+                await self._look_for_more_partitions()
+            except ClusterUnreachable:
+                continue  # Whoever reads finds out, or the session ends.
+            except ApiError as error:
+                self._failure = error
+                return
+
+    async def _look_for_more_partitions(self) -> None:
+        if not self.member.is_leader or self._now_ms() < self._counted_ms + PARTITIONS_CHECK_MS:
+            return
+        before = self._partition_counts
+        if await self._counts(before) != before:
+            await self._drive(PartitionsChanged())
+
+    async def _drive(self, event: Event) -> None:
+        """Let an event happen to the member, and all that follows from it."""
+        events = deque([event])
+        while events:
+            for action in step(self.member, events.popleft(), self._now_ms()):
+                outcome = await self._perform(action)
+                if outcome is not None:
+                    events.append(outcome)
+
+    async def _perform(self, action: Action) -> Event | None:
+        match action:
+            case SendJoin(request):
+                return await self._ask(request, JoinGroupResponse, self._joined, self._patience_ms)
+            case SendSync(request):
+                return await self._ask(request, SyncGroupResponse, Synced, self._patience_ms)
+            case SendHeartbeat(request):
+                generation = request.generation_id
+                return await self._ask(request, HeartbeatResponse, lambda told: HeartbeatAnswered(told, generation))
+            case SendLeave(member_id):
+                await self._say_goodbye(member_id)
+            case Assign(assignor, members):
+                topics = frozenset[str]().union(*(one.topics for one in members))
+                self._partition_counts = await self._counts(topics)
+                return Assigned(ASSIGNORS[assignor](members, self._partition_counts))
+            case Take(partitions):
+                self._given = partitions
+            case LookUpCoordinator():
+                self._client.forget_coordinator(self.member.settings.group_id)
+                if self.member.phase is Phase.OUTSIDE:
+                    await self._look_elsewhere("its coordinator does not answer")
+            case Fail(error):
+                self._failure = error
+            case Revoke() | Abandon():
+                pass  # `_settle` sees it by the phase, when the caller comes for more.
+        return None
+
+    async def _say_goodbye(self, member_id: str) -> None:
+        """Raises ConnectionLost and ApiError."""
+        connection = await self._connect()
+        request = LeaveGroupRequest(group_id=self.member.settings.group_id)
+        if connection.versions.highest(LeaveGroupRequest) < LEAVERS_VERSION_MIN:
+            request.member_id = member_id
+        else:
+            request.members = [MemberIdentity(member_id=member_id)]
+        await connection.send(request, LeaveGroupResponse)
+
+    async def _ask(
+        self,
+        request: object,
+        response_class: type[T],
+        event: Callable[[T], Event | None],
+        timeout_ms: int | None = None,
+    ) -> Event | None:
+        during = self.member.phase
+        try:
+            connection = await self._connect()
+            return event(await connection.send(request, response_class, timeout_ms=timeout_ms))
+        except (ConnectionLost, ClusterUnreachable):
+            return Disconnected(during)
+        except ApiError as error:
+            if error.code not in COORDINATOR_MOVED:
+                raise
+            return Disconnected(during)
+
+    def _joined(self, response: JoinGroupResponse) -> Joined:
+        if response.error_code == ErrorCode.NONE:
+            self._deadline = self._client.deadline()
+        return Joined(response)
+
+    @property
+    def _patience_ms(self) -> int:
+        """How long a JoinGroup or SyncGroup may take: as long as the slowest member."""
+        return self.member.settings.rebalance_timeout_ms + ANSWER_MARGIN_MS
+
+    async def _counts(self, topics: Collection[str]) -> dict[str, int]:
+        """The number of partitions of each topic that exists."""
+        metadata = await self._client.metadata(topics)
+        self._counted_ms = self._now_ms()
+        return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.partitions}
+
+    async def _connect(self) -> Connection:
+        # A goodbye does not wait behind a JoinGroup that was given up.
+        purpose = "" if self._is_closing else PURPOSE
+        return await self._client.coordinator(self.member.settings.group_id, purpose=purpose)
+
+    async def _look_elsewhere(self, problem: str) -> None:
+        self._client.forget_coordinator(self.member.settings.group_id)
+        if not await self._deadline.pause():
+            raise ClusterUnreachable(f"group '{self.member.settings.group_id}': {problem}")
+
+    def _now_ms(self) -> int:
+        return self._client.transport.monotonic_ms()
+
+
+def _lies_between(start: OffsetAt | ApiError, position: int, end: OffsetAt | ApiError) -> bool:
+    if isinstance(start, ApiError):
+        raise start
+    if isinstance(end, ApiError):
+        raise end
+    return start.offset <= position <= end.offset

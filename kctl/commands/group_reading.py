@@ -1,0 +1,146 @@
+"""`kctl consume --group`: reads as a member of a consumer group and commits what was shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kctl.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from kctl.admin.offset_spec import OffsetSpec
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.group_consumer import GroupConsumer
+    from kctl.client.list_offsets import IsolationLevel
+    from kctl.client.membership import MembershipSettings
+    from kctl.console import Console
+    from kctl.model import TopicPartition
+    from kctl.records.header import Record
+
+AUTO_COMMIT_INTERVAL_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReading:
+    """What to read as a member of a group, and until when."""
+
+    settings: MembershipSettings
+    auto_commit_interval_ms: int
+    lower: OffsetSpec
+    """Where to begin in partitions of which the group has committed nothing."""
+    isolation: IsolationLevel
+    ends: Mapping[TopicPartition, int] | None
+    """Where to stop; None: never."""
+    records_max: int | None
+
+
+def group_reading(
+    group_id: str,
+    topic: str,
+    properties: Mapping[str, str],
+    *,
+    lower: OffsetSpec,
+    isolation: IsolationLevel,
+    ends: Mapping[TopicPartition, int] | None,
+    records_max: int | None,
+) -> GroupReading:
+    """How to take part is said by Kafka's consumer properties.  Raises UsageError and ConfigError."""
+    settings = _membership_settings(group_id, topic, properties)
+    interval_ms = _milliseconds(properties, "auto.commit.interval.ms", AUTO_COMMIT_INTERVAL_MS)
+    return GroupReading(settings, interval_ms, lower, isolation, ends, records_max)
+
+
+async def read_in_group(
+    client: ClusterClient,
+    console: Console,
+    reading: GroupReading,
+    write: Callable[[TopicPartition, Record], bool],
+    flush: Callable[[], None],
+) -> None:
+    """Show the records of whatever the group assigns, until there are enough or the ends are reached.
+
+    What was shown and flushed is committed: now and then, before the group shares anew, and at the end.
+    """
+    from kctl.client.group_consumer import GroupConsumer  # noqa: PLC0415 - help needs no client
+
+    async def begin(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        from kctl.admin.offsets import offset_ranges, resolve  # noqa: PLC0415 - same
+
+        held = await offset_ranges(client, partitions, isolation=reading.isolation)
+        wanted = await resolve(client, held, reading.lower)
+        return {tp: min(max(wanted[tp], range_.start), range_.end) for tp, range_ in held.items()}
+
+    def say_lost(tp: TopicPartition, position: int, begun: int) -> None:
+        console.warn(f"{tp}: the group was at offset {position}, which the log does not have; reading from {begun}")
+
+    consumer = GroupConsumer(
+        client,
+        reading.settings,
+        begin,
+        on_lost=say_lost,
+        isolation=reading.isolation,
+        auto_commit_interval_ms=reading.auto_commit_interval_ms,
+    )
+    try:
+        await _copy(consumer, write, flush, reading.ends, reading.records_max)
+        consumer.confirm()
+        await consumer.commit()
+    finally:
+        await consumer.close()
+
+
+async def _copy(
+    consumer: GroupConsumer,
+    write: Callable[[TopicPartition, Record], bool],
+    flush: Callable[[], None],
+    ends: Mapping[TopicPartition, int] | None,
+    records_max: int | None,
+) -> None:
+    left = records_max
+    while left != 0:
+        cut: dict[TopicPartition, int] = {}
+        for tp, records in await consumer.poll():
+            end = None if ends is None else ends.get(tp, 0)
+            for record in records:
+                if left == 0 or (end is not None and record.offset >= end):
+                    cut[tp] = record.offset
+                    break
+                if write(tp, record):
+                    left = None if left is None else left - 1
+        flush()
+        for tp, offset in cut.items():
+            consumer.finish(tp, offset)
+        if ends is not None and all(offset >= ends.get(tp, 0) for tp, offset in consumer.positions.items()):
+            return
+
+
+def _membership_settings(group_id: str, topic: str, properties: Mapping[str, str]) -> MembershipSettings:
+    from kctl.client.membership import MembershipSettings  # noqa: PLC0415 - help needs no client
+
+    if not group_id:
+        raise UsageError("--group needs a name")
+    default = MembershipSettings(group_id, (topic,))
+    settings = MembershipSettings(
+        group_id,
+        (topic,),
+        properties.get("group.instance.id"),
+        _milliseconds(properties, "session.timeout.ms", default.session_timeout_ms),
+        _milliseconds(properties, "max.poll.interval.ms", default.rebalance_timeout_ms),
+        _milliseconds(properties, "heartbeat.interval.ms", default.heartbeat_interval_ms),
+    )
+    if settings.heartbeat_interval_ms >= settings.session_timeout_ms:
+        raise ConfigError(
+            "heartbeat.interval.ms", str(settings.heartbeat_interval_ms), "must be less than session.timeout.ms"
+        )
+    return settings
+
+
+def _milliseconds(properties: Mapping[str, str], name: str, default: int) -> int:
+    text = properties.get(name)
+    if text is None:
+        return default
+    if not text.isdecimal() or int(text) == 0:
+        raise ConfigError(name, text, "not a number of milliseconds")
+    return int(text)

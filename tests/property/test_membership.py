@@ -1,0 +1,261 @@
+"""Members and their group, each by its own rules, over connections that lose, delay and repeat nothing but break.
+
+Goal: no partition is read by two members of one generation, nothing is committed by one that has no say any more, and
+when the trouble ends every partition has a reader.  Method: members' `step` against the coordinator's `step` in virtual
+time; the seed is the failure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+from typing import cast
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kctl.client.assignors import ASSIGNORS
+from kctl.client.membership import (
+    Abandon,
+    Action,
+    Assign,
+    Assigned,
+    CommitAnswered,
+    Disconnected,
+    Event,
+    Fail,
+    HeartbeatAnswered,
+    HeartbeatDue,
+    Joined,
+    Left,
+    LookUpCoordinator,
+    Member,
+    MembershipSettings,
+    PartitionsChanged,
+    Phase,
+    Revoke,
+    Revoked,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    Synced,
+    Take,
+    Wanted,
+    step,
+)
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.heartbeat import HeartbeatResponse
+from kctl.protocol.apis.join_group import JoinGroupResponse, JoinGroupResponseMember
+from kctl.protocol.apis.sync_group import SyncGroupResponse
+from kctl.server.groups.actions import JoinOutcome, SyncOutcome
+from tests.unit.groups.world import GroupWorld, Token
+
+COUNTS = {"t": 5, "u": 2}
+PARTITIONS = sorted(TopicPartition(topic, number) for topic, count in COUNTS.items() for number in range(count))
+TICK_MS = 100
+
+
+@dataclass
+class Reader:
+    """A member, what it reads, and the question that it waits for."""
+
+    name: str
+    member: Member
+    reads: frozenset[TopicPartition] = frozenset()
+    asked: tuple[Token, Phase] | None = None
+    pause_ms: int = 0
+    is_alive: bool = True
+    failures: list[Fail] = field(default_factory=list)
+
+    @property
+    def owner(self) -> str:
+        """Who owns what it reads: a static id may pass to another process without a new generation (KIP-345)."""
+        return self.member.settings.group_instance_id or self.name
+
+
+class Play:
+    """Some readers of one group; `chance` breaks connections, kills readers, starts new ones."""
+
+    def __init__(self, chance: Random) -> None:
+        self.chance = chance
+        self.world = GroupWorld(group_initial_rebalance_delay_ms=chance.choice((0, 100)))
+        self.readers: list[Reader] = []
+        self.owners: dict[tuple[int, TopicPartition], str] = {}
+        self._names = 0
+
+    def start(self) -> None:
+        self._names += 1
+        instance = self.chance.choice((None, None, f"i{self._names % 3}"))
+        if any(r.is_alive and instance and r.member.settings.group_instance_id == instance for r in self.readers):
+            instance = None
+        wanted = MembershipSettings("g", ("t", "u"), instance, session_timeout_ms=2_000, heartbeat_interval_ms=500)
+        self.readers.append(Reader(f"r{self._names}", Member(wanted)))
+
+    @property
+    def alive(self) -> list[Reader]:
+        return [reader for reader in self.readers if reader.is_alive]
+
+    def run(self, duration_ms: int, *, is_calm: bool) -> None:
+        for _ in range(duration_ms // TICK_MS):
+            self.world.advance(TICK_MS)
+            for reader in self.alive:
+                if not is_calm:
+                    self._trouble(reader)
+                if reader.is_alive:
+                    self._turn(reader)
+                self._check()
+            if not is_calm and len(self.alive) < 4 and self.chance.random() < 0.02:
+                self.start()
+
+    def _turn(self, reader: Reader) -> None:
+        """What a reader's poll and its heartbeats do every now and then."""
+        if reader.pause_ms > 0:
+            reader.pause_ms -= TICK_MS
+            return
+        if reader.asked is not None:
+            token, _ = reader.asked
+            if token in self.world.answers:
+                reader.asked = None
+                self._do(reader, self._answered(token))
+            return
+        self._do(reader, HeartbeatDue())
+        if reader.asked is None and reader.member.phase is Phase.OUTSIDE:
+            reader.reads = frozenset()
+            self._do(reader, Wanted())
+        elif reader.asked is None and reader.member.phase is Phase.REVOKING:
+            self._commit(reader)
+            reader.reads = frozenset()
+            self._do(reader, Revoked())
+        elif reader.member.phase is Phase.STABLE and self.chance.random() < 0.1:
+            self._commit(reader)
+
+    def _trouble(self, reader: Reader) -> None:
+        luck = self.chance.random()
+        if luck < 0.01:
+            reader.asked, during = None, reader.asked[1] if reader.asked else reader.member.phase
+            self._do(reader, Disconnected(during))
+        elif luck < 0.013:
+            reader.pause_ms = self.chance.choice((300, 1_500, 5_000))
+        elif luck < 0.016:
+            reader.is_alive = False
+        elif luck < 0.02:
+            self._do(reader, Left())
+            reader.is_alive = False
+        elif luck < 0.022:
+            self._do(reader, PartitionsChanged())
+
+    def _commit(self, reader: Reader) -> None:
+        member = reader.member
+        is_theirs = {tp for (generation, tp), owner in self.owners.items()
+                     if generation == self.world.group.generation and owner != reader.owner}  # fmt: skip
+        offsets = dict.fromkeys(reader.reads, self.world.elapsed_ms)
+        if not offsets or not member.is_in_generation:
+            return
+        token = self.world.commit(
+            offsets,
+            member_id=member.member_id,
+            generation=member.generation,
+            instance=member.settings.group_instance_id,
+        )
+        codes = cast("dict[TopicPartition, ErrorCode]", self.world.answers[token])
+        assert not (is_theirs & reader.reads) or ErrorCode.NONE not in codes.values()
+        for code in set(codes.values()):
+            self._do(reader, CommitAnswered(code, member.generation))
+
+    def _do(self, reader: Reader, event: Event) -> None:
+        for action in step(reader.member, event, self.world.elapsed_ms):
+            self._perform(reader, action)
+
+    def _perform(self, reader: Reader, action: Action) -> None:
+        world = self.world
+        match action:
+            case SendJoin(request):
+                token = world.join(
+                    request.member_id,
+                    name=reader.name,
+                    instance=request.group_instance_id,
+                    needs_id=request.group_instance_id is None,
+                    session_ms=request.session_timeout_ms,
+                    rebalance_ms=5_000,
+                    supports=tuple((one.name, one.metadata) for one in request.protocols),
+                )
+                reader.asked = token, Phase.JOINING
+            case SendSync(request):
+                token = world.sync(
+                    request.member_id,
+                    generation=request.generation_id,
+                    instance=request.group_instance_id,
+                    protocol_type=request.protocol_type,
+                    protocol_name=request.protocol_name,
+                    assignments={one.member_id: one.assignment for one in request.assignments},
+                )
+                reader.asked = token, Phase.SYNCING
+            case SendHeartbeat(request):
+                code = world.heartbeat(
+                    request.member_id, generation=request.generation_id, instance=request.group_instance_id
+                )
+                response = HeartbeatResponse(error_code=cast("ErrorCode", code))
+                self._do(reader, HeartbeatAnswered(response, request.generation_id))
+            case SendLeave(member_id):
+                world.leave(member_id)
+            case Assign(assignor, members):
+                self._do(reader, Assigned(ASSIGNORS[assignor](members, COUNTS)))
+            case Take(partitions):
+                reader.reads = frozenset(partitions)
+                for tp in partitions:
+                    owner = self.owners.setdefault((reader.member.generation, tp), reader.owner)
+                    assert owner == reader.owner, f"{tp} of generation {reader.member.generation} has two readers"
+            case Abandon():
+                reader.reads = frozenset()
+            case Fail():
+                reader.failures.append(action)
+                reader.is_alive = False
+            case Revoke() | LookUpCoordinator():
+                pass
+
+    def _answered(self, token: Token) -> Event:
+        match self.world.answers[token]:
+            case JoinOutcome() as outcome:
+                return Joined(
+                    JoinGroupResponse(
+                        error_code=outcome.error,
+                        generation_id=outcome.generation,
+                        protocol_name=outcome.protocol_name,
+                        leader=outcome.leader,
+                        member_id=outcome.member_id,
+                        members=[
+                            JoinGroupResponseMember(
+                                member_id=one.member_id, group_instance_id=one.group_instance_id, metadata=one.metadata
+                            )
+                            for one in outcome.members
+                        ],
+                    )
+                )
+            case SyncOutcome() as outcome:
+                return Synced(SyncGroupResponse(error_code=outcome.error, assignment=outcome.assignment))
+            case other:
+                raise AssertionError(other)
+
+    def _check(self) -> None:
+        reading = Counter((r.member.generation, tp) for r in self.alive for tp in r.reads)
+        assert all(count == 1 for count in reading.values())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_members_share_through_any_trouble_and_end_with_everything_read_once(seed: int) -> None:
+    chance = Random(seed)
+    play = Play(chance)
+    for _ in range(chance.randint(1, 4)):
+        play.start()
+    play.run(30_000, is_calm=False)
+    if not play.alive:
+        play.start()
+    play.run(15_000, is_calm=True)
+    assert {reader.member.phase for reader in play.alive} == {Phase.STABLE}
+    assert sorted(tp for reader in play.alive for tp in reader.reads) == PARTITIONS
+    fenced = [fail.error.code for reader in play.readers for fail in reader.failures]
+    assert set(fenced) <= {ErrorCode.FENCED_INSTANCE_ID}

@@ -1,0 +1,86 @@
+"""The assignors that every client of Kafka has: the examples of Kafka's own documentation, and what always holds."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.client.assignors import ASSIGNORS, Assignment, Subscriber, assign_ranges, assign_round_robin
+from kctl.model import TopicPartition
+
+
+def reader(member_id: str, *topics: str, instance: str | None = None) -> Subscriber:
+    return Subscriber(member_id, instance, frozenset(topics))
+
+
+def told(assignment: Assignment) -> dict[str, list[str]]:
+    """`t0-1` of every member."""
+    return {member: [str(tp) for tp in tps] for member, tps in assignment.items()}
+
+
+def test_ranges_begin_anew_with_every_topic() -> None:
+    members = [reader("C1", "t0", "t1"), reader("C0", "t0", "t1")]
+    assert told(assign_ranges(members, {"t0": 3, "t1": 3})) == {
+        "C0": ["t0-0", "t0-1", "t1-0", "t1-1"],
+        "C1": ["t0-2", "t1-2"],
+    }
+
+
+def test_round_robin_goes_on_over_topics() -> None:
+    members = [reader("C1", "t0", "t1"), reader("C0", "t0", "t1")]
+    assert told(assign_round_robin(members, {"t0": 3, "t1": 3})) == {
+        "C0": ["t0-0", "t0-2", "t1-1"],
+        "C1": ["t0-1", "t1-0", "t1-2"],
+    }
+
+
+def test_round_robin_passes_over_those_who_do_not_read_the_topic() -> None:
+    members = [reader("C0", "t0"), reader("C1", "t0", "t1"), reader("C2", "t0", "t1", "t2")]
+    assert told(assign_round_robin(members, {"t0": 1, "t1": 2, "t2": 3})) == {
+        "C0": ["t0-0"],
+        "C1": ["t1-0"],
+        "C2": ["t1-1", "t2-0", "t2-1", "t2-2"],
+    }
+
+
+def test_static_members_come_first_in_the_order_of_their_own_ids() -> None:
+    members = [reader("a", "t"), reader("z", "t", instance="1"), reader("y", "t", instance="2")]
+    for assign in ASSIGNORS.values():
+        assert told(assign(members, {"t": 3})) == {"z": ["t-0"], "y": ["t-1"], "a": ["t-2"]}
+
+
+def test_who_is_left_without_partitions_is_told_so() -> None:
+    for assign in ASSIGNORS.values():
+        assert told(assign([reader("a", "t"), reader("b", "t"), reader("c", "gone")], {"t": 1})) == {
+            "a": ["t-0"],
+            "b": [],
+            "c": [],
+        }
+
+
+TOPICS = st.sets(st.sampled_from("tuvw"), min_size=1)
+
+
+@given(
+    st.dictionaries(st.text("abc", min_size=1, max_size=3), TOPICS, min_size=1, max_size=7),
+    st.dictionaries(st.sampled_from("tuvw"), st.integers(1, 9)),
+)
+def test_every_partition_that_somebody_reads_has_one_reader(
+    wanted: dict[str, set[str]], counts: dict[str, int]
+) -> None:
+    members = [reader(member, *topics) for member, topics in wanted.items()]
+    for assign in ASSIGNORS.values():
+        assignment = assign(members, counts)
+        given_out = [tp for tps in assignment.values() for tp in tps]
+        readable = set[str]().union(*wanted.values()) & counts.keys()
+        assert sorted(given_out) == [
+            TopicPartition(topic, n) for topic in sorted(readable) for n in range(counts[topic])
+        ]
+        assert all(tp.topic in wanted[member] for member, tps in assignment.items() for tp in tps)
+        assert assign(list(reversed(members)), dict(reversed(counts.items()))) == assignment
+
+
+@given(st.integers(1, 7), st.dictionaries(st.sampled_from("tuvw"), st.integers(1, 9)))
+def test_round_robin_shares_evenly_among_those_who_read_alike(count: int, counts: dict[str, int]) -> None:
+    sizes = [len(tps) for tps in assign_round_robin([reader(f"m{n}", *"tuvw") for n in range(count)], counts).values()]
+    assert max(sizes) - min(sizes) <= 1
