@@ -81,7 +81,7 @@ _kctl() {
         esac
         ;;
     'produce produce')
-        flags='--file --input --key --key-separator --null-marker --header -H --partition --acks --codec --bootstrap-server --command-config --timeout --format --no-color --quiet --debug --help'
+        flags='--file --input --key --key-separator --null-marker --header -H --partition --acks --codec --transactional-id --bootstrap-server --command-config --timeout --format --no-color --quiet --debug --help'
         case $prev in
         --file) kind='file' ;;
         --input) words='lines jsonl whole' flags='' ;;
@@ -89,7 +89,7 @@ _kctl() {
         --codec) words='none gzip snappy lz4 zstd' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --key | --key-separator | --null-marker | --header | -H | --partition | --bootstrap-server | --timeout) kind='none' ;;
+        --key | --key-separator | --null-marker | --header | -H | --partition | --transactional-id | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'consume consume')

@@ -111,9 +111,17 @@ class ClusterClient:
         return await retry(attempt, deadline=self.deadline(), codes=CONTROLLER_MOVED, is_repeatable=False)
 
     async def on_coordinator(
-        self, key: str, work: Callable[[Connection], Awaitable[T]], kind: CoordinatorType = CoordinatorType.GROUP
+        self,
+        key: str,
+        work: Callable[[Connection], Awaitable[T]],
+        kind: CoordinatorType = CoordinatorType.GROUP,
+        *,
+        codes: Collection[ErrorCode] = (),
     ) -> T:
-        """Do something on the coordinator of a group or transactional id; `work` raises ApiError when it has moved."""
+        """Do something on the coordinator of a group or transactional id; `work` raises ApiError when it has moved.
+
+        Done again after a lost connection, and after `codes`.
+        """
 
         async def attempt() -> T:
             return await work(await self.coordinator(key, kind))
@@ -121,7 +129,7 @@ class ClusterClient:
         def forget() -> None:
             self.forget_coordinator(key, kind)
 
-        return await retry(attempt, deadline=self.deadline(), codes=COORDINATOR_MOVED, forget=forget)
+        return await retry(attempt, deadline=self.deadline(), codes={*COORDINATOR_MOVED, *codes}, forget=forget)
 
     def forget_coordinator(self, key: str, kind: CoordinatorType = CoordinatorType.GROUP) -> None:
         """Look the coordinator of `key` up again when it is needed next."""

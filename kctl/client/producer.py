@@ -2,7 +2,8 @@
 
 A batch is closed when it has `batch_bytes` or `batch_records`, or `linger_ms` after its first record.  One batch in
 flight per partition keeps the order without sequence numbers; with them (`idempotent`) a batch that is sent twice
-because its answer was lost is stored once.  Partitions do not wait for each other.
+because its answer was lost is stored once.  Partitions do not wait for each other.  In a transaction the id and epoch
+are the transaction's, and nothing is sent any more once something has failed: it can only be aborted then.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from kctl.client.leaders import Outcomes, ask_leaders
 from kctl.client.metadata import ClusterMetadata
 from kctl.client.partitioner import partition_of_key
 from kctl.client.retrying import COORDINATOR_MOVED, LEADER_MOVED
+from kctl.client.transaction import Transaction
 from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ErrorCode, KctlError
 from kctl.model import TopicPartition
@@ -96,12 +98,15 @@ class Producer:
         settings: ProducerSettings,
         on_delivery: Callable[[Delivery], None],
         *,
+        transaction: Transaction | None = None,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         choose: Callable[[int], int] = random.randrange,
     ) -> None:
         self._client = client
         self._settings = settings
         self._on_delivery = on_delivery
+        self._transaction = transaction
+        self._failure: KctlError | None = None
         self._clock_ms = clock_ms
         self._lanes: dict[TopicPartition, _Lane] = {}
         self._metadata: dict[str, ClusterMetadata] = {}
@@ -208,6 +213,7 @@ class Producer:
                 # The broker would refuse what follows as out of order, so start over with a new producer id.  Other
                 # partitions keep theirs for the batch that is on its way and change with the next.
                 self._producer = None
+                self._failure = delivery.error
                 self._metadata.pop(lane.tp.topic, None)
             self._buffered_records -= len(batch.records)
             if self._buffered_records < self._settings.buffered_records_max:
@@ -215,6 +221,10 @@ class Producer:
             self._on_delivery(delivery)
 
     async def _deliver(self, lane: _Lane, records: list[Record]) -> Delivery:
+        if self._transaction is not None:
+            if self._failure is not None:
+                return Delivery(lane.tp, records, -1, -1, self._failure)
+            await self._transaction.add(lane.tp)
         producer = await self._producer_id()
         if producer != lane.producer:
             lane.producer, lane.next_sequence = producer, 0
@@ -225,6 +235,7 @@ class Producer:
             producer_id=producer[0],
             producer_epoch=producer[1],
             base_sequence=lane.next_sequence if has_id else -1,
+            is_transactional=self._transaction is not None,
         )
         lane.next_sequence = (lane.next_sequence + len(records)) & SEQUENCE_MAX
         outcome = await self._produce(lane.tp, data)
@@ -235,6 +246,7 @@ class Producer:
     async def _produce(self, tp: TopicPartition, data: bytes) -> tuple[int, int] | ApiError:
         """(base offset, append time) of a batch, sent again while there is hope and time."""
         request = ProduceRequest(
+            transactional_id=None if self._transaction is None else self._transaction.transactional_id,
             acks=self._settings.acks,
             timeout_ms=self._client.settings.timeout_ms,
             topic_data=[
@@ -267,6 +279,8 @@ class Producer:
 
     async def _producer_id(self) -> tuple[int, int]:
         """(id, epoch), or (-1, -1) without idempotence."""
+        if self._transaction is not None:
+            return self._transaction.producer
         if not self._settings.idempotent:
             return -1, -1
         if self._producer is None:

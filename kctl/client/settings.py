@@ -40,7 +40,7 @@ def client_settings(
     if protocol.upper() != "PLAINTEXT":
         raise ConfigError("security.protocol", protocol, "only PLAINTEXT is spoken so far")
     servers = bootstrap_servers or properties.get("bootstrap.servers") or default_servers
-    timeout = timeout_ms or _milliseconds(properties, "default.api.timeout.ms") or default_timeout_ms
+    timeout = timeout_ms or parse_milliseconds(properties, "default.api.timeout.ms", default_timeout_ms)
     return ClientSettings(
         bootstrap=parse_servers(servers),
         client_id=properties.get("client.id", "kctl"),
@@ -65,10 +65,11 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(servers)
 
 
-def _milliseconds(properties: Mapping[str, str], name: str) -> int | None:
+def parse_milliseconds(properties: Mapping[str, str], name: str, default: int) -> int:
+    """A property that is a time.  Raises ConfigError."""
     text = properties.get(name)
     if text is None:
-        return None
-    if not text.isdecimal():
+        return default
+    if not text.isdecimal() or int(text) == 0:
         raise ConfigError(name, text, "not a number of milliseconds")
     return int(text)

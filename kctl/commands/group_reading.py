@@ -47,8 +47,10 @@ def group_reading(
     records_max: int | None,
 ) -> GroupReading:
     """How to take part is said by Kafka's consumer properties.  Raises UsageError and ConfigError."""
+    from kctl.client.settings import parse_milliseconds  # noqa: PLC0415 - help needs no client
+
     settings = _membership_settings(group_id, topic, properties)
-    interval_ms = _milliseconds(properties, "auto.commit.interval.ms", AUTO_COMMIT_INTERVAL_MS)
+    interval_ms = parse_milliseconds(properties, "auto.commit.interval.ms", AUTO_COMMIT_INTERVAL_MS)
     return GroupReading(settings, interval_ms, lower, isolation, ends, records_max)
 
 
@@ -118,6 +120,7 @@ async def _copy(
 
 def _membership_settings(group_id: str, topic: str, properties: Mapping[str, str]) -> MembershipSettings:
     from kctl.client.membership import MembershipSettings  # noqa: PLC0415 - help needs no client
+    from kctl.client.settings import parse_milliseconds  # noqa: PLC0415 - same
 
     if not group_id:
         raise UsageError("--group needs a name")
@@ -126,21 +129,12 @@ def _membership_settings(group_id: str, topic: str, properties: Mapping[str, str
         group_id,
         (topic,),
         properties.get("group.instance.id"),
-        _milliseconds(properties, "session.timeout.ms", default.session_timeout_ms),
-        _milliseconds(properties, "max.poll.interval.ms", default.rebalance_timeout_ms),
-        _milliseconds(properties, "heartbeat.interval.ms", default.heartbeat_interval_ms),
+        parse_milliseconds(properties, "session.timeout.ms", default.session_timeout_ms),
+        parse_milliseconds(properties, "max.poll.interval.ms", default.rebalance_timeout_ms),
+        parse_milliseconds(properties, "heartbeat.interval.ms", default.heartbeat_interval_ms),
     )
     if settings.heartbeat_interval_ms >= settings.session_timeout_ms:
         raise ConfigError(
             "heartbeat.interval.ms", str(settings.heartbeat_interval_ms), "must be less than session.timeout.ms"
         )
     return settings
-
-
-def _milliseconds(properties: Mapping[str, str], name: str, default: int) -> int:
-    text = properties.get(name)
-    if text is None:
-        return default
-    if not text.isdecimal() or int(text) == 0:
-        raise ConfigError(name, text, "not a number of milliseconds")
-    return int(text)

@@ -14,11 +14,14 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR, known
 from kctl.commands.values import format_time, parse_pairs
 from kctl.console import ERROR_COLUMNS, Column, Console
-from kctl.errors import ApiError, UsageError
+from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from kctl.client.cluster import ClusterClient
-    from kctl.client.producer import Delivery, Producer, ProducerSettings
+    from kctl.client.producer import Delivery, Producer
+    from kctl.client.transaction import Transaction
     from kctl.commands.records import ReadRecord
 
 app = Group("produce", "Write lines from standard input to a topic.")
@@ -33,7 +36,7 @@ ACK_COLUMNS = (
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 INPUTS = ("lines", "jsonl", "whole")
-FLUSH_AFTER_INTERRUPT_S = 5.0
+AFTER_INTERRUPT_S = 5.0
 
 
 @app.command(
@@ -43,6 +46,7 @@ FLUSH_AFTER_INTERRUPT_S = 5.0
         "echo hello | kctl produce orders",
         "kctl produce orders --key-separator : --acks all --codec zstd --file orders.txt",
         "kctl consume orders --format jsonl | kctl produce orders-copy --input jsonl",
+        "kctl produce orders --file orders.txt --transactional-id nightly-load",
     ),
 )
 def produce(
@@ -83,13 +87,24 @@ def produce(
         ),
     ] = "all",
     codec: Annotated[str, Option("--codec", choices=CODECS, help="How batches are compressed.")] = "none",
+    transactional_id: Annotated[
+        str | None,
+        Option("--transactional-id", metavar="ID", help="Write all of it in one transaction under this id."),
+    ] = None,
 ) -> ExitStatus:
     """Write lines from standard input to a topic.
 
     Lines end with a line feed, which is not part of the record.  With --acks all, a batch that had to be sent twice is
     stored once.  Notes on stderr tell where the records went; under json and jsonl, stdout has a row for every record.
+
+    With --transactional-id, readers of committed records see all records or none: the transaction is committed at the
+    end of the input, and aborted when a record cannot be written, a line makes no sense, or SIGINT or SIGTERM comes.
+    Whoever writes under the same id is shut out, and what it left open is aborted.  The input must end within
+    transaction.timeout.ms, which --command-config can set (60000).
     """
-    from kctl.client.producer import ProducerSettings  # noqa: PLC0415 - help needs no client
+    from kctl.client.producer import Producer, ProducerSettings  # noqa: PLC0415 - help needs no client
+    from kctl.client.settings import parse_milliseconds  # noqa: PLC0415 - same
+    from kctl.client.transaction import TRANSACTION_TIMEOUT_MS, Transaction  # noqa: PLC0415 - same
     from kctl.records.compression import Codec  # noqa: PLC0415 - same
 
     settings = ProducerSettings(acks=ACKS[acks], codec=Codec.named(codec), idempotent=ACKS[acks] == ACKS["all"])
@@ -99,17 +114,28 @@ def produce(
         raise UsageError("--key and --key-separator exclude each other")
     if partition is not None and partition < 0:
         raise UsageError("--partition is a number from 0 on")
+    if transactional_id is not None and (not transactional_id or not settings.idempotent):
+        raise UsageError("--transactional-id needs a name and --acks all")
     every = _Every(
         None if key is None else key.encode(),
         tuple((name, value.encode()) for name, value in parse_pairs(record_header, "--header").items()),
         partition,
     )
     lines = _LineOptions(input_, key_separator, null_marker)
+    timeout_ms = parse_milliseconds(run.client_properties(), "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
     log = DeliveryLog(topic)
 
     async def write(client: ClusterClient) -> None:
         with _descriptor(file) as (descriptor, source):
-            await _write(client, settings, topic, every, lines, descriptor, source, log)
+            await _check_partition(client, topic, partition)
+            if transactional_id is None:
+                producer = Producer(client, settings, log.add)
+                await _write(producer, _feed(producer, topic, every, lines, descriptor, source))
+                return
+            transaction = await Transaction.begin(client, transactional_id, timeout_ms=timeout_ms)
+            producer = Producer(client, settings, log.add, transaction=transaction)
+            feed = _feed(producer, topic, every, lines, descriptor, source)
+            await _write_together(producer, transaction, feed, log)
 
     try:
         run.on_cluster_concurrently(write)
@@ -160,6 +186,14 @@ class DeliveryLog:
             self.failed += len(delivery.records)
             self.first_failure = self.first_failure or delivery.error
 
+    def abort(self) -> None:
+        """None of it counts: the transaction was aborted."""
+        aborted = ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, "the transaction was aborted")
+        for delivery in self._deliveries:
+            delivery.error = delivery.error or aborted
+            delivery.base_offset = -1
+        self.failed = sum(len(delivery.records) for delivery in self._deliveries)
+
     def show(self, console: Console) -> None:
         """Rows for programs on stdout, a line for people on stderr."""
         self._deliveries.sort(key=lambda delivery: (delivery.tp, delivery.base_offset))
@@ -203,33 +237,25 @@ class DeliveryLog:
         return [(number, *span) for number, span in spans.items()]
 
 
-async def _write(
-    client: ClusterClient,
-    settings: ProducerSettings,
-    topic: str,
-    every: _Every,
-    lines: _LineOptions,
-    descriptor: int,
-    source: str,
-    log: DeliveryLog,
-) -> None:
-    import asyncio  # noqa: PLC0415 - help needs no event loop
-
+async def _check_partition(client: ClusterClient, topic: str, partition: int | None) -> None:
     from kctl.admin.offsets import partitions_of  # noqa: PLC0415 - help needs no client
-    from kctl.client.producer import Producer  # noqa: PLC0415 - same
     from kctl.model import TopicPartition  # noqa: PLC0415 - same
 
     tps = await partitions_of(client, [topic])
-    if every.partition is not None and TopicPartition(topic, every.partition) not in tps:
-        raise UsageError(f"{topic} has no partition {every.partition}; it has {len(tps)}")
-    producer = Producer(client, settings, log.add)
+    if partition is not None and TopicPartition(topic, partition) not in tps:
+        raise UsageError(f"{topic} has no partition {partition}; it has {len(tps)}")
+
+
+async def _write(producer: Producer, feed: Coroutine[None, None, None]) -> None:
+    import asyncio  # noqa: PLC0415 - help needs no event loop
+
     try:
-        await _feed(producer, topic, every, lines, descriptor, source)
+        await feed
         await producer.flush()
     except asyncio.CancelledError:
         # Interrupted: what has been read so far is still written, if that is quick.
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FLUSH_AFTER_INTERRUPT_S):
+            async with asyncio.timeout(AFTER_INTERRUPT_S):
                 await producer.flush()
         raise
     except UsageError:
@@ -237,6 +263,33 @@ async def _write(
         raise
     finally:
         producer.abandon()
+
+
+async def _write_together(
+    producer: Producer, transaction: Transaction, feed: Coroutine[None, None, None], log: DeliveryLog
+) -> None:
+    """All of it or nothing; a failed commit is told as it is, because then nobody knows which of both."""
+    import asyncio  # noqa: PLC0415 - help needs no event loop
+
+    try:
+        await feed
+        await producer.flush()
+    except BaseException:
+        producer.abandon()
+        with contextlib.suppress(TimeoutError, KctlError):  # the coordinator aborts when the time-out is over
+            async with asyncio.timeout(AFTER_INTERRUPT_S):
+                await transaction.abort()
+        log.abort()
+        raise
+    if log.failed:
+        log.abort()
+        await transaction.abort()
+        return
+    try:
+        await transaction.commit()
+    except ApiError:
+        log.abort()
+        raise
 
 
 async def _feed(

@@ -1,0 +1,97 @@
+"""`kctl produce --transactional-id` on any broker: committed readers see all of the input or nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.cli.conftest import ROOT, TIMEOUT_S, Kctl
+from tests.peers import probe
+
+STOP_TIMEOUT_S = 30
+
+
+@pytest.fixture
+def open_transaction(kctl: Kctl, bootstrap: str, topic: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`kctl produce` in the middle of its input, with ten records in the log already."""
+    command = [sys.executable, "-m", "kctl", "produce", topic, "--transactional-id", topic]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        env=os.environ | {"KCTL_BOOTSTRAP_SERVER": bootstrap},
+    )
+    with process:
+        assert process.stdin
+        process.stdin.write(b"early\n" * 10)
+        process.stdin.flush()
+        is_there = lambda: values(kctl, topic, "read_uncommitted") == ["early"] * 10  # noqa: E731
+        probe.wait_until(is_there, what="records of an open transaction", timeout_s=TIMEOUT_S)
+        yield process
+        process.kill()
+
+
+def values(kctl: Kctl, topic: str, isolation: str = "read_committed") -> list[str]:
+    return [row[4] for row in kctl(f"consume {topic} --isolation {isolation}").rows]
+
+
+def test_all_of_the_input_is_seen_or_nothing(kctl: Kctl, topic: str) -> None:
+    lines = "".join(f"{number}:{number}\n" for number in range(1_000))
+    options = f"--transactional-id {topic} --key-separator :"
+    done = kctl(f"produce {topic} {options}", stdin=lines.encode())
+    assert (done.status, "1,000 records" in done.err) == (0, True)
+    assert sorted(values(kctl, topic), key=int) == [str(number) for number in range(1_000)]
+
+    bad = kctl(f"produce {topic} {options}", stdin=lines.encode() + b"no separator\n")
+    assert (bad.status, "line 1001" in bad.err) == (2, True)
+    assert len(values(kctl, topic)) == 1_000
+
+
+def test_record_that_is_refused_takes_the_others_with_it(kctl: Kctl, topic: str) -> None:
+    assert kctl(f"topics alter {topic} --config max.message.bytes=100000").status == 0
+    refused = kctl(
+        f"produce {topic} --transactional-id {topic} --partition 0 --format json",
+        stdin=b"good\n" * 9_000 + b"x" * 200_000 + b"\n",
+    )
+    assert refused.status == 1
+    assert {row["offset"] for row in refused.document} == {None}
+    assert {"MESSAGE_TOO_LARGE"} <= {row["error"] for row in refused.document}
+    assert values(kctl, topic) == []
+
+
+def test_open_transaction_is_seen_by_nobody_and_ends_with_the_input(
+    kctl: Kctl, topic: str, open_transaction: subprocess.Popen[bytes]
+) -> None:
+    assert values(kctl, topic) == []
+    assert open_transaction.stdin
+    open_transaction.stdin.write(b"late\n")
+    open_transaction.stdin.close()
+    assert open_transaction.wait(STOP_TIMEOUT_S) == 0
+    assert sorted(values(kctl, topic)) == ["early"] * 10 + ["late"]
+
+
+def test_interrupt_aborts(kctl: Kctl, topic: str, open_transaction: subprocess.Popen[bytes]) -> None:
+    open_transaction.send_signal(signal.SIGINT)
+    assert open_transaction.wait(STOP_TIMEOUT_S) == 130
+    after = kctl(f"produce {topic}", stdin=b"after\n")
+    assert (after.status, values(kctl, topic)) == (0, ["after"])
+
+
+def test_next_run_under_the_id_takes_over_from_one_that_hangs(
+    kctl: Kctl, topic: str, open_transaction: subprocess.Popen[bytes]
+) -> None:
+    assert kctl(f"produce {topic} --transactional-id {topic}", stdin=b"second\n").status == 0
+    assert values(kctl, topic) == ["second"]
+    assert open_transaction.stdin
+    assert open_transaction.stderr
+    open_transaction.stdin.write(b"late\n")
+    open_transaction.stdin.close()
+    assert open_transaction.wait(STOP_TIMEOUT_S) == 1
+    assert b"another producer has taken the transactional id" in open_transaction.stderr.read()
+    assert values(kctl, topic) == ["second"]
