@@ -7,6 +7,15 @@ from pathlib import Path
 
 from kctl.records.build import build_batch
 from kctl.records.header import Record
+from kctl.records.internal_topics import (
+    OffsetCommitValue,
+    PartitionsSchema,
+    TransactionLogValue,
+    encode_offset_commit_key,
+    encode_offset_commit_value,
+    encode_transaction_key,
+    encode_transaction_value,
+)
 from kctl.storage.checkpoints import parse_snapshot
 from kctl.storage.config import LogConfig
 from tests.unit.storage.log_builder import LogOnDisk
@@ -15,7 +24,7 @@ PAGES = Path(__file__).parents[3] / "docs" / "formats"
 _HEX = re.compile(r"^ {4,}(?:\.\w+ +)?((?:[0-9a-f]{2} {1,2})*[0-9a-f]{2})(?: {2,}|$)", re.MULTILINE)
 
 
-def example_of(page: str, *, after: str = "## Example") -> bytes:
+def example_of(page: str, *, after: str = "## Example\n") -> bytes:
     """The bytes in the example of a page."""
     text = (PAGES / page).read_text().partition(after)[2].partition("\n## ")[0]
     return b"".join(bytes.fromhex(found) for found in _HEX.findall(text))
@@ -48,3 +57,23 @@ def test_the_snapshot() -> None:
     assert kafka.startswith(shown)
     assert len(shown) == 10 + 46
     assert len(parse_snapshot(kafka, "snapshot")) == 3
+
+
+def test_the_committed_offset() -> None:
+    value = OffsetCommitValue(offset=42, leader_epoch=3, metadata="", commit_timestamp=1600000000000)
+    written = encode_offset_commit_key("g", "orders", 2) + encode_offset_commit_value(value)
+    assert example_of("internal-topics.md") == written
+
+
+def test_the_open_transaction() -> None:
+    value = TransactionLogValue(
+        producer_id=1000,
+        producer_epoch=5,
+        transaction_timeout_ms=60_000,
+        transaction_status=1,
+        transaction_partitions=[PartitionsSchema(topic="orders", partition_ids=[0, 2])],
+        transaction_last_update_timestamp_ms=1600000000005,
+        transaction_start_timestamp_ms=1600000000000,
+    )
+    written = encode_transaction_key("load") + encode_transaction_value(value)
+    assert example_of("internal-topics.md", after="## Example of a transaction\n") == written
