@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TypeVar, assert_never, cast
+from typing import assert_never, cast
 from uuid import UUID
 
 from kctl.environment import Clock, Random, Timer, TimerTask
@@ -26,6 +26,7 @@ from kctl.model import ProducerIdAndEpoch, TopicPartition, partition_for_key
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
+from kctl.server.coordinators.replies import ParkedCall, Reply
 from kctl.server.groups.actions import (
     Action,
     Answer,
@@ -70,14 +71,11 @@ from kctl.server.groups.loading import PartitionReplay
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.ports import AppendOutcome, OffsetsLog
 from kctl.server.groups.records import group_record, offset_records, tombstones
-from kctl.server.groups.replies import ParkedCall, Reply
 from kctl.server.groups.snapshot import GroupDescription, GroupOverview
 from kctl.server.groups.states import GroupState
 from kctl.server.groups.step import step
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 RECORDS_PER_TURN = 1_000
 """How many records a load takes in before it lets requests of other groups through."""
@@ -269,7 +267,7 @@ class GroupCoordinator:
             return error or ErrorCode.UNKNOWN_MEMBER_ID
         call: ParkedCall[ErrorCode] = ParkedCall()
         self._run(hosted, Heartbeat(call, member_id, group_instance_id, generation))
-        return _immediate(call)
+        return call.outcome()
 
     def leave(self, group_id: str, leavers: Sequence[Leaver]) -> LeaveOutcome:
         """LeaveGroup."""
@@ -281,7 +279,7 @@ class GroupCoordinator:
             return LeaveOutcome(ErrorCode.NONE, (ErrorCode.UNKNOWN_MEMBER_ID,) * len(leavers))
         call: ParkedCall[LeaveOutcome] = ParkedCall()
         self._run(hosted, LeaveRequest(call, tuple(leavers)))
-        return _immediate(call)
+        return call.outcome()
 
     def commit(
         self,
@@ -399,7 +397,7 @@ class GroupCoordinator:
             return error or ErrorCode.GROUP_ID_NOT_FOUND
         call: ParkedCall[ErrorCode] = ParkedCall()
         self._run(hosted, DeleteGroup(call))
-        return _immediate(call)
+        return call.outcome()
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> DeleteOffsetsOutcome:
         """OffsetDelete."""
@@ -409,7 +407,7 @@ class GroupCoordinator:
             return DeleteOffsetsOutcome(error or ErrorCode.GROUP_ID_NOT_FOUND, {})
         call: ParkedCall[DeleteOffsetsOutcome] = ParkedCall()
         self._run(hosted, DeleteOffsets(call, tuple(partitions)))
-        return _immediate(call)
+        return call.outcome()
 
     def expire(self) -> None:
         """Looks for expired offsets and unused groups now; start() makes that regular."""
@@ -662,9 +660,3 @@ async def _take_in(replay: PartitionReplay, chunk: bytes) -> None:
         if records >= RECORDS_PER_TURN:
             records = 0
             await asyncio.sleep(0)
-
-
-def _immediate(call: ParkedCall[T]) -> T:
-    reply = call.reply()
-    assert not isinstance(reply, asyncio.Future), "answered within the step"
-    return reply

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from kctl.errors import ErrorCode
 from kctl.model import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition, partition_for_key
 from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from kctl.server.groups.replies import then
+from kctl.server.coordinators.replies import then
 from kctl.server.requests.context import RequestContext
 from kctl.server.transactions.coordinator import TransactionCoordinator
 from kctl.server.transactions.old_clients import known_to

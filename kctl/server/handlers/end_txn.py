@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch
 from kctl.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
-from kctl.server.groups.replies import then
+from kctl.server.coordinators.replies import then
 from kctl.server.requests.context import RequestContext
 from kctl.server.transactions.coordinator import TransactionCoordinator
 from kctl.server.transactions.old_clients import known_to

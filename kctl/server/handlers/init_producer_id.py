@@ -16,7 +16,7 @@ from collections.abc import Awaitable
 from kctl.errors import ErrorCode, ZooKeeperError
 from kctl.model import ProducerIdAndEpoch
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kctl.server.groups.replies import then
+from kctl.server.coordinators.replies import then
 from kctl.server.producer_ids import ProducerIds
 from kctl.server.requests.context import RequestContext
 from kctl.server.transactions.actions import InitOutcome

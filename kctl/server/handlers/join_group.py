@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from kctl.server.coordinators.replies import then
 from kctl.server.groups.actions import JoinOutcome
 from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.groups.replies import then
 from kctl.server.requests.context import RequestContext
 
 FIRST_WITH_REBALANCE_TIMEOUT = 1

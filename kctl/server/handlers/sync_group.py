@@ -12,9 +12,9 @@ from collections.abc import Awaitable
 
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
+from kctl.server.coordinators.replies import then
 from kctl.server.groups.actions import SyncOutcome
 from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.groups.replies import then
 from kctl.server.requests.context import RequestContext
 
 FIRST_WITH_PROTOCOL = 5

@@ -24,8 +24,8 @@ from kctl.environment import Clock, Timer, TimerTask
 from kctl.errors import ErrorCode, KctlError, ZooKeeperError
 from kctl.model import ProducerIdAndEpoch, TopicPartition, partition_for_key
 from kctl.records.build import build_batch
+from kctl.server.coordinators.replies import ParkedCall, Reply
 from kctl.server.groups.ports import AppendOutcome
-from kctl.server.groups.replies import ParkedCall, Reply
 from kctl.server.transactions.actions import (
     Action,
     AllocateProducerId,

@@ -42,6 +42,11 @@ class ParkedCall(Generic[T]):
         self._future = asyncio.get_running_loop().create_future()
         return self._future
 
+    def outcome(self) -> T:
+        """The answer to a call that never has to wait."""
+        assert self._outcome is not None, "answered within the step"
+        return self._outcome
+
 
 def then(reply: Reply[T], convert: Callable[[T], R]) -> R | Awaitable[R]:
     """What `convert` makes of the reply, now or later."""
