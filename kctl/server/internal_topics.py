@@ -14,7 +14,7 @@ from kctl.model import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC,
 from kctl.records.batch import parse_any_header
 from kctl.records.header import LOG_OVERHEAD, CorruptBatch
 from kctl.server.auto_topics import AutoTopics
-from kctl.server.groups.ports import AppendOutcome, CoordinatorNode
+from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome, CoordinatorNode
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
@@ -23,7 +23,6 @@ from kctl.storage.lookup import RecordsSlice
 from kctl.zookeeper import paths
 from kctl.zookeeper.operations import ZooKeeper
 
-ALL_IN_SYNC = -1
 _NEWEST_PRODUCE_VERSION = 9
 _LENGTH = struct.Struct(">i")
 _LENGTH_POSITION = 8
@@ -72,7 +71,7 @@ class CoordinatorAppends:
 
 
 class InternalLog:
-    """groups.ports.OffsetsLog and transactions.ports.StateLog over the partitions of this broker."""
+    """coordinators.ports.CoordinatorLog over the partitions of this broker."""
 
     def __init__(
         self,
@@ -170,7 +169,7 @@ class _DelayedAppend:
 
 
 class InternalTopicsView:
-    """groups.ports.InternalTopics from the metadata cache."""
+    """coordinators.ports.InternalTopics from the metadata cache."""
 
     def __init__(self, metadata: MetadataCache, auto_topics: AutoTopics) -> None:
         self._metadata = metadata

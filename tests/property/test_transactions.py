@@ -28,7 +28,7 @@ from kctl.protocol.apis.write_txn_markers import WriteTxnMarkersRequest, WriteTx
 from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.control import control_type
 from kctl.records.internal_topics import TransactionLogKey, decode_transaction_key, decode_transaction_value
-from kctl.server.groups.ports import AppendOutcome
+from kctl.server.coordinators.ports import AppendOutcome
 from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
 from kctl.server.requests.timer import WheelTimer
 from kctl.server.transactions.actions import InitOutcome
@@ -59,7 +59,7 @@ COME_AGAIN = {
 
 
 class StateLog:
-    """ports.StateLog whose appends are replicated a little later, if the coordinator's broker lives so long."""
+    """ports.CoordinatorLog whose appends are replicated a little later, if the coordinator's broker lives so long."""
 
     def __init__(self, loop: SimLoop, chance: Random) -> None:
         self.is_reliable = False

@@ -26,6 +26,7 @@ from kctl.model import ProducerIdAndEpoch, TopicPartition, partition_for_key
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
+from kctl.server.coordinators.ports import AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordinators.replies import ParkedCall, Reply
 from kctl.server.groups.actions import (
     Action,
@@ -69,7 +70,6 @@ from kctl.server.groups.events import (
 from kctl.server.groups.group import Group
 from kctl.server.groups.loading import PartitionReplay
 from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.groups.ports import AppendOutcome, OffsetsLog
 from kctl.server.groups.records import group_record, offset_records, tombstones
 from kctl.server.groups.snapshot import GroupDescription, GroupOverview
 from kctl.server.groups.states import GroupState
@@ -125,7 +125,7 @@ class GroupCoordinator:
         *,
         broker_id: int,
         config: GroupConfig,
-        offsets_log: OffsetsLog,
+        offsets_log: CoordinatorLog,
         clock: Clock,
         timer: Timer,
         random: Random,
@@ -516,7 +516,7 @@ class GroupCoordinator:
             inbox.append(AppendDone(append_id, outcome.error, outcome.base_offset))
 
     def _appended(self, hosted: _Hosted, append_id: int, future: asyncio.Future[AppendOutcome]) -> None:
-        outcome = AppendOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER) if future.cancelled() else future.result()
+        outcome = outcome_of(future)
         self._run(hosted, AppendDone(append_id, outcome.error, outcome.base_offset))
 
     def _append_tombstones(self, hosted: _Hosted, action: PersistTombstones) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import assert_never
 
 from kctl.errors import ErrorCode
+from kctl.server.coordinators.append_errors import commit_error, group_error
 from kctl.server.groups.actions import Action, Discard, JoinOutcome, SyncOutcome
-from kctl.server.groups.append_errors import commit_error, group_error
 from kctl.server.groups.committing import (
     commit,
     commit_in_transaction,

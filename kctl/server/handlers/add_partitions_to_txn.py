@@ -19,8 +19,8 @@ from kctl.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
+from kctl.server.coordinators.ports import TopicExistence
 from kctl.server.coordinators.replies import then
-from kctl.server.groups.ports import TopicExistence
 from kctl.server.requests.context import RequestContext
 from kctl.server.transactions.coordinator import TransactionCoordinator
 from kctl.server.transactions.old_clients import known_to

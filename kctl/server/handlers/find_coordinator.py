@@ -12,7 +12,7 @@ from __future__ import annotations
 from kctl.errors import ErrorCode
 from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, partition_for_key
 from kctl.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from kctl.server.groups.ports import CoordinatorNode, InternalTopics
+from kctl.server.coordinators.ports import CoordinatorNode, InternalTopics
 from kctl.server.requests.context import RequestContext
 
 TOPIC_OF_KEY_TYPE = {0: GROUP_METADATA_TOPIC, 1: TRANSACTION_STATE_TOPIC}

@@ -22,12 +22,13 @@ from kctl.protocol.apis.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from kctl.server.coordinators.ports import TopicExistence
 from kctl.server.coordinators.replies import then
 from kctl.server.groups.committing import java_length
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.groups.ports import ConsumerOffsetsInZooKeeper, TopicExistence
+from kctl.server.groups.ports import ConsumerOffsetsInZooKeeper
 from kctl.server.requests.context import RequestContext
 
 NOW = -1

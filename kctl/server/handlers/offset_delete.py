@@ -15,8 +15,8 @@ from kctl.protocol.apis.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from kctl.server.coordinators.ports import TopicExistence
 from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.groups.ports import TopicExistence
 from kctl.server.requests.context import RequestContext
 
 

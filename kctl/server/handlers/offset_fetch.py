@@ -19,9 +19,10 @@ from kctl.protocol.apis.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from kctl.server.coordinators.ports import TopicExistence
 from kctl.server.groups.coordinator import OFFSET_OF_NOTHING, GroupCoordinator
 from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.groups.ports import ConsumerOffsetsInZooKeeper, TopicExistence
+from kctl.server.groups.ports import ConsumerOffsetsInZooKeeper
 from kctl.server.requests.context import RequestContext
 
 STORED_IN_ZOOKEEPER = 0

@@ -21,10 +21,10 @@ from kctl.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from kctl.server.coordinators.ports import TopicExistence
 from kctl.server.coordinators.replies import then
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.groups.ports import TopicExistence
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_THAT_KNOWS_LOADING = 2

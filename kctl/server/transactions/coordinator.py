@@ -24,8 +24,8 @@ from kctl.environment import Clock, Timer, TimerTask
 from kctl.errors import ErrorCode, KctlError, ZooKeeperError
 from kctl.model import ProducerIdAndEpoch, TopicPartition, partition_for_key
 from kctl.records.build import build_batch
+from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordinators.replies import ParkedCall, Reply
-from kctl.server.groups.ports import AppendOutcome
 from kctl.server.transactions.actions import (
     Action,
     AllocateProducerId,
@@ -52,7 +52,7 @@ from kctl.server.transactions.events import (
 )
 from kctl.server.transactions.loading import TransactionReplay
 from kctl.server.transactions.markers import MarkerJob, MarkerSender
-from kctl.server.transactions.ports import FreshProducerIds, StateLog
+from kctl.server.transactions.ports import FreshProducerIds
 from kctl.server.transactions.records import transaction_record
 from kctl.server.transactions.snapshot import TransactionOverview, TransactionSnapshot
 from kctl.server.transactions.states import BY_LABEL, TransactionState
@@ -61,7 +61,6 @@ from kctl.server.transactions.transaction import Transaction
 
 log = logging.getLogger(__name__)
 
-ALL_IN_SYNC = -1
 TOMBSTONE_TIMEOUT_MS = 30_000
 COMPLETION_RETRY_MS = 100
 RECORDS_PER_TURN = 1_000
@@ -101,7 +100,7 @@ class TransactionCoordinator:
         *,
         broker_id: int,
         config: TransactionConfig,
-        state_log: StateLog,
+        state_log: CoordinatorLog,
         producer_ids: FreshProducerIds,
         markers: MarkerSender,
         clock: Clock,
@@ -315,8 +314,7 @@ class TransactionCoordinator:
             inbox.append(AppendDone(outcome.error))
 
     def _appended(self, hosted: _Hosted, future: asyncio.Future[AppendOutcome]) -> None:
-        error = ErrorCode.NOT_LEADER_OR_FOLLOWER if future.cancelled() else future.result().error
-        self._tell(hosted, AppendDone(error))
+        self._tell(hosted, AppendDone(outcome_of(future).error))
 
     def _send_markers(self, hosted: _Hosted, action: SendMarkers) -> None:
         owned = self._partitions[hosted.partition]

@@ -18,10 +18,8 @@ from kctl.environment import Clock
 from kctl.errors import ErrorCode
 from kctl.model import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
-from kctl.server.groups.ports import AppendOutcome
+from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome
 from kctl.server.transactions.ports import GroupOffsets, PartitionAppends
-
-ALL_IN_SYNC = -1
 
 
 @dataclass(frozen=True, slots=True)

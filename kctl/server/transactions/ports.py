@@ -3,32 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from kctl.client.transport import Connection
 from kctl.model import TopicPartition
-from kctl.server.groups.ports import AppendOutcome
-
-
-class StateLog(Protocol):
-    """The topic `__transaction_state` on this broker."""
-
-    def partition_count(self) -> int | None:
-        """Of the topic as it exists, whatever the properties say; None while it does not."""
-        ...
-
-    def append(
-        self, partition: int, batch: bytes, *, required_acks: int, timeout_ms: int
-    ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        """Appends as leader, not as a client.  With required_acks -1 the outcome is known when the high watermark
-        passed the batch, or REQUEST_TIMED_OUT.  Errors are those of Produce; nothing is raised.
-        """
-        ...
-
-    def read_all(self, partition: int) -> AsyncIterator[bytes]:
-        """Whole batches from the log's start to its end, some MB at a time.  Raises KctlError."""
-        ...
+from kctl.server.coordinators.ports import AppendOutcome
 
 
 class FreshProducerIds(Protocol):
@@ -70,7 +50,7 @@ class PartitionAppends(Protocol):
     def append(
         self, partition: TopicPartition, batch: bytes, *, required_acks: int, timeout_ms: int
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        """As StateLog.append, for any partition."""
+        """As CoordinatorLog.append, for any partition."""
         ...
 
 

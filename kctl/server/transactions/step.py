@@ -11,6 +11,7 @@ from typing import assert_never
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch
+from kctl.server.coordinators.append_errors import transaction_error
 from kctl.server.transactions.actions import (
     NO_PRODUCER,
     Action,
@@ -22,7 +23,6 @@ from kctl.server.transactions.actions import (
     ScheduleCompletion,
     SendMarkers,
 )
-from kctl.server.transactions.append_errors import coordinator_error
 from kctl.server.transactions.events import (
     AddPartitions,
     AppendDone,
@@ -197,7 +197,7 @@ def _append_done(transaction: Transaction, event: AppendDone, now_ms: int, out: 
     write = transaction.write
     assert write is not None
     transaction.write = None
-    error = coordinator_error(event.error)
+    error = transaction_error(event.error)
     if write.token is not None:
         out.append(Answer(write.token, _outcome(write, error)))
     if error is not ErrorCode.NONE:

@@ -10,21 +10,19 @@ from random import Random
 from kctl.errors import ErrorCode, KctlError
 from kctl.records.batch import iterate_records
 from kctl.records.header import Record, parse_header
+from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome
 from kctl.server.coordinators.replies import Reply
 from kctl.server.groups.actions import JoinOutcome, SyncOutcome
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
-from kctl.server.groups.ports import AppendOutcome
 from kctl.server.requests.timer import WheelTimer
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop
 from tests.unit.groups.world import protocols
 
-ALL_IN_SYNC = -1
-
 
 class MemoryOffsetsLog:
-    """ports.OffsetsLog that assigns offsets as a log does.
+    """ports.CoordinatorLog that assigns offsets as a log does.
 
     Appends are done at once, or, with `holds`, when `release` says so.  `error` refuses them.
     """

@@ -29,7 +29,7 @@ from kctl.protocol.apis.offset_delete import (
 )
 from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from kctl.server.groups.ports import CoordinatorNode
+from kctl.server.coordinators.ports import CoordinatorNode
 from kctl.server.handlers.delete_groups import DeleteGroupsHandler
 from kctl.server.handlers.describe_groups import DescribeGroupsHandler
 from kctl.server.handlers.find_coordinator import FindCoordinatorHandler

@@ -15,7 +15,7 @@ from kctl.protocol.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from kctl.server.groups.ports import AppendOutcome
+from kctl.server.coordinators.ports import AppendOutcome
 from kctl.server.requests.timer import WheelTimer
 from kctl.server.transactions.actions import InitOutcome
 from kctl.server.transactions.config import TransactionConfig

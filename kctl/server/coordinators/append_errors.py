@@ -19,6 +19,11 @@ _GROUP = (
     | dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR)
     | {ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS}
 )
+_TRANSACTION = _LOG_UNAVAILABLE | {
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:
@@ -29,3 +34,8 @@ def commit_error(error: ErrorCode) -> ErrorCode:
 def group_error(error: ErrorCode) -> ErrorCode:
     """For SyncGroup and JoinGroup; a time-out makes the member join again."""
     return _GROUP.get(error, error)
+
+
+def transaction_error(error: ErrorCode) -> ErrorCode:
+    """For every request to a transaction coordinator."""
+    return _TRANSACTION.get(error, error)
