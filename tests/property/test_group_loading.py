@@ -28,8 +28,9 @@ from kctl.records.internal_topics import (
     decode_offset_commit_value,
     decode_offsets_key,
 )
+from kctl.server.coordinators.replay import PartitionReplay
 from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.loading import PartitionReplay
+from kctl.server.groups.loading import GroupPlayback
 
 GROUPS = ("g", "another-group", "gruppe-ä")
 TOPICS = ("t", "orders.eu", "t2")
@@ -40,7 +41,8 @@ def test_every_record_counts_for_itself() -> None:
     @given(seed=st.integers(0, 2**32))
     def check(seed: int) -> None:
         chance = Random(seed)
-        replay, reference = PartitionReplay(), Reference()
+        playback, reference = GroupPlayback(), Reference()
+        replay = PartitionReplay(playback)
         offset = 0
         for _ in range(chance.randint(1, 12)):
             records = [some_record(chance) for _ in range(chance.randint(1, 8))]
@@ -49,7 +51,7 @@ def test_every_record_counts_for_itself() -> None:
                 reference.read(offset + position, record.key, record.value)
             offset += len(records)
         assert [(each.offset, each.key) for each in replay.skipped] == reference.skipped
-        groups = {group.group_id: group for group in replay.groups(GroupConfig())}
+        groups = {group.group_id: group for group in playback.groups(GroupConfig())}
         found = {
             (group_id, tp): (value.offset, value.leader_epoch, value.metadata, value.commit_timestamp_ms)
             for group_id, group in groups.items()

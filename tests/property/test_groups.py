@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.records.build import build_batch
+from kctl.server.coordinators.replay import PartitionReplay
 from kctl.server.groups.actions import (
     JoinOutcome,
     PersistGroup,
@@ -31,7 +32,7 @@ from kctl.server.groups.events import (
     TimerKind,
 )
 from kctl.server.groups.group import CommitAppend, Group, ReplacementAppend
-from kctl.server.groups.loading import PartitionReplay
+from kctl.server.groups.loading import GroupPlayback
 from kctl.server.groups.records import group_record, offset_records, tombstones
 from kctl.server.groups.sessions import session_timer
 from kctl.server.groups.states import GroupState
@@ -264,7 +265,8 @@ class GroupUnderTest:
 
 def replayed(world: GroupWorld) -> Group:
     """What a coordinator makes of the world's log, through the bytes of the records."""
-    replay = PartitionReplay()
+    playback = GroupPlayback()
+    replay = PartitionReplay(playback)
     for position, entry in enumerate(world.log):
         match entry:
             case PersistGroup():
@@ -275,7 +277,7 @@ def replayed(world: GroupWorld) -> Group:
                 records = tombstones("g", entry.partitions, is_group_gone=entry.is_group_gone, timestamp_ms=1)
         list(replay.batches(build_batch(records, base_offset=position)))
     assert not replay.skipped
-    groups = {group.group_id: group for group in replay.groups(world.group.config)}
+    groups = {group.group_id: group for group in playback.groups(world.group.config)}
     return groups.get("g") or Group("g", world.group.config)
 
 

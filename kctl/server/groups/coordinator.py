@@ -27,6 +27,7 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
 from kctl.server.coordinators.ports import AppendOutcome, CoordinatorLog, outcome_of
+from kctl.server.coordinators.replay import PartitionReplay
 from kctl.server.coordinators.replies import ParkedCall, Reply
 from kctl.server.groups.actions import (
     Action,
@@ -68,7 +69,7 @@ from kctl.server.groups.events import (
     Unload,
 )
 from kctl.server.groups.group import Group
-from kctl.server.groups.loading import PartitionReplay
+from kctl.server.groups.loading import GroupPlayback
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.records import group_record, offset_records, tombstones
 from kctl.server.groups.snapshot import GroupDescription, GroupOverview
@@ -574,7 +575,8 @@ class GroupCoordinator:
     async def _load(self, partition: int, owned: _Partition) -> None:
         """Replays the partition; if that fails its groups stay refused, so that nobody reads half of the commits."""
         started_ms = self._clock.monotonic_ms()
-        replay = PartitionReplay()
+        playback = GroupPlayback()
+        replay = PartitionReplay(playback)
         try:
             async for chunk in self._log.read_all(partition):
                 await _take_in(replay, chunk)
@@ -591,7 +593,7 @@ class GroupCoordinator:
                 skipped.key,
                 skipped.reason,
             )
-        restored, in_transactions = await self._restore(replay, partition)
+        restored, in_transactions = await self._restore(playback, partition)
         # No await from here on: the groups appear all at once.
         if self._partitions.get(partition) is not owned:
             return
@@ -608,12 +610,12 @@ class GroupCoordinator:
         self._in_turns(GroupLoaded(), iter(list(restored.values())))
 
     async def _restore(
-        self, replay: PartitionReplay, partition: int
+        self, playback: GroupPlayback, partition: int
     ) -> tuple[dict[str, _Hosted], dict[int, dict[str, None]]]:
         """The groups by id, and per producer id those with commits in its open transaction."""
         restored: dict[str, _Hosted] = {}
         in_transactions: dict[int, dict[str, None]] = {}
-        for group in replay.groups(self._config):
+        for group in playback.groups(self._config):
             restored[group.group_id] = _Hosted(group, partition)
             for producer_id in group.offsets.open_transactions:
                 in_transactions.setdefault(producer_id, {})[group.group_id] = None

@@ -25,6 +25,7 @@ from kctl.errors import ErrorCode, KctlError, ZooKeeperError
 from kctl.model import ProducerIdAndEpoch, TopicPartition, partition_for_key
 from kctl.records.build import build_batch
 from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome, CoordinatorLog, outcome_of
+from kctl.server.coordinators.replay import PartitionReplay
 from kctl.server.coordinators.replies import ParkedCall, Reply
 from kctl.server.transactions.actions import (
     Action,
@@ -50,7 +51,7 @@ from kctl.server.transactions.events import (
     MarkersWritten,
     Unload,
 )
-from kctl.server.transactions.loading import TransactionReplay
+from kctl.server.transactions.loading import TransactionPlayback
 from kctl.server.transactions.markers import MarkerJob, MarkerSender
 from kctl.server.transactions.ports import FreshProducerIds
 from kctl.server.transactions.records import transaction_record
@@ -368,7 +369,8 @@ class TransactionCoordinator:
     async def _load(self, partition: int, owned: _Partition) -> None:
         """Replays the partition; if that fails its ids stay refused, so that nothing is decided twice."""
         started_ms = self._clock.monotonic_ms()
-        replay = TransactionReplay()
+        playback = TransactionPlayback()
+        replay = PartitionReplay(playback)
         try:
             async for chunk in self._log.read_all(partition):
                 await _take_in(replay, chunk)
@@ -386,7 +388,7 @@ class TransactionCoordinator:
                 skipped.reason,
             )
         restored: dict[str, _Hosted] = {}
-        for transaction in replay.transactions():
+        for transaction in playback.transactions():
             restored[transaction.transactional_id] = _Hosted(transaction, partition)
             if len(restored) % IDS_PER_TURN == 0:
                 await asyncio.sleep(0)
@@ -429,7 +431,7 @@ class TransactionCoordinator:
         )
 
 
-async def _take_in(replay: TransactionReplay, chunk: bytes) -> None:
+async def _take_in(replay: PartitionReplay, chunk: bytes) -> None:
     records = 0
     for count in replay.batches(chunk):
         records += count
