@@ -17,10 +17,10 @@ from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.records.internal_topics import OffsetCommitKey, encode_group_metadata_key, encode_offset_commit_key
-from kctl.server.groups.coordinator import GROUPS_PER_TURN
 from kctl.server.groups.events import GroupLoaded, Now
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.records import offset_records
+from kctl.server.groups.runner import GROUPS_PER_TURN
 from kctl.server.groups.step import step
 from kctl.server.internal_topics import InternalLog
 from kctl.storage.config import LogConfig

@@ -1,0 +1,39 @@
+"""Reads a partition of an internal topic back while the requests of others go on.  Kafka: CoordinatorLoader.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from kctl.model import TopicPartition
+from kctl.server.coordinators.ports import CoordinatorLog
+from kctl.server.coordinators.replay import PartitionReplay, Playback
+
+log = logging.getLogger(__name__)
+
+RECORDS_PER_TURN = 1_000
+"""How many records are played before other requests are let through."""
+
+
+async def play_back(coordinator_log: CoordinatorLog, partition: TopicPartition, playback: Playback) -> None:
+    """Plays the whole partition; what had to be skipped gets a line in the log.  Raises KctlError."""
+    replay = PartitionReplay(playback)
+    async for chunk in coordinator_log.read_all(partition.partition):
+        records = 0
+        for count in replay.batches(chunk):
+            records += count
+            if records >= RECORDS_PER_TURN:
+                records = 0
+                await asyncio.sleep(0)
+    for skipped in replay.skipped:
+        log.warning(
+            "topic=%s partition=%d skipped offset=%d key=%r reason=%s",
+            partition.topic,
+            partition.partition,
+            skipped.offset,
+            skipped.key,
+            skipped.reason,
+        )

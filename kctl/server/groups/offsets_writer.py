@@ -1,0 +1,82 @@
+"""Writes what a group wants on record to its partition of `__consumer_offsets`.
+
+Each call is one batch.  Commits and generations wait for offsets.commit.required.acks, and the outcome is told now or
+later; tombstones wait for nobody, because one that gets lost is written again.  Commits of a producer's transaction
+carry its id and epoch, so that its marker in the partition decides about them.
+
+Owner: event loop.  Kafka: GroupMetadataManager.storeGroup, storeOffsets, cleanupGroupMetadata.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from kctl.environment import Clock
+from kctl.model import ProducerIdAndEpoch
+from kctl.records.build import build_batch
+from kctl.records.compression import Codec
+from kctl.records.header import Record
+from kctl.server.coordinators.partitions import LedPartition
+from kctl.server.coordinators.ports import AppendOutcome, CoordinatorLog
+from kctl.server.groups.actions import PersistGroup, PersistOffsets, PersistTombstones
+from kctl.server.groups.config import GroupConfig
+from kctl.server.groups.records import group_record, offset_records, tombstones
+
+log = logging.getLogger(__name__)
+
+NO_ACKS = 0
+
+
+class OffsetsWriter:
+    """Of all groups of a broker."""
+
+    def __init__(self, offsets_log: CoordinatorLog, config: GroupConfig, clock: Clock) -> None:
+        self._log = offsets_log
+        self._codec = Codec(config.offsets_topic_compression_codec)
+        self._required_acks = config.offsets_commit_required_acks
+        self._timeout_ms = config.offsets_commit_timeout_ms
+        self._clock = clock
+
+    def group(
+        self, partition: LedPartition, group_id: str, action: PersistGroup
+    ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
+        """The group as it is in this generation."""
+        records = [group_record(group_id, action.snapshot, self._clock.now_ms())]
+        return self._append(partition, self._batch(records), required_acks=self._required_acks)
+
+    def offsets(
+        self, partition: LedPartition, group_id: str, action: PersistOffsets
+    ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
+        """Commits, which may be part of a transaction."""
+        records = offset_records(group_id, action.offsets, self._clock.now_ms())
+        producer = action.producer
+        batch = self._batch(records) if producer is None else self._transactional_batch(records, producer)
+        return self._append(partition, batch, required_acks=self._required_acks)
+
+    def tombstones(self, partition: LedPartition, group_id: str, action: PersistTombstones) -> None:
+        """These commits, and the group itself if so said, are no more."""
+        is_group_gone = action.is_group_gone
+        now_ms = self._clock.now_ms()
+        records = tombstones(group_id, action.partitions, is_group_gone=is_group_gone, timestamp_ms=now_ms)
+        log.info("group=%s tombstones=%d group_gone=%s", group_id, len(records), is_group_gone)
+        self._append(partition, self._batch(records), required_acks=NO_ACKS)
+
+    def _batch(self, records: Sequence[Record]) -> bytes:
+        return build_batch(records, codec=self._codec)
+
+    def _transactional_batch(self, records: Sequence[Record], producer: ProducerIdAndEpoch) -> bytes:
+        return build_batch(
+            records,
+            codec=self._codec,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+
+    def _append(
+        self, partition: LedPartition, batch: bytes, *, required_acks: int
+    ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
+        return self._log.append(partition.index, batch, required_acks=required_acks, timeout_ms=self._timeout_ms)

@@ -1,0 +1,229 @@
+"""Runs groups: lets events happen to them, and performs what they decide: answers, timers, appends.
+
+Each event is a step of the group's state machine; what an action brings at once (an append that is settled) happens to
+the group before anything else does, and what it brings later (a timer, a high watermark) is an event of its own.
+
+Invariants: a group changes only here, by `step`; one timer runs per key; a group that is discarded has no timers and is
+not found any more; a refused request leaves no group behind.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from functools import partial
+from typing import assert_never, cast
+
+from kctl.environment import Clock, Timer, TimerTask
+from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
+from kctl.server.coordinators.loading import play_back
+from kctl.server.coordinators.partitions import LedPartition
+from kctl.server.coordinators.ports import AppendOutcome, CoordinatorLog, outcome_of
+from kctl.server.coordinators.replies import ParkedCall
+from kctl.server.coordinators.rounds import visit_in_turns
+from kctl.server.groups.actions import (
+    Action,
+    Answer,
+    CancelTimer,
+    Discard,
+    PersistGroup,
+    PersistOffsets,
+    PersistTombstones,
+    ScheduleTimer,
+)
+from kctl.server.groups.config import GroupConfig
+from kctl.server.groups.events import (
+    AppendDone,
+    Event,
+    GroupLoaded,
+    Now,
+    TimerFired,
+    TimerKey,
+    TransactionCompleted,
+    Unload,
+)
+from kctl.server.groups.group import Group
+from kctl.server.groups.loading import GroupPlayback
+from kctl.server.groups.offsets_writer import OffsetsWriter
+from kctl.server.groups.open_transactions import OpenTransactions, TransactionEnd
+from kctl.server.groups.states import GroupState
+from kctl.server.groups.step import step
+
+log = logging.getLogger(__name__)
+
+GROUPS_PER_TURN = 200
+"""How many groups are restored, or looked at for expiry, before requests are let through."""
+
+
+class HostedGroup:
+    """A group, the partition that it lives in, and its running timers."""
+
+    __slots__ = ("group", "partition", "timers")
+
+    def __init__(self, group: Group, partition: LedPartition) -> None:
+        self.group = group
+        self.partition = partition
+        self.timers: dict[TimerKey, TimerTask] = {}
+
+
+class GroupRunner:
+    """coordinators.partitions.Tenants: the groups of the partitions that this broker leads."""
+
+    kind = "groups"
+
+    def __init__(
+        self, broker_id: int, *, config: GroupConfig, offsets_log: CoordinatorLog, clock: Clock, timer: Timer
+    ) -> None:
+        self.hosted: dict[str, HostedGroup] = {}
+        self._broker_id = broker_id
+        self._config = config
+        self._log = offsets_log
+        self._writer = OffsetsWriter(offsets_log, config, clock)
+        self._clock = clock
+        self._timer = timer
+        self._transactions: defaultdict[LedPartition, OpenTransactions] = defaultdict(OpenTransactions)
+
+    def run(self, hosted: HostedGroup, event: Event) -> None:
+        """Lets the event happen, and whatever follows from it at once."""
+        group = hosted.group
+        inbox: deque[Event] = deque((event,))
+        while inbox:
+            state, generation = group.state, group.generation
+            for action in step(group, inbox.popleft(), Now(self._clock.monotonic_ms(), self._clock.now_ms())):
+                self._perform(hosted, action, inbox)
+            if group.state is not state or group.generation != generation:
+                self._log_change(group, state)
+
+    def run_new(self, group_id: str, partition: LedPartition, event: Event) -> None:
+        """A group that begins with this event.
+
+        If the event leaves nothing in it, it is forgotten again: refused requests cost no memory.
+        """
+        hosted = self.hosted[group_id] = HostedGroup(Group(group_id, self._config), partition)
+        self.run(hosted, event)
+        if hosted.group.is_vacant:
+            self._discard(hosted)
+
+    def run_all(self, event: Event) -> None:
+        """The event happens to every group that is here now, some at a time."""
+        self._run_in_turns(event, list(self.hosted.values()))
+
+    def transaction_completed(self, partition: LedPartition, end: TransactionEnd) -> None:
+        """The producer's marker lies in the partition."""
+        transactions = self._transactions[partition]
+        if partition.is_loading:
+            transactions.end_when_loaded(end)
+            return
+        for group_id in transactions.end(end.producer_id):
+            hosted = self.hosted.get(group_id)
+            if hosted is not None:
+                self.run(hosted, TransactionCompleted(end.producer_id, end.committed))
+
+    async def read_back(self, partition: LedPartition) -> dict[str, HostedGroup]:
+        playback = GroupPlayback()
+        await play_back(self._log, TopicPartition(GROUP_METADATA_TOPIC, partition.index), playback)
+        restored: dict[str, HostedGroup] = {}
+        for group in playback.groups(self._config):
+            restored[group.group_id] = HostedGroup(group, partition)
+            for producer_id in group.offsets.open_transactions:
+                self._transactions[partition].add(producer_id, group.group_id)
+            if len(restored) % GROUPS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return restored
+
+    def move_in(self, partition: LedPartition, restored: dict[str, HostedGroup]) -> None:
+        self.hosted.update(restored)
+        for end in self._transactions[partition].take_early_ends():
+            self.transaction_completed(partition, end)
+        self._run_in_turns(GroupLoaded(), restored.values())
+
+    def move_out(self, partition: LedPartition) -> int:
+        leaving = [hosted for hosted in self.hosted.values() if hosted.partition is partition]
+        for hosted in leaving:
+            self.run(hosted, Unload())
+        self._transactions.pop(partition, None)
+        return len(leaving)
+
+    def _run_in_turns(self, event: Event, waiting: Iterable[HostedGroup]) -> None:
+        def visit(hosted: HostedGroup) -> None:
+            if self.hosted.get(hosted.group.group_id) is hosted:
+                self.run(hosted, event)
+
+        visit_in_turns(self._timer, iter(list(waiting)), visit, per_turn=GROUPS_PER_TURN)
+
+    def _perform(self, hosted: HostedGroup, action: Action, inbox: deque[Event]) -> None:
+        match action:
+            case Answer():
+                cast("ParkedCall[object]", action.token).answer(action.outcome)
+            case ScheduleTimer():
+                self._schedule(hosted, action)
+            case CancelTimer():
+                self._cancel(hosted, action.key)
+            case PersistOffsets():
+                if action.producer is not None:
+                    self._transactions[hosted.partition].add(action.producer.producer_id, hosted.group.group_id)
+                outcome = self._writer.offsets(hosted.partition, hosted.group.group_id, action)
+                self._await_append(hosted, action.append_id, outcome, inbox)
+            case PersistGroup():
+                outcome = self._writer.group(hosted.partition, hosted.group.group_id, action)
+                self._await_append(hosted, action.append_id, outcome, inbox)
+            case PersistTombstones():
+                self._writer.tombstones(hosted.partition, hosted.group.group_id, action)
+            case Discard():
+                self._discard(hosted)
+            case _:
+                assert_never(action)
+
+    def _await_append(
+        self,
+        hosted: HostedGroup,
+        append_id: int,
+        outcome: AppendOutcome | asyncio.Future[AppendOutcome],
+        inbox: deque[Event],
+    ) -> None:
+        if isinstance(outcome, asyncio.Future):
+            outcome.add_done_callback(partial(self._appended, hosted, append_id))
+        else:
+            inbox.append(AppendDone(append_id, outcome.error, outcome.base_offset))
+
+    def _appended(self, hosted: HostedGroup, append_id: int, future: asyncio.Future[AppendOutcome]) -> None:
+        outcome = outcome_of(future)
+        self.run(hosted, AppendDone(append_id, outcome.error, outcome.base_offset))
+
+    def _schedule(self, hosted: HostedGroup, action: ScheduleTimer) -> None:
+        self._cancel(hosted, action.key)
+        hosted.timers[action.key] = self._timer.schedule(
+            action.delay_ms, partial(self._timer_fired, hosted, action.key)
+        )
+
+    def _cancel(self, hosted: HostedGroup, key: TimerKey) -> None:
+        task = hosted.timers.pop(key, None)
+        if task is not None:
+            task.cancel()
+
+    def _timer_fired(self, hosted: HostedGroup, key: TimerKey) -> None:
+        if hosted.timers.pop(key, None) is not None:
+            self.run(hosted, TimerFired(key))
+
+    def _discard(self, hosted: HostedGroup) -> None:
+        for task in hosted.timers.values():
+            task.cancel()
+        hosted.timers.clear()
+        if self.hosted.get(hosted.group.group_id) is hosted:
+            del self.hosted[hosted.group.group_id]
+
+    def _log_change(self, group: Group, before: GroupState) -> None:
+        log.info(
+            "broker=%d group=%s %s -> %s generation=%d members=%d leader=%s",
+            self._broker_id,
+            group.group_id,
+            before,
+            group.state,
+            group.generation,
+            len(group.members),
+            group.leader,
+        )
