@@ -11,8 +11,8 @@ from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.records.internal_topics import encode_transaction_key
-from kctl.server.transactions.coordinator import IDS_PER_TURN
 from kctl.server.transactions.records import transaction_record
+from kctl.server.transactions.runner import IDS_PER_TURN
 from kctl.server.transactions.snapshot import TransactionSnapshot
 from kctl.server.transactions.states import TransactionState
 from kctl.testing.sim_loop import SimLoop, simulate

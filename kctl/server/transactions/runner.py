@@ -1,0 +1,209 @@
+"""Runs transactions: lets events happen to them, and performs what they decide: answers, appends, markers.
+
+Each event is a step of the transaction's state machine; what an action brings at once (an append that is settled)
+happens to the transaction before anything else does, and what it brings later is an event of its own, unless the
+transaction is gone by then.  A partition's leader epoch is the coordinator epoch in its markers, by which partitions
+tell a coordinator from its successor.
+
+Invariants: a transaction changes only here, by `step`; one that is gone hears of nothing, and none of its markers are
+under way; a refused request leaves no transactional id behind.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import assert_never, cast
+
+from kctl.environment import Clock, Timer
+from kctl.model import TRANSACTION_STATE_TOPIC, TopicPartition
+from kctl.records.build import build_batch
+from kctl.server.coordinators.loading import play_back
+from kctl.server.coordinators.partitions import LedPartition
+from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome, CoordinatorLog, outcome_of
+from kctl.server.coordinators.replies import ParkedCall
+from kctl.server.coordinators.rounds import visit_in_turns
+from kctl.server.transactions.actions import (
+    Action,
+    AllocateProducerId,
+    Answer,
+    Discard,
+    Persist,
+    ScheduleCompletion,
+    SendMarkers,
+)
+from kctl.server.transactions.events import (
+    AppendDone,
+    CompletionDue,
+    Event,
+    InitProducer,
+    Loaded,
+    MarkersWritten,
+    Unload,
+)
+from kctl.server.transactions.loading import TransactionPlayback
+from kctl.server.transactions.markers import MarkerJob, MarkerSender
+from kctl.server.transactions.records import transaction_record
+from kctl.server.transactions.states import TransactionState
+from kctl.server.transactions.step import step
+from kctl.server.transactions.transaction import Transaction
+
+log = logging.getLogger(__name__)
+
+TOMBSTONE_TIMEOUT_MS = 30_000
+COMPLETION_RETRY_MS = 100
+IDS_PER_TURN = 1_000
+"""How many ids are restored, or looked at for time-outs or expiry, before requests are let through."""
+
+
+class HostedTransaction:
+    """A transactional id, the partition that it lives in, and the markers that are on their way for it."""
+
+    __slots__ = ("is_gone", "job", "partition", "transaction")
+
+    def __init__(self, transaction: Transaction, partition: LedPartition) -> None:
+        self.transaction = transaction
+        self.partition = partition
+        self.job: MarkerJob | None = None
+        self.is_gone = False
+
+
+class TransactionRunner:
+    """coordinators.partitions.Tenants: the transactional ids of the partitions that this broker leads."""
+
+    kind = "transactional_ids"
+
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        state_log: CoordinatorLog,
+        allocate: Callable[[str, InitProducer], None],
+        markers: MarkerSender,
+        clock: Clock,
+        timer: Timer,
+    ) -> None:
+        self.hosted: dict[str, HostedTransaction] = {}
+        self._broker_id = broker_id
+        self._log = state_log
+        self._allocate = allocate
+        self._markers = markers
+        self._clock = clock
+        self._timer = timer
+
+    def run(self, hosted: HostedTransaction, event: Event) -> None:
+        """Lets the event happen, and whatever follows from it at once."""
+        transaction = hosted.transaction
+        inbox: deque[Event] = deque((event,))
+        while inbox:
+            before = transaction.state
+            for action in step(transaction, inbox.popleft(), self._clock.now_ms()):
+                self._perform(hosted, action, inbox)
+            if transaction.state is not before:
+                self._log_change(transaction, before)
+
+    def run_new(self, transactional_id: str, partition: LedPartition, event: Event) -> None:
+        """An id that begins with this event.
+
+        If the event leaves it without a producer, it is forgotten again: refused requests cost no memory.
+        """
+        hosted = self.hosted[transactional_id] = HostedTransaction(Transaction(transactional_id), partition)
+        self.run(hosted, event)
+        if hosted.transaction.is_vacant and not hosted.is_gone:
+            self._discard(hosted)
+
+    def run_all(self, event: Event) -> None:
+        """The event happens to every id that is here now, some at a time."""
+        waiting = iter(list(self.hosted.values()))
+        visit_in_turns(self._timer, waiting, lambda hosted: self._tell(hosted, event), per_turn=IDS_PER_TURN)
+
+    async def read_back(self, partition: LedPartition) -> dict[str, HostedTransaction]:
+        playback = TransactionPlayback()
+        await play_back(self._log, TopicPartition(TRANSACTION_STATE_TOPIC, partition.index), playback)
+        restored: dict[str, HostedTransaction] = {}
+        for transaction in playback.transactions():
+            restored[transaction.transactional_id] = HostedTransaction(transaction, partition)
+            if len(restored) % IDS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return restored
+
+    def move_in(self, partition: LedPartition, restored: dict[str, HostedTransaction]) -> None:
+        self.hosted.update(restored)
+        for hosted in restored.values():
+            if hosted.transaction.state.is_decided:
+                self.run(hosted, Loaded())
+
+    def move_out(self, partition: LedPartition) -> int:
+        leaving = [hosted for hosted in self.hosted.values() if hosted.partition is partition]
+        for hosted in leaving:
+            self.run(hosted, Unload())
+        return len(leaving)
+
+    def _perform(self, hosted: HostedTransaction, action: Action, inbox: deque[Event]) -> None:
+        match action:
+            case Answer():
+                cast("ParkedCall[object]", action.token).answer(action.outcome)
+            case AllocateProducerId():
+                self._allocate(hosted.transaction.transactional_id, action.event)
+            case Persist():
+                self._append(hosted, action, inbox)
+            case SendMarkers():
+                self._send_markers(hosted, action)
+            case ScheduleCompletion():
+                self._timer.schedule(COMPLETION_RETRY_MS, partial(self._tell, hosted, CompletionDue()))
+            case Discard():
+                self._discard(hosted)
+            case _:
+                assert_never(action)
+
+    def _tell(self, hosted: HostedTransaction, event: Event) -> None:
+        """Something that was asked for earlier happens, unless the id is no longer ours."""
+        if not hosted.is_gone:
+            self.run(hosted, event)
+
+    def _append(self, hosted: HostedTransaction, action: Persist, inbox: deque[Event]) -> None:
+        record = transaction_record(hosted.transaction.transactional_id, action.snapshot, self._clock.now_ms())
+        timeout_ms = TOMBSTONE_TIMEOUT_MS if action.snapshot is None else action.snapshot.timeout_ms
+        outcome = self._log.append(
+            hosted.partition.index, build_batch([record]), required_acks=ALL_IN_SYNC, timeout_ms=timeout_ms
+        )
+        if isinstance(outcome, asyncio.Future):
+            outcome.add_done_callback(partial(self._appended, hosted))
+        else:
+            inbox.append(AppendDone(outcome.error))
+
+    def _appended(self, hosted: HostedTransaction, future: asyncio.Future[AppendOutcome]) -> None:
+        self._tell(hosted, AppendDone(outcome_of(future).error))
+
+    def _send_markers(self, hosted: HostedTransaction, action: SendMarkers) -> None:
+        hosted.job = MarkerJob(
+            hosted.transaction.transactional_id,
+            action.producer,
+            committed=action.committed,
+            coordinator_epoch=hosted.partition.epoch,
+            partitions=action.partitions,
+            on_written=lambda partitions: self._tell(hosted, MarkersWritten(partitions)),
+        )
+        self._markers.send(hosted.job)
+
+    def _discard(self, hosted: HostedTransaction) -> None:
+        hosted.is_gone = True
+        if hosted.job is not None:
+            self._markers.cancel(hosted.job)
+        if self.hosted.get(hosted.transaction.transactional_id) is hosted:
+            del self.hosted[hosted.transaction.transactional_id]
+
+    def _log_change(self, transaction: Transaction, before: TransactionState) -> None:
+        log.debug(
+            "broker=%d transactional_id=%s %s -> %s producer=%s",
+            self._broker_id,
+            transaction.transactional_id,
+            before.label,
+            transaction.state.label,
+            transaction.producer,
+        )
