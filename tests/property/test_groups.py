@@ -31,8 +31,9 @@ from kctl.server.groups.events import (
     Leaver,
     TimerKind,
 )
-from kctl.server.groups.group import CommitAppend, Group, ReplacementAppend
+from kctl.server.groups.group import Group
 from kctl.server.groups.loading import GroupPlayback
+from kctl.server.groups.pending_appends import CommitAppend, ReplacementAppend
 from kctl.server.groups.records import group_record, offset_records, tombstones
 from kctl.server.groups.sessions import session_timer
 from kctl.server.groups.states import GroupState

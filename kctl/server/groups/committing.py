@@ -16,8 +16,9 @@ from kctl.server.groups.events import (
     Now,
     TransactionalCommit,
 )
-from kctl.server.groups.group import CommitAppend, Group
+from kctl.server.groups.group import Group
 from kctl.server.groups.offsets import OffsetAndMetadata
+from kctl.server.groups.pending_appends import CommitAppend
 from kctl.server.groups.sessions import expect_heartbeat
 from kctl.server.groups.states import GroupState
 

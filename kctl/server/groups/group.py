@@ -41,17 +41,16 @@ Kafka: GroupMetadata.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from kctl.errors import ErrorCode
-from kctl.model import TopicPartition
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.events import Now, Protocols, Token
 from kctl.server.groups.members import Member
-from kctl.server.groups.offsets import CommittedOffsets, OffsetAndMetadata
+from kctl.server.groups.offsets import CommittedOffsets
+from kctl.server.groups.pending_appends import Append, AssignmentAppend
+from kctl.server.groups.protocols import ProtocolSupport
 from kctl.server.groups.snapshot import (
     GroupDescription,
     GroupOverview,
@@ -71,44 +70,6 @@ class InitialDelay:
 
     delay_ms: int
     remaining_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class AssignmentAppend:
-    """A leader's assignment on its way to the log."""
-
-    generation: int
-    assignments: dict[str, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplacementAppend:
-    """A static member's new id on its way to the log; what to go back to if the log refuses."""
-
-    token: Token
-    old_member_id: str
-    new_member_id: str
-    old_protocols: Protocols
-    leader_before: str
-
-
-@dataclass(frozen=True, slots=True)
-class EmptyAppend:
-    """A group without members on its way to the log; nobody waits for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommitAppend:
-    """Commits on their way to the log.  Those in `refused` were too large and did not go."""
-
-    token: Token
-    offsets: dict[TopicPartition, OffsetAndMetadata]
-    refused: tuple[TopicPartition, ...]
-    producer_id: int | None = None
-    """Whose transaction they belong to, if any."""
-
-
-Append: TypeAlias = AssignmentAppend | ReplacementAppend | EmptyAppend | CommitAppend
 
 
 class Group:
@@ -136,7 +97,7 @@ class Group:
         self.appends: dict[int, Append] = {}
         self._append_count = 0
         self._joining_count = 0
-        self._protocol_support: Counter[str] = Counter()
+        self._protocol_support = ProtocolSupport()
 
     @property
     def is_consumer_group(self) -> bool:
@@ -200,9 +161,7 @@ class Group:
         """Whether a member with these protocols can take part."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
-        return self.protocol_type == protocol_type and any(
-            self._protocol_support[name] == len(self.members) for name, _ in protocols
-        )
+        return self.protocol_type == protocol_type and self._protocol_support.shares_one(protocols, len(self.members))
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members read the topic; assumed when their subscriptions are unreadable."""
@@ -215,7 +174,7 @@ class Group:
         if self.leader is None:
             self.leader = member.member_id
         self.members[member.member_id] = member
-        self._count_protocols(member, 1)
+        self._protocol_support.add(member.protocols)
         self._joining_count += member.is_joining
         self.pending_members.discard(member.member_id)
         if member.group_instance_id is not None:
@@ -231,7 +190,7 @@ class Group:
             return
         assert not member.is_joining
         assert member.sync_token is None
-        self._count_protocols(member, -1)
+        self._protocol_support.remove(member.protocols)
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
         if self.leader == member_id:
@@ -257,9 +216,9 @@ class Group:
 
     def set_protocols(self, member: Member, protocols: Protocols) -> None:
         """The member can run these now."""
-        self._count_protocols(member, -1)
+        self._protocol_support.remove(member.protocols)
         member.protocols = protocols
-        self._count_protocols(member, 1)
+        self._protocol_support.add(protocols)
 
     def park_join(self, member: Member, token: Token) -> None:
         """The member's join waits for the rebalance."""
@@ -288,13 +247,8 @@ class Group:
         return True
 
     def elect_protocol(self) -> str:
-        """The protocol with the most votes; each member votes for the first of its own that all can run.
-
-        A tie goes to the protocol that was voted for first.
-        """
-        candidates = {name for name, count in self._protocol_support.items() if count == len(self.members)}
-        votes = Counter(member.vote(candidates) for member in self.members.values())
-        return votes.most_common(1)[0][0]
+        """The protocol that the members choose."""
+        return self._protocol_support.elect(self.members.values())
 
     def begin_generation(self, now: Now) -> None:
         """The next generation starts, with the members that are here."""
@@ -389,10 +343,6 @@ class Group:
     def overview(self) -> GroupOverview:
         """For ListGroups."""
         return GroupOverview(self.group_id, self.protocol_type or "", self.state)
-
-    def _count_protocols(self, member: Member, by: int) -> None:
-        for name in dict.fromkeys(name for name, _ in member.protocols):
-            self._protocol_support[name] += by
 
     def _read_subscriptions(self) -> frozenset[str] | None:
         if not self.is_consumer_group:

@@ -15,8 +15,9 @@ from kctl.server.groups.actions import (
     SyncOutcome,
 )
 from kctl.server.groups.events import UNKNOWN_MEMBER, JoinRequest, Now
-from kctl.server.groups.group import Group, ReplacementAppend
+from kctl.server.groups.group import Group
 from kctl.server.groups.members import Member
+from kctl.server.groups.pending_appends import ReplacementAppend
 from kctl.server.groups.rebalance import (
     answer_join,
     answer_sync,

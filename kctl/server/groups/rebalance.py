@@ -17,8 +17,9 @@ from kctl.server.groups.actions import (
     SyncOutcome,
 )
 from kctl.server.groups.events import JOIN_TIMER, SYNC_TIMER, UNKNOWN_MEMBER, Now
-from kctl.server.groups.group import EmptyAppend, Group, InitialDelay
+from kctl.server.groups.group import Group, InitialDelay
 from kctl.server.groups.members import Member
+from kctl.server.groups.pending_appends import EmptyAppend
 from kctl.server.groups.sessions import expect_heartbeat, forget_session
 from kctl.server.groups.states import GroupState
 

@@ -40,9 +40,10 @@ from kctl.server.groups.events import (
     TransactionCompleted,
     Unload,
 )
-from kctl.server.groups.group import AssignmentAppend, CommitAppend, EmptyAppend, Group, ReplacementAppend
+from kctl.server.groups.group import Group
 from kctl.server.groups.joining import join, replacement_stored
 from kctl.server.groups.liveness import heartbeat, leave, session_ended
+from kctl.server.groups.pending_appends import AssignmentAppend, CommitAppend, EmptyAppend, ReplacementAppend
 from kctl.server.groups.rebalance import (
     answer_join,
     answer_sync,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from kctl.errors import ErrorCode
 from kctl.server.groups.actions import Action, Answer, CancelTimer, PersistGroup, SyncOutcome
 from kctl.server.groups.events import SYNC_TIMER, Now, SyncRequest
-from kctl.server.groups.group import AssignmentAppend, Group
+from kctl.server.groups.group import Group
 from kctl.server.groups.members import Member
+from kctl.server.groups.pending_appends import AssignmentAppend
 from kctl.server.groups.rebalance import (
     answer_sync,
     assignment_outcome,
