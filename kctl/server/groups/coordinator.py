@@ -41,7 +41,7 @@ from kctl.server.groups.events import (
 )
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.open_transactions import TransactionEnd
-from kctl.server.groups.runner import GroupRunner
+from kctl.server.groups.runner import GroupRunner, HostedGroup
 from kctl.server.groups.snapshot import GroupDescription, GroupOverview
 from kctl.server.groups.states import GroupState
 
@@ -66,6 +66,7 @@ class GroupCoordinator:
         self._random = random
         self._is_active = False
         self._runner = GroupRunner(broker_id, config=config, offsets_log=offsets_log, clock=clock, timer=timer)
+        self._groups: Mapping[str, HostedGroup] = self._runner.hosted
         self._partitions = CoordinatorPartitions(broker_id, offsets_log, self._runner, clock)
         self._rounds = Rounds(timer)
 
@@ -95,7 +96,7 @@ class GroupCoordinator:
     def topics_deleted(self, topics: Collection[str]) -> None:
         """The topics are gone from the cluster, and so are all commits of them."""
         event = ForgetTopics(frozenset(topics))
-        for hosted in list(self._runner.hosted.values()):
+        for hosted in list(self._groups.values()):
             self._runner.run(hosted, event)
 
     def join(
@@ -116,7 +117,7 @@ class GroupCoordinator:
         error = self._status(group_id)
         if error is ErrorCode.NONE and not self._allows_session_timeout(session_timeout_ms):
             error = ErrorCode.INVALID_SESSION_TIMEOUT
-        if error is ErrorCode.NONE and member_id != UNKNOWN_MEMBER and group_id not in self._runner.hosted:
+        if error is ErrorCode.NONE and member_id != UNKNOWN_MEMBER and group_id not in self._groups:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
             return JoinOutcome(error=error, member_id=member_id)
@@ -153,7 +154,7 @@ class GroupCoordinator:
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # The rebalance is forgotten anyway, and this sends the member to join without looking for a coordinator.
             return SyncOutcome(ErrorCode.REBALANCE_IN_PROGRESS)
-        hosted = self._runner.hosted.get(group_id)
+        hosted = self._groups.get(group_id)
         if error is not ErrorCode.NONE or hosted is None:
             return SyncOutcome(error or ErrorCode.UNKNOWN_MEMBER_ID)
         call: ParkedCall[SyncOutcome] = ParkedCall()
@@ -174,7 +175,7 @@ class GroupCoordinator:
         error = self._status(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ErrorCode.NONE
-        hosted = self._runner.hosted.get(group_id)
+        hosted = self._groups.get(group_id)
         if error is not ErrorCode.NONE or hosted is None:
             return error or ErrorCode.UNKNOWN_MEMBER_ID
         call: ParkedCall[ErrorCode] = ParkedCall()
@@ -186,7 +187,7 @@ class GroupCoordinator:
         error = self._status(group_id)
         if error is not ErrorCode.NONE:
             return LeaveOutcome(error)
-        hosted = self._runner.hosted.get(group_id)
+        hosted = self._groups.get(group_id)
         if hosted is None:
             return LeaveOutcome(ErrorCode.NONE, (ErrorCode.UNKNOWN_MEMBER_ID,) * len(leavers))
         call: ParkedCall[LeaveOutcome] = ParkedCall()
@@ -204,7 +205,7 @@ class GroupCoordinator:
     ) -> Reply[CommitOutcome]:
         """OffsetCommit: answered when the commits are in the log, or refused at once."""
         error = self._status(group_id, may_be_empty=True)
-        if error is ErrorCode.NONE and generation >= 0 and group_id not in self._runner.hosted:
+        if error is ErrorCode.NONE and generation >= 0 and group_id not in self._groups:
             # From before the group was deleted, or expired.
             error = ErrorCode.ILLEGAL_GENERATION
         if error is not ErrorCode.NONE:
@@ -262,7 +263,7 @@ class GroupCoordinator:
         error = self._status(group_id, may_be_empty=True)
         if error is not ErrorCode.NONE:
             return error, {}
-        hosted = self._runner.hosted.get(group_id)
+        hosted = self._groups.get(group_id)
         if hosted is None:
             return ErrorCode.NONE, dict.fromkeys(partitions or (), (ErrorCode.NONE, OFFSET_OF_NOTHING))
         offsets = hosted.group.offsets
@@ -277,7 +278,7 @@ class GroupCoordinator:
     def describe(self, group_id: str) -> tuple[ErrorCode, GroupDescription]:
         """DescribeGroups: a group that does not exist is described as dead, without an error."""
         error = self._status(group_id, may_be_empty=True)
-        hosted = self._runner.hosted.get(group_id) if error is ErrorCode.NONE else None
+        hosted = self._groups.get(group_id) if error is ErrorCode.NONE else None
         return error, DEAD_GROUP if hosted is None else hosted.group.describe()
 
     def groups(self, states: Collection[str] = ()) -> tuple[ErrorCode, list[GroupOverview]]:
@@ -287,7 +288,7 @@ class GroupCoordinator:
         """
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        overviews = [hosted.group.overview() for hosted in self._runner.hosted.values()]
+        overviews = [hosted.group.overview() for hosted in self._groups.values()]
         if states:
             overviews = [overview for overview in overviews if overview.state in states]
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._partitions.are_loading else ErrorCode.NONE, overviews
@@ -295,7 +296,7 @@ class GroupCoordinator:
     def delete(self, group_id: str) -> ErrorCode:
         """DeleteGroups, for one group."""
         error = self._status(group_id, may_be_empty=True)
-        hosted = self._runner.hosted.get(group_id)
+        hosted = self._groups.get(group_id)
         if error is not ErrorCode.NONE or hosted is None:
             return error or ErrorCode.GROUP_ID_NOT_FOUND
         call: ParkedCall[ErrorCode] = ParkedCall()
@@ -305,7 +306,7 @@ class GroupCoordinator:
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> DeleteOffsetsOutcome:
         """OffsetDelete."""
         error = self._status(group_id)
-        hosted = self._runner.hosted.get(group_id)
+        hosted = self._groups.get(group_id)
         if error is not ErrorCode.NONE or hosted is None:
             return DeleteOffsetsOutcome(error or ErrorCode.GROUP_ID_NOT_FOUND, {})
         call: ParkedCall[DeleteOffsetsOutcome] = ParkedCall()
@@ -322,7 +323,7 @@ class GroupCoordinator:
             return ErrorCode.INVALID_GROUP_ID
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return ErrorCode.NONE if group_id in self._runner.hosted else self._partitions.status(group_id)
+        return ErrorCode.NONE if group_id in self._groups else self._partitions.status(group_id)
 
     def _allows_session_timeout(self, timeout_ms: int) -> bool:
         return self._config.group_min_session_timeout_ms <= timeout_ms <= self._config.group_max_session_timeout_ms
@@ -331,7 +332,7 @@ class GroupCoordinator:
         return f"{prefix}-{UUID(int=self._random.getrandbits(128), version=4)}"
 
     def _run_or_create(self, group_id: str, event: Event) -> None:
-        hosted = self._runner.hosted.get(group_id)
+        hosted = self._groups.get(group_id)
         if hosted is not None:
             self._runner.run(hosted, event)
             return

@@ -10,7 +10,7 @@ Owner: event loop.  Kafka: TransactionCoordinator.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from kctl.environment import Clock, Timer
 from kctl.errors import ErrorCode
@@ -31,7 +31,7 @@ from kctl.server.transactions.events import (
 from kctl.server.transactions.markers import MarkerSender
 from kctl.server.transactions.ports import FreshProducerIds
 from kctl.server.transactions.producer_id_allocations import ProducerIdAllocations
-from kctl.server.transactions.runner import TransactionRunner
+from kctl.server.transactions.runner import HostedTransaction, TransactionRunner
 from kctl.server.transactions.snapshot import TransactionOverview, TransactionSnapshot
 from kctl.server.transactions.states import BY_LABEL
 
@@ -62,6 +62,7 @@ class TransactionCoordinator:
             clock=clock,
             timer=timer,
         )
+        self._hosted: Mapping[str, HostedTransaction] = self._runner.hosted
         self._partitions = CoordinatorPartitions(broker_id, state_log, self._runner, clock)
         self._rounds = Rounds(timer)
 
@@ -122,7 +123,7 @@ class TransactionCoordinator:
         error = self._status(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
         if error is not ErrorCode.NONE:
             return error, None
-        hosted = self._runner.hosted.get(transactional_id)
+        hosted = self._hosted.get(transactional_id)
         if hosted is None or hosted.transaction.is_new:
             return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, None
         return ErrorCode.NONE, hosted.transaction.describe()
@@ -137,7 +138,7 @@ class TransactionCoordinator:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [], []
         unknown = [name for name in states if name not in BY_LABEL]
         wanted = {BY_LABEL[name] for name in states if name in BY_LABEL}
-        transactions = (hosted.transaction for hosted in self._runner.hosted.values())
+        transactions = (hosted.transaction for hosted in self._hosted.values())
         overviews = [transaction.overview() for transaction in transactions if not transaction.is_new]
         return (
             ErrorCode.NONE,
@@ -161,14 +162,14 @@ class TransactionCoordinator:
         """Whether the id may be served here."""
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        is_hosted = transactional_id in self._runner.hosted
+        is_hosted = transactional_id in self._hosted
         return ErrorCode.NONE if is_hosted else self._partitions.status(transactional_id)
 
     def _ask(
         self, transactional_id: str, call: ParkedCall[ErrorCode], event: AddPartitions | EndTransaction
     ) -> Reply[ErrorCode]:
         error = self._status(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
-        hosted = self._runner.hosted.get(transactional_id)
+        hosted = self._hosted.get(transactional_id)
         if error is not ErrorCode.NONE or hosted is None:
             return error or ErrorCode.INVALID_PRODUCER_ID_MAPPING
         self._runner.run(hosted, event)
@@ -182,7 +183,7 @@ class TransactionCoordinator:
         return error
 
     def _run_or_create(self, transactional_id: str, event: InitProducer) -> None:
-        hosted = self._runner.hosted.get(transactional_id)
+        hosted = self._hosted.get(transactional_id)
         if hosted is not None:
             self._runner.run(hosted, event)
             return
