@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from kctl.config.dynamic import ConfigView
-from kctl.environment import Random
-from kctl.model import TopicPartition
 from kctl.server.config_resources import ConfigResources
 from kctl.server.handlers.alter_configs import AlterConfigsHandler
 from kctl.server.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
@@ -18,35 +13,18 @@ from kctl.server.handlers.describe_cluster import DescribeClusterHandler
 from kctl.server.handlers.describe_configs import DescribeConfigsHandler
 from kctl.server.handlers.describe_log_dirs import DescribeLogDirsHandler
 from kctl.server.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
-from kctl.server.metadata_cache import MetadataCache
-from kctl.server.metadata_waits import MetadataWaits
-from kctl.server.replication.log_dir_moves import LogDirMoves
-from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.parts import BrokerParts, Foundations
 from kctl.server.requests.dispatch import Dispatcher
-from kctl.server.requests.purgatory import Purgatory
-from kctl.server.topic_writer import TopicWriter
-from kctl.storage.log_manager import LogManager
-from kctl.zookeeper.operations import ZooKeeper
 
 
-def register_admin_handlers(
-    dispatcher: Dispatcher,
-    *,
-    broker_id: int,
-    cluster_id: str,
-    configs: ConfigView,
-    metadata: MetadataCache,
-    waits: MetadataWaits,
-    replicas: ReplicaManager,
-    logs: LogManager,
-    moves: LogDirMoves,
-    topics: TopicWriter,
-    zookeeper: ZooKeeper,
-    partition_purgatory: Purgatory[TopicPartition],
-    random: Random,
-    is_controller: Callable[[], bool],
-) -> None:
-    """Serves them from now on; `partition_purgatory` is one that is checked when a partition moves."""
+def register_admin_handlers(dispatcher: Dispatcher, base: Foundations, parts: BrokerParts) -> None:
+    """Serves them from now on."""
+    configs, metadata, waits, random = base.configs, base.metadata, base.metadata_waits, base.world.random
+    broker_id, zookeeper, topics, replicas = parts.broker_id, parts.zookeeper, parts.topics, parts.replicas
+
+    def is_controller() -> bool:
+        return parts.controller.state.is_active
+
     serve = dispatcher.register
     resources = ConfigResources(broker_id, configs, metadata, topics)
     create = CreateTopicsHandler(topics, metadata, waits, configs, random, is_controller=is_controller)
@@ -55,10 +33,10 @@ def register_admin_handlers(
     serve("create_topics", create.handle)
     serve("delete_topics", delete.handle)
     serve("create_partitions", grow.handle)
-    serve("delete_records", DeleteRecordsHandler(replicas, metadata, configs, partition_purgatory).handle)
+    serve("delete_records", DeleteRecordsHandler(replicas, metadata, configs, base.produce_purgatory).handle)
     serve("describe_configs", DescribeConfigsHandler(broker_id, configs, metadata).handle)
     serve("alter_configs", AlterConfigsHandler(resources).handle)
     serve("incremental_alter_configs", IncrementalAlterConfigsHandler(broker_id, resources).handle)
-    serve("alter_replica_log_dirs", AlterReplicaLogDirsHandler(moves).handle)
-    serve("describe_log_dirs", DescribeLogDirsHandler(logs, replicas).handle)
-    serve("describe_cluster", DescribeClusterHandler(cluster_id, metadata).handle)
+    serve("alter_replica_log_dirs", AlterReplicaLogDirsHandler(parts.moves).handle)
+    serve("describe_log_dirs", DescribeLogDirsHandler(base.logs, replicas).handle)
+    serve("describe_cluster", DescribeClusterHandler(parts.cluster_id, metadata).handle)

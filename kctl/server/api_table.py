@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from kctl.config.dynamic import ConfigView
-from kctl.environment import Clock, Random, Timer
-from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
+from kctl.model import GROUP_METADATA_TOPIC
 from kctl.server.admin_api_table import register_admin_handlers
-from kctl.server.auto_topics import AutoTopics
-from kctl.server.control_plane import BrokerControlPlane
-from kctl.server.controller.runner import ControllerRunner
 from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from kctl.server.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from kctl.server.handlers.alter_partition import AlterPartitionHandler
@@ -46,77 +40,42 @@ from kctl.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from kctl.server.handlers.update_metadata import UpdateMetadataHandler
 from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
 from kctl.server.internal_topics import InternalTopicsView, OffsetsInZooKeeper
-from kctl.server.metadata_cache import MetadataCache
-from kctl.server.metadata_waits import MetadataWaits
-from kctl.server.producer_ids import ProducerIds
+from kctl.server.parts import BrokerParts, Foundations
 from kctl.server.replication.fetch_session import FetchSessionCache
-from kctl.server.replication.isr_changes import IsrChanges
-from kctl.server.replication.log_dir_moves import LogDirMoves
-from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.replica_selector import ReplicaSelector
-from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.dispatch import Dispatcher
-from kctl.server.requests.purgatory import Purgatory
-from kctl.server.topic_writer import TopicWriter
-from kctl.server.transactions.coordinator import TransactionCoordinator
-from kctl.server.transactions.partition_markers import PartitionMarkers
-from kctl.storage.log_manager import LogManager
-from kctl.zookeeper.operations import ZooKeeper
 
 
-def register_handlers(
-    dispatcher: Dispatcher,
-    *,
-    broker_id: int,
-    cluster_id: str,
-    configs: ConfigView,
-    metadata: MetadataCache,
-    waits: MetadataWaits,
-    replicas: ReplicaManager,
-    logs: LogManager,
-    groups: GroupCoordinator,
-    group_config: GroupConfig,
-    control_plane: BrokerControlPlane,
-    controller: ControllerRunner,
-    isr_changes: IsrChanges,
-    moves: LogDirMoves,
-    throttles: ReplicationThrottles,
-    auto_topics: AutoTopics,
-    topics: TopicWriter,
-    producer_ids: ProducerIds,
-    transactions: TransactionCoordinator,
-    partition_markers: PartitionMarkers,
-    zookeeper: ZooKeeper,
-    produce_purgatory: Purgatory[TopicPartition],
-    fetch_purgatory: Purgatory[TopicPartition],
-    timer: Timer,
-    clock: Clock,
-    random: Random,
-) -> None:
+def register_handlers(dispatcher: Dispatcher, base: Foundations, parts: BrokerParts) -> None:
     """Serves every API that this broker has."""
-    sessions = FetchSessionCache(configs.current.max_incremental_fetch_session_cache_slots)
+    configs, metadata, waits = base.configs, base.metadata, base.metadata_waits
+    clock = base.world.clock
+    replicas, control_plane, controller = parts.replicas, parts.control_plane, parts.controller
+    groups, transactions = parts.groups, parts.transactions
     fetch = FetchHandler(
         replicas,
-        fetch_purgatory,
-        sessions,
-        isr_changes,
-        throttles=throttles,
+        base.fetch_purgatory,
+        FetchSessionCache(configs.current.max_incremental_fetch_session_cache_slots),
+        parts.isr_changes,
+        throttles=parts.throttles,
         selector=ReplicaSelector(metadata, configs.current.replica_selector_class),
         clock=clock,
-        random=random,
+        random=base.world.random,
         fetch_max_bytes=configs.current.fetch_max_bytes,
     )
+    old_offsets = OffsetsInZooKeeper(parts.zookeeper)
+    commit = OffsetCommitHandler(groups, metadata, old_offsets, config=GroupConfig.of(configs.current), clock=clock)
 
     def offsets_partitions() -> int:
         return metadata.partition_count(GROUP_METADATA_TOPIC) or configs.current.offsets_topic_num_partitions
 
     serve = dispatcher.register
-    serve("produce", ProduceHandler(replicas, produce_purgatory).handle)
+    serve("produce", ProduceHandler(replicas, base.produce_purgatory).handle)
     serve("fetch", fetch.handle)
     serve("list_offsets", ListOffsetsHandler(replicas, clock).handle)
-    serve("metadata", MetadataHandler(cluster_id, metadata, auto_topics, configs).handle)
+    serve("metadata", MetadataHandler(parts.cluster_id, metadata, parts.auto_topics, configs).handle)
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions).handle)
-    serve("init_producer_id", InitProducerIdHandler(producer_ids, transactions).handle)
+    serve("init_producer_id", InitProducerIdHandler(parts.producer_ids, transactions).handle)
     serve("leader_and_isr", LeaderAndIsrHandler(control_plane).handle)
     serve("stop_replica", StopReplicaHandler(control_plane).handle)
     serve("update_metadata", UpdateMetadataHandler(control_plane).handle)
@@ -126,9 +85,7 @@ def register_handlers(
     serve("alter_partition_reassignments", AlterPartitionReassignmentsHandler(controller).handle)
     serve("list_partition_reassignments", ListPartitionReassignmentsHandler(controller).handle)
     serve("offset_for_leader_epoch", OffsetForLeaderEpochHandler(replicas).handle)
-    old_offsets = OffsetsInZooKeeper(zookeeper)
-    commit = OffsetCommitHandler(groups, metadata, old_offsets, config=group_config, clock=clock)
-    serve("find_coordinator", FindCoordinatorHandler(InternalTopicsView(metadata, auto_topics)).handle)
+    serve("find_coordinator", FindCoordinatorHandler(InternalTopicsView(metadata, parts.auto_topics)).handle)
     serve("join_group", JoinGroupHandler(groups).handle)
     serve("sync_group", SyncGroupHandler(groups).handle)
     serve("heartbeat", HeartbeatHandler(groups).handle)
@@ -143,23 +100,8 @@ def register_handlers(
     serve("add_offsets_to_txn", AddOffsetsToTxnHandler(transactions, offsets_partitions).handle)
     serve("end_txn", EndTxnHandler(transactions).handle)
     serve("txn_offset_commit", TxnOffsetCommitHandler(groups, metadata, clock).handle)
-    serve("write_txn_markers", WriteTxnMarkersHandler(partition_markers).handle)
+    serve("write_txn_markers", WriteTxnMarkersHandler(parts.partition_markers).handle)
     serve("describe_producers", DescribeProducersHandler(replicas).handle)
     serve("describe_transactions", DescribeTransactionsHandler(transactions).handle)
     serve("list_transactions", ListTransactionsHandler(transactions).handle)
-    register_admin_handlers(
-        dispatcher,
-        broker_id=broker_id,
-        cluster_id=cluster_id,
-        configs=configs,
-        metadata=metadata,
-        waits=waits,
-        replicas=replicas,
-        logs=logs,
-        moves=moves,
-        topics=topics,
-        zookeeper=zookeeper,
-        partition_purgatory=produce_purgatory,
-        random=random,
-        is_controller=lambda: controller.state.is_active,
-    )
+    register_admin_handlers(dispatcher, base, parts)

@@ -9,6 +9,7 @@ import base64
 import logging
 from uuid import UUID
 
+from kctl.config.broker import BrokerConfig
 from kctl.environment import Random
 from kctl.errors import KctlError, NodeExistsError, NoNodeError
 from kctl.zookeeper import paths, znodes
@@ -47,10 +48,20 @@ async def cluster_id(zookeeper: ZooKeeper, random: Random) -> str:
                 continue
 
 
-async def generate_broker_id(zookeeper: ZooKeeper, reserved_max: int) -> int:
-    """An id for a broker that was given none: above reserved.broker.max.id, counted by the version of a node."""
-    stat = await zookeeper.set(paths.BROKER_ID_SEQUENCE, None)
-    return reserved_max + stat.version
+async def choose_broker_id(zookeeper: ZooKeeper, config: BrokerConfig, *, stored: int | None) -> int:
+    """The configured id, the one in meta.properties, or a new one.  Raises KctlError when the first two differ."""
+    configured = config.broker_id
+    if configured >= 0 and stored is not None and configured != stored:
+        raise KctlError(
+            f"broker.id={configured} differs from {stored} in meta.properties of "
+            f"{config.log_directories[0]}: set broker.id={stored}, "
+            f"or use the folder that belongs to broker {configured}"
+        )
+    if configured >= 0:
+        return configured
+    if stored is not None:
+        return stored
+    return await _generate_broker_id(zookeeper, config.reserved_broker_max_id)
 
 
 async def register(zookeeper: ZooKeeper, broker_id: int, registration: BrokerRegistration) -> int:
@@ -71,6 +82,18 @@ async def register(zookeeper: ZooKeeper, broker_id: int, registration: BrokerReg
         assert isinstance(stat, ZnodeStat)
         log.info("registered broker=%s epoch=%s", broker_id, stat.czxid)
         return stat.czxid
+
+
+async def announce_failed_log_dir(zookeeper: ZooKeeper, broker_id: int) -> None:
+    """The controller finds out which replicas are gone.  Raises ZooKeeperError."""
+    event = znodes.encode_log_dir_event(znodes.LogDirEvent(broker_id))
+    await zookeeper.create(paths.LOG_DIR_EVENT_PREFIX, event, sequence=True)
+
+
+async def _generate_broker_id(zookeeper: ZooKeeper, reserved_max: int) -> int:
+    """Above reserved.broker.max.id, counted by the version of a node."""
+    stat = await zookeeper.set(paths.BROKER_ID_SEQUENCE, None)
+    return reserved_max + stat.version
 
 
 async def _clear_leftover(zookeeper: ZooKeeper, broker_id: int, mine: BrokerRegistration) -> None:

@@ -52,9 +52,9 @@ class Invariants:
         self.looks += 1
         for broker_id, running in self._cluster.brokers.items():
             broker = running.broker
-            if not running.is_running or broker is None or broker._replicas is None:
+            if not running.is_running or broker is None or broker.replicas is None:
                 continue
-            for topic_partition, partition in broker._replicas.partitions.items():
+            for topic_partition, partition in broker.replicas.partitions.items():
                 seen = self._seen.get((broker_id, partition))
                 now = _Seen(partition.leader_epoch, partition.high_watermark, partition.is_leader)
                 if now != seen:

@@ -290,7 +290,7 @@ def _is_whole(cluster: SimCluster) -> bool:
     hosted: set[TopicPartition] = set()
     led: set[TopicPartition] = set()
     for running in cluster.brokers.values():
-        replicas = running.broker._replicas if running.broker is not None else None
+        replicas = running.broker.replicas if running.broker is not None else None
         if replicas is None or not running.is_running:
             return False
         hosted |= replicas.partitions.keys()

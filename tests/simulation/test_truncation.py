@@ -88,8 +88,8 @@ class Scene:
         """Of the broker that runs under this number now."""
         broker = self.cluster.brokers[broker_id].broker
         assert broker is not None
-        assert broker._replicas is not None
-        return broker._replicas.partitions[TP]
+        assert broker.replicas is not None
+        return broker.replicas.partitions[TP]
 
     async def restart(self, broker_id: int) -> None:
         """Starts a broker that was killed, and waits until it has its role."""
@@ -105,7 +105,7 @@ class Scene:
     def _leader_of(self, broker_id: int) -> int:
         """Whom the broker follows, or itself; -1 as long as it has no role."""
         broker = self.cluster.brokers[broker_id].broker
-        replicas = broker._replicas if broker is not None else None
+        replicas = broker.replicas if broker is not None else None
         return replicas.partitions[TP].leader if replicas is not None and TP in replicas.partitions else -1
 
     def bytes_of(self, broker_id: int) -> bytes:

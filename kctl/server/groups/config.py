@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kctl.config.broker import BrokerConfig
+
 MINUTE_MS = 60_000
 
 
@@ -22,3 +24,19 @@ class GroupConfig:
     offsets_commit_timeout_ms: int = 5_000
     offsets_commit_required_acks: int = -1
     offsets_topic_compression_codec: int = 0
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> GroupConfig:
+        """As the broker is configured."""
+        return cls(
+            group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+            group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+            group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            group_max_size=config.group_max_size,
+            offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+            offsets_retention_ms=config.offsets_retention_minutes * MINUTE_MS,
+            offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+            offsets_commit_timeout_ms=config.offsets_commit_timeout_ms,
+            offsets_commit_required_acks=config.offsets_commit_required_acks,
+            offsets_topic_compression_codec=config.offsets_topic_compression_codec,
+        )

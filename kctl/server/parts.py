@@ -1,0 +1,256 @@
+"""What a broker is made of, and who knows whom.
+
+The foundations are there before the broker knows who it is; the parts are made when it has an id, a session, its
+configuration and its logs, all of them and all at once, so that none ever sees another half made.  Here they are only
+connected: the order in which they start and stop is the broker's.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kctl.config.broker import BrokerConfig
+from kctl.config.dynamic import ALTER_LOG_DIRS_RATE, ConfigView
+from kctl.config.listeners import inter_broker_listener
+from kctl.model import TRANSACTION_STATE_TOPIC, TopicPartition
+from kctl.server.auto_topics import AutoTopics
+from kctl.server.config_changes import ConfigChanges
+from kctl.server.control_plane import BrokerControlPlane
+from kctl.server.controller.runner import ControllerRunner
+from kctl.server.groups.config import GroupConfig
+from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.inter_broker import (
+    InterBrokerVersions,
+    alters_isr_at_controller,
+    inter_broker_versions,
+    write_txn_markers_version,
+)
+from kctl.server.internal_topics import CoordinatorAppends, InternalLog, PartitionLeadersView
+from kctl.server.log_chores import LogChores
+from kctl.server.metadata_cache import MetadataCache
+from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.peers import BrokerPeers
+from kctl.server.producer_ids import ProducerIds
+from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
+from kctl.server.replication.isr_changes import IsrChanges
+from kctl.server.replication.log_dir_moves import LogDirMoves
+from kctl.server.replication.replica_manager import ReplicaManager
+from kctl.server.replication.state_stores import ControllerStates, StateStore, ZooKeeperStates
+from kctl.server.replication.throttles import ReplicationThrottles
+from kctl.server.requests.purgatory import Purgatory
+from kctl.server.requests.timer import WheelTimer
+from kctl.server.topic_writer import TopicWriter
+from kctl.server.transactions.config import TransactionConfig
+from kctl.server.transactions.coordinator import TransactionCoordinator
+from kctl.server.transactions.markers import MarkerSender
+from kctl.server.transactions.partition_markers import PartitionMarkers
+from kctl.server.world import World
+from kctl.storage.config import LogConfig
+from kctl.storage.log_manager import LogManager
+from kctl.zookeeper.operations import ZooKeeper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foundations:
+    """What is there from the beginning, whoever this broker turns out to be."""
+
+    world: World
+    configs: ConfigView
+    timer: WheelTimer
+    produce_purgatory: Purgatory[TopicPartition]
+    fetch_purgatory: Purgatory[TopicPartition]
+    metadata: MetadataCache
+    metadata_waits: MetadataWaits
+    logs: LogManager
+
+    def log_config(self, topic: str) -> LogConfig:
+        """How the topic's logs are kept, as things stand now."""
+        return LogConfig.of(self.configs.topic(topic))
+
+    def unclean_topics(self, topics: Iterable[str]) -> frozenset[str]:
+        """Those of the topics for which a leader that was not in sync is better than none."""
+        return frozenset(topic for topic in topics if self.configs.topic(topic).unclean_leader_election_enable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerParts:
+    """Everything that does something in one broker of one cluster."""
+
+    broker_id: int
+    cluster_id: str
+    zookeeper: ZooKeeper
+    replicas: ReplicaManager
+    fetchers: ReplicaFetchers
+    isr_changes: IsrChanges
+    moves: LogDirMoves
+    throttles: ReplicationThrottles
+    chores: LogChores
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    partition_markers: PartitionMarkers
+    producer_ids: ProducerIds
+    control_plane: BrokerControlPlane
+    controller: ControllerRunner
+    topics: TopicWriter
+    auto_topics: AutoTopics
+    peers: BrokerPeers
+
+
+def assemble(
+    base: Foundations, *, broker_id: int, cluster_id: str, zookeeper: ZooKeeper, config_changes: ConfigChanges
+) -> BrokerParts:
+    """Makes all parts and connects them; none of them does anything yet."""
+    world, config = base.world, base.configs.current
+    versions = inter_broker_versions(config.inter_broker_protocol_version)
+    listener = inter_broker_listener(config)
+    topics = TopicWriter(zookeeper, world.random)
+    peers = BrokerPeers(
+        broker_id,
+        transport=world.transport,
+        metadata=base.metadata,
+        listener=listener,
+        timeout_ms=config.replica_socket_timeout_ms,
+    )
+    replicas = ReplicaManager(
+        broker_id,
+        logs=base.logs,
+        metadata=base.metadata,
+        clock=world.clock,
+        produce_purgatory=base.produce_purgatory,
+        fetch_purgatory=base.fetch_purgatory,
+        log_config=base.log_config,
+        lag_time_max_ms=config.replica_lag_time_max_ms,
+        min_insync_replicas=lambda topic: base.configs.topic(topic).min_insync_replicas,
+    )
+    throttles = ReplicationThrottles(broker_id, base.configs)
+    fetchers = ReplicaFetchers(
+        replicas=replicas,
+        peers=peers,
+        clock=world.clock,
+        settings=_fetch_settings(config, versions),
+        quota=throttles.follower,
+        per_leader=config.num_replica_fetchers,
+    )
+    moves = LogDirMoves(
+        replicas,
+        base.logs,
+        world.clock,
+        workers=config.num_replica_alter_log_dirs_threads or len(config.log_directories),
+        piece_bytes=config.replica_fetch_max_bytes,
+        backoff_ms=config.replica_fetch_backoff_ms,
+        bytes_per_second=lambda: base.configs.dynamic_only(ALTER_LOG_DIRS_RATE),
+    )
+    groups = GroupCoordinator(
+        broker_id=broker_id,
+        config=GroupConfig.of(config),
+        offsets_log=InternalLog(
+            replicas, base.metadata, base.produce_purgatory, load_buffer_bytes=config.offsets_load_buffer_size
+        ),
+        clock=world.clock,
+        timer=base.timer,
+        random=world.random,
+    )
+    partition_markers = PartitionMarkers(
+        CoordinatorAppends(replicas, base.produce_purgatory),
+        groups,
+        world.clock,
+        timeout_ms=config.request_timeout_ms,
+    )
+    markers = MarkerSender(
+        broker_id,
+        leaders=PartitionLeadersView(base.metadata),
+        local=partition_markers,
+        peers=peers,
+        version=write_txn_markers_version(config.inter_broker_protocol_version),
+        timer=base.timer,
+        clock=world.clock,
+    )
+    producer_ids = ProducerIds(broker_id, zookeeper)
+    transactions = TransactionCoordinator(
+        broker_id=broker_id,
+        config=TransactionConfig.of(config),
+        state_log=InternalLog(
+            replicas,
+            base.metadata,
+            base.produce_purgatory,
+            load_buffer_bytes=config.transaction_state_log_load_buffer_size,
+            topic=TRANSACTION_STATE_TOPIC,
+        ),
+        producer_ids=producer_ids,
+        markers=markers,
+        clock=world.clock,
+        timer=base.timer,
+    )
+    control_plane = BrokerControlPlane(
+        broker_id,
+        metadata=base.metadata,
+        configs=base.configs,
+        config_changes=config_changes,
+        replicas=replicas,
+        fetchers=fetchers,
+        moves=moves,
+        groups=groups,
+        transactions=transactions,
+        markers=markers,
+        metadata_waits=base.metadata_waits,
+    )
+    controller = ControllerRunner(
+        broker_id,
+        zookeeper=zookeeper,
+        local=control_plane,
+        connect=peers.connect_to,
+        versions=versions,
+        listener=listener,
+        clock=world.clock,
+        random=world.random,
+        allows_topic_deletion=config.delete_topic_enable,
+        unclean_topics=base.unclean_topics,
+    )
+    states = _state_store(base, zookeeper, control_plane, peers, broker_id)
+    return BrokerParts(
+        broker_id=broker_id,
+        cluster_id=cluster_id,
+        zookeeper=zookeeper,
+        replicas=replicas,
+        fetchers=fetchers,
+        isr_changes=IsrChanges(replicas, states, world.clock, lag_time_max_ms=config.replica_lag_time_max_ms),
+        moves=moves,
+        throttles=throttles,
+        chores=LogChores(base.logs, replicas, world.clock, configs=base.configs, random=world.random),
+        groups=groups,
+        transactions=transactions,
+        partition_markers=partition_markers,
+        producer_ids=producer_ids,
+        control_plane=control_plane,
+        controller=controller,
+        topics=topics,
+        auto_topics=AutoTopics(topics, base.metadata, base.configs, world.random),
+        peers=peers,
+    )
+
+
+def _state_store(
+    base: Foundations, zookeeper: ZooKeeper, control_plane: BrokerControlPlane, peers: BrokerPeers, broker_id: int
+) -> StateStore:
+    """Who writes the in-sync replicas that a leader wants: the leader itself or, since 2.7, the controller."""
+    if not alters_isr_at_controller(base.configs.current.inter_broker_protocol_version):
+        return ZooKeeperStates(zookeeper, base.world.clock)
+    return ControllerStates(
+        broker_id,
+        lambda: peers.connect_to_controller("alter-isr"),
+        broker_epoch=lambda: control_plane.broker_epoch,
+    )
+
+
+def _fetch_settings(config: BrokerConfig, versions: InterBrokerVersions) -> FetchSettings:
+    return FetchSettings(
+        wait_max_ms=config.replica_fetch_wait_max_ms,
+        min_bytes=config.replica_fetch_min_bytes,
+        max_bytes=config.replica_fetch_max_bytes,
+        response_max_bytes=config.replica_fetch_response_max_bytes,
+        backoff_ms=config.replica_fetch_backoff_ms,
+        versions=versions,
+    )
