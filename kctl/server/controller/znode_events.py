@@ -1,0 +1,159 @@
+"""From changes in ZooKeeper to events: a watch says only where something changed, so that is read again, and watched.
+
+A place is read when its turn comes and not when its watch fires: several changes in a row cost one reading.
+
+Owner: event loop.  Kafka: the ZNodeChangeHandlers of KafkaController.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+from uuid import UUID
+
+from kctl.environment import Random
+from kctl.model import TopicPartition
+from kctl.server.controller import reassignment, znode_reader
+from kctl.server.controller.candidacy import Office
+from kctl.server.controller.events import (
+    BrokersRead,
+    DeletionsRead,
+    Elected,
+    ElectionAsked,
+    Event,
+    LogDirFailed,
+    ReassignmentsAsked,
+    StatesRead,
+    TopicsRead,
+)
+from kctl.server.controller.state import ControllerState
+from kctl.server.controller.znode_writer import ZnodeWriter
+from kctl.zookeeper import paths, znodes
+from kctl.zookeeper.operations import SetData, ZooKeeper
+
+log = logging.getLogger(__name__)
+
+UncleanTopics: TypeAlias = Callable[[Iterable[str]], frozenset[str]]
+Place: TypeAlias = str | TopicPartition
+"""A path that stands for all that is watched under it, or the partition whose state node it is."""
+
+REQUESTS = (paths.REASSIGN_PARTITIONS, paths.PREFERRED_REPLICA_ELECTION)
+"""Nodes in which tools of before KIP-455 and KIP-460 leave what they want done."""
+_WATCHED = frozenset(
+    {
+        paths.CONTROLLER,
+        paths.BROKER_IDS,
+        paths.TOPICS,
+        paths.DELETE_TOPICS,
+        paths.ISR_CHANGE_NOTIFICATIONS,
+        paths.LOG_DIR_EVENT_NOTIFICATIONS,
+        *REQUESTS,
+    }
+)
+_STATE = "/state"
+
+
+def watched_place(path: str) -> Place | None:
+    """What has to be read again when the watch of this path fires; None for a watch of somebody else."""
+    if path.endswith(_STATE):
+        return _partition_of(path)
+    if path.startswith(paths.BROKER_IDS):
+        return paths.BROKER_IDS
+    if path.startswith(paths.TOPICS):
+        return paths.TOPICS
+    return path if path in _WATCHED else None
+
+
+class ZnodeEvents:
+    """What a controller has to hear when a place changed, or when it comes into office."""
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        writer: ZnodeWriter,
+        state: ControllerState,
+        *,
+        unclean_topics: UncleanTopics,
+        random: Random,
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._writer = writer
+        self._state = state
+        self._unclean_topics = unclean_topics
+        self._random = random
+
+    async def read_all(self, office: Office) -> Elected:
+        """Everything that ZooKeeper holds."""
+        brokers = await znode_reader.read_brokers(self._zookeeper)
+        topics, _ = await self._topics()
+        partitions = [TopicPartition(t, p) for t, a in topics.items() for p in a.replicas]
+        written = await znode_reader.read_written_states(self._zookeeper, partitions)
+        leaders = {topic_partition: each.state for topic_partition, each in written.items()}
+        returned = {
+            topic_partition: frozenset(b for b in each.state.isr if b in brokers and brokers[b].epoch > each.zxid)
+            for topic_partition, each in written.items()
+        }
+        deletions = await znode_reader.read_deletions(self._zookeeper)
+        # What was announced so far is in what was read.
+        await znode_reader.take_isr_changes(self._zookeeper)
+        await znode_reader.take_log_dir_events(self._zookeeper)
+        unclean = self._unclean_topics(topics)
+        return Elected(office.epoch, office.epoch_version, brokers, topics, leaders, deletions, unclean, returned)
+
+    async def read_states(self, partitions: Iterable[TopicPartition]) -> StatesRead:
+        """What the state nodes of these partitions hold, which are watched from now on."""
+        return StatesRead(await znode_reader.read_watched_states(self._zookeeper, partitions))
+
+    async def read(self, path: str) -> list[Event]:
+        """What is new at a watched path other than /controller."""
+        if path == paths.BROKER_IDS:
+            return [BrokersRead(await znode_reader.read_brokers(self._zookeeper))]
+        if path == paths.TOPICS:
+            topics, unreadable = await self._topics()
+            return [TopicsRead(topics, self._unclean_topics(topics), unreadable)]
+        if path == paths.DELETE_TOPICS:
+            return [DeletionsRead(await znode_reader.read_deletions(self._zookeeper))]
+        if path == paths.ISR_CHANGE_NOTIFICATIONS:
+            return [StatesRead(await znode_reader.take_isr_changes(self._zookeeper))]
+        if path == paths.LOG_DIR_EVENT_NOTIFICATIONS:
+            brokers = await znode_reader.take_log_dir_events(self._zookeeper)
+            return [LogDirFailed(broker_id) for broker_id in sorted(brokers)]
+        if path == paths.REASSIGN_PARTITIONS:
+            return await self._reassignments()
+        if path == paths.PREFERRED_REPLICA_ELECTION:
+            partitions = await znode_reader.take_preferred_elections(self._zookeeper)
+            return [ElectionAsked(partitions, is_unclean=False)] if partitions else []
+        return []
+
+    async def _reassignments(self) -> list[Event]:
+        wanted = await znode_reader.read_reassignments(self._zookeeper)
+        new = {tp: r for tp, r in wanted.items() if tp not in self._state.requested_reassignments}
+        for topic_partition, replicas in new.items():
+            refusal = reassignment.refusal(self._state, topic_partition, replicas)
+            if refusal is not None:
+                path = paths.REASSIGN_PARTITIONS
+                log.warning("refusing what %s wants of %s: %s", path, topic_partition, refusal)
+        return [ReassignmentsAsked(new, from_znode=True)] if new else []
+
+    async def _topics(self) -> tuple[dict[str, znodes.TopicAssignment], frozenset[str]]:
+        """All topics, and those that cannot be read; who has no id, made before 2.8 or by hand, gets one."""
+        topics, unreadable = await znode_reader.read_topics(self._zookeeper)
+        for name, assignment in list(topics.items()):
+            if assignment.topic_id is None:
+                with_id = znodes.TopicAssignment(
+                    assignment.replicas, self._new_topic_id(), assignment.adding_replicas, assignment.removing_replicas
+                )
+                await self._writer.multi([SetData(paths.topic(name), znodes.encode_topic(with_id))])
+                topics[name] = with_id
+        return topics, unreadable
+
+    def _new_topic_id(self) -> UUID:
+        return UUID(int=self._random.getrandbits(128), version=4)
+
+
+def _partition_of(path: str) -> TopicPartition | None:
+    """The partition of a state node's path."""
+    parts = path.removeprefix(paths.TOPICS + "/").split("/")
+    is_state = len(parts) == 4 and parts[1] == "partitions" and parts[2].isdigit()
+    return TopicPartition(parts[0], int(parts[2])) if is_state else None
