@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from kctl.model import TopicPartition
-from kctl.server.controller.actions import Action
+from kctl.server.controller.actions import Action, WriteStates
 from kctl.server.controller.events import (
     BrokersRead,
     ControlledShutdownAsked,
@@ -147,26 +147,25 @@ def _fail_over(state: ControllerState, event: Elected) -> list[Action]:
     state.topics.update(event.topics)
     state.leaders.update(event.leaders)
     state.unclean_topics.update(event.unclean_topics)
-    batch = RequestBatch(state)
-    batch.tell_brokers_only()
-    actions = batch.actions()
-    batch = RequestBatch(state)
     everything = list(state.all_partitions())
-    decided = {**without_the_dead(state, everything), **without_the_returned(state, event.returned)}
     for topic_partition in everything:
-        _start_partition(state, topic_partition, batch, is_decided=topic_partition in decided)
-    actions += batch.actions()
+        _start_partition(state, topic_partition)
+    decided = {**without_the_dead(state, everything), **without_the_returned(state, event.returned)}
     deletions = deletions_wanted(state, DeletionsRead(event.deletions))
-    decided = {tp: wanted for tp, wanted in decided.items() if tp.topic not in state.deleting}
-    actions += bring_online(state, everything, decided)
-    actions += resume_reassignments(state)
-    return actions + deletions
+    changes = {tp: wanted for tp, wanted in decided.items() if tp.topic not in state.deleting}
+    elections = bring_online(state, everything, changes)
+    writes = [action for action in elections if isinstance(action, WriteStates)]
+    awaited = decided.keys() | {tp for write in writes for tp in (*write.created, *write.changed)}
+    introduction = RequestBatch(state)
+    introduction.tell_brokers_only()
+    roles = RequestBatch(state)
+    for topic_partition in everything:
+        if topic_partition not in awaited:
+            _tell_roles(state, topic_partition, roles)
+    return [*introduction.actions(), *roles.actions(), *elections, *resume_reassignments(state), *deletions]
 
 
-def _start_partition(
-    state: ControllerState, topic_partition: TopicPartition, batch: RequestBatch, *, is_decided: bool
-) -> None:
-    """What is decided anew is told when it is written, and not before: the old leader may not be good any more."""
+def _start_partition(state: ControllerState, topic_partition: TopicPartition) -> None:
     leader = state.leaders.get(topic_partition)
     state.move(topic_partition, PartitionPhase.NEW)
     if leader is not None:
@@ -176,5 +175,11 @@ def _start_partition(
         is_alive = broker_id in state.brokers
         state.move_replica((topic_partition, broker_id), ReplicaPhase.NEW)
         state.move_replica((topic_partition, broker_id), ReplicaPhase.ONLINE if is_alive else ReplicaPhase.OFFLINE)
-        if is_alive and leader is not None and not is_decided:
-            batch.leader_and_isr(broker_id, topic_partition)
+
+
+def _tell_roles(state: ControllerState, topic_partition: TopicPartition, batch: RequestBatch) -> None:
+    """What is decided anew is told when it is written, and not before: the old leader may not be good any more."""
+    if topic_partition in state.leaders:
+        for broker_id in state.replicas(topic_partition):
+            if broker_id in state.brokers:
+                batch.leader_and_isr(broker_id, topic_partition)

@@ -170,6 +170,20 @@ def test_a_new_controller_takes_the_dead_out_of_the_isr_of_leaders_that_live() -
     assert world.znodes[T0] == LeaderAndIsr(2, 1, (2,), controller_epoch=2, partition_epoch=1)
 
 
+def test_a_new_controller_tells_each_broker_its_roles_once() -> None:
+    """Those that wait for an election or a smaller set of in-sync replicas are told when that is written."""
+    world = World(1, 2, 3, topics={"t": topic((2, 3), (3, 2), (1, 2), (3,))})
+    world.brokers.pop(3)
+    actions = world.feed(Elected(2, 2, world.brokers, world.topics, dict(world.znodes)))
+    told = [
+        (action.broker_id, news.topic_partition.partition, news.state.leader)
+        for action in actions
+        if isinstance(action, SendLeaderAndIsr)
+        for news in action.partitions
+    ]
+    assert sorted(told) == [(1, 2, 1), (2, 0, 2), (2, 1, 2), (2, 2, 1)]
+
+
 def test_new_leaders_and_smaller_isrs_after_a_death_are_written_and_told_together() -> None:
     world = World(1, 2, 3, topics={"t": topic((2, 3), (3, 2), (1, 2))})
     actions = world.live(1, 3)
