@@ -94,8 +94,7 @@ class ProduceHandler:
                         )
                     )
             topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
-        for topic_partition in moved:
-            self._replicas.partition_moved(topic_partition)
+        self._replicas.partitions_moved(moved)
         response = ProduceResponse(responses=topics)
         if request.acks == 0:
             _raise_failures(response)

@@ -69,6 +69,8 @@ class Purgatory(Generic[K]):
         What waits for several of them is tried once, as a follower's fetch does that waits for hundreds of partitions
         and looks at each of them in every try.
         """
+        if not self._watchers:
+            return
         for waiting in {waiting: None for key in keys for waiting in self._watchers.get(key, ())}:
             if not waiting.done and not waiting.is_trying and self._tries(waiting):
                 self._remove(waiting)
