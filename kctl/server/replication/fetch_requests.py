@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kctl.model import TopicPartition
@@ -63,8 +63,3 @@ class FetchRequests:
         """The session is of no use any more: the next request asks for a new one."""
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-
-    @property
-    def partitions(self) -> Iterable[TopicPartition]:
-        """The partitions of the session as it stands."""
-        return self._known.keys()

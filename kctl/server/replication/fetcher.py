@@ -13,52 +13,22 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from kctl.client.transport import Connection, ConnectionLost
+from kctl.client.transport import ConnectionLost
 from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, LogDirFailure, MalformedRequest
 from kctl.model import TopicPartition
-from kctl.protocol.apis.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
-    PartitionData,
-)
-from kctl.protocol.apis.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from kctl.protocol.apis.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-from kctl.server.inter_broker import UNSPOKEN, InterBrokerVersions
-from kctl.server.replication.fetch_requests import FetchRequests, Position
+from kctl.protocol.apis.fetch import PartitionData
+from kctl.protocol.apis.list_offsets import ListOffsetsPartitionResponse
+from kctl.server.inter_broker import InterBrokerVersions
+from kctl.server.replication.fetch_requests import Position
+from kctl.server.replication.leader_endpoint import LastEpoch, LeaderEndpoint, Peers
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.throttles import ReplicationQuota
 from kctl.server.replication.truncation import UNDEFINED, truncation
 
 log = logging.getLogger(__name__)
-
-EARLIEST = -2
-LATEST = -1
-_FIRST_FETCH_WITH_DIVERGENCE = 12
-
-
-class Peers(Protocol):
-    """Connections to other brokers."""
-
-    async def connect(self, broker_id: int, purpose: str) -> Connection:
-        """A new connection.  Raises ConnectionLost, also when the broker is not known."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +68,13 @@ class ReplicaFetcher:
         settings: FetchSettings,
         quota: ReplicationQuota,
     ) -> None:
-        self._leader_id = leader_id
         self._replicas = replicas
-        self._peers = peers
         self._clock = clock
         self._settings = settings
         self._quota = quota
         self._following: dict[TopicPartition, _Following] = {}
         self._changed = asyncio.Event()
-        self._session = FetchRequests()
-        self._connection: Connection | None = None
+        self._leader = LeaderEndpoint(leader_id, replica_id=replicas.broker_id, peers=peers, versions=settings.versions)
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher-{leader_id}")
 
     def __len__(self) -> int:
@@ -125,8 +92,7 @@ class ReplicaFetcher:
     async def close(self) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        if self._connection is not None:
-            await self._connection.close()
+        await self._leader.disconnect()
 
     async def _run(self) -> None:
         complaint = ""
@@ -137,12 +103,12 @@ class ReplicaFetcher:
                 complaint = ""
             except (ConnectionLost, MalformedRequest) as error:
                 if str(error) != complaint:
-                    log.info("fetching from broker=%s pauses: %s", self._leader_id, error)
+                    log.info("fetching from broker=%s pauses: %s", self._leader.leader_id, error)
                 complaint = str(error)
-                await self._drop_connection()
+                await self._leader.disconnect()
                 await self._pause()
             except ApiError as error:
-                log.warning("fetching from broker=%s failed: %s", self._leader_id, error)
+                log.warning("fetching from broker=%s failed: %s", self._leader.leader_id, error)
                 await self._pause()
 
     async def _round(self) -> None:
@@ -152,14 +118,14 @@ class ReplicaFetcher:
         if not due:
             await self._wait_for_change()
             return
-        connection = await self._connected()
+        await self._leader.connect()
         untruncated = {tp: each for tp, each in due.items() if each.needs_truncation}
         if untruncated:
-            await self._truncate(connection, untruncated)
+            await self._truncate(untruncated)
         truncated = {tp: each for tp, each in due.items() if not each.needs_truncation}
         fetching = {tp: each for tp, each in truncated.items() if not self._is_held_back(tp, each)}
         if fetching:
-            await self._fetch(connection, fetching)
+            await self._fetch(fetching)
         elif truncated:
             await self._wait_for_change()
 
@@ -182,18 +148,6 @@ class ReplicaFetcher:
     async def _pause(self) -> None:
         await asyncio.sleep(self._settings.backoff_ms / 1000)
 
-    async def _connected(self) -> Connection:
-        if self._connection is None or not self._connection.is_open:
-            self._session.lost()
-            self._connection = await self._peers.connect(self._leader_id, "replica")
-        return self._connection
-
-    async def _drop_connection(self) -> None:
-        self._session.lost()
-        if self._connection is not None:
-            await self._connection.close()
-            self._connection = None
-
     def _is_current(self, following: _Following) -> bool:
         """Whether the controller has not decided anew since we asked."""
         found = self._following.get(following.partition.topic_partition)
@@ -204,13 +158,11 @@ class ReplicaFetcher:
 
     # Truncation
 
-    async def _truncate(self, connection: Connection, untruncated: Mapping[TopicPartition, _Following]) -> None:
+    async def _truncate(self, untruncated: Mapping[TopicPartition, _Following]) -> None:
         """One question about all of them; those that need another come back in the next round."""
-        version = self._settings.versions.offset_for_leader_epoch
         asked: dict[TopicPartition, _Following] = {}
         for topic_partition, following in untruncated.items():
-            partition_log = following.partition.log
-            if version == UNSPOKEN or partition_log.leader_epochs.latest_epoch == UNDEFINED:
+            if not self._leader.tells_epochs or following.partition.log.leader_epochs.latest_epoch == UNDEFINED:
                 # Nothing with an epoch was ever written, or the leader may be older than epochs: only the high
                 # watermark can tell.
                 self._cut(following, following.partition.high_watermark, is_final=True)
@@ -218,17 +170,18 @@ class ReplicaFetcher:
                 asked[topic_partition] = following
         if not asked:
             return
-        request = _epoch_request(self._replicas.broker_id, asked)
-        response = await connection.send(request, OffsetForLeaderEpochResponse, version=version)
-        for topic in response.topics:
-            for answer in topic.partitions:
-                found = asked.get(TopicPartition(topic.topic, answer.partition))
-                if found is None or not self._is_current(found):
-                    continue
-                if answer.error_code != ErrorCode.NONE:
-                    self._refused(found, ErrorCode.of(answer.error_code))
-                else:
-                    self._apply_truncation(found, answer.leader_epoch, answer.end_offset)
+        last_epochs = {
+            tp: LastEpoch(each.partition.log.leader_epochs.latest_epoch, each.leader_epoch)
+            for tp, each in asked.items()
+        }
+        for topic_partition, answer in await self._leader.epoch_end_offsets(last_epochs):
+            found = asked.get(topic_partition)
+            if found is None or not self._is_current(found):
+                continue
+            if answer.error_code != ErrorCode.NONE:
+                self._refused(found, ErrorCode.of(answer.error_code))
+            else:
+                self._apply_truncation(found, answer.leader_epoch, answer.end_offset)
 
     def _apply_truncation(self, following: _Following, leader_epoch: int, leader_end_offset: int) -> None:
         partition = following.partition
@@ -258,48 +211,34 @@ class ReplicaFetcher:
 
     # Fetching
 
-    async def _fetch(self, connection: Connection, fetching: Mapping[TopicPartition, _Following]) -> None:
-        settings = self._settings
-        positions = {tp: self._position(each) for tp, each in fetching.items()}
-        fetch = self._session.next(positions)
-        request = FetchRequest(
-            replica_id=self._replicas.broker_id,
-            max_wait_ms=settings.wait_max_ms,
-            min_bytes=settings.min_bytes,
-            max_bytes=settings.response_max_bytes,
-            session_id=fetch.session_id,
-            session_epoch=fetch.session_epoch,
-            topics=_topics(fetch.positions, settings.max_bytes),
-            forgotten_topics_data=_forgotten(fetch.forgotten),
+    async def _fetch(self, fetching: Mapping[TopicPartition, _Following]) -> None:
+        answers = await self._leader.fetch(
+            {tp: self._position(each) for tp, each in fetching.items()},
+            wait_max_ms=self._settings.wait_max_ms,
+            min_bytes=self._settings.min_bytes,
+            partition_max_bytes=self._settings.max_bytes,
+            response_max_bytes=self._settings.response_max_bytes,
         )
-        version = settings.versions.fetch
-        response = await connection.send(request, FetchResponse, version=version)
-        if response.error_code != ErrorCode.NONE:
-            self._session.lost()
-            raise ApiError(ErrorCode.of(response.error_code))
-        self._session.answered(response.session_id)
-        for topic in response.responses:
-            for answer in topic.partitions:
-                found = fetching.get(TopicPartition(topic.topic, answer.partition_index))
-                if found is not None and self._is_current(found):
-                    await self._take(connection, found, answer)
+        for topic_partition, answer in answers:
+            found = fetching.get(topic_partition)
+            if found is not None and self._is_current(found):
+                await self._take(found, answer)
         # The next fetch tells the leader how far this replica has come.
         await self._replicas.flushes.settle([each.partition.log for each in fetching.values()])
 
     def _position(self, following: _Following) -> Position:
         partition_log = following.partition.log
-        knows_divergence = self._settings.versions.fetch >= _FIRST_FETCH_WITH_DIVERGENCE
         return Position(
             partition_log.log_end_offset,
             partition_log.log_start_offset,
             following.leader_epoch,
-            partition_log.leader_epochs.latest_epoch if knows_divergence else UNDEFINED,
+            partition_log.leader_epochs.latest_epoch if self._leader.tells_divergence else UNDEFINED,
         )
 
-    async def _take(self, connection: Connection, following: _Following, answer: PartitionData) -> None:
+    async def _take(self, following: _Following, answer: PartitionData) -> None:
         code = ErrorCode.of(answer.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            await self._find_range(connection, following)
+            await self._find_range(following)
         elif code is not ErrorCode.NONE:
             self._refused(following, code)
         elif answer.diverging_epoch is not None and answer.diverging_epoch.end_offset >= 0:
@@ -327,38 +266,32 @@ class ReplicaFetcher:
         partition.follow_high_watermark(answer.high_watermark)
         self._replicas.partition_moved(partition.topic_partition)
 
-    async def _find_range(self, connection: Connection, following: _Following) -> None:
+    async def _find_range(self, following: _Following) -> None:
         """This log ends where the leader's has not begun, or behind its end.  AbstractFetcherThread's handling."""
         partition = following.partition
-        leader_end = await self._leader_offset(connection, following, LATEST)
+        topic_partition, leader_epoch = partition.topic_partition, following.leader_epoch
+        leader_end = self._offset_in(following, await self._leader.end_offset(topic_partition, leader_epoch))
         if leader_end is None or not self._is_current(following):
             return
         try:
             if leader_end < partition.log.log_end_offset:
                 partition.log.truncate_to(leader_end)
-                log.warning("partition=%s truncated to its leader's end=%s", partition.topic_partition, leader_end)
+                log.warning("partition=%s truncated to its leader's end=%s", topic_partition, leader_end)
             else:
-                leader_start = await self._leader_offset(connection, following, EARLIEST)
+                leader_start = self._offset_in(
+                    following, await self._leader.start_offset(topic_partition, leader_epoch)
+                )
                 if leader_start is None or not self._is_current(following):
                     return
                 if leader_start > partition.log.log_end_offset:
                     partition.log.truncate_fully_and_start_at(leader_start)
-                    log.info("partition=%s starts anew offset=%s", partition.topic_partition, leader_start)
+                    log.info("partition=%s starts anew offset=%s", topic_partition, leader_start)
         except LogDirFailure as failure:
             self._disk_failed(following, failure)
             return
         partition.follow_high_watermark(partition.high_watermark)
 
-    async def _leader_offset(self, connection: Connection, following: _Following, timestamp: int) -> int | None:
-        topic, index = following.partition.topic_partition
-        asked = ListOffsetsPartition(
-            partition_index=index, current_leader_epoch=following.leader_epoch, timestamp=timestamp
-        )
-        request = ListOffsetsRequest(
-            replica_id=self._replicas.broker_id, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
-        )
-        response = await connection.send(request, ListOffsetsResponse, version=self._settings.versions.list_offsets)
-        answer = response.topics[0].partitions[0]
+    def _offset_in(self, following: _Following, answer: ListOffsetsPartitionResponse) -> int | None:
         if answer.error_code != ErrorCode.NONE:
             self._refused(following, ErrorCode.of(answer.error_code))
             return None
@@ -454,42 +387,3 @@ def _fetcher_number(topic_partition: TopicPartition, count: int) -> int:
 def hash_of(topic_partition: TopicPartition) -> int:
     """Spreads the partitions of a topic over fetchers; the same in every run."""
     return sum(topic_partition.topic.encode()) * 31 + topic_partition.partition
-
-
-def _epoch_request(replica_id: int, asked: Mapping[TopicPartition, _Following]) -> OffsetForLeaderEpochRequest:
-    topics: dict[str, list[OffsetForLeaderPartition]] = {}
-    for (topic, index), following in asked.items():
-        topics.setdefault(topic, []).append(
-            OffsetForLeaderPartition(
-                partition=index,
-                current_leader_epoch=following.leader_epoch,
-                leader_epoch=following.partition.log.leader_epochs.latest_epoch,
-            )
-        )
-    return OffsetForLeaderEpochRequest(
-        replica_id=replica_id,
-        topics=[OffsetForLeaderTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
-    )
-
-
-def _topics(positions: Mapping[TopicPartition, Position], max_bytes: int) -> list[FetchTopic]:
-    topics: dict[str, list[FetchPartition]] = {}
-    for (topic, index), position in positions.items():
-        topics.setdefault(topic, []).append(
-            FetchPartition(
-                partition=index,
-                current_leader_epoch=position.leader_epoch,
-                fetch_offset=position.fetch_offset,
-                last_fetched_epoch=position.last_fetched_epoch,
-                log_start_offset=position.log_start_offset,
-                partition_max_bytes=max_bytes,
-            )
-        )
-    return [FetchTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()]
-
-
-def _forgotten(partitions: tuple[TopicPartition, ...]) -> list[ForgottenTopic]:
-    topics: dict[str, list[int]] = {}
-    for topic, index in partitions:
-        topics.setdefault(topic, []).append(index)
-    return [ForgottenTopic(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
