@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from kctl.environment import Clock
-from kctl.storage.cleaner import CleaningGivenUp
+from kctl.storage.cleaning import CleaningGivenUp
 
 _CREDIT_MS_MAX = 1_000
 """Time that was not used is not made up for by going faster for longer than this."""

@@ -3,7 +3,7 @@
     cleaner.next(...)       loop    the dirtiest log with enough to do, if any
     cleaner.steps(log)      loop    a generator; what it yields is to be called in a thread, then the next is asked for
 
-One cleaning of one log:
+One cleaning of one log (kctl.storage.cleaning has what the thread does):
 
     1. loop     looks at segments, aborted transactions, active producers; from here on the work is on values
     2. thread   reads the dirty part and notes the last offset of each key, until the memory for that is used up
@@ -23,64 +23,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from kctl.environment import Random
-from kctl.errors import CorruptLog, KctlError, LogDirFailure
+from kctl.errors import CorruptLog, LogDirFailure
 from kctl.model import TopicPartition
-from kctl.records.batch import iterate_records, parse_any_header
-from kctl.records.control import ControlType, control_type
-from kctl.records.header import BatchHeader, CorruptBatch
-from kctl.storage.batch_reader import check_crc, read_batches
-from kctl.storage.compaction import (
-    Cleanable,
-    SourceSegment,
-    Transactions,
-    clean_point,
-    cleanable,
-    group_segments,
-    removal_horizon_ms,
-)
-from kctl.storage.compaction_batches import LatestRecords, emptied
-from kctl.storage.config import LogConfig
-from kctl.storage.files import Files
+from kctl.storage.cleaning import Cleaning, CleaningGivenUp, Draft, FullSpeed, Pace
+from kctl.storage.compaction import Cleanable, clean_point, cleanable
+from kctl.storage.compaction_batches import LatestRecords
 from kctl.storage.log import Log
 from kctl.storage.log_manager import LogManager
-from kctl.storage.names import (
-    CLEANED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SEGMENT_SUFFIXES,
-    TIME_INDEX_SUFFIX,
-    offset_file_name,
-)
 from kctl.storage.plans import RemovalPlan
-from kctl.storage.producer_state import NO_OFFSET
 from kctl.storage.segment import Segment
 
 _logger = logging.getLogger(__name__)
 
 _IO_BYTES_MIN = 4096
-
-
-class CleaningGivenUp(KctlError):
-    """The log changed, or the broker stops."""
-
-
-class Pace(Protocol):
-    """Holds a cleaning down to the speed it may have."""
-
-    def spend(self, byte_count: int) -> None:
-        """Called in the thread for all that is read and written.  Raises CleaningGivenUp when it is to stop."""
-        ...
-
-
-class FullSpeed:
-    """A pace that never waits."""
-
-    def spend(self, byte_count: int) -> None:
-        """Nothing to wait for."""
 
 
 class CleanerBuffers(NamedTuple):
@@ -98,19 +56,6 @@ class CleanerStatistics(NamedTuple):
     bytes_read: int
     bytes_written: int
     keys: int
-
-
-@dataclass(frozen=True, slots=True)
-class _LastOfProducer:
-    """Which batch carries an active producer's state: that of its last data, or else a marker of its epoch."""
-
-    data_offset: int
-    epoch: int
-
-    def is_in(self, header: BatchHeader) -> bool:
-        if self.data_offset != NO_OFFSET:
-            return header.last_offset == self.data_offset and not header.is_control
-        return header.is_control and header.producer_epoch == self.epoch
 
 
 class LogCleaner:
@@ -216,7 +161,7 @@ class LogCleaner:
 
     def _clean(self, log: Log, found: Cleanable, now_ms: int, drafts: list[str]) -> Iterator[Callable[[], None]]:
         buffers = self._buffers()
-        cleaning = _Cleaning(
+        cleaning = Cleaning(
             log,
             found,
             files=self._logs.files,
@@ -236,7 +181,7 @@ class LogCleaner:
         self._check_unchanged(log, cleaning.old, truncations)
         step.check()
         for old, sources in cleaning.groups():
-            draft = _Draft(cleaning, sources)
+            draft = Draft(cleaning, sources)
             drafts += draft.paths
             step = _Step(draft.write)
             yield step.run
@@ -292,196 +237,3 @@ class _Step:
     def check(self) -> None:
         if self._error is not None:
             raise self._error
-
-
-class _Cleaning:
-    """One cleaning: what was true of the log when it began, and what has been found since."""
-
-    def __init__(
-        self, log: Log, found: Cleanable, *, files: Files, pace: Pace, io_bytes: int, latest: LatestRecords, now_ms: int
-    ) -> None:
-        self.files = files
-        self.pace = pace
-        self.io_bytes = io_bytes
-        self.latest = latest
-        self.directory = log.directory
-        self.now_ms = now_ms
-        self.bytes_read = self.bytes_written = 0
-        self.config: LogConfig = replace(log.config, preallocate=False)
-        segments = log.segments
-        self.old = [segment for segment in segments[:-1] if segment.base_offset < found.end_offset]
-        self._sources = [
-            _source(files, segment, following.base_offset)
-            for segment, following in zip(self.old, segments[1:], strict=False)
-        ]
-        self.horizon_ms = removal_horizon_ms(self._sources, found.first_dirty_offset, log.config)
-        first, end = self._sources[0].base_offset, found.end_offset
-        self._aborted = log.aborted_transactions(first, end)
-        self.transactions = Transactions(self._aborted)
-        self.last_of_producers = {
-            producer_id: _LastOfProducer(entry.last_offset, entry.epoch)
-            for producer_id, entry in log.producer_state.producers.items()
-        }
-
-    def note_keys(self) -> None:
-        """Thread: find the last record of each key in the dirty part, or in as much of it as memory has room for."""
-        self._take_in_keys()
-        for _ in self.latest.settle():
-            self.pace.spend(0)
-
-    def _take_in_keys(self) -> None:
-        latest = self.latest
-        dirty = [source for source in self._sources if source.end_offset > latest.start_offset]
-        first = dirty[0].base_offset
-        transactions = Transactions(transaction for transaction in self._aborted if transaction.last_offset >= first)
-        for source in dirty:
-            for header, batch in self._batches(source):
-                try:
-                    if header.is_control:
-                        transactions.on_marker(header, _kind_of(batch))
-                        latest.skip(header)
-                    elif transactions.is_aborted(header):
-                        latest.skip(header)
-                    else:
-                        latest.take_in(header, batch)
-                except CorruptBatch as error:
-                    raise CorruptLog(source.path, header.position, error.reason) from error
-                if latest.is_full:
-                    return
-            latest.end_offset = source.end_offset
-
-    def groups(self) -> Iterator[tuple[list[Segment], list[SourceSegment]]]:
-        """Segments that become one, and the same as values."""
-        old = iter(self.old)
-        sources = [source for source in self._sources if source.base_offset < self.latest.end_offset]
-        for group in group_segments(sources, self.config):
-            yield [next(old) for _ in group], group
-
-    def read(self, source: SourceSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Thread: the batches of a segment that is to be cleaned, each checked.  Raises CorruptLog."""
-        for header, batch in self._batches(source):
-            self.bytes_read += header.size
-            yield header, batch
-
-    def _batches(self, source: SourceSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
-        file = self.files.open(source.path)
-        try:
-            for header, batch in read_batches(file, 0, source.size, read_size=self.io_bytes):
-                self.pace.spend(header.size)
-                check_crc(file, header, batch)
-                yield header, batch
-        finally:
-            file.close()
-
-
-class _Draft:
-    """What a group of segments becomes."""
-
-    def __init__(self, cleaning: _Cleaning, sources: Sequence[SourceSegment]) -> None:
-        self._cleaning = cleaning
-        self._sources = sources
-        self._base_offset = sources[0].base_offset
-        self._buffer = bytearray()
-        self._headers: list[BatchHeader] = []
-        self.paths = [
-            f"{cleaning.directory}/{offset_file_name(self._base_offset, kind)}{CLEANED_SUFFIX}"
-            for kind in SEGMENT_SUFFIXES
-        ]
-        self._segment: Segment | None = None
-
-    @property
-    def segment(self) -> Segment:
-        """The segment, once it has been written."""
-        assert self._segment is not None
-        return self._segment
-
-    def write(self) -> None:
-        """Thread: write, index and sync it.  Raises OSError, CorruptLog, CleaningGivenUp."""
-        cleaning = self._cleaning
-        for path in self.paths:
-            cleaning.files.remove(path)  # Of a cleaning that was given up.
-        segment = self._segment = Segment.create(
-            cleaning.files,
-            cleaning.directory,
-            self._base_offset,
-            cleaning.config,
-            now_ms=cleaning.now_ms,
-            suffix=CLEANED_SUFFIX,
-        )
-        for source in self._sources:
-            for header, batch in cleaning.read(source):
-                try:
-                    left = self._left_of(header, batch, source)
-                except CorruptBatch as error:
-                    raise CorruptLog(source.path, header.position, error.reason) from error
-                if left is batch:
-                    self._take(header, batch)
-                elif left is not None:
-                    self._take(parse_any_header(left), left)
-        self._write_buffer()
-        segment.become_inactive()
-        # Retention without timestamps and the age of tombstones go by this time; the sync takes it along.
-        cleaning.files.set_modified_ms(segment.path(LOG_SUFFIX), self._sources[-1].modified_ms)
-        for file in segment.files_to_sync():
-            file.sync()
-            file.close()
-        segment.close()
-        segment.unload_indexes()
-        cleaning.files.sync_directory(cleaning.directory)
-
-    def _left_of(self, header: BatchHeader, batch: memoryview, source: SourceSegment) -> bytes | memoryview | None:
-        cleaning = self._cleaning
-        horizon_ms = header.delete_horizon_ms if header.magic == 2 else None
-        may_remove = source.modified_ms <= cleaning.horizon_ms if horizon_ms is None else horizon_ms <= cleaning.now_ms
-        last = cleaning.last_of_producers.get(header.producer_id)
-        is_last = last is not None and last.is_in(header)
-        if header.is_control:
-            return batch if self._keeps_marker(header, batch, may_remove=may_remove) or is_last else None
-        left: bytes | memoryview | None = None
-        if not cleaning.transactions.is_aborted(header):
-            left = cleaning.latest.filter(header, batch, drops_tombstones=may_remove)
-        return emptied(header) if left is None and is_last else left
-
-    def _keeps_marker(self, header: BatchHeader, batch: memoryview, *, may_remove: bool) -> bool:
-        kind = _kind_of(batch)
-        has_data, aborted = self._cleaning.transactions.on_marker(header, kind)
-        if has_data and aborted is not None:
-            self.segment.transaction_index.append(aborted)
-        is_of_another_kind = kind is ControlType.UNKNOWN and header.record_count > 0
-        return has_data or not may_remove or is_of_another_kind
-
-    def _take(self, header: BatchHeader, batch: bytes | memoryview) -> None:
-        self._cleaning.pace.spend(len(batch))
-        header.position = len(self._buffer)
-        self._headers.append(header)
-        self._buffer += batch
-        if len(self._buffer) >= self._cleaning.io_bytes:
-            self._write_buffer()
-
-    def _write_buffer(self) -> None:
-        if self._headers:
-            self._cleaning.bytes_written += len(self._buffer)
-            self.segment.append(memoryview(self._buffer), self._headers)
-        self._buffer, self._headers = bytearray(), []
-
-
-def _kind_of(batch: memoryview) -> ControlType:
-    """What a control batch says; one without a record, which Apache Kafka's cleaner leaves, says nothing."""
-    record = next(iterate_records(batch), None)
-    return ControlType.UNKNOWN if record is None else control_type(record)
-
-
-def _source(files: Files, segment: Segment, end_offset: int) -> SourceSegment:
-    return SourceSegment(
-        path=segment.path(LOG_SUFFIX),
-        base_offset=segment.base_offset,
-        end_offset=end_offset,
-        size=segment.size,
-        index_size=_size_of(files, segment.path(INDEX_SUFFIX)),
-        time_index_size=_size_of(files, segment.path(TIME_INDEX_SUFFIX)),
-        modified_ms=segment.modified_ms,
-    )
-
-
-def _size_of(files: Files, path: str) -> int:
-    return files.size(path) if files.exists(path) else 0

@@ -16,7 +16,7 @@ from kctl.records.header import Record
 from kctl.server.cleaner_pace import Account, CleanerPace
 from kctl.server.cleaners import LogCleaners, buffers
 from kctl.server.clock import SystemClock
-from kctl.storage.cleaner import CleaningGivenUp
+from kctl.storage.cleaning import CleaningGivenUp
 from kctl.storage.config import LogConfig
 from kctl.storage.files import File, RealFiles
 from kctl.storage.log_directory import LogDirectory

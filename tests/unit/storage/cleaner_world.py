@@ -10,7 +10,8 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import BatchHeader, Record
-from kctl.storage.cleaner import CleanerBuffers, LogCleaner, Pace
+from kctl.storage.cleaner import CleanerBuffers, LogCleaner
+from kctl.storage.cleaning import Pace
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.log import AppendResult, Log

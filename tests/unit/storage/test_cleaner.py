@@ -12,7 +12,7 @@ from kctl.records.build import build_batch, rebuild_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record, parse_header, seal
-from kctl.storage.cleaner import CleaningGivenUp
+from kctl.storage.cleaning import CleaningGivenUp
 from kctl.storage.compaction_batches import ENTRY_BYTES
 from tests.unit.storage.cleaner_world import COMPACTED, TP, CleanerWorld
 from tests.unit.storage.log_builder import read_records
