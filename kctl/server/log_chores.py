@@ -69,13 +69,13 @@ class LogChores:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def checkpoint_high_watermarks(self) -> None:
-        await self._run(self._logs.plan_high_watermark_checkpoint(self._replicas.high_watermarks()))
+        await self._run(self._logs.checkpoints.plan_high_watermarks(self._replicas.high_watermarks()))
 
     async def checkpoint_recovery_points(self) -> None:
-        await self._run(self._logs.plan_recovery_point_checkpoint())
+        await self._run(self._logs.checkpoints.plan_recovery_points())
 
     async def checkpoint_log_start_offsets(self) -> None:
-        await self._run(self._logs.plan_log_start_offset_checkpoint())
+        await self._run(self._logs.checkpoints.plan_log_start_offsets())
 
     async def remove_files(self) -> None:
         """Removes files and directories whose delay is over."""

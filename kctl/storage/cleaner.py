@@ -111,7 +111,7 @@ class LogCleaner:
             log.segments,
             log.config,
             first_dirty_offset=clean_point(
-                self._logs.cleaner_offset(log.topic_partition),
+                self._logs.checkpoints.cleaner_offset(log.topic_partition),
                 log_start_offset=log.log_start_offset,
                 log_end_offset=log.log_end_offset,
             ),
@@ -122,9 +122,9 @@ class LogCleaner:
     def _follow_truncations(self, log: Log) -> None:
         """What was appended after a truncation is dirty again, even below the checkpoint."""
         offset = log.take_truncation()
-        checkpointed = self._logs.cleaner_offset(log.topic_partition)
+        checkpointed = self._logs.checkpoints.cleaner_offset(log.topic_partition)
         if offset is not None and checkpointed is not None and offset < checkpointed:
-            self._logs.checkpoint_cleaner_offset(log.topic_partition, offset)
+            self._logs.checkpoints.write_cleaner_offset(log.topic_partition, offset)
 
     def steps(self, log: Log, found: Cleanable, now_ms: int) -> Iterator[Callable[[], None]]:
         """Clean one log.  Call what comes, in a thread, before asking for the next; it raises nothing.
@@ -194,7 +194,7 @@ class LogCleaner:
         yield step.run
         self._check_unchanged(log, [], truncations)
         step.check()
-        plan = self._logs.plan_cleaner_checkpoint(log.topic_partition, cleaning.latest.end_offset)
+        plan = self._logs.checkpoints.plan_cleaner_offset(log.topic_partition, cleaning.latest.end_offset)
         if plan is not None:
             yield plan.run
             self._logs.take_failures(plan)

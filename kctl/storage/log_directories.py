@@ -144,6 +144,13 @@ class LogDirectories:
                 directory.state.fail(error)
             directory.meta = meta
 
+    def take_failures(self, failures: Iterable[tuple[str, OSError]]) -> None:
+        """Take the directories offline that hold these paths: what a plan of kctl.storage.plans has met."""
+        for path, error in failures:
+            for state in self.states:
+                if path.startswith(state.path + "/"):
+                    state.fail(error)
+
     def at(self, path: str) -> LogDirectoryFiles:
         """Raises ApiError(LOG_DIR_NOT_FOUND) when it is none of them."""
         for directory in self._all:

@@ -2,11 +2,10 @@
 
 Start: open_directories (locks, meta.properties), load (all logs, recovered where the last shutdown was not clean).
 Running: get_or_create, delete; create_future, replace_with_future, delete_future for logs that move to another
-directory; and what a scheduler calls: apply_retention, plan_flushes, plan_removals, checkpoints.
+directory; and what a scheduler calls: apply_retention, plan_flushes, plan_removals, and the plans of `checkpoints`.
 Stop: clean_shutdown.
 
-What may block for long comes as a plan, made here and run anywhere (see kctl.storage.plans); each has a method of the
-same name without `plan_` that runs it at once.  Owner: event loop.
+What may block for long comes as a plan, made here and run anywhere (see kctl.storage.plans).  Owner: event loop.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from uuid import UUID
 from kctl.environment import Clock, Random
 from kctl.errors import ApiError, CorruptLog, ErrorCode, LogDirFailure
 from kctl.model import ZERO_UUID, TopicPartition
-from kctl.storage.checkpoints import offsets_text
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.finding import FoundLog, find_logs
@@ -38,6 +36,7 @@ from kctl.storage.names import (
     delete_directory_name,
     future_directory_name,
 )
+from kctl.storage.offset_checkpoints import OffsetCheckpoints
 from kctl.storage.plans import CheckpointPlan, RemovalPlan
 from kctl.storage.recovery import open_log
 
@@ -75,6 +74,8 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self.futures = FutureLogs(files)
         """Copies of logs on their way to another directory."""
+        self.checkpoints = OffsetCheckpoints(files, self._directories, self._logs, self.futures)
+        """What files beside the logs say of them."""
         self._removals = DelayedRemovals()
         self.unreadable: dict[TopicPartition, str] = {}
         """Logs that are on the disk but cannot be used, and why; they are never deleted."""
@@ -284,6 +285,7 @@ class LogManager:
 
         The checkpoints forget them at once, so that a topic of the same name starts anew.  Unknown ones are skipped.
         """
+        deleted: list[TopicPartition] = []
         for tp in partitions:
             copy, log = self.futures.remove(tp), self._logs.pop(tp, None)
             for each in (copy, log):
@@ -291,9 +293,8 @@ class LogManager:
                     self._retire(each)
             if log is not None:
                 self.high_watermarks.pop(tp, None)
-                for directory in self._directories:
-                    directory.cleaner_offsets.pop(tp, None)
-        self._checkpoint_offsets()
+                deleted.append(tp)
+        self.checkpoints.forget(deleted)
 
     def _retire(self, log: Log) -> None:
         """Readers may go on with the files until they are removed."""
@@ -371,15 +372,8 @@ class LogManager:
         except OSError as error:
             raise copy.log_directory.fail(error) from error
         self._removals.moved(left, copy.directory)
-        old, new = self._directories.of(log), self._directories.of(copy)
-        cleaned = old.cleaner_offsets.pop(tp, None)
         self._retire(log)
-        if cleaned is not None:
-            new.cleaner_offsets[tp] = cleaned
-            for directory in (new, old):
-                if directory.state.is_online:
-                    self._run(self._plan_cleaner_checkpoint(directory))
-        self._checkpoint_offsets()
+        self.checkpoints.moved(tp, old=self._directories.of(log), new=self._directories.of(copy))
         return copy
 
     def delete_future(self, tp: TopicPartition) -> None:
@@ -424,89 +418,13 @@ class LogManager:
         return RemovalPlan(self._files, self._removals.take_due(now_ms))
 
     def remove_due_files(self, now_ms: int) -> None:
-        self._run(self.plan_removals(now_ms))
-
-    def plan_recovery_point_checkpoint(self) -> CheckpointPlan:
-        """How far each log is known to be on the disk."""
-        return self._plan_checkpoint(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
-
-    def checkpoint_recovery_points(self) -> None:
-        self._run(self.plan_recovery_point_checkpoint())
-
-    def plan_log_start_offset_checkpoint(self) -> CheckpointPlan:
-        """The start offsets that the segments alone do not tell."""
-        return self._plan_checkpoint(
-            LOG_START_OFFSET_CHECKPOINT,
-            lambda log: log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None,
-        )
-
-    def checkpoint_log_start_offsets(self) -> None:
-        self._run(self.plan_log_start_offset_checkpoint())
-
-    def plan_high_watermark_checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointPlan:
-        """The high watermarks of the partitions, each in the directory of its log."""
-        return self._plan_checkpoint(
-            HIGH_WATERMARK_CHECKPOINT,
-            lambda log: (
-                None if self.futures.get(log.topic_partition) is log else high_watermarks.get(log.topic_partition)
-            ),
-        )
-
-    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        self._run(self.plan_high_watermark_checkpoint(high_watermarks))
-
-    def _plan_checkpoint(self, name: str, offset_of: Callable[[Log], int | None]) -> CheckpointPlan:
-        offsets: dict[str, dict[TopicPartition, int]] = {state.path: {} for state in self.online_directories}
-        for log in self._all():
-            offset = offset_of(log)
-            if offset is not None and log.log_directory.path in offsets:
-                offsets[log.log_directory.path][log.topic_partition] = offset
-        writes = [
-            (state, f"{state.path}/{name}", offsets_text(offsets[state.path])) for state in self.online_directories
-        ]
-        return CheckpointPlan(self._files, writes)
-
-    def _checkpoint_offsets(self) -> None:
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
-
-    def _run(self, plan: CheckpointPlan | RemovalPlan) -> None:
+        plan = self.plan_removals(now_ms)
         plan.run()
         self.take_failures(plan)
 
     def take_failures(self, plan: CheckpointPlan | RemovalPlan | ReplacementPlan) -> None:
         """After a plan has run elsewhere: take the directories offline that failed it."""
-        for path, error in plan.failures:
-            for state in self.directories:
-                if path.startswith(state.path + "/"):
-                    state.fail(error)
-
-    def cleaner_offset(self, tp: TopicPartition) -> int | None:
-        """Up to where the log has been compacted, as checkpointed."""
-        directory = self._directory_of(tp)
-        return None if directory is None else directory.cleaner_offsets.get(tp)
-
-    def checkpoint_cleaner_offset(self, tp: TopicPartition, offset: int) -> None:
-        """Remember up to where the log has been compacted."""
-        plan = self.plan_cleaner_checkpoint(tp, offset)
-        if plan is not None:
-            self._run(plan)
-
-    def plan_cleaner_checkpoint(self, tp: TopicPartition, offset: int) -> CheckpointPlan | None:
-        """The log has been compacted up to `offset`; None when its directory is offline."""
-        directory = self._directory_of(tp)
-        if directory is None or not directory.state.is_online:
-            return None
-        directory.cleaner_offsets[tp] = offset
-        return self._plan_cleaner_checkpoint(directory)
-
-    def _plan_cleaner_checkpoint(self, directory: LogDirectoryFiles) -> CheckpointPlan:
-        path = directory.path(CLEANER_CHECKPOINT)
-        return CheckpointPlan(self._files, [(directory.state, path, offsets_text(directory.cleaner_offsets))])
-
-    def _directory_of(self, tp: TopicPartition) -> LogDirectoryFiles | None:
-        log = self._logs.get(tp)
-        return None if log is None else self._directories.of(log)
+        self._directories.take_failures(plan.failures)
 
     def _directory_failed(self, state: LogDirectory) -> None:
         self.futures.lose(state)
@@ -520,13 +438,15 @@ class LogManager:
         logs = self._all()
         for start in range(0, len(logs), _CLOSED_AT_ONCE):
             self._close(logs[start : start + _CLOSED_AT_ONCE])
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
+        self.checkpoints.write_recovery_points()
+        self.checkpoints.write_log_start_offsets()
         if high_watermarks is not None:
-            self.write_high_watermarks(high_watermarks)
+            self.checkpoints.write_high_watermarks(high_watermarks)
         for directory in self._directories:
             if directory.state.is_online and directory.lock is not None:
-                self._run(CheckpointPlan(self._files, [(directory.state, directory.path(CLEAN_SHUTDOWN), b"")]))
+                mark = CheckpointPlan(self._files, [(directory.state, directory.path(CLEAN_SHUTDOWN), b"")])
+                mark.run()
+                self.take_failures(mark)
         self._logs.clear()
         self.release()
 

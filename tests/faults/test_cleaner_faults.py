@@ -40,7 +40,7 @@ def dirty_world(shape: tuple[int, int], config: LogConfig = COMPACTED) -> Cleane
     world.put((b"key-6", b"in the active segment"))
     world.log.flush()
     world.log.config = world.config = replace(world.config, segment_bytes=shape[1])
-    world.manager.checkpoint_recovery_points()
+    world.manager.checkpoints.write_recovery_points()
     return world
 
 

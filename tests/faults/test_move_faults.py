@@ -59,8 +59,8 @@ async def history(world: MoveWorld, seen: Seen, on_begin: Callable[[], None] = l
     append(world, seen, FLUSHED)
     partition.log.increment_log_start_offset(2)
     partition.log.flush()
-    world.logs.checkpoint_recovery_points()
-    world.logs.checkpoint_log_start_offsets()
+    world.logs.checkpoints.write_recovery_points()
+    world.logs.checkpoints.write_log_start_offsets()
     seen.has_begun = True
     on_begin()
     world.moves.start()

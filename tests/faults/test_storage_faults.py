@@ -75,8 +75,8 @@ def history(disk: SimFiles, seen: Seen) -> None:
     produce(log, seen, 12)
     log.flush()
     seen.flushed = len(seen.acknowledged)
-    manager.checkpoint_recovery_points()
-    manager.write_high_watermarks({TP: seen.flushed})
+    manager.checkpoints.write_recovery_points()
+    manager.checkpoints.write_high_watermarks({TP: seen.flushed})
     produce(log, seen, 5)
     log.roll(NOW_MS)
     for owner, plan in manager.plan_flushes(NOW_MS):
@@ -91,7 +91,7 @@ def history(disk: SimFiles, seen: Seen) -> None:
     assert len(read_records(log, log.log_start_offset)) == len(seen.acknowledged) - seen.start
     log.increment_log_start_offset(seen.start + 1)
     seen.start += 1
-    manager.checkpoint_log_start_offsets()
+    manager.checkpoints.write_log_start_offsets()
     clock.advance(5000)
     manager.remove_due_files(clock.now_ms())
     log.flush()

@@ -84,7 +84,7 @@ def test_each_thread_cleans_a_log_of_its_own_and_then_the_next(tmp_path: Path) -
     manager = dirty_logs(tmp_path, files, 4)
     clean_all(manager, log_cleaner_threads="2")
     assert files.most_at_once == 2
-    assert {manager.cleaner_offset(tp) for tp in manager.logs} == {2}
+    assert {manager.checkpoints.cleaner_offset(tp) for tp in manager.logs} == {2}
     assert all(len(log.segments) == 2 for log in manager.logs.values())
     manager.release()
 
@@ -94,14 +94,14 @@ def test_one_thread_cleans_one_log_after_the_other(tmp_path: Path) -> None:
     manager = dirty_logs(tmp_path, files, 3)
     clean_all(manager, log_cleaner_threads="1")
     assert files.most_at_once == 1
-    assert {manager.cleaner_offset(tp) for tp in manager.logs} == {2}
+    assert {manager.checkpoints.cleaner_offset(tp) for tp in manager.logs} == {2}
     manager.release()
 
 
 def test_without_threads_nothing_is_cleaned(tmp_path: Path) -> None:
     manager = dirty_logs(tmp_path, RealFiles(), 1)
     clean_all(manager, log_cleaner_threads="0")
-    assert manager.cleaner_offset(TopicPartition("table", 0)) is None
+    assert manager.checkpoints.cleaner_offset(TopicPartition("table", 0)) is None
     manager.release()
 
 
@@ -116,7 +116,7 @@ def test_a_stop_ends_what_waits_for_its_allowance_and_leaves_no_drafts(tmp_path:
         await asyncio.wait_for(cleaners.idle(), PATIENCE_S)
 
     asyncio.run(run())
-    assert manager.cleaner_offset(TopicPartition("table", 0)) is None
+    assert manager.checkpoints.cleaner_offset(TopicPartition("table", 0)) is None
     assert not list(tmp_path.rglob("*.cleaned"))
     manager.release()
 
@@ -130,14 +130,14 @@ def test_a_look_every_backoff_finds_what_has_become_dirty(tmp_path: Path) -> Non
         cleaners.start()
         await asyncio.to_thread(
             probe.wait_until,
-            lambda: manager.cleaner_offset(tp) is not None,
+            lambda: manager.checkpoints.cleaner_offset(tp) is not None,
             what="a checkpoint of the cleaner",
             timeout_s=PATIENCE_S,
         )
         await cleaners.stop()
 
     asyncio.run(run())
-    assert manager.cleaner_offset(tp) == 2
+    assert manager.checkpoints.cleaner_offset(tp) == 2
     manager.release()
 
 

@@ -27,7 +27,7 @@ def test_the_last_record_of_each_key_stays_at_its_offset() -> None:
     world.put((b"b", b"2"), (b"c", b"1"))
     world.clean_all()
     assert world.pairs() == [(2, b"a", b"2"), (3, b"b", b"2"), (4, b"c", b"1")]
-    assert world.manager.cleaner_offset(TP) == world.log.log_end_offset == 5
+    assert world.manager.checkpoints.cleaner_offset(TP) == world.log.log_end_offset == 5
 
 
 @pytest.mark.parametrize("codec", list(Codec))

@@ -139,7 +139,7 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later() -> None:
     log = manager.get_or_create(TP)
     produce(log, 3)
     log.increment_log_start_offset(2)
-    manager.checkpoint_log_start_offsets()
+    manager.checkpoints.write_log_start_offsets()
     part = log.read(2, 100, max_offset=3)
     manager.delete(TP, TopicPartition("unknown", 1))
     (name,) = [entry.name for entry in disk.list("/data") if entry.is_directory]
@@ -252,9 +252,9 @@ def test_checkpoints_say_what_segments_do_not() -> None:
         produce(manager.get_or_create(TopicPartition("orders", partition)), 4)
     manager.logs[TP].increment_log_start_offset(3)
     manager.logs[TP].flush()
-    manager.checkpoint_recovery_points()
-    manager.checkpoint_log_start_offsets()
-    manager.write_high_watermarks({TP: 2})
+    manager.checkpoints.write_recovery_points()
+    manager.checkpoints.write_log_start_offsets()
+    manager.checkpoints.write_high_watermarks({TP: 2})
     assert disk.read("/data/recovery-point-offset-checkpoint") == b"0\n2\norders 0 4\norders 1 0\n"
     assert disk.read("/data/log-start-offset-checkpoint") == b"0\n1\norders 0 3\n"
     assert disk.read("/data/replication-offset-checkpoint") == b"0\n1\norders 0 2\n"
