@@ -13,26 +13,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from itertools import repeat
 from uuid import UUID
 
 from kctl.environment import Clock, Random
-from kctl.errors import ApiError, CorruptLog, ErrorCode, LogDirFailure
+from kctl.errors import ApiError, ErrorCode, LogDirFailure
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
-from kctl.storage.finding import FoundLog, find_logs
 from kctl.storage.flushing import FlushPlan
 from kctl.storage.future_logs import FutureLogs, ReplacementPlan
+from kctl.storage.loading import load_logs
 from kctl.storage.log import Log
 from kctl.storage.log_directories import LogDirectories, LogDirectoryFiles
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.names import (
     CLEAN_SHUTDOWN,
-    CLEANER_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
     delete_directory_name,
     future_directory_name,
 )
@@ -44,9 +39,6 @@ _logger = logging.getLogger(__name__)
 
 _CLOSED_AT_ONCE = 64
 """What is to be synced is open until it is: up to six files of each log."""
-
-_WRONG_KIND_OF_FILE = (IsADirectoryError, NotADirectoryError, PermissionError)
-"""Not the disk's fault: it concerns one log, and the log directory goes on without it."""
 
 
 class LogManager:
@@ -132,91 +124,20 @@ class LogManager:
         """
         self.open_directories()
         configs = topic_configs or {}
-        found = find_logs(self.directories, files=self._files, removals=self._removals, random=self._random)
-        for directory in self._directories:
-            if directory.state.is_online:
-                try:
-                    self._load_directory(directory, found.by_directory.get(directory.state.path, []), configs)
-                except (OSError, CorruptLog) as error:
-                    directory.state.fail(error)
+        loaded = load_logs(
+            self._directories,
+            self.futures,
+            config_of=lambda topic: configs.get(topic, self.default_config),
+            files=self._files,
+            clock=self._clock,
+            random=self._random,
+            removals=self._removals,
+            executor=self._executor,
+        )
+        self._logs.update(loaded.logs)
+        self.unreadable.update(loaded.unreadable)
+        self.high_watermarks.update(loaded.high_watermarks)
         self._directories.check_online()
-        for tp, reason in found.outdated.items():
-            if tp in self._logs:
-                _logger.error("Log %s cannot be used: %s", tp, reason)
-                self._logs.pop(tp).release()
-                self.unreadable[tp] = reason
-
-    def _load_directory(
-        self, directory: LogDirectoryFiles, found: Sequence[FoundLog], configs: Mapping[str, LogConfig]
-    ) -> None:
-        started_ms = self._clock.monotonic_ms()
-        marker = directory.path(CLEAN_SHUTDOWN)
-        was_clean = self._files.exists(marker)
-        directory.recovery_points = directory.read_offsets(self._files, RECOVERY_POINT_CHECKPOINT)
-        directory.start_offsets = directory.read_offsets(self._files, LOG_START_OFFSET_CHECKPOINT)
-        directory.cleaner_offsets = directory.read_offsets(self._files, CLEANER_CHECKPOINT)
-        self._take_high_watermarks(directory.read_offsets(self._files, HIGH_WATERMARK_CHECKPOINT), found)
-        if found and not was_clean:
-            _logger.info("Recovering %d logs in %s after an unclean shutdown", len(found), directory.state.path)
-        if was_clean:
-            self._files.remove(marker)
-        arguments = (found, repeat(directory), repeat(configs), repeat(was_clean))
-        opened = map(self._open, *arguments) if self._executor is None else self._executor.map(self._open, *arguments)
-        report_every = max(len(found) // 10, 100)
-        for count, (each, outcome) in enumerate(zip(found, opened, strict=True), 1):
-            if not isinstance(outcome, Log):
-                _logger.error("Log %s cannot be used: %s", directory.path(each.name), outcome)
-                if not each.is_future:
-                    self.unreadable[each.tp] = outcome
-            elif each.is_future:
-                self._take_copy(each.tp, outcome, was_clean=was_clean)
-            else:
-                self._logs[each.tp] = outcome
-            if count % report_every == 0:
-                _logger.info("Loaded %d of %d logs in %s", count, len(found), directory.state.path)
-        if found:
-            took_ms = self._clock.monotonic_ms() - started_ms
-            _logger.info("Loaded %d logs in %s in %d ms", len(found), directory.state.path, took_ms)
-
-    def _take_copy(self, tp: TopicPartition, copy: Log, *, was_clean: bool) -> None:
-        """What was not synced may have holes where segments end, and the log has it still: it is copied once more."""
-        try:
-            if not was_clean:
-                copy.truncate_to(copy.recovery_point)
-            self.futures.add(tp, copy)
-        except LogDirFailure:
-            copy.release()  # The directory has said so in the log.
-
-    def _take_high_watermarks(self, offsets: Mapping[TopicPartition, int], found: Sequence[FoundLog]) -> None:
-        """The directory that has the log knows best; another may still have an entry from before the log moved."""
-        here = {each.tp for each in found if not each.is_future}
-        for tp, offset in offsets.items():
-            if tp in here or tp not in self.high_watermarks:
-                self.high_watermarks[tp] = offset
-
-    def _open(
-        self, found: FoundLog, directory: LogDirectoryFiles, configs: Mapping[str, LogConfig], was_clean: bool
-    ) -> Log | str:
-        """One log, or why it cannot be used.  Runs in a thread of the executor and touches nothing shared."""
-        tp = found.tp
-        try:
-            return open_log(
-                tp,
-                directory.path(found.name),
-                configs.get(tp.topic, self.default_config),
-                files=self._files,
-                log_directory=directory.state,
-                removals=self._removals,
-                random=self._random,
-                now_ms=self._clock.now_ms(),
-                was_clean=was_clean,
-                recovery_point=directory.recovery_points.get(tp, 0),
-                log_start_offset=directory.start_offsets.get(tp, 0),
-            )
-        except CorruptLog as error:
-            return str(error)
-        except _WRONG_KIND_OF_FILE as error:
-            return f"{error.filename}: {error.strerror}"
 
     # Logs
 
