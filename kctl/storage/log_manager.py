@@ -18,6 +18,7 @@ from uuid import UUID
 from kctl.environment import Clock, Random
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
 from kctl.model import ZERO_UUID, TopicPartition
+from kctl.storage.closing import close_logs
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.flushing import FlushPlan
@@ -26,19 +27,12 @@ from kctl.storage.loading import load_logs
 from kctl.storage.log import Log
 from kctl.storage.log_directories import LogDirectories, LogDirectoryFiles
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
-from kctl.storage.names import (
-    CLEAN_SHUTDOWN,
-    delete_directory_name,
-    future_directory_name,
-)
+from kctl.storage.names import CLEAN_SHUTDOWN, delete_directory_name, future_directory_name
 from kctl.storage.offset_checkpoints import OffsetCheckpoints
 from kctl.storage.plans import CheckpointPlan, RemovalPlan
 from kctl.storage.recovery import open_log
 
 _logger = logging.getLogger(__name__)
-
-_CLOSED_AT_ONCE = 64
-"""What is to be synced is open until it is: up to six files of each log."""
 
 
 class LogManager:
@@ -356,9 +350,7 @@ class LogManager:
 
     def clean_shutdown(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Close all logs and leave each online directory with its checkpoints and the mark of a clean shutdown."""
-        logs = self._all()
-        for start in range(0, len(logs), _CLOSED_AT_ONCE):
-            self._close(logs[start : start + _CLOSED_AT_ONCE])
+        close_logs(self._all(), self._executor)
         self.checkpoints.write_recovery_points()
         self.checkpoints.write_log_start_offsets()
         if high_watermarks is not None:
@@ -371,27 +363,6 @@ class LogManager:
         self._logs.clear()
         self.release()
 
-    def _close(self, logs: Sequence[Log]) -> None:
-        """Close the logs, syncing several at a time where there is an executor."""
-        plans: list[tuple[Log, FlushPlan]] = []
-        for log in logs:
-            if log.log_directory.is_online:
-                try:
-                    plan = log.plan_close()
-                except LogDirFailure:
-                    continue
-                if plan is not None:
-                    plans.append((log, plan))
-                    continue
-            log.release()
-        run = map if self._executor is None else self._executor.map
-        for (log, plan), error in zip(plans, run(_failure_of, [plan for _, plan in plans]), strict=True):
-            if error is None:
-                log.flushed(plan)
-            else:
-                log.log_directory.fail(error)
-            log.release()
-
     def release(self) -> None:
         """Give up the locks and the files, as a process does that dies."""
         for log in self._all():
@@ -400,12 +371,3 @@ class LogManager:
             if directory.lock is not None:
                 directory.lock.release()
                 directory.lock = None
-
-
-def _failure_of(plan: FlushPlan) -> OSError | None:
-    """Runs the plan; in a thread of the executor, where it touches nothing shared."""
-    try:
-        plan.run()
-    except OSError as error:
-        return error
-    return None
