@@ -571,9 +571,7 @@ class Log:
             if state.end_offset > (self.snapshots.latest_offset or 0):
                 self.snapshots.write(state)
             active = self._segments.active
-            entries = len(active.time_index)
-            active.become_inactive()
-            has_closing_entry = len(active.time_index) != entries
+            has_closing_entry = active.become_inactive()
             if self.recovery_point < self.log_end_offset or has_closing_entry or self._is_truncation_unsynced:
                 return self.plan_flush()
             if self.snapshots.has_unsynced or self._unsynced_metadata:

@@ -43,7 +43,7 @@ class RecordsSlice:
         """An offset above all of its records, as near as the index tells, and not above `max_offset`."""
         if self._segment is None:
             return max_offset
-        offset = self._segment.offset_index.offset_at_or_after(self.position + self.size)
+        offset = self._segment.indexes.offset.offset_at_or_after(self.position + self.size)
         return max_offset if offset is None else min(offset, max_offset)
 
 

@@ -15,7 +15,9 @@ class ActiveSegment(Protocol):
     size: int
     created_ms: int
     roll_jitter_ms: int
-    has_full_index: bool
+
+    @property
+    def has_full_index(self) -> bool: ...
 
     @property
     def first_timestamp(self) -> int: ...

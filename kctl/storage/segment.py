@@ -1,8 +1,8 @@
 """One segment of a log: a file of batches and its indexes.
 
 The last segment of a log is active: it takes appends and its index files have their full size.  The others are closed:
-their indexes are trimmed, and loaded again when a look-up needs them.  A damaged or missing index is rebuilt from the
-file of batches, with one warning.
+their indexes are trimmed, and loaded again when a look-up needs them (kctl.storage.segment_indexes).  A damaged or
+missing index is rebuilt from the file of batches, with one warning.
 
 Owner: event loop; recovery and cleaning use segments that the loop does not know yet.
 """
@@ -28,8 +28,7 @@ from kctl.storage.names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_file_name,
 )
-from kctl.storage.offset_index import OffsetIndex
-from kctl.storage.time_index import TimeIndex
+from kctl.storage.segment_indexes import SegmentIndexes
 from kctl.storage.transaction_index import TransactionIndex
 
 _logger = logging.getLogger(__name__)
@@ -45,21 +44,16 @@ class Segment:
     """Batches from `base_offset` on, in one file."""
 
     __slots__ = (
-        "_bytes_since_index_entry",
         "_file",
         "_files",
         "_first_timestamp",
-        "_index_interval_bytes",
-        "_largest",
+        "_indexes",
         "_last_position",
         "_last_start",
-        "_offset_index",
         "_preallocate",
-        "_time_index",
         "base_offset",
         "created_ms",
         "directory",
-        "has_full_index",
         "roll_jitter_ms",
         "size",
         "suffix",
@@ -88,22 +82,13 @@ class Segment:
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
         self._file: File | None = None
-        self._index_interval_bytes = config.index_interval_bytes
         self._preallocate = config.preallocate
-        self._offset_index = OffsetIndex(
-            files, self.path(INDEX_SUFFIX), base_offset=base_offset, size_max=config.segment_index_bytes
-        )
-        self._time_index = TimeIndex(
-            files, self.path(TIME_INDEX_SUFFIX), base_offset=base_offset, size_max=config.segment_index_bytes
+        self._indexes = SegmentIndexes(
+            files, self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX), base_offset=base_offset, config=config
         )
         self.transaction_index = TransactionIndex(
             files, self.path(TRANSACTION_INDEX_SUFFIX), exists=has_transaction_index
         )
-        self._bytes_since_index_entry = 0
-        self.has_full_index = False
-        """Whether no more index entries fit; of the active segment."""
-        self._largest: tuple[int, int] | None = None
-        """(max timestamp, last offset of its batch), once known."""
         self._first_timestamp: int | None = None
         self._last_start = base_offset
         self._last_position = -1
@@ -138,7 +123,7 @@ class Segment:
         if config.preallocate:
             file.truncate(config.segment_bytes)
         segment._file = file
-        segment._start_indexes(preallocate=not suffix)
+        segment._indexes.create(preallocate=not suffix)
         segment.transaction_index.clear()
         return segment
 
@@ -154,32 +139,24 @@ class Segment:
         return self._file
 
     @property
-    def offset_index(self) -> OffsetIndex:
-        """The index by offset, loaded, and rebuilt if it has to be."""
-        if not self._offset_index.is_loaded:
+    def indexes(self) -> SegmentIndexes:
+        """Both indexes, loaded, and rebuilt if they have to be."""
+        if not self._indexes.is_loaded:
             self._load_indexes()
-        return self._offset_index
+        return self._indexes
 
     @property
-    def time_index(self) -> TimeIndex:
-        """The index by timestamp, loaded, and rebuilt if it has to be."""
-        if not self._time_index.is_loaded:
-            self._load_indexes()
-        return self._time_index
+    def has_full_index(self) -> bool:
+        """Whether no more index entries fit; of the active segment."""
+        return self._indexes.is_full
 
     @property
     def largest_timestamp(self) -> int:
         """The largest timestamp of the records, or NO_TIMESTAMP."""
-        return self.largest()[0]
-
-    def largest(self) -> tuple[int, int]:
-        """(largest timestamp, last offset of its batch); (NO_TIMESTAMP, base offset) if no record has a timestamp."""
-        if self._largest is None:
-            try:
-                self._largest = self._time_index.last()
-            except (CorruptLog, FileNotFoundError):
-                self._largest = self.time_index.last()
-        return self._largest
+        try:
+            return self._indexes.largest()[0]
+        except (CorruptLog, FileNotFoundError):
+            return self.indexes.largest()[0]
 
     @property
     def modified_ms(self) -> int:
@@ -205,25 +182,14 @@ class Segment:
         """Write whole batches, positioned in `buffer` by `headers`, behind the others."""
         start = self.size
         self.file.write_at(start, buffer)
+        indexes = self._indexes
         for header in headers:
-            self._index_batch(header, start + header.position)
+            indexes.add(header, start + header.position)
         if self._first_timestamp is None and start == 0:
             self._first_timestamp = headers[0].max_timestamp
         last = headers[-1]
         self._last_start, self._last_position = last.base_offset, start + last.position
         self.size = start + len(buffer)
-
-    def _index_batch(self, header: BatchHeader, position: int) -> None:
-        if header.max_timestamp > self.largest()[0]:
-            self._largest = (header.max_timestamp, header.last_offset)
-        if self._bytes_since_index_entry > self._index_interval_bytes:
-            index = self.offset_index
-            if not index.is_full:
-                index.append(header.last_offset, position)
-                self.time_index.append(*self.largest())
-                self._bytes_since_index_entry = 0
-                self.has_full_index = index.is_full or self._time_index.is_full
-        self._bytes_since_index_entry += header.size
 
     def locate(self, offset: int) -> BatchHeader | None:
         """The first batch that ends at or after `offset`, or None when all end before it.
@@ -233,13 +199,13 @@ class Segment:
         if offset >= self._last_start and self._last_position >= 0:
             header = next(read_headers(self.file, self._last_position, self.size), None)
             return header if header is not None and header.last_offset >= offset else None
-        start = self.offset_index.lookup(offset)
+        start = self.indexes.offset.lookup(offset)
         if start:
             try:
                 return self._scan(start, offset)
             except CorruptLog as error:
                 self._rebuild_after(error)
-                start = self.offset_index.lookup(offset)
+                start = self.indexes.offset.lookup(offset)
         return self._scan(start, offset)
 
     def _scan(self, start: int, offset: int) -> BatchHeader | None:
@@ -266,20 +232,20 @@ class Segment:
 
     def _tail(self) -> list[BatchHeader]:
         """The batches from the last index entry on."""
-        start = self.offset_index.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
+        start = self.indexes.offset.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
         if start:
             try:
                 return list(self.headers(start))
             except CorruptLog as error:
                 self._rebuild_after(error)
-                start = self.offset_index.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
+                start = self.indexes.offset.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
         return list(self.headers(start))
 
     def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record at or after both `timestamp` and `start_offset`."""
         if self.largest_timestamp < timestamp:
             return None
-        first = self.locate(max(self.time_index.lookup(timestamp - 1), start_offset))
+        first = self.locate(max(self.indexes.time.lookup(timestamp - 1), start_offset))
         if first is None:
             return None
         for header in self.headers(first.position):
@@ -297,30 +263,18 @@ class Segment:
     def truncate_to(self, offset: int) -> int:
         """Drop the batch that holds `offset` and all after it; returns how many bytes went."""
         header = self.locate(offset)
-        self.offset_index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
+        self.indexes.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
         removed = 0
         if header is not None:
             removed = self.size - header.position
             self.file.truncate(header.position)
             self.size = header.position
-        self._forget_end()
-        return removed
-
-    def _forget_end(self) -> None:
         if self.size == 0:
             self._first_timestamp = None
-        self._largest = None
         self._last_start, self._last_position = self.base_offset, -1
-        self._bytes_since_index_entry = 0
-        # The largest timestamp since the last index entry is not in the index.
-        tail = self._tail()
-        largest = self.time_index.last()
-        for header in tail:
-            if header.max_timestamp > largest[0]:
-                largest = (header.max_timestamp, header.last_offset)
-        self._largest = largest
+        self._indexes.resume(self._tail())
+        return removed
 
     def cut_at(self, position: int) -> None:
         """Recovery: drop the bytes from `position` on, which hold no batch."""
@@ -332,53 +286,29 @@ class Segment:
 
         Raises CorruptLog from `headers`; the indexes hold what came before.
         """
-        self._start_indexes(preallocate=False)
-        try:
-            for header in self.headers() if headers is None else headers:
-                self._index_batch(header, header.position)
-        finally:
-            self.close_indexes()
+        self._indexes.rebuild(self.headers() if headers is None else headers)
 
-    def _start_indexes(self, *, preallocate: bool) -> None:
-        self._offset_index.create(preallocate=preallocate)
-        self._time_index.create(preallocate=preallocate)
-        self._largest = (NO_TIMESTAMP, self.base_offset)
-        self._bytes_since_index_entry = 0
-
-    def close_indexes(self) -> None:
-        """Add the closing time index entry and trim the files, as for a segment that takes no more appends."""
-        if self._time_index.is_loaded:
-            self._time_index.append(*self.largest(), closing=True)
-        self._offset_index.file.trim()
-        self._time_index.file.trim()
-
-    def become_inactive(self) -> None:
-        """No more appends: trim everything."""
-        self.close_indexes()
+    def become_inactive(self) -> bool:
+        """No more appends: trim everything.  Says whether the time index got a closing entry, to be synced."""
+        has_closing_entry = self._indexes.close()
         if self._preallocate:
             self.file.truncate(self.size)
+        return has_closing_entry
 
     def become_active(self) -> None:
         """Appends will follow: load the indexes and give their files full size."""
-        self.largest()
-        self.has_full_index = self.offset_index.is_full or self.time_index.is_full
-        self._offset_index.file.preallocate()
-        self._time_index.file.preallocate()
+        self.indexes.open_for_appends()
 
     def unload_indexes(self) -> None:
         """Free what look-ups have loaded; not for the active segment."""
-        if self._offset_index.is_loaded:
-            self.largest()
-            self._offset_index.unload()
-            self._time_index.unload()
+        self._indexes.unload()
 
     def files_to_sync(self) -> list[File]:
         """Everything of the segment that has to be on the disk before the recovery point may pass it, opened.
 
         An index that somebody has removed is rebuilt: an empty one in its place would pass for the whole one.
         """
-        self._offset_index.file.write_pending()
-        self._time_index.file.write_pending()
+        self._indexes.write_pending()
         for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             if not self._files.exists(self.path(kind)):
                 self._rebuild_after(FileNotFoundError(errno.ENOENT, "no such file", self.path(kind)))
@@ -409,8 +339,7 @@ class Segment:
         self._tell_indexes()
 
     def _tell_indexes(self) -> None:
-        self._offset_index.file.path = self.path(INDEX_SUFFIX)
-        self._time_index.file.path = self.path(TIME_INDEX_SUFFIX)
+        self._indexes.renamed(self.path(INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX))
         self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
 
     def mark_deleted(self) -> list[str]:
@@ -428,8 +357,7 @@ class Segment:
 
     def _load_indexes(self) -> None:
         try:
-            self._offset_index.load(self.size)
-            self._time_index.load()
+            self._indexes.load(self.size)
         except (CorruptLog, FileNotFoundError) as error:
             self._rebuild_after(error)
 

@@ -202,7 +202,7 @@ def test_a_segment_is_rolled_when_an_index_is_full(restart: bool) -> None:
         machine.append(timestamp=NOW_MS + number)
         if restart:
             machine.close_and_reopen()
-    indexes = [segment.offset_index for segment in machine.log.segments]
+    indexes = [segment.indexes.offset for segment in machine.log.segments]
     assert len(indexes) > 4
     assert all(len(index) <= 6 for index in indexes)
     assert [record.offset for record in machine.records()] == list(range(30))
@@ -385,7 +385,7 @@ def test_a_lost_index_is_rebuilt_when_its_segment_is_synced(kind: str) -> None:
     found = machine.log.offset_for_timestamp(NOW_MS, max_offset=3)
     assert found is not None
     assert found.offset == 1
-    assert len(machine.log.segments[0].offset_index) == 1
+    assert len(machine.log.segments[0].indexes.offset) == 1
     assert machine.log.segments[0].largest_timestamp == NOW_MS
 
 
