@@ -578,25 +578,11 @@ class Log:
                 return self._plan_sync([], self.log_end_offset)
             return None
 
-    def close(self) -> None:
-        """Close at once: plan, sync, release.  Raises LogDirFailure."""
-        plan = self.plan_close()
-        if plan is not None:
-            with self._disk():
-                plan.run()
-            self.flushed(plan)
-        self.release()
-
     def release(self) -> None:
         """Close the files as they are: for a log whose directory failed or is about to be deleted."""
         self._unsettled_from = None
         for segment in self._segments:
             segment.close()
-
-    def unload_indexes(self) -> None:
-        """Free the memory of the indexes of closed segments."""
-        for segment in self._segments.from_index(0)[:-1]:
-            segment.unload_indexes()
 
     def moved_to(self, directory: str) -> None:
         """The directory has been renamed; what is opened from now on is looked for there."""

@@ -23,7 +23,7 @@ from kctl.storage.log import Log
 from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_clock import ManualClock
 from kctl.testing.sim_files import SimFiles
-from tests.unit.storage.log_builder import NOW_MS, read_records
+from tests.unit.storage.log_builder import NOW_MS, read_records, unload_indexes
 
 TP = TopicPartition("orders", 0)
 DOOMED = TopicPartition("doomed", 3)
@@ -87,7 +87,7 @@ def history(disk: SimFiles, seen: Seen) -> None:
     seen.start = log.log_start_offset
     produce(log, seen, 5)
     assert log.offset_for_timestamp(NOW_MS + 18, max_offset=1000) is not None
-    log.unload_indexes()
+    unload_indexes(log)
     assert len(read_records(log, log.log_start_offset)) == len(seen.acknowledged) - seen.start
     log.increment_log_start_offset(seen.start + 1)
     seen.start += 1

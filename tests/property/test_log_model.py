@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kctl.records.batch import iterate_batches
 from kctl.records.compression import Codec
 from kctl.storage.config import LogConfig
-from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, value_batch
+from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, unload_indexes, value_batch
 
 
 @dataclass
@@ -173,12 +173,12 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def forget_indexes(self) -> None:
-        self.log.unload_indexes()
+        unload_indexes(self.log)
 
     @rule(kind=st.sampled_from([".index", ".timeindex"]), how=st.sampled_from(["remove", "odd size", "garbage"]))
     def damage_an_index(self, kind: str, how: str) -> None:
         """Damage to the index of a closed segment is repaired when somebody looks into it."""
-        self.log.unload_indexes()
+        unload_indexes(self.log)
         closed = self.log.segments[:-1]
         if not closed:
             return

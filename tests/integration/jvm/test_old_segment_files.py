@@ -31,7 +31,7 @@ def segments(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         disk.crash_and_reopen(recovery_point=0)
         for _ in range(5):
             disk.append(b"new" * 100, b"er")
-        disk.log.close()
+        disk.close()
         found += sorted((folder / "orders-0").glob("*.log"))
     return found
 

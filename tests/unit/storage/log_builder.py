@@ -11,6 +11,7 @@ from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record
+from kctl.storage.closing import close_logs
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.log import AppendResult, Log
@@ -69,9 +70,14 @@ class LogOnDisk:
             self.disk.crash(random.Random(seed))
         return self.open(was_clean=False, recovery_point=point, log_start_offset=start)
 
+    def close(self) -> None:
+        """As a clean shutdown leaves it."""
+        close_logs([self.log])
+        self.log_directory.check()
+
     def close_and_reopen(self) -> Log:
         start = self.log.log_start_offset
-        self.log.close()
+        self.close()
         return self.open(recovery_point=self.log.recovery_point, log_start_offset=start)
 
     def append(
@@ -135,6 +141,12 @@ def read_records(log: Log, offset: int, *, max_bytes: int = 1 << 20) -> list[Rec
         if offset == before:
             break
     return records
+
+
+def unload_indexes(log: Log) -> None:
+    """Let the next look-up in a closed segment go to the disk."""
+    for segment in log.segments[:-1]:
+        segment.unload_indexes()
 
 
 def value_batch(*values: bytes, base_offset: int = 0, leader_epoch: int = 0, timestamp: int = NOW_MS) -> bytes:

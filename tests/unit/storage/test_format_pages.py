@@ -46,7 +46,7 @@ def test_the_indexes() -> None:
         assert len(batch) == 5000
         machine.log.append_as_leader(batch, leader_epoch=0, now_ms=9000)
     segment = machine.log.active_segment
-    machine.log.close()
+    machine.close()
     written = machine.files.read(segment.path(".index")) + machine.files.read(segment.path(".timeindex"))
     assert example_of("index.md") == written
 

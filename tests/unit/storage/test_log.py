@@ -13,7 +13,7 @@ from kctl.records.control import ControlType
 from kctl.records.header import Record, parse_header
 from kctl.storage.config import LogConfig
 from kctl.storage.transaction_index import AbortedTransaction
-from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, value_batch
+from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, unload_indexes, value_batch
 
 
 def code_of(call: object, *args: object, **kwargs: object) -> ErrorCode:
@@ -218,7 +218,7 @@ def test_the_active_index_has_its_full_size_and_closed_ones_are_trimmed() -> Non
     assert sizes[f"{active.base_offset:020d}.timeindex"] == 10485756
     assert sizes[f"{first.base_offset:020d}.index"] == 8 * 7  # Of eight batches all but the first.
     assert sizes[f"{first.base_offset:020d}.timeindex"] == 12
-    machine.log.close()
+    machine.close()
     assert machine.files.size(active.path(".index")) < 1000
 
 
@@ -379,7 +379,7 @@ def test_a_lost_index_is_rebuilt_when_its_segment_is_synced(kind: str) -> None:
     machine.append(b"v")
     machine.log.roll(NOW_MS)
     machine.append(b"v", timestamp=NOW_MS + 5)
-    machine.log.unload_indexes()
+    unload_indexes(machine.log)
     machine.files.remove(machine.log.segments[0].path(kind))
     machine.close_and_reopen()
     found = machine.log.offset_for_timestamp(NOW_MS, max_offset=3)

@@ -93,7 +93,7 @@ def test_recovery_finds_all_and_changes_no_record(kafkas: LogOnDisk, topic: str)
 
 @TOPICS
 def test_an_index_that_kafka_did_not_have_yet_is_made(kafkas: LogOnDisk, topic: str) -> None:
-    kafkas.log.close()
+    kafkas.close()
     drop_indexes(kafkas.log)
     kafkas.open()
     assert kafkas.records() == expected(topic)
@@ -142,7 +142,7 @@ def test_truncation_stops_at_the_message_that_holds_the_offset(kafkas: LogOnDisk
 def test_recovery_cuts_at_the_first_wrong_checksum(kafkas: LogOnDisk, topic: str) -> None:
     segments = kafkas.log.segments
     path = Path(segments[0].path(LOG_SUFFIX))
-    kafkas.log.close()
+    kafkas.close()
     data = bytearray(path.read_bytes())
     headers = list(iterate_batches(data))
     data[headers[2].end - 1] ^= 1
@@ -155,7 +155,7 @@ def test_recovery_cuts_at_the_first_wrong_checksum(kafkas: LogOnDisk, topic: str
 @TOPICS
 def test_recovery_cuts_a_half_written_message(kafkas: LogOnDisk, topic: str) -> None:
     path = Path(kafkas.log.active_segment.path(LOG_SUFFIX))
-    kafkas.log.close()
+    kafkas.close()
     data = path.read_bytes()
     last = list(iterate_batches(data))[-1]
     for size in (last.position + 1, last.position + 20, last.end - 1):
@@ -163,7 +163,7 @@ def test_recovery_cuts_a_half_written_message(kafkas: LogOnDisk, topic: str) -> 
         kafkas.open(was_clean=False)
         assert path.stat().st_size == last.position
         assert kafkas.records() == [record for record in expected(topic) if record.offset < kafkas.log.log_end_offset]
-        kafkas.log.close()
+        kafkas.close()
 
 
 @TOPICS
@@ -213,7 +213,7 @@ def test_an_index_of_first_offsets_as_kafka_0_10_wrote_it_is_believed(
         disk.log.append_as_follower(build_messages(records, magic=1, codec=Codec.GZIP))
     segment = disk.log.active_segment
     headers = list(segment.headers())
-    disk.log.close()
+    disk.close()
     entries = [(start, header.position) for start, header in zip(starts, headers, strict=True)][1:]
     Path(segment.path(INDEX_SUFFIX)).write_bytes(
         b"".join(start.to_bytes(4, "big") + position.to_bytes(4, "big") for start, position in entries)

@@ -68,14 +68,14 @@ def test_segments_below_the_recovery_point_are_not_read_again() -> None:
 def test_a_missing_epoch_file_is_read_from_the_batches() -> None:
     machine = filled()
     before = machine.log.leader_epochs.entries
-    machine.log.close()
+    machine.close()
     machine.files.write_atomically(f"{machine.directory}/leader-epoch-checkpoint", b"0\n7\nnonsense\n")
     assert machine.open().leader_epochs.entries == before
 
 
 def test_damaged_snapshots_are_dropped_for_older_ones() -> None:
     machine = filled()
-    machine.log.close()
+    machine.close()
     snapshots = [name for name in machine.file_names() if name.endswith(".snapshot")]
     for name in snapshots[1:]:
         machine.files.write_atomically(f"{machine.directory}/{name}", b"\0\1garbage")
@@ -86,7 +86,7 @@ def test_damaged_snapshots_are_dropped_for_older_ones() -> None:
 
 def test_producer_state_is_read_from_the_batches_without_any_snapshot() -> None:
     machine = filled()
-    machine.log.close()
+    machine.close()
     for name in machine.file_names():
         if name.endswith(".snapshot"):
             machine.files.remove(f"{machine.directory}/{name}")
@@ -101,7 +101,7 @@ def test_producer_state_is_read_from_the_batches_without_any_snapshot() -> None:
 def test_a_damaged_index_is_rebuilt(kind: str, content: bytes | None) -> None:
     machine = filled()
     expected = machine.records()
-    machine.log.close()
+    machine.close()
     path = path_of(machine, 0, kind)
     sound = machine.files.read(path)
     if content is None:
@@ -118,7 +118,7 @@ def test_a_damaged_index_is_rebuilt(kind: str, content: bytes | None) -> None:
 
 def test_an_index_without_its_segment_is_removed() -> None:
     machine = filled()
-    machine.log.close()
+    machine.close()
     machine.files.write_atomically(path_of(machine, 7777, ".index"), b"")
     machine.open()
     assert not machine.files.exists(path_of(machine, 7777, ".index"))
@@ -126,7 +126,7 @@ def test_an_index_without_its_segment_is_removed() -> None:
 
 def test_leftovers_of_deletions_and_drafts_are_removed() -> None:
     machine = filled()
-    machine.log.close()
+    machine.close()
     for suffix in (".deleted", ".cleaned"):
         machine.files.write_atomically(path_of(machine, 0, ".log") + suffix, b"x")
     machine.files.write_atomically(f"{machine.directory}/leader-epoch-checkpoint.tmp", b"x")
@@ -146,7 +146,7 @@ def swap_of_first_segments(machine: LogOnDisk, end: int) -> None:
 def test_a_finished_swap_is_completed() -> None:
     machine = filled()
     bases = [segment.base_offset for segment in machine.log.segments]
-    machine.log.close()
+    machine.close()
     swap_of_first_segments(machine, bases[2])
     machine.open(recovery_point=12)
     assert machine.values()[0] == b"cleaned"
@@ -156,7 +156,7 @@ def test_a_finished_swap_is_completed() -> None:
 
 def test_a_swap_is_undone_while_its_group_has_a_draft() -> None:
     machine = filled()
-    machine.log.close()
+    machine.close()
     swap_of_first_segments(machine, machine.log.segments[2].base_offset)
     machine.files.write_atomically(path_of(machine, 0, ".log") + ".cleaned", b"x")
     machine.open()
@@ -165,7 +165,7 @@ def test_a_swap_is_undone_while_its_group_has_a_draft() -> None:
 
 def test_a_log_that_ends_before_its_start_offset_starts_over_there() -> None:
     machine = filled()
-    machine.log.close()
+    machine.close()
     log = machine.open(log_start_offset=50)
     assert (log.log_start_offset, log.log_end_offset, machine.records()) == (50, 50, [])
     assert machine.append().base_offset == 50
@@ -183,7 +183,7 @@ def test_a_power_failure_after_a_clean_shutdown_takes_nothing() -> None:
         machine = LogOnDisk()
         machine.append(b"late", timestamp=NOW_MS + 9)
         machine.log.flush()
-        machine.log.close()
+        machine.close()
         machine.disk.crash(random.Random(seed))
         log = machine.open(recovery_point=1)
         assert log.offset_for_timestamp(NOW_MS + 9, max_offset=1) == (NOW_MS + 9, 0, 0)
@@ -202,7 +202,7 @@ def test_zeros_at_the_end_are_room_and_no_records() -> None:
 
 def test_damage_after_a_clean_shutdown_is_recovered_all_the_same() -> None:
     machine = filled()
-    machine.log.close()
+    machine.close()
     victim = machine.log.segments[-1]
     machine.files.open(victim.path(".log")).truncate(victim.size - 1)
     assert machine.open().log_end_offset == 11
