@@ -29,14 +29,14 @@ from kctl.records.compression import Buffer
 from kctl.records.header import LEADER_EPOCH_POSITION, TimestampType
 from kctl.records.validate import ValidBatches, validate_internal, validate_produced, validate_replicated
 from kctl.storage import lookup
-from kctl.storage.checkpoints import epochs_text, partition_metadata_text
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.flushing import FlushPlan
 from kctl.storage.leader_epochs import LeaderEpochs
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.lookup import RecordsSlice, TimestampOffset
-from kctl.storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, SWAP_SUFFIX
+from kctl.storage.metadata_files import MetadataFiles
+from kctl.storage.names import SWAP_SUFFIX
 from kctl.storage.producer_replay import marker_in, replay_producers, take_in_producer
 from kctl.storage.producer_snapshots import ProducerSnapshots
 from kctl.storage.producer_state import ProducerState
@@ -72,6 +72,7 @@ class LogContents:
     leader_epochs: LeaderEpochs
     producer_state: ProducerState
     snapshots: ProducerSnapshots
+    metadata: MetadataFiles
     topic_id: UUID | None = None
 
 
@@ -81,12 +82,12 @@ class Log:
     __slots__ = (
         "_files",
         "_is_truncation_unsynced",
+        "_metadata",
         "_random",
         "_removals",
         "_segments",
         "_truncated_to",
         "_unsettled_from",
-        "_unsynced_metadata",
         "config",
         "directory",
         "last_flush_ms",
@@ -128,6 +129,7 @@ class Log:
         self.producer_state = contents.producer_state
         self.snapshots = contents.snapshots
         self._segments = contents.segments
+        self._metadata = contents.metadata
         self._files = files
         self._removals = removals
         self._random = random
@@ -137,8 +139,6 @@ class Log:
         self._unsettled_from: int | None = None
         """Where the records start that `flush.messages` wants on the disk before anybody is told of them."""
         self.last_flush_ms = now_ms
-        self._unsynced_metadata: set[str] = set()
-        """The names of files beside the segments that have been written since the last flush."""
         self._is_truncation_unsynced = False
         """Whether the indexes on the disk may still have entries of records that were taken away."""
 
@@ -271,7 +271,7 @@ class Log:
         for header in valid.headers:
             if header.leader_epoch > epochs.latest_epoch:
                 epochs.assign(header.leader_epoch, header.base_offset)
-                self._write_epochs()
+                self._metadata.write_epochs(self.leader_epochs.entries)
             if header.producer_id < 0:
                 producers.end_offset = header.next_offset
             else:
@@ -299,16 +299,13 @@ class Log:
         """`epoch` writes from `start_offset` on; a new leader says so before it appends.  Raises LogDirFailure."""
         if self.leader_epochs.assign(epoch, start_offset):
             with self._disk():
-                self._write_epochs()
+                self._metadata.write_epochs(self.leader_epochs.entries)
 
     def assign_topic_id(self, topic_id: UUID) -> None:
         """Write `partition.metadata`, before the first append that knows the id.  Raises LogDirFailure."""
         with self._disk():
-            self._files.write_atomically(
-                f"{self.directory}/{PARTITION_METADATA}", partition_metadata_text(topic_id), sync=False
-            )
+            self._metadata.write_topic_id(topic_id)
         self.topic_id = topic_id
-        self._unsynced_metadata.add(PARTITION_METADATA)
 
     # Reading
 
@@ -407,9 +404,7 @@ class Log:
 
     def _plan_sync(self, segments: Sequence[Segment], offset: int) -> FlushPlan:
         open_files = [file for segment in segments for file in segment.files_to_sync()]
-        paths = self.snapshots.take_unsynced()
-        paths += [f"{self.directory}/{name}" for name in sorted(self._unsynced_metadata)]
-        self._unsynced_metadata.clear()
+        paths = self.snapshots.take_unsynced() + self._metadata.take_unsynced()
         open_files += [self._files.open(path) for path in paths]
         return FlushPlan(self._files, self.directory, open_files, offset=offset, truncations=self.truncations)
 
@@ -444,7 +439,7 @@ class Log:
         self.producer_state.on_log_start_offset(offset)
         if self.leader_epochs.truncate_from_start(offset):
             with self._disk():
-                self._write_epochs()
+                self._metadata.write_epochs(self.leader_epochs.entries)
         return True
 
     def truncate_to(self, offset: int) -> bool:
@@ -456,7 +451,7 @@ class Log:
         with self._disk():
             if offset >= self.log_end_offset:
                 if self.leader_epochs.truncate_from_end(offset):
-                    self._write_epochs()
+                    self._metadata.write_epochs(self.leader_epochs.entries)
                 return False
             if offset < self._segments.first.base_offset:
                 self._start_over(offset)
@@ -473,7 +468,7 @@ class Log:
             self.log_end_offset = offset
             self.log_start_offset = min(self.log_start_offset, offset)
             if self.leader_epochs.truncate_from_end(offset):
-                self._write_epochs()
+                self._metadata.write_epochs(self.leader_epochs.entries)
             self._reload_producers()
         return True
 
@@ -491,7 +486,7 @@ class Log:
         self._segments.replace_all(self._new_segment(offset, now_ms))
         self.log_start_offset = self.log_end_offset = self.recovery_point = offset
         if self.leader_epochs.clear():
-            self._write_epochs()
+            self._metadata.write_epochs(self.leader_epochs.entries)
         self.producer_state.clear(offset)
 
     def _note_truncation(self, offset: int) -> None:
@@ -574,7 +569,7 @@ class Log:
             has_closing_entry = active.become_inactive()
             if self.recovery_point < self.log_end_offset or has_closing_entry or self._is_truncation_unsynced:
                 return self.plan_flush()
-            if self.snapshots.has_unsynced or self._unsynced_metadata:
+            if self.snapshots.has_unsynced or self._metadata.has_unsynced:
                 return self._plan_sync([], self.log_end_offset)
             return None
 
@@ -590,11 +585,7 @@ class Log:
         for segment in self._segments:
             segment.moved_to(directory)
         self.snapshots.moved_to(directory)
-
-    def _write_epochs(self) -> None:
-        path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
-        self._files.write_atomically(path, epochs_text(self.leader_epochs.entries), sync=False)
-        self._unsynced_metadata.add(LEADER_EPOCH_CHECKPOINT)
+        self._metadata.moved_to(directory)
 
     @contextmanager
     def _disk(self) -> Iterator[None]:

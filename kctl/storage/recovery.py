@@ -23,13 +23,13 @@ from kctl.errors import CorruptLog
 from kctl.model import TopicPartition
 from kctl.records.header import BatchHeader
 from kctl.storage.batch_reader import check_crc
-from kctl.storage.checkpoints import epochs_text, parse_epochs, parse_partition_metadata
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.leader_epochs import LeaderEpochs
 from kctl.storage.leftovers import settle_leftovers
 from kctl.storage.log import Log, LogContents
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
+from kctl.storage.metadata_files import MetadataFiles
 from kctl.storage.names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -105,6 +105,7 @@ class _Loader:
         self.epochs_are_lost = False
         self.producers = ProducerState(checkpointed_start_offset)
         self.snapshots = ProducerSnapshots(files, directory)
+        self.metadata = MetadataFiles(files, directory)
 
     def load(self, *, was_clean: bool, recovery_point: int) -> LogContents:
         if not self.files.exists(self.directory):
@@ -145,6 +146,7 @@ class _Loader:
             leader_epochs=self.epochs,
             producer_state=self.producers,
             snapshots=self.snapshots,
+            metadata=self.metadata,
             topic_id=topic_id,
         )
 
@@ -160,9 +162,9 @@ class _Loader:
             if entry.is_directory and parsed is not None:
                 raise IsADirectoryError(errno.EISDIR, "a directory where a file should be", path)
             if entry.name == PARTITION_METADATA:
-                topic_id = self._topic_id(path)
+                topic_id = self._topic_id()
             elif entry.name == LEADER_EPOCH_CHECKPOINT:
-                self._read_epochs(path)
+                self._read_epochs()
             elif parsed is None or parsed[2] or parsed[1] not in _KINDS:
                 _logger.warning("Ignoring %s, which is no file of a log", path)
             elif parsed[1] == LOG_SUFFIX:
@@ -191,17 +193,16 @@ class _Loader:
         ]
         return segments, topic_id
 
-    def _topic_id(self, path: str) -> UUID | None:
-        data = self.files.read(path)
+    def _topic_id(self) -> UUID | None:
         try:
-            return parse_partition_metadata(data, path) if data else None
+            return self.metadata.read_topic_id()
         except CorruptLog as error:
             _logger.warning("The topic id will be written anew: %s", error)
             return None
 
-    def _read_epochs(self, path: str) -> None:
+    def _read_epochs(self) -> None:
         try:
-            self.epochs = LeaderEpochs(parse_epochs(self.files.read(path), path))
+            self.epochs = LeaderEpochs(self.metadata.read_epochs())
             self.epochs_on_disk = self.epochs.entries
         except CorruptLog as error:
             _logger.warning("The leader epochs will be read from the batches: %s", error)
@@ -288,8 +289,7 @@ class _Loader:
         self.epochs.truncate_from_end(log_end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
         if self.epochs.entries != self.epochs_on_disk:
-            path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
-            self.files.write_atomically(path, epochs_text(self.epochs.entries), sync=False)
+            self.metadata.write_epochs(self.epochs.entries)
 
     def _settle_producers(self, segments: SegmentList, log_end_offset: int) -> None:
         self.snapshots.remove_after(log_end_offset)
