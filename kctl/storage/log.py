@@ -31,7 +31,7 @@ from kctl.records.validate import ValidBatches, validate_internal, validate_prod
 from kctl.storage import lookup
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
-from kctl.storage.flushing import FlushPlan
+from kctl.storage.flushing import FlushPlan, FlushState
 from kctl.storage.leader_epochs import LeaderEpochs
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.lookup import RecordsSlice, TimestampOffset
@@ -81,26 +81,22 @@ class Log:
 
     __slots__ = (
         "_files",
-        "_is_truncation_unsynced",
+        "_flush",
         "_metadata",
         "_random",
         "_removals",
         "_segments",
         "_truncated_to",
-        "_unsettled_from",
         "config",
         "directory",
-        "last_flush_ms",
         "leader_epochs",
         "log_directory",
         "log_end_offset",
         "log_start_offset",
         "producer_state",
-        "recovery_point",
         "snapshots",
         "topic_id",
         "topic_partition",
-        "truncations",
     )
 
     def __init__(
@@ -124,7 +120,7 @@ class Log:
         self.log_directory = log_directory
         self.log_start_offset = contents.log_start_offset
         self.log_end_offset = contents.log_end_offset
-        self.recovery_point = contents.recovery_point
+        self._flush = FlushState(contents.recovery_point, now_ms)
         self.leader_epochs = contents.leader_epochs
         self.producer_state = contents.producer_state
         self.snapshots = contents.snapshots
@@ -133,14 +129,7 @@ class Log:
         self._files = files
         self._removals = removals
         self._random = random
-        self.truncations = 0
-        """How often records at the end have been taken away."""
         self._truncated_to: int | None = None
-        self._unsettled_from: int | None = None
-        """Where the records start that `flush.messages` wants on the disk before anybody is told of them."""
-        self.last_flush_ms = now_ms
-        self._is_truncation_unsynced = False
-        """Whether the indexes on the disk may still have entries of records that were taken away."""
 
     @property
     def segments(self) -> list[Segment]:
@@ -157,14 +146,25 @@ class Log:
         return self._segments.size
 
     @property
+    def recovery_point(self) -> int:
+        """Below it everything is known to be on the disk."""
+        return self._flush.recovery_point
+
+    @property
+    def truncations(self) -> int:
+        """How often records at the end have been taken away since the start."""
+        return self._flush.truncations
+
+    @property
     def settled_end_offset(self) -> int:
         """Up to where appends may be acknowledged: the log's end, unless `flush.messages` asks for a sync first."""
-        return self.log_end_offset if self._unsettled_from is None else self._unsettled_from
+        unsettled_from = self._flush.unsettled_from
+        return self.log_end_offset if unsettled_from is None else unsettled_from
 
     @property
     def awaits_flush(self) -> bool:
         """Whether appends wait for a sync; whoever appends has to see to it: plan_flush, run, flushed."""
-        return self._unsettled_from is not None
+        return self._flush.unsettled_from is not None
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Below it every transaction is decided, and its marker replicated; readers of committed records stop there."""
@@ -260,9 +260,10 @@ class Log:
             self._take_in(valid)
         except OSError as error:
             raise self.log_directory.fail(error) from error
-        if self._unsettled_from is None and headers[-1].next_offset - self.recovery_point >= self.config.flush_messages:
-            self._unsettled_from = self.log_end_offset
-        self.log_end_offset = headers[-1].next_offset
+        flush, end = self._flush, headers[-1].next_offset
+        if flush.unsettled_from is None and end - flush.recovery_point >= self.config.flush_messages:
+            flush.unsettled_from = self.log_end_offset
+        self.log_end_offset = end
         return AppendResult(headers[0].base_offset, headers[-1].last_offset, append_time, self.log_start_offset)
 
     def _take_in(self, valid: ValidBatches) -> None:
@@ -364,8 +365,7 @@ class Log:
         if active.size == 0 and active.base_offset == base_offset:
             return
         active.become_inactive()
-        # Closing has written to files that may all have been synced: the segment has to be synced once more.
-        self.recovery_point = min(self.recovery_point, max(self.log_end_offset - 1, active.base_offset))
+        self._flush.segment_closed(active.base_offset, log_end_offset=self.log_end_offset)
         self.producer_state.skip_to(self.log_end_offset)
         self.snapshots.write(self.producer_state)
         self._segments.add(self._new_segment(base_offset, now_ms))
@@ -381,13 +381,12 @@ class Log:
             roll_jitter_ms=self._random.randrange(0, jitter) if jitter > 0 else 0,
         )
 
-    def needs_flush(self, now_ms: int) -> bool:
-        """Whether a closed segment waits to be synced, or `flush.ms` is over."""
-        if self.recovery_point >= self.log_end_offset:
-            return False
-        if self.recovery_point < self._segments.active.base_offset:
-            return True
-        return now_ms - self.last_flush_ms >= self.config.flush_ms
+    def plan_due_flush(self, now_ms: int) -> FlushPlan | None:
+        """What has to be synced by now: closed segments, and all when `flush.ms` is over.  Raises LogDirFailure."""
+        active = self._segments.active.base_offset
+        if not self._flush.is_due(now_ms, self.config, active_base_offset=active, log_end_offset=self.log_end_offset):
+            return None
+        return self.plan_flush(closed_segments_only=not self._flush.is_time_over(now_ms, self.config))
 
     def plan_flush(self, *, closed_segments_only: bool = False) -> FlushPlan:
         """What has to be synced for all records, or for those of closed segments, to be safe.  Raises LogDirFailure."""
@@ -399,24 +398,18 @@ class Log:
                 if segment.base_offset < end or not closed_segments_only
             ]
             if not closed_segments_only:
-                self._is_truncation_unsynced = False
+                self._flush.is_truncation_unsynced = False
             return self._plan_sync(segments, end)
 
     def _plan_sync(self, segments: Sequence[Segment], offset: int) -> FlushPlan:
         open_files = [file for segment in segments for file in segment.files_to_sync()]
         paths = self.snapshots.take_unsynced() + self._metadata.take_unsynced()
         open_files += [self._files.open(path) for path in paths]
-        return FlushPlan(self._files, self.directory, open_files, offset=offset, truncations=self.truncations)
+        return FlushPlan(self._files, self.directory, open_files, offset=offset, truncations=self._flush.truncations)
 
     def flushed(self, plan: FlushPlan, now_ms: int | None = None) -> None:
         """Take note that `plan` has run: everything below its offset is safe."""
-        if plan.truncations == self.truncations:
-            self.recovery_point = max(self.recovery_point, plan.offset)
-        if self._unsettled_from is not None:
-            is_settled = self.log_end_offset - self.recovery_point < max(self.config.flush_messages, 1)
-            self._unsettled_from = None if is_settled else max(self._unsettled_from, self.recovery_point)
-        if now_ms is not None:
-            self.last_flush_ms = now_ms
+        self._flush.flushed(plan, self.config, log_end_offset=self.log_end_offset, now_ms=now_ms)
 
     def flush(self) -> None:
         """Sync all records now.  Raises LogDirFailure."""
@@ -457,14 +450,13 @@ class Log:
                 self._start_over(offset)
                 return True
             self._note_truncation(offset)
-            self.recovery_point = min(self.recovery_point, offset)
             for segment in self._segments.take_after(offset):
                 segment.remove()
             active = self._segments.active
             active.truncate_to(offset)
             active.file.sync()  # Otherwise a power failure would bring the records back.
             active.become_active()
-            self._is_truncation_unsynced = True
+            self._flush.is_truncation_unsynced = True
             self.log_end_offset = offset
             self.log_start_offset = min(self.log_start_offset, offset)
             if self.leader_epochs.truncate_from_end(offset):
@@ -484,15 +476,13 @@ class Log:
             segment.remove()
         self.snapshots.remove_all()
         self._segments.replace_all(self._new_segment(offset, now_ms))
-        self.log_start_offset = self.log_end_offset = self.recovery_point = offset
+        self.log_start_offset = self.log_end_offset = self._flush.recovery_point = offset
         if self.leader_epochs.clear():
             self._metadata.write_epochs(self.leader_epochs.entries)
         self.producer_state.clear(offset)
 
     def _note_truncation(self, offset: int) -> None:
-        if self._unsettled_from is not None and self._unsettled_from >= offset:
-            self._unsettled_from = None
-        self.truncations += 1
+        self._flush.truncated(offset)
         self._truncated_to = offset if self._truncated_to is None else min(self._truncated_to, offset)
 
     def take_truncation(self) -> int | None:
@@ -528,7 +518,7 @@ class Log:
             taken = self._segments.take_first(count)
             # First the offset, then the files: readers never look for what is on its way out.
             start = max(self.log_start_offset, self._segments.first.base_offset)
-            self.recovery_point = max(self.recovery_point, self._segments.first.base_offset)
+            self._flush.recovery_point = max(self._flush.recovery_point, self._segments.first.base_offset)
             self.increment_log_start_offset(start)
             for segment in taken:
                 paths = segment.mark_deleted() + self.snapshots.mark_deleted(segment.base_offset)
@@ -567,7 +557,7 @@ class Log:
                 self.snapshots.write(state)
             active = self._segments.active
             has_closing_entry = active.become_inactive()
-            if self.recovery_point < self.log_end_offset or has_closing_entry or self._is_truncation_unsynced:
+            if self.recovery_point < self.log_end_offset or has_closing_entry or self._flush.is_truncation_unsynced:
                 return self.plan_flush()
             if self.snapshots.has_unsynced or self._metadata.has_unsynced:
                 return self._plan_sync([], self.log_end_offset)
@@ -575,7 +565,7 @@ class Log:
 
     def release(self) -> None:
         """Close the files as they are: for a log whose directory failed or is about to be deleted."""
-        self._unsettled_from = None
+        self._flush.unsettled_from = None
         for segment in self._segments:
             segment.close()
 

@@ -320,12 +320,13 @@ class LogManager:
         """For each log with something due to be synced, the plan; after running it call `log.flushed(plan, now_ms)`."""
         plans: list[tuple[Log, FlushPlan]] = []
         for log in self._all():
-            if log.log_directory.is_online and log.needs_flush(now_ms):
+            if log.log_directory.is_online:
                 try:
-                    by_time = now_ms - log.last_flush_ms >= log.config.flush_ms
-                    plans.append((log, log.plan_flush(closed_segments_only=not by_time)))
+                    plan = log.plan_due_flush(now_ms)
                 except LogDirFailure:
-                    continue
+                    continue  # The directory has said so in the log.
+                if plan is not None:
+                    plans.append((log, plan))
         return plans
 
     def plan_removals(self, now_ms: int) -> RemovalPlan:

@@ -361,14 +361,15 @@ def test_a_truncation_settles_what_it_leaves_of_synced_records(end: int, settled
 def test_a_closed_segment_waits_to_be_flushed() -> None:
     machine = LogOnDisk()
     machine.append()
-    assert not machine.log.needs_flush(NOW_MS)
+    assert machine.log.plan_due_flush(NOW_MS) is None
     machine.log.roll(NOW_MS)
     machine.append()
-    assert machine.log.needs_flush(NOW_MS)
-    plan = machine.log.plan_flush(closed_segments_only=True)
+    plan = machine.log.plan_due_flush(NOW_MS)
+    assert plan is not None
     plan.run()
     machine.log.flushed(plan, NOW_MS)
-    assert (machine.log.recovery_point, machine.log.needs_flush(NOW_MS)) == (1, False)
+    assert machine.log.recovery_point == 1
+    assert machine.log.plan_due_flush(NOW_MS) is None
 
 
 @pytest.mark.parametrize("kind", [".index", ".timeindex"])
