@@ -33,10 +33,10 @@ from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.flushing import FlushPlan, FlushState
 from kctl.storage.leader_epochs import LeaderEpochs
+from kctl.storage.local_log import LocalLog
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.lookup import RecordsSlice, TimestampOffset
 from kctl.storage.metadata_files import MetadataFiles
-from kctl.storage.names import SWAP_SUFFIX
 from kctl.storage.producer_replay import marker_in, replay_producers, take_in_producer
 from kctl.storage.producer_snapshots import ProducerSnapshots
 from kctl.storage.producer_state import ProducerState
@@ -82,13 +82,11 @@ class Log:
     __slots__ = (
         "_files",
         "_flush",
+        "_local",
         "_metadata",
-        "_random",
-        "_removals",
         "_segments",
         "_truncated_to",
         "config",
-        "directory",
         "leader_epochs",
         "log_directory",
         "log_end_offset",
@@ -113,7 +111,6 @@ class Log:
         now_ms: int,
     ) -> None:
         self.topic_partition = topic_partition
-        self.directory = directory
         self.config = config
         """Replaceable at any time."""
         self.topic_id = contents.topic_id
@@ -124,12 +121,16 @@ class Log:
         self.leader_epochs = contents.leader_epochs
         self.producer_state = contents.producer_state
         self.snapshots = contents.snapshots
+        self._local = LocalLog(directory, contents.segments, files=files, removals=removals, random=random)
         self._segments = contents.segments
         self._metadata = contents.metadata
         self._files = files
-        self._removals = removals
-        self._random = random
         self._truncated_to: int | None = None
+
+    @property
+    def directory(self) -> str:
+        """Where it is now."""
+        return self._local.directory
 
     @property
     def segments(self) -> list[Segment]:
@@ -368,18 +369,7 @@ class Log:
         self._flush.segment_closed(active.base_offset, log_end_offset=self.log_end_offset)
         self.producer_state.skip_to(self.log_end_offset)
         self.snapshots.write(self.producer_state)
-        self._segments.add(self._new_segment(base_offset, now_ms))
-
-    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
-        jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return Segment.create(
-            self._files,
-            self.directory,
-            base_offset,
-            self.config,
-            now_ms=now_ms,
-            roll_jitter_ms=self._random.randrange(0, jitter) if jitter > 0 else 0,
-        )
+        self._local.roll(base_offset, self.config, now_ms)
 
     def plan_due_flush(self, now_ms: int) -> FlushPlan | None:
         """What has to be synced by now: closed segments, and all when `flush.ms` is over.  Raises LogDirFailure."""
@@ -450,12 +440,7 @@ class Log:
                 self._start_over(offset)
                 return True
             self._note_truncation(offset)
-            for segment in self._segments.take_after(offset):
-                segment.remove()
-            active = self._segments.active
-            active.truncate_to(offset)
-            active.file.sync()  # Otherwise a power failure would bring the records back.
-            active.become_active()
+            self._local.truncate_to(offset)
             self._flush.is_truncation_unsynced = True
             self.log_end_offset = offset
             self.log_start_offset = min(self.log_start_offset, offset)
@@ -471,11 +456,9 @@ class Log:
 
     def _start_over(self, offset: int) -> None:
         self._note_truncation(offset)
-        now_ms = self._segments.active.created_ms
-        for segment in reversed(self._segments.all()):
-            segment.remove()
+        self._local.clear()
         self.snapshots.remove_all()
-        self._segments.replace_all(self._new_segment(offset, now_ms))
+        self._local.begin_at(offset, self.config)
         self.log_start_offset = self.log_end_offset = self._flush.recovery_point = offset
         if self.leader_epochs.clear():
             self._metadata.write_epochs(self.leader_epochs.entries)
@@ -520,26 +503,16 @@ class Log:
             start = max(self.log_start_offset, self._segments.first.base_offset)
             self._flush.recovery_point = max(self._flush.recovery_point, self._segments.first.base_offset)
             self.increment_log_start_offset(start)
+            due_ms = now_ms + self.config.file_delete_delay_ms
             for segment in taken:
-                paths = segment.mark_deleted() + self.snapshots.mark_deleted(segment.base_offset)
-                self._removals.add(paths, due_ms=now_ms + self.config.file_delete_delay_ms)
+                self._local.retire(segment, due_ms=due_ms)
+                self._local.retire_files(self.snapshots.mark_deleted(segment.base_offset), due_ms=due_ms)
             return count
 
     def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment], *, now_ms: int) -> None:
-        """Take a cleaner's drafts for the closed segments that they were made of, whose files go later.
-
-        The names change in an order after which kctl.storage.leftovers can tell what was meant.  Raises LogDirFailure.
-        """
+        """Take a cleaner's drafts for the closed segments that they were made of.  Raises LogDirFailure."""
         with self._disk():
-            for segment in reversed(new):
-                segment.change_suffix(SWAP_SUFFIX)
-            self._segments.replace(list(old), list(new))
-            for segment in old:
-                due_ms = now_ms + self.config.file_delete_delay_ms
-                self._removals.add(segment.mark_deleted(), due_ms=due_ms)
-                segment.close()
-            for segment in new:
-                segment.change_suffix("")
+            self._local.replace(old, new, due_ms=now_ms + self.config.file_delete_delay_ms)
             self.snapshots.keep_only(segment.base_offset for segment in self._segments)
 
     # Closing
@@ -566,14 +539,11 @@ class Log:
     def release(self) -> None:
         """Close the files as they are: for a log whose directory failed or is about to be deleted."""
         self._flush.unsettled_from = None
-        for segment in self._segments:
-            segment.close()
+        self._local.release()
 
     def moved_to(self, directory: str) -> None:
         """The directory has been renamed; what is opened from now on is looked for there."""
-        self.directory = directory
-        for segment in self._segments:
-            segment.moved_to(directory)
+        self._local.moved_to(directory)
         self.snapshots.moved_to(directory)
         self._metadata.moved_to(directory)
 
