@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from kctl.environment import Random
 from kctl.storage.config import LogConfig
-from kctl.storage.files import Files
+from kctl.storage.files import File, Files
 from kctl.storage.log_directory import DelayedRemovals
 from kctl.storage.names import SWAP_SUFFIX
 from kctl.storage.segment import Segment
@@ -83,6 +83,13 @@ class LocalLog:
             segment.close()
         for segment in new:
             segment.change_suffix("")
+
+    def files_to_sync(self, recovery_point: int, *, closed_segments_only: bool) -> list[File]:
+        """What holds the records from the recovery point on, opened."""
+        segments = self.segments.from_index(self.segments.floor_index(recovery_point))
+        if closed_segments_only:
+            segments.pop()
+        return [file for segment in segments for file in segment.files_to_sync()]
 
     def release(self) -> None:
         """Close the files as they are."""

@@ -19,7 +19,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 from uuid import UUID
 
 from kctl.environment import Random
@@ -29,15 +28,16 @@ from kctl.records.compression import Buffer
 from kctl.records.header import LEADER_EPOCH_POSITION, TimestampType
 from kctl.records.validate import ValidBatches, validate_internal, validate_produced, validate_replicated
 from kctl.storage import lookup
+from kctl.storage.appending import NO_APPEND_TIME, AppendResult, check_producers
 from kctl.storage.config import LogConfig
-from kctl.storage.files import Files
+from kctl.storage.files import File, Files
 from kctl.storage.flushing import FlushPlan, FlushState
 from kctl.storage.leader_epochs import LeaderEpochs
 from kctl.storage.local_log import LocalLog
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.lookup import RecordsSlice, TimestampOffset
 from kctl.storage.metadata_files import MetadataFiles
-from kctl.storage.producer_replay import marker_in, replay_producers, take_in_producer
+from kctl.storage.producer_replay import replay_producers, take_in_producer
 from kctl.storage.producer_snapshots import ProducerSnapshots
 from kctl.storage.producer_state import ProducerState
 from kctl.storage.retention import deletable_segments
@@ -46,19 +46,8 @@ from kctl.storage.segment import Segment
 from kctl.storage.segments import SegmentList
 from kctl.storage.transaction_index import AbortedTransaction
 
-NO_APPEND_TIME = -1
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
-
-
-class AppendResult(NamedTuple):
-    """What became of an append; a duplicate carries the offsets that its first copy got."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    duplicate: bool = False
 
 
 @dataclass(slots=True)
@@ -200,7 +189,9 @@ class Log:
         else:
             valid = validate_internal(records, rules, now_ms=now_ms)
         append_time = now_ms if rules.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_APPEND_TIME
-        duplicate = self._check_producers(valid, from_client=from_client)
+        duplicate = check_producers(
+            valid, self.producer_state, with_sequence=from_client, log_start_offset=self.log_start_offset
+        )
         if duplicate is not None:
             return duplicate
         offset = self.log_end_offset
@@ -233,24 +224,6 @@ class Log:
                 )
             expected = header.next_offset
         return self._append(valid, NO_APPEND_TIME, now_ms)
-
-    def _check_producers(self, valid: ValidBatches, *, from_client: bool) -> AppendResult | None:
-        """The result of a batch that was appended before; raises ApiError for one that may not be appended."""
-        for header in valid.headers:
-            if header.producer_id < 0:
-                continue
-            if header.is_control:
-                marker = marker_in(valid.buffer, header)
-                if marker is not None:
-                    self.producer_state.check_marker(header, marker)
-                continue
-            batch = self.producer_state.check(header, with_sequence=from_client)
-            if batch is not None:
-                time_ms = batch.timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_APPEND_TIME
-                return AppendResult(
-                    batch.first_offset, batch.last_offset, time_ms, self.log_start_offset, duplicate=True
-                )
-        return None
 
     def _append(self, valid: ValidBatches, append_time: int, now_ms: int) -> AppendResult:
         headers = valid.headers
@@ -382,20 +355,16 @@ class Log:
         """What has to be synced for all records, or for those of closed segments, to be safe.  Raises LogDirFailure."""
         end = self._segments.active.base_offset if closed_segments_only else self.log_end_offset
         with self._disk():
-            segments = [
-                segment
-                for segment in self._segments.from_index(self._segments.floor_index(self.recovery_point))
-                if segment.base_offset < end or not closed_segments_only
-            ]
+            files = self._local.files_to_sync(self.recovery_point, closed_segments_only=closed_segments_only)
             if not closed_segments_only:
                 self._flush.is_truncation_unsynced = False
-            return self._plan_sync(segments, end)
+            return self._plan_sync(files, end)
 
-    def _plan_sync(self, segments: Sequence[Segment], offset: int) -> FlushPlan:
-        open_files = [file for segment in segments for file in segment.files_to_sync()]
-        paths = self.snapshots.take_unsynced() + self._metadata.take_unsynced()
-        open_files += [self._files.open(path) for path in paths]
-        return FlushPlan(self._files, self.directory, open_files, offset=offset, truncations=self._flush.truncations)
+    def _plan_sync(self, files: Sequence[File], offset: int) -> FlushPlan:
+        """Of these files, and of what is owed a sync beside the segments."""
+        beside = [self._files.open(path) for path in self.snapshots.take_unsynced() + self._metadata.take_unsynced()]
+        truncations = self._flush.truncations
+        return FlushPlan(self._files, self.directory, [*files, *beside], offset=offset, truncations=truncations)
 
     def flushed(self, plan: FlushPlan, now_ms: int | None = None) -> None:
         """Take note that `plan` has run: everything below its offset is safe."""

@@ -24,8 +24,9 @@ from kctl.server.replication.partition import Partition
 from kctl.server.requests.purgatory import Purgatory
 
 if TYPE_CHECKING:
+    from kctl.storage.appending import AppendResult
     from kctl.storage.config import LogConfig
-    from kctl.storage.log import AppendResult, Log
+    from kctl.storage.log import Log
     from kctl.storage.log_manager import LogManager
 
 log = logging.getLogger(__name__)
