@@ -1,6 +1,7 @@
 """The partition log on disk, in Apache Kafka's own formats.  Synchronous; all file access goes through files.Files.
 
-Reading order: files and names; config; offset_index, time_index, transaction_index; segment; producer_state,
-leader_epochs; checkpoints; lookup, retention (rules); log; recovery; log_directory, log_directories, finding,
-future_logs and log_manager; cleaner; dump.
+Reading order: files and names; config; offset_index, time_index, transaction_index, segment_indexes; segment, segments;
+producer_state, leader_epochs; checkpoints, metadata_files; appending, rolling, retention, flushing, lookup (rules and
+look-ups); local_log; log; recovery; log_directory, log_directories, finding, future_logs, offset_checkpoints, loading,
+closing and log_manager; compaction, cleaning, cleaner; dump.
 """

@@ -18,7 +18,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
 
 from kctl.environment import Random
@@ -457,11 +457,12 @@ class Log:
         with self._disk():
             count = deletable_segments(
                 self._segments.all(),
-                replace(self.config, retention_ms=-1, retention_bytes=-1) if starts_only else self.config,
+                self.config,
                 log_start_offset=self.log_start_offset,
                 log_end_offset=self.log_end_offset,
                 high_watermark=high_watermark,
                 now_ms=now_ms,
+                starts_only=starts_only,
             )
             if not count:
                 return 0

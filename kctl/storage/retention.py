@@ -21,10 +21,12 @@ def deletable_segments(
     log_end_offset: int,
     high_watermark: int,
     now_ms: int,
+    starts_only: bool = False,
 ) -> int:
     """How many of the oldest segments may go.
 
-    By log start offset always; by size and age if the cleanup policy says delete.  Log.deleteOldSegments.
+    By log start offset always; by size and age if the cleanup policy says delete, unless `starts_only` forbids that.
+    Log.deleteOldSegments.
     """
     ends = [following.base_offset for _, following in pairwise(segments)] + [log_end_offset]
     last = len(segments) - 1
@@ -38,7 +40,7 @@ def deletable_segments(
         return count
 
     count = leading(lambda index: index < last and ends[index] <= log_start_offset)
-    if not config.deletes_old_segments:
+    if starts_only or not config.deletes_old_segments:
         return count
     if config.retention_ms >= 0:
         oldest_ms = now_ms - config.retention_ms
