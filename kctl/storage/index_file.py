@@ -27,11 +27,6 @@ class IndexFile:
         self._written = 0
 
     @property
-    def capacity(self) -> int:
-        """How many entries fit."""
-        return self.size_max // self.entry_size
-
-    @property
     def size(self) -> int:
         """Bytes of all entries, written or not."""
         return self._written + len(self._pending)

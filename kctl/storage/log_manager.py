@@ -333,11 +333,6 @@ class LogManager:
         """The files and directories whose removal is due."""
         return RemovalPlan(self._files, self._removals.take_due(now_ms))
 
-    def remove_due_files(self, now_ms: int) -> None:
-        plan = self.plan_removals(now_ms)
-        plan.run()
-        self.take_failures(plan)
-
     def take_failures(self, plan: CheckpointPlan | RemovalPlan | ReplacementPlan) -> None:
         """After a plan has run elsewhere: take the directories offline that failed it."""
         self._directories.take_failures(plan.failures)

@@ -32,10 +32,6 @@ class OffsetIndex:
         self._positions: array[int] = array("i")
 
     @property
-    def is_loaded(self) -> bool:
-        return self._offsets is not None
-
-    @property
     def is_full(self) -> bool:
         return self.file.size >= self.file.size_max
 

@@ -46,10 +46,6 @@ class SegmentList:
     def from_index(self, index: int) -> list[Segment]:
         return self._segments[max(index, 0) :]
 
-    def end_offset(self, index: int, log_end_offset: int) -> int:
-        """The offset before which the records of the segment at `index` end."""
-        return self._segments[index + 1].base_offset if index + 1 < len(self._segments) else log_end_offset
-
     def add(self, segment: Segment) -> None:
         """One more segment, wherever its base offset puts it."""
         insort(self._segments, segment, key=lambda other: other.base_offset)

@@ -34,10 +34,6 @@ class TimeIndex:
         self._offsets: array[int] = array("i")
 
     @property
-    def is_loaded(self) -> bool:
-        return self._timestamps is not None
-
-    @property
     def is_full(self) -> bool:
         """Whether only the place for the closing entry is left."""
         return self.file.size >= self.file.size_max - ENTRY_SIZE

@@ -15,6 +15,7 @@ from kctl.records.header import Record
 from kctl.storage.config import LogConfig
 from tests.unit.storage.cleaner_world import COMPACTED, TP, CleanerWorld
 from tests.unit.storage.log_builder import read_records
+from tests.unit.storage.manager_builder import remove_due_files
 
 # Each is (segment.bytes while writing, segment.bytes while cleaning): one group, several groups, groups of one.
 SHAPES = [(200, 1 << 20), (200, 700), (500, 200)]
@@ -81,7 +82,7 @@ def check(world: CleanerWorld, expected: dict[bytes, bytes | None], cleaned: lis
     assert offsets == sorted(set(offsets))
     for offset in (0, end_offset // 2, end_offset - 1):
         assert read_records(log, offset) == [record for record in world.records() if record.offset >= offset]
-    world.manager.remove_due_files(world.now_ms + 60_000)
+    remove_due_files(world.manager, world.now_ms + 60_000)
     bases = {segment.base_offset for segment in log.segments}
     for name in world.file_names():
         assert not name.endswith((".cleaned", ".swap", ".deleted", ".tmp")), name

@@ -21,6 +21,7 @@ from kctl.testing.sim_files import SimFiles
 from kctl.testing.sim_loop import SimLoop
 from tests.unit.server.move_world import BROKER_ID, TP, Disks, MoveWorld, run
 from tests.unit.storage.log_builder import read_records
+from tests.unit.storage.manager_builder import remove_due_files
 
 OTHER = TopicPartition("orders", 1)
 CLUSTER = "d0053poFTbGwSWThjV1DEg"
@@ -77,7 +78,7 @@ async def history(world: MoveWorld, seen: Seen, on_begin: Callable[[], None] = l
         await world.moves.close()
     seen.has_moved = partition.log.log_directory.path == "/two"
     append(world, seen, RECORDS - len(seen.acknowledged))
-    world.logs.remove_due_files(world.clock.now_ms() + 5000)
+    remove_due_files(world.logs, world.clock.now_ms() + 5000)
     world.logs.clean_shutdown({TP: len(seen.acknowledged)})
 
 

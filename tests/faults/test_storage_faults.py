@@ -24,6 +24,7 @@ from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_clock import ManualClock
 from kctl.testing.sim_files import SimFiles
 from tests.unit.storage.log_builder import NOW_MS, read_records, unload_indexes
+from tests.unit.storage.manager_builder import remove_due_files
 
 TP = TopicPartition("orders", 0)
 DOOMED = TopicPartition("doomed", 3)
@@ -93,7 +94,7 @@ def history(disk: SimFiles, seen: Seen) -> None:
     seen.start += 1
     manager.checkpoints.write_log_start_offsets()
     clock.advance(5000)
-    manager.remove_due_files(clock.now_ms())
+    remove_due_files(manager, clock.now_ms())
     log.flush()
     seen.flushed = len(seen.acknowledged)
     manager.clean_shutdown({TP: seen.flushed})

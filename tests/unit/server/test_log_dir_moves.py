@@ -12,6 +12,7 @@ from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.testing.sim_loop import SimLoop
 from tests.unit.server.move_world import CONFIG, TP, Disks, MoveWorld, play, run, until
+from tests.unit.storage.manager_builder import remove_due_files
 
 OTHER = TopicPartition("orders", 1)
 
@@ -42,7 +43,7 @@ def test_a_replica_moves_with_all_its_records_and_the_old_files_go_later() -> No
         assert [segment.base_offset for segment in world.log().segments] == segments
         assert world.names("/two") == ["orders-0"]
         assert [name.endswith("-delete") for name in world.names("/one")] == [True]
-        world.logs.remove_due_files(world.clock.now_ms() + 1000)
+        remove_due_files(world.logs, world.clock.now_ms() + 1000)
         assert world.names("/one") == []
         world.append(*values(5, 40))
         world.logs.clean_shutdown()

@@ -31,3 +31,10 @@ def manager_on(disk: SimFiles, *log_dirs: str, clock: ManualClock | None = None,
 def produce(log: Log, count: int = 1) -> None:
     for _ in range(count):
         log.append_as_leader(build_batch([Record(0, NOW_MS, b"k", b"v")]), leader_epoch=0, now_ms=NOW_MS)
+
+
+def remove_due_files(manager: LogManager, now_ms: int) -> None:
+    """As the broker does from time to time."""
+    plan = manager.plan_removals(now_ms)
+    plan.run()
+    manager.take_failures(plan)

@@ -16,6 +16,7 @@ from kctl.storage.cleaning import CleaningGivenUp
 from kctl.storage.compaction_batches import ENTRY_BYTES
 from tests.unit.storage.cleaner_world import COMPACTED, TP, CleanerWorld
 from tests.unit.storage.log_builder import read_records
+from tests.unit.storage.manager_builder import remove_due_files
 
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 DAY_MS = 86_400_000
@@ -223,7 +224,7 @@ def test_small_segments_become_one_and_keep_the_time_of_the_last() -> None:
     assert len(world.log.segments) == 2
     assert world.log.segments[0].modified_ms == last
     assert not [name for name in world.file_names() if name.endswith((".cleaned", ".swap"))]
-    world.manager.remove_due_files(world.now_ms)
+    remove_due_files(world.manager, world.now_ms)
     assert len([name for name in world.file_names() if name.endswith(".log")]) == 2
 
 
@@ -246,7 +247,7 @@ def test_reads_that_began_before_go_on_and_later_ones_find_the_cleaned_records()
     world.roll()
     before = world.log.read(0, 1 << 20, max_offset=2)
     world.clean_all()
-    world.manager.remove_due_files(world.now_ms)
+    remove_due_files(world.manager, world.now_ms)
     assert len(list(iterate_records(before.read()))) == 1
     assert [record.value for record in read_records(world.log, 0)] == [b"2"]
 

@@ -123,7 +123,6 @@ def test_an_impossible_offset_index_is_refused(data: bytes) -> None:
     files.write_atomically("/data/index", data)
     with pytest.raises(CorruptLog, match="/data/index"):
         index.load(log_size=1000)
-    assert not index.is_loaded
 
 
 @pytest.mark.parametrize("data", [b"\1", struct.pack(">qiqi", 9, 10, 5, 20), struct.pack(">qiqi", 5, 20, 9, 10)])
@@ -133,7 +132,6 @@ def test_an_impossible_time_index_is_refused(data: bytes) -> None:
     files.write_atomically("/data/timeindex", data)
     with pytest.raises(CorruptLog, match="/data/timeindex"):
         index.load()
-    assert not index.is_loaded
 
 
 def test_aborted_transactions_are_kept_and_cut() -> None:

@@ -13,7 +13,7 @@ from kctl.storage.log_directories import LogDirectoryLocked
 from kctl.testing.sim_clock import ManualClock
 from kctl.testing.sim_files import SimFiles
 from tests.unit.storage.log_builder import NOW_MS
-from tests.unit.storage.manager_builder import TP, manager_on, produce
+from tests.unit.storage.manager_builder import TP, manager_on, produce, remove_due_files
 
 CLUSTER = "d0053poFTbGwSWThjV1DEg"
 
@@ -102,10 +102,10 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later() -> None:
     assert name.endswith("-delete")
     assert len(part.read()) == len(part)
     assert manager.get_or_create(TP).log_end_offset == 0
-    manager.remove_due_files(clock.now_ms())
+    remove_due_files(manager, clock.now_ms())
     assert disk.exists(f"/data/{name}")
     clock.advance(1000)
-    manager.remove_due_files(clock.now_ms())
+    remove_due_files(manager, clock.now_ms())
     assert not disk.exists(f"/data/{name}")
     manager.release()
     disk.kill()
@@ -119,7 +119,7 @@ def test_what_waited_for_removal_is_removed_after_a_restart() -> None:
     manager.delete(TP)
     manager.clean_shutdown()
     again = manager_on(disk)
-    again.remove_due_files(NOW_MS)
+    remove_due_files(again, NOW_MS)
     assert [entry.name for entry in disk.list("/data") if entry.is_directory] == []
 
 
