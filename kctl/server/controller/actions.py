@@ -8,7 +8,7 @@ from uuid import UUID
 
 from kctl.errors import ErrorCode
 from kctl.model import LeaderAndIsr, TopicPartition
-from kctl.server.controller.events import BrokersRead, ReassignmentsBegun, ReassignmentsCompleted
+from kctl.server.controller.events import BrokersRead, ReassignmentsBegun, ReassignmentsCompleted, ReplicasDismissed
 from kctl.zookeeper.znodes import TopicAssignment
 
 
@@ -117,7 +117,7 @@ class Answer:
 class Continue:
     """Feed this event once everything before it is done and known: the second half of a change."""
 
-    event: BrokersRead | ReassignmentsBegun | ReassignmentsCompleted
+    event: BrokersRead | ReassignmentsBegun | ReplicasDismissed | ReassignmentsCompleted
 
 
 Action = (

@@ -121,6 +121,13 @@ class ReassignmentsBegun:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicasDismissed:
+    """Replicas that an earlier wish added, and that a later one does not want: they can go."""
+
+    dismissed: Mapping[TopicPartition, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class ReassignmentsCompleted:
     """The target replicas of these partitions are in charge; what was removed can go."""
 
@@ -175,6 +182,7 @@ Event = (
     | RebalanceDue
     | ReassignmentsAsked
     | ReassignmentsBegun
+    | ReplicasDismissed
     | ReassignmentsCompleted
     | StatesRead
     | IsrAlterationsAsked

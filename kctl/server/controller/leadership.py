@@ -74,6 +74,18 @@ def without(state: ControllerState, known: LeaderAndIsr, brokers: set[int]) -> L
     return next_state(state, known, known.leader, isr or known.isr[:1])
 
 
+def among_replicas(state: ControllerState, topic_partition: TopicPartition) -> LeaderAndIsr:
+    """In sync and leading are only replicas: who was one until a reassignment ended may be both."""
+    known = state.leaders[topic_partition]
+    replicas = state.replicas(topic_partition)
+    isr = tuple(r for r in known.isr if r in replicas)
+    leader = known.leader
+    if leader not in replicas:
+        elected = elections.reassign(replicas, isr, state.live_for(topic_partition))
+        leader = NO_LEADER if elected is None else elected.leader
+    return next_state(state, known, leader, isr)
+
+
 def without_the_dead(
     state: ControllerState, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, LeaderAndIsr]:
@@ -150,7 +162,16 @@ def _retry(state: ControllerState, event: StatesWritten) -> list[Action]:
             state.move(topic_partition, PartitionPhase.OFFLINE)
         if current.leader not in state.live_for(topic_partition):
             again.append(topic_partition)
-    return batch.actions() + bring_online(state, again, without_the_dead(state, event.conflicts))
+    strays = {tp: among_replicas(state, tp) for tp in event.conflicts if _has_strays(state, tp)}
+    return batch.actions() + bring_online(state, again, without_the_dead(state, event.conflicts) | strays)
+
+
+def _has_strays(state: ControllerState, topic_partition: TopicPartition) -> bool:
+    """What lost the race was the end of a reassignment."""
+    if topic_partition.topic in state.deleting:
+        return False
+    known, replicas = state.leaders[topic_partition], state.replicas(topic_partition)
+    return not set(known.isr) <= set(replicas) and not set(known.isr).isdisjoint(replicas)
 
 
 def shut_down(state: ControllerState, broker_id: int) -> list[Action]:

@@ -116,6 +116,8 @@ def roles_answered(state: ControllerState, broker_id: int, errors: Mapping[Topic
         leader = state.leaders.get(topic_partition)
         if leader is None or topic_partition.topic in state.deleting:
             continue
+        if broker_id not in state.replicas(topic_partition):
+            continue  # A reassignment took it away meanwhile.
         state.move_replica((topic_partition, broker_id), ReplicaPhase.OFFLINE)
         if leader.leader == broker_id:
             state.move(topic_partition, PartitionPhase.OFFLINE)

@@ -21,14 +21,23 @@ from kctl.server.controller.events import (
     ReassignmentsAsked,
     ReassignmentsBegun,
     ReassignmentsCompleted,
+    ReplicasDismissed,
     StatesRead,
 )
-from kctl.server.controller.leadership import next_state
+from kctl.server.controller.leadership import among_replicas, next_state
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.requests import RequestBatch
 from kctl.server.controller.state import ControllerState
 from kctl.server.controller.topic_deletion import resume_deletions
 from kctl.zookeeper.znodes import TopicAssignment
+
+_REMOVAL = (
+    ReplicaPhase.OFFLINE,
+    ReplicaPhase.DELETION_STARTED,
+    ReplicaPhase.DELETION_SUCCESSFUL,
+    ReplicaPhase.NON_EXISTENT,
+)
+"""What a replica goes through that a reassignment takes away; Kafka's stopRemovedReplicasOfReassignedPartition."""
 
 
 def reassignments_asked(state: ControllerState, event: ReassignmentsAsked) -> list[Action]:
@@ -56,18 +65,30 @@ def reassignments_asked(state: ControllerState, event: ReassignmentsAsked) -> li
 
 def reassignments_begun(state: ControllerState, event: ReassignmentsBegun) -> list[Action]:
     """The books are written: new replicas start to follow, those of an earlier wish that nobody wants any more go."""
-    batch = RequestBatch(state)
+    dismissed: dict[TopicPartition, tuple[int, ...]] = {}
     for topic_partition in event.partitions:
         before = set(state.replicas(topic_partition))
         state.topics[topic_partition.topic] = event.topics[topic_partition.topic]
         after = set(state.replicas(topic_partition))
-        for broker_id in sorted(before - after):
-            _start_deletion(state, topic_partition, broker_id, batch)
+        if before - after:
+            dismissed[topic_partition] = tuple(sorted(before - after))
         for broker_id in sorted(after - before):
             _start_replica(state, topic_partition, broker_id)
     for topic, assignment in event.topics.items():
         state.topics[topic] = assignment
-    return [*_push(state, event.partitions), *batch.actions(), WatchStates(event.partitions)]
+    actions = _push(state, event.partitions)
+    if dismissed:
+        actions.append(Continue(ReplicasDismissed(dismissed)))
+    return [*actions, WatchStates(event.partitions)]
+
+
+def replicas_dismissed(state: ControllerState, event: ReplicasDismissed) -> list[Action]:
+    """Somebody else leads by now, where one of them did: their logs go."""
+    batch = RequestBatch(state)
+    for topic_partition, broker_ids in event.dismissed.items():
+        for broker_id in broker_ids:
+            _start_deletion(state, topic_partition, broker_id, batch)
+    return batch.actions()
 
 
 def resume_reassignments(state: ControllerState) -> list[Action]:
@@ -113,7 +134,7 @@ def _push(state: ControllerState, partitions: tuple[TopicPartition, ...]) -> lis
     """Completes what is complete; the rest gets a new leader epoch, so that all replicas hear of the new books."""
     complete = [tp for tp in partitions if tp in state.leaders and _is_complete(state, tp)]
     pushed = {
-        tp: next_state(state, state.leaders[tp], state.leaders[tp].leader, state.leaders[tp].isr)
+        tp: among_replicas(state, tp)
         for tp in partitions
         if tp in state.leaders and tp not in complete and state.leaders[tp].leader != NO_LEADER
     }
@@ -160,13 +181,14 @@ def _start_replica(state: ControllerState, topic_partition: TopicPartition, brok
 def _start_deletion(
     state: ControllerState, topic_partition: TopicPartition, broker_id: int, batch: RequestBatch
 ) -> None:
-    """A broker that is not alive is not told; it deletes what is not its own when the controller greets it."""
+    """The replica is forgotten without waiting for the answer: the next reassignment may want it back before that.
+
+    What the broker hears then comes after the order to delete.  A broker that is not alive is not told; it deletes what
+    is not its own when the controller greets it.
+    """
     replica = (topic_partition, broker_id)
-    if state.replica_phase(replica) in {ReplicaPhase.NON_EXISTENT, ReplicaPhase.DELETION_STARTED}:
+    if state.replica_phase(replica) is ReplicaPhase.NON_EXISTENT:
         return
-    state.move_replica(replica, ReplicaPhase.OFFLINE)
-    state.move_replica(replica, ReplicaPhase.DELETION_STARTED)
     batch.stop_replica(broker_id, topic_partition, is_deleting=True)
-    if broker_id not in state.brokers:
-        state.move_replica(replica, ReplicaPhase.DELETION_SUCCESSFUL)
-        state.move_replica(replica, ReplicaPhase.NON_EXISTENT)
+    for phase in _REMOVAL:
+        state.move_replica(replica, phase)

@@ -55,10 +55,10 @@ def refusal(state: ControllerState, topic_partition: TopicPartition, wanted: Seq
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic_partition}.")
     if topic in state.deleting:
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} is being deleted.")
-    if wanted is None:
-        is_under_way = is_reassigning(assignment, partition)
-        return None if is_under_way else ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    problem = _problem(state, assignment.replicas[partition], wanted)
+    if wanted is None and not is_reassigning(assignment, partition):
+        return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    problem = None if wanted is None else _problem(state, assignment.replicas[partition], wanted)
+    problem = problem or _loss(state, topic_partition, begun(assignment, partition, wanted))
     return None if problem is None else ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
 
 
@@ -75,6 +75,15 @@ def _problem(state: ControllerState, replicas: Sequence[int], wanted: Sequence[i
         live = ", ".join(map(str, sorted(state.brokers)))
         return f"Not alive among the replicas to add: {', '.join(map(str, dead))}; alive are {live}."
     return None
+
+
+def _loss(state: ControllerState, topic_partition: TopicPartition, books: TopicAssignment) -> str | None:
+    """What an earlier wish added may be all that is in sync by now.  Apache Kafka refuses that since KRaft."""
+    known = state.leaders.get(topic_partition)
+    replicas = books.replicas[topic_partition.partition]
+    if known is None or any(broker_id in replicas for broker_id in known.isr):
+        return None
+    return f"Only {', '.join(map(str, known.isr))} is in sync, and would not be a replica any more."
 
 
 def begun(assignment: TopicAssignment, partition: int, wanted: Sequence[int] | None) -> TopicAssignment:

@@ -30,6 +30,7 @@ from kctl.server.controller.events import (
     ReassignmentsBegun,
     ReassignmentsCompleted,
     RebalanceDue,
+    ReplicasDismissed,
     Resigned,
     StatesAltered,
     StatesRead,
@@ -53,6 +54,7 @@ from kctl.server.controller.reassigning import (
     reassignments_asked,
     reassignments_begun,
     reassignments_completed,
+    replicas_dismissed,
     resume_reassignments,
     states_read,
 )
@@ -98,6 +100,8 @@ def step(state: ControllerState, event: Event, now_ms: int) -> list[Action]:
             return reassignments_asked(state, event)
         case ReassignmentsBegun():
             return reassignments_begun(state, event)
+        case ReplicasDismissed():
+            return replicas_dismissed(state, event)
         case ReassignmentsCompleted():
             return reassignments_completed(state, event)
         case StatesRead():

@@ -47,9 +47,6 @@ def deletion_answered(
         state.move_replica(replica, ReplicaPhase.DELETION_SUCCESSFUL if is_done else ReplicaPhase.DELETION_INELIGIBLE)
         if topic_partition.topic in state.deleting:
             topics.add(topic_partition.topic)
-        elif is_done:
-            # A reassignment removed this replica; the topic stays.
-            state.move_replica(replica, ReplicaPhase.NON_EXISTENT)
     return [action for topic in sorted(topics) if _is_gone(state, topic) for action in _finish(state, topic)]
 
 

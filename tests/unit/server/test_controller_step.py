@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.errors import ErrorCode
-from kctl.model import LEADER_DURING_DELETE, NO_LEADER, Endpoint, LeaderAndIsr, TopicPartition
+from kctl.model import LEADER_DURING_DELETE, NO_LEADER, LeaderAndIsr, TopicPartition
 from kctl.server.controller.actions import (
-    Action,
-    Continue,
     DeleteTopicNodes,
     DropDeletion,
     SendLeaderAndIsr,
@@ -23,96 +19,14 @@ from kctl.server.controller.actions import (
 from kctl.server.controller.events import (
     BrokersRead,
     ControlledShutdownAsked,
-    DeletionsRead,
     Elected,
-    Event,
     Resigned,
     StatesWritten,
-    StopReplicaAnswered,
     TopicsRead,
 )
 from kctl.server.controller.partition_states import PartitionPhase
-from kctl.server.controller.state import ControllerState, LiveBroker
 from kctl.server.controller.step import led_with_followers, step
-from kctl.zookeeper.znodes import BrokerRegistration, TopicAssignment
-
-ID = UUID(int=7)
-
-
-def broker(epoch: int) -> LiveBroker:
-    return LiveBroker(BrokerRegistration((Endpoint("PLAINTEXT", "h", 9092),), 0), epoch)
-
-
-def brokers(*ids: int) -> dict[int, LiveBroker]:
-    return {broker_id: broker(broker_id + 100) for broker_id in ids}
-
-
-def topic(*partitions: tuple[int, ...]) -> TopicAssignment:
-    return TopicAssignment(dict(enumerate(partitions)), ID)
-
-
-class World:
-    """ZooKeeper and brokers that do at once what the controller wants: enough to see what comes of it."""
-
-    def __init__(self, *ids: int, topics: dict[str, TopicAssignment] | None = None) -> None:
-        self.state = ControllerState(broker_id=ids[0])
-        self.topics = dict(topics or {})
-        self.znodes: dict[TopicPartition, LeaderAndIsr] = {}
-        self.told: list[Action] = []
-        self.brokers = brokers(*ids)
-        self.deletions: set[str] = set()
-        self.refuses_deletion: set[int] = set()
-        self.feed(Elected(1, 1, self.brokers, self.topics, {}))
-
-    def feed(self, event: Event) -> list[Action]:
-        pending, seen = [event], []
-        while pending:
-            for action in step(self.state, pending.pop(0), 0):
-                seen.append(action)
-                result = self.perform(action)
-                if result is not None:
-                    pending.append(result)
-        self.told += seen
-        return seen
-
-    def perform(self, action: Action) -> Event | None:
-        match action:
-            case WriteStates():
-                written = dict(action.created)
-                for tp, leader in action.changed.items():
-                    assert leader.partition_epoch == self.znodes[tp].partition_epoch
-                    written[tp] = replace(leader, partition_epoch=leader.partition_epoch + 1)
-                self.znodes.update(written)
-                return StatesWritten(written)
-            case SendStopReplica(is_deleting=True):
-                refused = action.broker_id in self.refuses_deletion
-                code = ErrorCode.KAFKA_STORAGE_ERROR if refused else ErrorCode.NONE
-                return StopReplicaAnswered(action.broker_id, dict.fromkeys(action.partitions, code))
-            case Continue():
-                return action.event
-            case DeleteTopicNodes():
-                del self.topics[action.topic]
-                self.deletions.discard(action.topic)
-                for tp in [tp for tp in self.znodes if tp.topic == action.topic]:
-                    del self.znodes[tp]
-            case DropDeletion():
-                self.deletions.discard(action.topic)
-            case _:
-                pass
-        return None
-
-    def create(self, name: str, assignment: TopicAssignment) -> list[Action]:
-        self.topics[name] = assignment
-        return self.feed(TopicsRead(dict(self.topics)))
-
-    def live(self, *ids: int) -> list[Action]:
-        self.brokers = {b: self.brokers.get(b, broker(b + 200)) for b in ids}
-        return self.feed(BrokersRead(dict(self.brokers)))
-
-    def delete(self, name: str) -> list[Action]:
-        self.deletions.add(name)
-        return self.feed(DeletionsRead(frozenset(self.deletions)))
-
+from tests.unit.server.controller_world import ID, World, broker, brokers, topic
 
 T0 = TopicPartition("t", 0)
 

@@ -1,0 +1,142 @@
+"""Reassignments step by step: who replicates, who leads, and whose log goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kctl.errors import ErrorCode
+from kctl.model import NO_LEADER, TopicPartition
+from kctl.server.controller.actions import Action, SendLeaderAndIsr, SendStopReplica, WriteStates
+from kctl.server.controller.events import (
+    ElectionAsked,
+    Event,
+    LeaderAndIsrAnswered,
+    ReassignmentsAsked,
+    StatesRead,
+    StatesWritten,
+    StopReplicaAnswered,
+)
+from tests.unit.server.controller_world import World, topic
+
+T0 = TopicPartition("t", 0)
+
+
+class Moving(World):
+    """Brokers that answer orders to stop a replica when the test says so, and leaders that say who is in sync."""
+
+    def __init__(self, *ids: int, replicas: tuple[int, ...]) -> None:
+        self.waiting: list[StopReplicaAnswered] = []
+        self.written_between: tuple[int, ...] | None = None
+        """What the leader says is in sync while the controller decides."""
+        super().__init__(*ids, topics={"t": topic(replicas)})
+
+    def perform(self, action: Action) -> Event | None:
+        if isinstance(action, WriteStates) and self.written_between is not None:
+            self.write(self.written_between)
+            self.written_between = None
+            return StatesWritten({}, {T0: self.znodes[T0]})
+        result = super().perform(action)
+        if isinstance(result, StopReplicaAnswered):
+            self.waiting.append(result)
+            return None
+        return result
+
+    def answer(self) -> None:
+        """All orders to stop are answered at last."""
+        while self.waiting:
+            self.feed(self.waiting.pop(0))
+
+    def reassign(self, *wanted: int) -> list[Action]:
+        """To these brokers; none at all takes a reassignment back."""
+        return self.feed(ReassignmentsAsked({T0: wanted or None}))
+
+    def in_sync(self, *isr: int) -> list[Action]:
+        """The leader says so."""
+        self.write(isr)
+        return self.feed(StatesRead({T0: self.znodes[T0]}))
+
+    def write(self, isr: tuple[int, ...]) -> None:
+        """The leader writes it, and the controller has not heard of it yet."""
+        known = self.znodes[T0]
+        self.znodes[T0] = replace(known, isr=isr, partition_epoch=known.partition_epoch + 1)
+
+    def elect_preferred(self) -> None:
+        self.feed(ElectionAsked(None, is_unclean=False))
+
+    @property
+    def leader_and_isr(self) -> tuple[int, tuple[int, ...]]:
+        return self.znodes[T0].leader, self.znodes[T0].isr
+
+
+def test_a_replica_may_come_back_before_its_removal_is_answered_and_die_after_that() -> None:
+    world = Moving(1, 2, 3, replicas=(1, 2, 3))
+    world.reassign(1, 2)
+    assert world.state.replicas(T0) == (1, 2)
+    actions = world.reassign(1, 2, 3)
+    told = [each for each in actions if isinstance(each, SendLeaderAndIsr) and each.broker_id == 3]
+    assert told[0].partitions[0].is_new
+    world.answer()
+    world.in_sync(1, 2, 3)
+    world.live(1, 2)
+    assert world.leader_and_isr == (1, (1, 2))
+    world.live(1, 2, 3)
+    assert world.state.replicas(T0) == (1, 2, 3)
+
+
+def test_a_replica_that_lost_its_disk_and_was_taken_away_since_is_none_to_elect_for() -> None:
+    world = Moving(1, 2, 3, replicas=(1, 2, 3))
+    world.reassign(1, 2)
+    assert world.feed(LeaderAndIsrAnswered(3, {T0: ErrorCode.KAFKA_STORAGE_ERROR})) == []
+    assert world.leader_and_isr == (1, (1, 2))
+
+
+def test_an_added_replica_that_leads_already_hands_over_when_it_is_not_wanted_any_more() -> None:
+    """The preferred replica of a reassignment is one of the added, and leads as soon as it is in sync."""
+    world = Moving(1, 2, 3, 4, replicas=(1, 2))
+    world.reassign(3, 4)
+    world.in_sync(1, 2, 3)
+    world.elect_preferred()
+    assert world.leader_and_isr == (3, (1, 2, 3))
+    actions = world.reassign()
+    assert world.leader_and_isr == (1, (1, 2))
+    roles = [number for number, each in enumerate(actions) if isinstance(each, SendLeaderAndIsr)]
+    stops = [number for number, each in enumerate(actions) if isinstance(each, SendStopReplica)]
+    assert max(roles) < min(stops)
+    assert {each.broker_id for each in actions if isinstance(each, SendStopReplica)} == {3, 4}
+
+
+def test_nobody_leads_when_the_other_replicas_in_sync_are_away_and_they_lead_when_they_come() -> None:
+    world = Moving(1, 2, 3, 4, replicas=(1, 2))
+    world.reassign(3, 4)
+    world.in_sync(1, 2, 3)
+    world.elect_preferred()
+    world.state.shutting_down.update({1, 2})
+    world.reassign()
+    assert world.leader_and_isr == (NO_LEADER, (1, 2))
+    world.live(3, 4)
+    world.live(1, 3, 4)
+    assert world.leader_and_isr == (1, (1,))
+
+
+def test_the_only_replica_in_sync_stays_one() -> None:
+    world = Moving(1, 2, 3, 4, replicas=(1, 2))
+    world.reassign(3, 4)
+    world.in_sync(1, 2, 3)
+    world.live(3, 4)
+    assert world.leader_and_isr == (3, (3,))
+    before = world.state.replicas(T0)
+    for wanted in ((), (4, 1)):
+        world.reassign(*wanted)
+        assert world.state.replicas(T0) == before
+        assert world.waiting == []
+
+
+@pytest.mark.parametrize("leader", [1, 3])
+def test_a_leader_that_writes_at_the_same_time_brings_nobody_back_who_was_taken_away(leader: int) -> None:
+    world = Moving(1, 2, 3, replicas=(leader, 2, 4 - leader))
+    world.written_between = (1, 3)
+    world.reassign(1, 2)
+    assert world.leader_and_isr == (1, (1,))
+    assert world.state.leaders == world.znodes
