@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -69,7 +69,8 @@ class Story:
     def play(self, drawn: Round) -> None:
         """The fault, its end, and the wait until nothing is left of it."""
         began_s = time.monotonic()
-        struck = KINDS[drawn.kind](self._cluster, self._victim(drawn.role), drawn.duration_s)
+        with KINDS[drawn.kind](self._cluster, self._victim(drawn.role)) as struck:
+            time.sleep(drawn.duration_s)
         self.wait_for_progress()
         self._wait(lambda: self._cluster.is_whole(TOPIC, PARTITIONS), "all replicas in sync")
         self._wait_for_readers(self.librdkafka.acknowledged.ends())
@@ -147,75 +148,75 @@ class Story:
         self.java.kill()
 
 
-def kill_broker(struck: Cluster, victim: int, duration_s: float) -> str:
+@contextmanager
+def kill_broker(struck: Cluster, victim: int) -> Iterator[str]:
     """SIGKILL, and a start some time later: before or after its session has ended."""
     struck.brokers[victim].kill9()
-    time.sleep(duration_s)
+    yield f"broker {victim}"
     struck.brokers[victim].start()
-    return f"broker {victim}"
 
 
-def kill_two_brokers(struck: Cluster, victim: int, duration_s: float) -> str:
+@contextmanager
+def kill_two_brokers(struck: Cluster, victim: int) -> Iterator[str]:
     """More than min.insync.replicas allows: nothing is acknowledged until one is back."""
     other = (victim + 1) % len(BROKERS)
     for broker_id in (victim, other):
         struck.brokers[broker_id].kill9()
-    time.sleep(duration_s)
+    yield f"brokers {victim} and {other}"
     for broker_id in (victim, other):
         struck.brokers[broker_id].start()
-    return f"brokers {victim} and {other}"
 
 
-def halt_broker(struck: Cluster, victim: int, duration_s: float) -> str:
+@contextmanager
+def halt_broker(struck: Cluster, victim: int) -> Iterator[str]:
     """It goes on where it was, and may find that others lead what it leads."""
     struck.halt(struck.brokers[victim].pid)
-    time.sleep(duration_s)
+    yield f"broker {victim}"
     struck.resume(struck.brokers[victim].pid)
-    return f"broker {victim}"
 
 
-def unplug_broker(struck: Cluster, victim: int, duration_s: float) -> str:
+@contextmanager
+def unplug_broker(struck: Cluster, victim: int) -> Iterator[str]:
     """It runs, and reaches nobody."""
     struck.network.unplug(struck.host(victim))
-    time.sleep(duration_s)
+    yield f"broker {victim}"
     struck.network.plug_in(struck.host(victim))
-    return f"broker {victim}"
 
 
-def part_from_zookeeper(struck: Cluster, victim: int, duration_s: float) -> str:
+@contextmanager
+def part_from_zookeeper(struck: Cluster, victim: int) -> Iterator[str]:
     """Its session ends while it reaches all brokers and clients: a leader that does not know that it is none."""
     struck.network.part(struck.host(victim), ZOOKEEPER)
-    time.sleep(duration_s)
+    yield f"broker {victim}"
     struck.network.join(struck.host(victim), ZOOKEEPER)
-    return f"broker {victim}"
 
 
-def part_brokers(struck: Cluster, victim: int, duration_s: float) -> str:
+@contextmanager
+def part_brokers(struck: Cluster, victim: int) -> Iterator[str]:
     """Two brokers do not reach each other; ZooKeeper and clients reach both."""
     other = (victim + 1) % len(BROKERS)
     struck.network.part(struck.host(victim), struck.host(other))
-    time.sleep(duration_s)
+    yield f"brokers {victim} and {other}"
     struck.network.join(struck.host(victim), struck.host(other))
-    return f"brokers {victim} and {other}"
 
 
-def kill_zookeeper(struck: Cluster, _victim: int, duration_s: float) -> str:
+@contextmanager
+def kill_zookeeper(struck: Cluster, _victim: int) -> Iterator[str]:
     """SIGKILL, and a start some time later; sessions go on when it is back."""
     struck.zookeeper.kill9()
-    time.sleep(duration_s)
+    yield "ZooKeeper"
     struck.zookeeper.start()
-    return "ZooKeeper"
 
 
-def halt_zookeeper(struck: Cluster, _victim: int, duration_s: float) -> str:
+@contextmanager
+def halt_zookeeper(struck: Cluster, _victim: int) -> Iterator[str]:
     """When it goes on it may find that all sessions have ended."""
     struck.halt(struck.zookeeper.pid)
-    time.sleep(duration_s)
+    yield "ZooKeeper"
     struck.resume(struck.zookeeper.pid)
-    return "ZooKeeper"
 
 
-KINDS: dict[str, Callable[[Cluster, int, float], str]] = {
+KINDS: dict[str, Callable[[Cluster, int], AbstractContextManager[str]]] = {
     kind.__name__: kind
     for kind in (
         kill_broker,
