@@ -65,17 +65,17 @@ def reassignments_asked(state: ControllerState, event: ReassignmentsAsked) -> li
 
 def reassignments_begun(state: ControllerState, event: ReassignmentsBegun) -> list[Action]:
     """The books are written: new replicas start to follow, those of an earlier wish that nobody wants any more go."""
+    before = {topic_partition: state.replicas(topic_partition) for topic_partition in event.partitions}
+    state.topics.update(event.topics)
     dismissed: dict[TopicPartition, tuple[int, ...]] = {}
-    for topic_partition in event.partitions:
-        before = set(state.replicas(topic_partition))
-        state.topics[topic_partition.topic] = event.topics[topic_partition.topic]
-        after = set(state.replicas(topic_partition))
-        if before - after:
-            dismissed[topic_partition] = tuple(sorted(before - after))
-        for broker_id in sorted(after - before):
-            _start_replica(state, topic_partition, broker_id)
-    for topic, assignment in event.topics.items():
-        state.topics[topic] = assignment
+    for topic_partition, known in before.items():
+        wanted = state.replicas(topic_partition)
+        unwanted = tuple(broker_id for broker_id in known if broker_id not in wanted)
+        if unwanted:
+            dismissed[topic_partition] = unwanted
+        for broker_id in wanted:
+            if broker_id not in known:
+                _start_replica(state, topic_partition, broker_id)
     actions = _push(state, event.partitions)
     if dismissed:
         actions.append(Continue(ReplicasDismissed(dismissed)))

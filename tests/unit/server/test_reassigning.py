@@ -20,7 +20,7 @@ from kctl.server.controller.events import (
 )
 from tests.unit.server.controller_world import World, topic
 
-T0 = TopicPartition("t", 0)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Moving(World):
@@ -30,7 +30,7 @@ class Moving(World):
         self.waiting: list[StopReplicaAnswered] = []
         self.written_between: tuple[int, ...] | None = None
         """What the leader says is in sync while the controller decides."""
-        super().__init__(*ids, topics={"t": topic(replicas)})
+        super().__init__(*ids, topics={"t": topic(replicas, replicas)})
 
     def perform(self, action: Action) -> Event | None:
         if isinstance(action, WriteStates) and self.written_between is not None:
@@ -51,6 +51,10 @@ class Moving(World):
     def reassign(self, *wanted: int) -> list[Action]:
         """To these brokers; none at all takes a reassignment back."""
         return self.feed(ReassignmentsAsked({T0: wanted or None}))
+
+    def reassign_both(self, *wanted: int) -> list[Action]:
+        """Both partitions at once."""
+        return self.feed(ReassignmentsAsked({T0: wanted or None, T1: wanted or None}))
 
     def in_sync(self, *isr: int) -> list[Action]:
         """The leader says so."""
@@ -83,6 +87,23 @@ def test_a_replica_may_come_back_before_its_removal_is_answered_and_die_after_th
     assert world.leader_and_isr == (1, (1, 2))
     world.live(1, 2, 3)
     assert world.state.replicas(T0) == (1, 2, 3)
+
+
+def test_every_partition_of_a_topic_is_reassigned_by_itself_although_they_are_asked_for_together() -> None:
+    world = Moving(1, 2, 3, replicas=(1, 2))
+    added = [
+        (each.broker_id, news.topic_partition)
+        for each in world.reassign_both(1, 2, 3)
+        if isinstance(each, SendLeaderAndIsr)
+        for news in each.partitions
+        if news.is_new
+    ]
+    assert added == [(3, T0), (3, T1)]
+    stopped = [each for each in world.reassign_both() if isinstance(each, SendStopReplica)]
+    assert [(each.broker_id, set(each.partitions)) for each in stopped] == [(3, {T0, T1})]
+    world.reassign_both(1, 3)
+    world.live(1, 2)
+    assert world.state.replicas(T1) == (1, 3, 2)
 
 
 def test_a_replica_that_lost_its_disk_and_was_taken_away_since_is_none_to_elect_for() -> None:
