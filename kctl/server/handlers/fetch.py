@@ -20,7 +20,7 @@ from kctl.environment import Clock, Random
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from kctl.server.replication.fetch_reading import Fetch, Reader
+from kctl.server.replication.fetch_reading import Fetch, Reader, is_of_one_history
 from kctl.server.replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -117,13 +117,18 @@ class FetchHandler:
         return session
 
     def _note_follower(self, replica_id: int, positions: list[FetchPosition], now_ms: int) -> None:
-        """What a follower asks for is what it has: the high watermark may move, and the follower may be in sync."""
+        """What a follower asks for is what it has: the high watermark may move, and the follower may be in sync.
+
+        That is not so for a follower with another history than its leader, whatever it asks for.
+        """
         moved: list[TopicPartition] = []
         for position in positions:
             partition = self._replicas.partitions.get(position.topic_partition)
             if partition is None or not partition.is_leader or replica_id not in partition.followers:
                 continue
             if position.current_leader_epoch not in {ANY_EPOCH, partition.leader_epoch}:
+                continue
+            if not is_of_one_history(partition.log, position):
                 continue
             has_moved = partition.record_fetch(replica_id, position.fetch_offset, position.log_start_offset, now_ms)
             self._isr_changes.may_expand(partition, replica_id)

@@ -21,6 +21,7 @@ from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.replica_selector import NO_REPLICA, ReplicaSelector
 from kctl.server.replication.throttles import ReplicationQuota
+from kctl.storage.log import Log
 from kctl.storage.lookup import RecordsSlice
 
 FIRST_VERSION_WITH_STORAGE_ERROR = 6
@@ -58,6 +59,26 @@ class Reading:
     total_bytes: int
     is_urgent: bool
     """There is something to tell at once: an error, another epoch's end, a better replica."""
+
+
+def is_of_one_history(log: Log, position: FetchPosition) -> bool:
+    """Whether a follower that asks for this position has what is before it in common with the leader.
+
+    If not it is about to cut off what it has too much, and to ask for an earlier one; it counts as having nothing until
+    then.  Kafka: ReplicaManager.updateFollowerFetchState, which leaves such answers out.
+    """
+    is_in_range = log.log_start_offset <= position.fetch_offset <= log.log_end_offset
+    return is_in_range and _diverging_epoch(log, position) is None
+
+
+def _diverging_epoch(log: Log, position: FetchPosition) -> EpochEndOffset | None:
+    """Where the reader's last epoch ended here, if that is before the position.  KIP-595."""
+    if position.last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = log.end_offset_for_epoch(position.last_fetched_epoch)
+    if epoch >= 0 and (epoch < position.last_fetched_epoch or end_offset < position.fetch_offset):
+        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return None
 
 
 class Fetch:
@@ -255,11 +276,9 @@ class Fetch:
         answer.preferred_read_replica = self._preferred_replica(partition, offset)
         if answer.preferred_read_replica != NO_REPLICA:
             return answer
-        if position.last_fetched_epoch >= 0:
-            epoch, end_offset = log.end_offset_for_epoch(position.last_fetched_epoch)
-            if epoch >= 0 and (epoch < position.last_fetched_epoch or end_offset < offset):
-                answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-                return answer
+        answer.diverging_epoch = _diverging_epoch(log, position)
+        if answer.diverging_epoch is not None:
+            return answer
         if not log.log_start_offset <= offset <= log.log_end_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if self.reader.version < old_formats.FIRST_VERSION_WITH_ZSTD:

@@ -32,8 +32,14 @@ RACKS = {0: "a", 1: "b"}
 
 
 class NoIsrChanges:
+    """In-sync replicas stay as the test made them."""
+
+    def __init__(self) -> None:
+        self.candidates: list[int] = []
+
     def may_expand(self, partition: Partition, replica_id: int) -> None:
-        """In-sync replicas stay as the test made them."""
+        """Somebody could be in sync."""
+        self.candidates.append(replica_id)
 
 
 class Scene:
@@ -41,6 +47,7 @@ class Scene:
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
+        self.isr_changes = NoIsrChanges()
         endpoint = UpdateMetadataEndpoint(port=9092, host="host", listener="PLAINTEXT", security_protocol=0)
         disk.metadata.update(
             UpdateMetadataRequest(
@@ -55,7 +62,7 @@ class Scene:
             disk.replicas,
             disk.replicas._fetch_purgatory,
             FetchSessionCache(10),
-            NoIsrChanges(),  # type: ignore[arg-type]
+            self.isr_changes,  # type: ignore[arg-type]
             throttles=ReplicationThrottles(0, disk.configs),
             selector=ReplicaSelector(disk.metadata, RACK_AWARE_SELECTOR),
             clock=disk.clock,
@@ -71,11 +78,19 @@ class Scene:
         version: int = 11,
         wait_ms: int = 0,
         rack: str = "",
+        last_fetched_epoch: int = -1,
     ) -> dict[str, PartitionData]:
         asked = [
             FetchTopic(
                 topic=topic,
-                partitions=[FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)],
+                partitions=[
+                    FetchPartition(
+                        partition=0,
+                        fetch_offset=offset,
+                        partition_max_bytes=1 << 20,
+                        last_fetched_epoch=last_fetched_epoch,
+                    )
+                ],
             )
             for topic in topics
         ]
@@ -185,6 +200,37 @@ def test_a_follower_is_told_at_once_that_the_high_watermark_has_moved(tmp_path: 
         assert scene.disk.clock.monotonic_ms() == before_ms
         await scene.fetch("a", offset=3, replica_id=FOLLOWER, wait_ms=500)  # nothing new: it waits
         assert scene.disk.clock.monotonic_ms() - before_ms >= 500
+
+    play(tmp_path, story)
+
+
+# What a leader learns of a follower
+
+
+@pytest.mark.parametrize(("offset", "last_fetched_epoch"), [(5, 1), (9, 1), (9, -1)])
+def test_a_follower_with_another_history_confirms_nothing_and_is_not_in_sync(
+    tmp_path: Path, offset: int, last_fetched_epoch: int
+) -> None:
+    """It led the epoch before, and asks for what is behind records that nobody else has: it will cut them off."""
+
+    async def story(scene: Scene) -> None:
+        scene.disk.append(scene.disk.lead("a", replicas=(0, 1)), 3)
+        partition = scene.disk.lead("a", replicas=(0, 1))
+        scene.disk.append(partition, 3)
+        answer = await scene.fetch(
+            "a", offset=offset, last_fetched_epoch=last_fetched_epoch, replica_id=FOLLOWER, version=12
+        )
+        diverging = answer["a"].diverging_epoch
+        if last_fetched_epoch >= 0:
+            assert (diverging.epoch, diverging.end_offset) == (1, 3)
+        else:
+            assert answer["a"].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert partition.high_watermark == 0
+        assert scene.isr_changes.candidates == []
+        answer = await scene.fetch("a", offset=3, last_fetched_epoch=1, replica_id=FOLLOWER, version=12)
+        assert offsets(answer["a"]) == [3, 4, 5]
+        assert partition.high_watermark == 3
+        assert scene.isr_changes.candidates == [FOLLOWER]
 
     play(tmp_path, story)
 
