@@ -30,8 +30,8 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
 
 OURS, THEIRS = 1, 10
 SHARED = {
-    # From 2.7-IV2 on leaders change in-sync replicas through AlterIsr, which ours does not serve.
-    "inter.broker.protocol.version": "2.6",
+    # The newest of ours; the other mixed cluster speaks an older one, where leaders write to ZooKeeper by themselves.
+    "inter.broker.protocol.version": "2.8",
     "offsets.topic.replication.factor": "2",
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.replication.factor": "2",
