@@ -45,7 +45,7 @@ def parse_offsets(text: str, groups: Sequence[str]) -> Offsets:
             raise UsageError("the file names no groups, so it can be for one group only")
         group = fields[0] if shape == COLUMNS_OF_SEVERAL else groups[0]
         topic, partition, offset = (field.strip() for field in fields[-COLUMNS_OF_ONE_GROUP:])
-        if not (topic and partition.isdecimal() and offset.isdecimal()):
+        if not (topic and _is_number(partition) and _is_number(offset)):
             raise UsageError(f"line {number}: '{','.join(fields)}' has no numbers for partition and offset")
         if group not in offsets:
             continue
@@ -54,6 +54,10 @@ def parse_offsets(text: str, groups: Sequence[str]) -> Offsets:
             raise UsageError(f"line {number}: {tp} is there twice")
         offsets[group][tp] = int(offset)
     return offsets
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
 
 
 def _field(text: str) -> str:

@@ -16,6 +16,7 @@ from kctl.commands.hash_order import (
     scala_map_order,
     scala_mutable_order,
 )
+from kctl.commands.java_text import java_length, padded
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 
@@ -36,6 +37,11 @@ def describe_as_kafka(
     run: Invocation, groups: Iterable[GroupDescription], show: str, compat: str, *, verbose: bool
 ) -> ExitStatus:
     """Print what --describe says of the groups; `show` is what it tells: offsets, members or state."""
+    groups = list(groups)
+    for group in groups:
+        if group.protocol_type not in {"", CONSUMER_PROTOCOL_TYPE}:
+            run.console.verbatim(_not_of_consumers(group))
+            return ExitStatus.FAILED
     brokers = run.on_cluster(lambda client: client.metadata([])).brokers.values() if show == "state" else ()
     ids = {f"{broker.host}:{broker.port}": broker.node_id for broker in brokers}
     status = ExitStatus.DONE
@@ -67,8 +73,8 @@ def listed(compat: str, groups: Iterable[ListedGroup], *, with_states: bool) -> 
     width = _width(names, _NAME_WIDTH)
     rows = [("GROUP", "STATE"), *((name, states[name]) for name in names)]
     if compat == KAFKA_4:
-        return "".join(f"{name:<{width + 10}} {state:<20}\n" for name, state in rows)
-    return "".join(f"{name:<{width}} {state}\n" for name, state in rows)
+        return "".join(f"{padded(name, width + 10)} {state:<20}\n" for name, state in rows)
+    return "".join(f"{padded(name, width)} {state}\n" for name, state in rows)
 
 
 def offsets(compat: str, group: GroupDescription, *, verbose: bool) -> str:
@@ -135,7 +141,9 @@ def state(compat: str, group: GroupDescription, coordinator_id: int, *, verbose:
         ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"],
         [name, coordinator, strategy, group.state, count],
     ]
-    widths = [width, _COORDINATOR_WIDTH, 20, 15, 0] if is_28 else [max(_NAME_WIDTH, len(name)), width, 20, 20, 0]
+    widths = (
+        [width, _COORDINATOR_WIDTH, 20, 15, 0] if is_28 else [max(_NAME_WIDTH, java_length(name)), width, 20, 20, 0]
+    )
     if verbose and not is_28:
         table = [
             [*cells[:4], *more, cells[4]]
@@ -147,6 +155,14 @@ def state(compat: str, group: GroupDescription, coordinator_id: int, *, verbose:
 
 def _unknown(name: str) -> str:
     return f"\nError: Consumer group '{name}' does not exist.\n"
+
+
+def _not_of_consumers(group: GroupDescription) -> str:
+    """All that Kafka's tool says when one of the groups is Connect's, for example."""
+    return (
+        "\nError: Executing consumer group command failed due to java.lang.IllegalArgumentException: "
+        f"GroupId {group.outcome.name} is not a consumer group ({group.protocol_type}).\n"
+    )
 
 
 def _offset_rows(compat: str, group: GroupDescription) -> Iterator[tuple[GroupOffset, GroupMember | None]]:
@@ -185,7 +201,7 @@ def _assignments_4(members: Iterable[GroupMember]) -> list[str]:
     goal = ["TARGET-ASSIGNMENT", *[_MISSING] * len(told)]
     epochs = [("CURRENT-EPOCH", "TARGET-EPOCH"), *[(_MISSING, _MISSING)] * len(told)]
     return [
-        f"{epoch:<15} {one:<{width}} {goal_epoch:<15} {target:<{_ASSIGNMENT_WIDTH}}"
+        f"{epoch:<15} {padded(one, width)} {goal_epoch:<15} {target:<{_ASSIGNMENT_WIDTH}}"
         for (epoch, goal_epoch), one, target in zip(epochs, now, goal, strict=True)
     ]
 
@@ -211,8 +227,8 @@ def _number(value: int) -> str:
 
 
 def _width(cells: Iterable[str], least: int) -> int:
-    return max([least, *map(len, cells)])
+    return max([least, *map(java_length, cells)])
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return " ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
+    return " ".join(padded(cell, width) for cell, width in zip(cells, widths, strict=True))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kctl.commands.invocation import Invocation
 
 MEMBERS_NAMED_MAX = 10
-KAFKA_4 = "kafka-4"
+INT64_MAX = (1 << 63) - 1
 
 
 def parse_scope(topics: Sequence[str] | None, *, all_topics: bool) -> dict[str, list[int] | None] | None:
@@ -68,9 +68,11 @@ def parse_target(
     if shift_by is not None:
         targets.append(Target(Scenario.SHIFT, shift_by))
     if to_datetime is not None:
-        targets.append(Target(Scenario.TIME, parse_time_ms(to_datetime, now_ms=now_ms)))
+        targets.append(Target(Scenario.TIME, _timestamp_ms(parse_time_ms(to_datetime, now_ms=now_ms))))
     if by_duration is not None:
-        targets.append(Target(Scenario.TIME, now_ms - parse_duration_ms(by_duration)))
+        targets.append(
+            Target(Scenario.TIME, _timestamp_ms(now_ms - parse_duration_ms(by_duration, may_be_negative=True)))
+        )
     if from_file is not None:
         targets.append(Target(Scenario.FILE, file=_read(from_file, groups)))
     if len(targets) != 1:
@@ -81,13 +83,30 @@ def parse_target(
     return targets[0]
 
 
+def _timestamp_ms(moment_ms: int) -> int:
+    """What a broker can be asked for: to it a time before the epoch would be one of the numbers that mean an end."""
+    return min(max(moment_ms, 0), INT64_MAX)
+
+
 def _read(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
     try:
-        return parse_offsets(Path(path).read_text(encoding="utf-8"), groups)
+        # Spreadsheets put a byte order mark in front.
+        return parse_offsets(Path(path).read_text(encoding="utf-8-sig"), groups)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (UsageError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}") from None
+
+
+def groups_in_file(run: Invocation, groups: Sequence[str], target: Target, *, all_: bool) -> list[str]:
+    """Those of the groups that the file says something about.  Raises UsageError when there is none."""
+    told = [group for group in groups if target.file[group]]
+    if not told:
+        raise UsageError("the file says nothing about " + ("any group" if all_ else ", ".join(groups)))
+    for group in groups if not all_ else ():
+        if group not in told:
+            run.console.warn(f"the file says nothing about {group}")
+    return told
 
 
 async def look_up(client: ClusterClient, names: Iterable[str]) -> list[GroupDescription]:
@@ -136,24 +155,39 @@ def by_group(resets: Iterable[Reset]) -> dict[str, dict[TopicPartition, int]]:
     return groups
 
 
+def show_as_csv(run: Invocation, resets: Sequence[Reset], rows: Iterable[dict[str, Any]], *, with_group: bool) -> None:
+    """Kafka's CSV; what failed is not in it, but on stderr."""
+    _warn_of_failures(run, rows)
+    offsets = [(one.group, one.tp, one.new) for one in resets if one.outcome.is_done and one.new is not None]
+    run.console.verbatim(format_offsets(offsets, with_group=with_group))
+
+
 def show_as_kafka(
-    run: Invocation, rows: Sequence[dict[str, Any]], compat: str | None, *, export: bool, with_group: bool
+    run: Invocation,
+    resets: Sequence[Reset],
+    rows: Sequence[dict[str, Any]],
+    compat: str,
+    scenario: Scenario,
+    *,
+    topics: Sequence[str],
+    export: bool,
+    with_group: bool,
 ) -> None:
-    """CSV, or the table of Kafka's tool; what failed is not in it, but on stderr."""
-    good = [row for row in rows if not row["error"]]
+    """The CSV or the table of Kafka's tool, in its order; what failed is not in it, but on stderr."""
+    from kctl.commands import reset_compat  # noqa: PLC0415 - rarely used
+
+    _warn_of_failures(run, rows)
+    done = [one for one, row in zip(resets, rows, strict=True) if not row["error"]]
+    done = reset_compat.in_order(compat, scenario, done, topics)
+    run.console.verbatim(reset_compat.warnings(compat, scenario, done))
+    if export:
+        run.console.verbatim(reset_compat.exported(done, with_group=with_group))
+    else:
+        run.console.verbatim(reset_compat.table(compat, done))
+
+
+def _warn_of_failures(run: Invocation, rows: Iterable[dict[str, Any]]) -> None:
     for row in rows:
         if row["error"]:
             where = row["topic"] if row["partition"] is None else f"{row['topic']}-{row['partition']}"
             run.console.warn(f"{row['group']}: {where}: {row['error']}: {row['message']}")
-    if export:
-        offsets = [(row["group"], TopicPartition(row["topic"], row["partition"]), row["new_offset"]) for row in good]
-        # Kafka's tool ends the file with an empty line.
-        run.console.verbatim(format_offsets(offsets, with_group=with_group) + ("\n" if compat else ""))
-        return
-    table = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")]
-    table.extend((row["group"], row["topic"], row["partition"], row["new_offset"]) for row in good)
-    line = "{:<30} {:<30} {:<10} {:<15}\n"
-    if compat == KAFKA_4:
-        group_width, topic_width = (max(15, *(len(cells[index]) for cells in table)) for index in (0, 1))
-        line = f"{{:<{group_width}}} {{:<{topic_width}}} {{:<10}} {{}}\n"
-    run.console.verbatim("\n" + "".join(line.format(*cells) for cells in table))

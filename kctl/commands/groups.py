@@ -11,8 +11,6 @@ from kctl.commands.rows import NO_ERROR, outcome_error
 from kctl.errors import ErrorCode, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kctl.admin.groups import GroupDescription
     from kctl.admin.offset_reset import Reset
     from kctl.admin.outcome import Outcome
@@ -206,6 +204,7 @@ def delete_offsets(
     """
     from kctl.admin.group_offsets import delete_offsets as ask_for_deletion  # noqa: PLC0415 - help needs no client
     from kctl.admin.groups import look_up_group  # noqa: PLC0415 - same
+    from kctl.commands.group_offsets import committed_in_scope, previewed_deletions  # noqa: PLC0415 - same
     from kctl.commands.group_reset import parse_scope  # noqa: PLC0415 - same
     from kctl.commands.group_rows import DELETE_OFFSETS_COLUMNS, deleted_offset_row  # noqa: PLC0415 - same
 
@@ -216,12 +215,12 @@ def delete_offsets(
         run.console.show(DELETE_OFFSETS_COLUMNS, rows)
         return ExitStatus.FAILED
     committed = {one.tp: one.committed_offset for one in group.offsets if one.committed_offset >= 0}
-    wanted = _committed_in_scope(committed, scope)
+    wanted = committed_in_scope(committed, scope)
     if not dry_run:
         run.consent(f"Delete {len(wanted)} committed offsets of {name}?", yes=yes)
         outcomes = run.on_cluster(lambda client: ask_for_deletion(client, name, wanted)) if wanted else {}
     else:
-        outcomes = _previewed_deletions(group, wanted)
+        outcomes = previewed_deletions(group, wanted)
     status = "would be deleted" if dry_run else "deleted"
     rows = [deleted_offset_row(name, tp, committed.get(tp), status, outcomes[tp]) for tp in wanted]
     rows.extend(
@@ -336,6 +335,9 @@ def reset_offsets(
         scope = group_reset.parse_scope(topic, all_topics=all_topics)
     elif topic or all_topics:
         raise UsageError("--from-file says which partitions are meant; --topic and --all-topics go without it")
+    with_group = all_ or len(wanted) > 1
+    if target.scenario is Scenario.FILE:
+        wanted = group_reset.groups_in_file(run, wanted, target, all_=all_)
 
     async def plan(client: ClusterClient) -> list[Reset]:
         groups = await group_reset.look_up(client, wanted)
@@ -356,8 +358,12 @@ def reset_offsets(
         run.on_cluster(act)
     status = "reset" if outcomes else WOULD_RESET
     rows = [reset_row(one, status, outcomes.get((one.group, one.tp)) if outcomes else None) for one in resets]
-    if export or compat:
-        group_reset.show_as_kafka(run, rows, compat, export=export, with_group=len(wanted) > 1)
+    if compat:
+        group_reset.show_as_kafka(
+            run, resets, rows, compat, target.scenario, topics=topic or (), export=export, with_group=with_group
+        )
+    elif export:
+        group_reset.show_as_csv(run, resets, rows, with_group=with_group)
     else:
         run.console.show(RESET_COLUMNS, rows)
     return run.status_of(rows)
@@ -376,25 +382,3 @@ async def _wanted(client: ClusterClient, names: list[str] | None, *, all_: bool)
     if failed:
         raise ApiError(failed[0].error, f"broker {failed[0].name} cannot tell its groups: {failed[0].message}")
     return sorted(group.group_id for group in groups)
-
-
-def _committed_in_scope(
-    committed: dict[TopicPartition, int], scope: dict[str, list[int] | None] | None
-) -> list[TopicPartition]:
-    """Partitions that are named, and those with an offset of topics that are."""
-    from kctl.model import TopicPartition  # noqa: PLC0415 - help needs it not
-
-    if scope is None:
-        return sorted(committed)
-    named = {TopicPartition(topic, number) for topic, numbers in scope.items() for number in numbers or ()}
-    return sorted(named | {tp for tp in committed if tp.topic in scope and scope[tp.topic] is None})
-
-
-def _previewed_deletions(group: GroupDescription, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, Outcome]:
-    """What the broker would say, as far as it can be known."""
-    from kctl.admin.group_offsets import MESSAGES  # noqa: PLC0415 - help needs no client
-    from kctl.admin.outcome import Outcome  # noqa: PLC0415 - same
-
-    read = {tp.topic for member in group.members for tp in member.assignment}
-    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    return {tp: Outcome(str(tp), code, MESSAGES[code]) if tp.topic in read else Outcome(str(tp)) for tp in wanted}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from kctl.model import TopicPartition, java_hash
@@ -21,6 +21,13 @@ def java_order(keys: Iterable[K], *, room: int = 16) -> list[K]:
     while len(unique) > length * 3 // 4:
         length *= 2
     return sorted(unique, key=lambda key: _folded(_hash(key)) & (length - 1))
+
+
+def java_merged_order(first: Sequence[K], second: Sequence[K]) -> list[K]:
+    """As a java.util.HashMap that was made of a map, with another one put into it."""
+    together: list[K] = list(first)
+    together.extend(second)
+    return java_order(together, room=int(len(first or second) / 0.75) + 1)
 
 
 def java_copy_order(keys: Iterable[K]) -> list[K]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from kctl.admin.transactions import ListedTransaction, OpenTransaction, Transaction
 from kctl.commands.hash_order import java_order
+from kctl.commands.java_text import java_length, padded
 from kctl.model import TopicPartition
 
 _NONE = "None"
@@ -81,6 +82,6 @@ def hanging(found: Iterable[OpenTransaction], asked: Sequence[TopicPartition], n
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    widths = [max(map(java_length, column)) for column in zip(titles, *rows, strict=True)]
     lines = (zip(cells, widths, strict=True) for cells in (titles, *rows))
-    return "".join("".join(f"{cell:<{width}}\t" for cell, width in line) + "\n" for line in lines)
+    return "".join("".join(f"{padded(cell, width)}\t" for cell, width in line) + "\n" for line in lines)

@@ -23,7 +23,13 @@ _EPOCH_MS_MIN = 100_000_000_000
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
-_ISO_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?\Z")
+_ISO_DURATION = re.compile(
+    r"([+-]?)P(?:([+-]?\d+)D)?(?:T(?=.)(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:[.,]\d*)?)S)?)?\Z", re.IGNORECASE
+)
+"""As java.time.Duration.parse takes it, signs included."""
+_PARTITIONS_MAX = 10_000_000
+"""More than any topic can have: a slip in a range must not eat the machine's memory."""
+
 _SIZE = re.compile(r"(\d+)([kmg]?)b?\Z", re.IGNORECASE)
 
 
@@ -69,6 +75,8 @@ def parse_time_ms(text: str, *, now_ms: int) -> int:
         return number if number >= _EPOCH_MS_MIN else number * 1000
     from datetime import UTC, datetime  # noqa: PLC0415 - not needed by most commands
 
+    # Kafka's tools take 2026-1-9T9:5:0.0, too.
+    text = re.sub(r"(?<=[-T:])(\d)(?!\d)", r"0\1", text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -80,14 +88,18 @@ def parse_time_ms(text: str, *, now_ms: int) -> int:
     return round(moment.timestamp() * 1000)
 
 
-def parse_duration_ms(text: str) -> int:
-    """Read a length of time in milliseconds.  Raises UsageError."""
+def parse_duration_ms(text: str, *, may_be_negative: bool = False) -> int:
+    """Read a length of time in milliseconds; one in ISO 8601 may have signs, as in Java.  Raises UsageError."""
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return round(float(text) * 1000)
     iso = _ISO_DURATION.match(text)
-    if iso and any(iso.groups()):
-        days, hours, minutes, seconds = (float(group or 0) for group in iso.groups())
-        return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+    if iso and any(iso.groups()[1:]):
+        days, hours, minutes, seconds = (float((group or "0").replace(",", ".")) for group in iso.groups()[1:])
+        duration_ms = round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+        duration_ms = -duration_ms if iso[1] == "-" else duration_ms
+        if duration_ms < 0 and not may_be_negative:
+            raise UsageError(f"'{text}' is less than no time")
+        return duration_ms
     parts = _DURATION_PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise UsageError(f"'{text}' is no duration; write 500ms, 10s, 5m, 1h30m, 2d or PT1H30M")
@@ -122,8 +134,10 @@ def parse_partitions(text: str | None) -> list[int] | None:
         found = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
         if not found:
             raise UsageError(f"'{text}' is no list of partitions; write 0,3,5-7")
-        first = int(found[1])
-        partitions.update(range(first, int(found[2] or first) + 1))
+        first, last = int(found[1]), int(found[2] or found[1])
+        if not first <= last < _PARTITIONS_MAX:
+            raise UsageError(f"'{text}': no topic has partitions {part}")
+        partitions.update(range(first, last + 1))
     return sorted(partitions)
 
 

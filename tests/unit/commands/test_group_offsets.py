@@ -156,6 +156,86 @@ def test_in_kafkas_words(kctl: Kctl) -> None:
     )
 
 
+def test_rows_stand_in_the_order_of_kafkas_hash_tables(kctl: Kctl, cluster: FakeCluster) -> None:
+    """As its tools printed them."""
+    cluster.create("t1", leaders=3)
+    cluster.create("a.b_c-d")
+    committed = {TopicPartition("t1", 0): 0, TopicPartition("t1", 1): 0, TopicPartition("a.b_c-d", 0): 0}
+    cluster.groups["a,b"] = FakeGroup(committed)
+    line = "groups reset-offsets a,b --export --compat"
+    for_all, for_some = "--all-topics --to-earliest", "--topic t1:0,2 --topic a.b_c-d --to-current"
+    assert kctl(f"{line} kafka-2.8 {for_all}").out == "a.b_c-d,0,0\nt1,1,0\nt1,0,0\n\n"
+    assert kctl(f"{line} kafka-4 {for_all}").out == "a.b_c-d,0,0\nt1,1,0\nt1,0,0\n\n"
+    assert kctl(f"{line} kafka-2.8 {for_some}").out == "t1,0,0\na.b_c-d,0,0\nt1,2,0\n\n"
+    assert kctl(f"{line} kafka-4 {for_some}").out == "a.b_c-d,0,0\nt1,2,0\nt1,0,0\n\n"
+    assert kctl(f"{line} kafka-2.8 --topic t1 --topic a.b_c-d:0 --to-earliest").out.startswith("a.b_c-d,0,0\nt1,0,0\n")
+    assert kctl("groups reset-offsets --all --all-topics --to-earliest --export --compat kafka-4").out.startswith(
+        '"a,b",'
+    )
+
+
+def test_columns_are_padded_as_java_counts(kctl: Kctl, cluster: FakeCluster) -> None:
+    """An emoji is two characters there."""
+    cluster.create("t")
+    cluster.groups["g\U0001f600"] = FakeGroup({TopicPartition("t", 0): 0})
+    line = "groups reset-offsets --all --all-topics --to-earliest --compat"
+    for compat, width in (("kafka-2.8", 30), ("kafka-4", 15)):
+        assert kctl(f"{line} {compat}").out.splitlines()[2].startswith("g\U0001f600" + " " * (width - 3) + " t")
+
+
+@pytest.mark.usefixtures("billing")
+def test_kafka_4_says_where_nothing_is_of_that_time_or_later(kctl: Kctl) -> None:
+    line = "groups reset-offsets billing --topic orders:0 --to-datetime 2020-01-01 --compat"
+    warning = "\nWarn: Partition 0 from topic orders is empty. Falling back to latest known offset.\n"
+    assert kctl(f"{line} kafka-4").out.startswith(f"{warning}\nGROUP")
+    assert "Warn" not in kctl(f"{line} kafka-2.8").out
+
+
+@pytest.mark.usefixtures("billing")
+@pytest.mark.parametrize(
+    ("scenario", "expected"),
+    [
+        ("--to-datetime 1969-12-31T23:59:59.999Z", "10"),
+        ("--to-datetime 0001-01-01", "10"),
+        ("--by-duration P99999999D", "10"),
+        ("--by-duration=-P99999999999999D", "40"),
+        ("--by-duration PT-1H", "40"),
+        ("--to-datetime 99999999999999999999", "40"),
+    ],
+)
+def test_times_that_no_record_can_have_are_before_the_first_or_after_the_last(
+    kctl: Kctl, scenario: str, expected: str
+) -> None:
+    """A number below zero would mean something else to the broker: -1 is the end."""
+    ran = kctl(f"groups reset-offsets billing --topic orders:0 {scenario} --dry-run")
+    assert (ran.status, ran.rows[0][4]) == (0, expected)
+
+
+def test_file_that_says_nothing_about_a_group(
+    kctl: Kctl, cluster: FakeCluster, billing: FakeGroup, tmp_path: Path
+) -> None:
+    """It is refused, or warned of where it says something about another."""
+    cluster.groups["busy"] = FakeGroup({P0: 1}, members=[member("m", 0)])
+    file = tmp_path / "offsets.csv"
+    line = f"--from-file {file} --execute"
+    file.write_bytes("\ufeffbilling,orders,0,12\n".encode())
+    ran = kctl(f"groups reset-offsets billing other {line}")
+    assert (ran.status, "says nothing about other" in ran.err) == (0, True)
+    assert kctl(f"groups reset-offsets --all {line}").status == 0, "a busy group of which the file says nothing"
+    assert billing.offsets[P0] == 12
+    for text in ("", "someone,orders,0,12\n"):
+        file.write_text(text)
+        ran = kctl(f"groups reset-offsets billing {line}")
+        assert (ran.status, "says nothing about billing" in ran.err) == (ExitStatus.USAGE, True)
+
+
+@pytest.mark.usefixtures("billing")
+@pytest.mark.parametrize("numbers", ["0-99999999999", "2-1"])
+def test_range_that_no_topic_has_is_a_mistake(kctl: Kctl, numbers: str) -> None:
+    ran = kctl(f"groups reset-offsets billing --topic orders:{numbers} --to-earliest --dry-run")
+    assert (ran.status, f"no topic has partitions {numbers}" in ran.err) == (ExitStatus.USAGE, True)
+
+
 def test_group_comes_into_being(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup) -> None:
     (row,) = kctl("groups reset-offsets new --topic orders:0 --to-offset 12 --execute --format json").document
     assert (row["old_offset"], row["new_offset"], row["delta"], row["status"]) == (None, 12, None, "reset")

@@ -121,3 +121,12 @@ def test_delete_refuses_without_consent_and_tells_each_group_its_fate(kctl: Kctl
     done = kctl("groups delete audit billing nope --yes")
     assert [row[:3] for row in done.rows] == [["audit", "deleted", "-"], *fates[1:]]
     assert (done.status, sorted(cluster.groups)) == (ExitStatus.FAILED, ["billing"])
+
+
+def test_kafkas_tool_knows_no_groups_but_consumers(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.groups.update({"connect": FakeGroup(protocol_type="connect"), "consumers": FakeGroup()})
+    for compat in ("kafka-2.8", "kafka-4"):
+        ran = kctl(f"groups describe connect consumers --compat {compat}")
+        reason = "java.lang.IllegalArgumentException: GroupId connect is not a consumer group (connect)."
+        assert ran.status == ExitStatus.FAILED
+        assert ran.out == f"\nError: Executing consumer group command failed due to {reason}\n"

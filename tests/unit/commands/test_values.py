@@ -73,6 +73,7 @@ def test_anything_else_is_no_range(text: str) -> None:
         ("1970-01-01T01:00:00+01:00", 0),
         ("1970-01-01T00:00:00.250", 250),
         ("1970-01-02", 86_400_000),
+        ("1970-1-2T0:0:1.0", 86_401_000),
         ("1700000000", 1_700_000_000_000),
         ("1700000000123", 1_700_000_000_123),
         ("now", NOW_MS),
@@ -95,13 +96,16 @@ def test_time_without_zone_is_utc(text: str, expected_ms: int) -> None:
         ("P1D", 86_400_000),
         ("1.5", 1500),
         ("0.5s", 500),
+        ("pt1h", 3_600_000),
+        ("P1DT-1H", 82_800_000),
+        ("-PT-1,5S", 1500),
     ],
 )
 def test_duration_is_read(text: str, expected_ms: int) -> None:
     assert parse_duration_ms(text) == expected_ms
 
 
-@pytest.mark.parametrize("text", ["", "P", "PT", "ten", "10x", "-5s", "5 s"])
+@pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "P2W", "PT-1H", "-PT1H", "ten", "10x", "-5s", "5 s"])
 def test_anything_else_is_no_duration(text: str) -> None:
     with pytest.raises(UsageError):
         parse_duration_ms(text)

@@ -1,0 +1,28 @@
+"""What `kctl groups delete-offsets` means by its options, and what the broker would say to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kctl.admin.group_offsets import MESSAGES
+from kctl.admin.groups import GroupDescription
+from kctl.admin.outcome import Outcome
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
+
+
+def committed_in_scope(
+    committed: dict[TopicPartition, int], scope: dict[str, list[int] | None] | None
+) -> list[TopicPartition]:
+    """Partitions that are named, and those with an offset of topics that are."""
+    if scope is None:
+        return sorted(committed)
+    named = {TopicPartition(topic, number) for topic, numbers in scope.items() for number in numbers or ()}
+    return sorted(named | {tp for tp in committed if tp.topic in scope and scope[tp.topic] is None})
+
+
+def previewed_deletions(group: GroupDescription, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, Outcome]:
+    """What the broker would say, as far as it can be known."""
+    read = {tp.topic for member in group.members for tp in member.assignment}
+    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    return {tp: Outcome(str(tp), code, MESSAGES[code]) if tp.topic in read else Outcome(str(tp)) for tp in wanted}
