@@ -194,8 +194,9 @@ _kctl() {
         esac
         ;;
     'producers describe')
-        flags='--partition --broker --open --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--partition --broker --open --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --compat) words='kafka-3 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --partition | --broker | --bootstrap-server | --timeout) kind='none' ;;

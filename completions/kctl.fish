@@ -261,6 +261,7 @@ complete -c kctl -n '__fish_seen_subcommand_from producers; and not __fish_seen_
 complete -c kctl -n '__fish_seen_subcommand_from producers; and __fish_seen_subcommand_from describe' -l partition -x -d 'Only these partitions.  Default: all.'
 complete -c kctl -n '__fish_seen_subcommand_from producers; and __fish_seen_subcommand_from describe' -l broker -x -d 'What this broker knows as a replica.  Default: what the leaders know.'
 complete -c kctl -n '__fish_seen_subcommand_from producers; and __fish_seen_subcommand_from describe' -l open -d 'Only producers with an open transaction.'
+complete -c kctl -n '__fish_seen_subcommand_from producers; and __fish_seen_subcommand_from describe' -l compat -x -a 'kafka-3 kafka-4' -d 'Print what Kafka\'s own tool of that version prints; a table for each partition.'
 complete -c kctl -n '__fish_seen_subcommand_from producers; and __fish_seen_subcommand_from describe' -l bootstrap-server -x -d 'Brokers to start from; also KCTL_BOOTSTRAP_SERVER.  Default: 127.0.0.1:9092.'
 complete -c kctl -n '__fish_seen_subcommand_from producers; and __fish_seen_subcommand_from describe' -l command-config -r -F -d 'Properties file with client settings, as Kafka\'s tools take it; also KCTL_COMMAND_CONFIG.'
 complete -c kctl -n '__fish_seen_subcommand_from producers; and __fish_seen_subcommand_from describe' -l timeout -x -d 'How long the cluster may take to answer, such as 10s or 500ms.  Default: 30s, to connect at most 5s.'

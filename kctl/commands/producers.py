@@ -13,9 +13,13 @@ from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ApiError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kctl.admin.producers import ActiveProducer
     from kctl.client.cluster import ClusterClient
-    from kctl.model import TopicPartition
+
+    Answer = tuple[str, int | None, Sequence[ActiveProducer] | ApiError]
+    """What was told of a partition, or of a topic when that is all there is to say something about."""
 
 app = Group("producers", "Look at idempotent and transactional producers.")
 
@@ -49,46 +53,79 @@ def describe(
         Option("--broker", metavar="N", help="What this broker knows as a replica.  Default: what the leaders know."),
     ] = None,
     open_: Annotated[bool, Option("--open", help="Only producers with an open transaction.")] = False,
+    compat: Annotated[
+        str | None,
+        Option(
+            "--compat",
+            choices=("kafka-3", "kafka-4"),
+            help="Print what Kafka's own tool of that version prints; a table for each partition.",
+        ),
+    ] = None,
 ) -> ExitStatus:
     """Describe the producers that partitions remember.
 
     TXN-START-OFFSET is where the open transaction of a producer began, and empty where there is none.  Brokers before
     2.8 do not tell.
     """
-    from kctl.admin.offsets import partitions_of  # noqa: PLC0415 - help needs no client
-    from kctl.admin.producers import describe_producers  # noqa: PLC0415 - same
-    from kctl.model import TopicPartition  # noqa: PLC0415 - same
-
     wanted = parse_partitions(partition)
-
-    async def ask(client: ClusterClient) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = []
-        for topic in sorted(set(topics)):
-            try:
-                tps = await partitions_of(client, [topic])
-                if wanted is not None:
-                    tps = [TopicPartition(topic, number) for number in wanted]
-                found = await describe_producers(client, tps, broker=broker)
-            except ApiError as error:
-                rows.append({"topic": topic, "partition": None, **exception_error(error)})
-                continue
-            for tp, producers in found.items():
-                if isinstance(producers, ApiError):
-                    rows.append({"topic": tp.topic, "partition": tp.partition, **exception_error(producers)})
-                else:
-                    rows.extend(producer_row(tp, one) for one in producers if one.has_transaction or not open_)
-        return rows
-
-    rows = run.on_cluster(ask)
+    found = run.on_cluster(lambda client: _ask(client, topics, wanted, broker=broker))
+    if open_:
+        found = [
+            (topic, number, told if isinstance(told, ApiError) else [one for one in told if one.has_transaction])
+            for topic, number, told in found
+        ]
+    if compat:
+        return _describe_as_kafka(run, found)
+    rows: list[dict[str, Any]] = []
+    for topic, number, told in found:
+        if isinstance(told, ApiError):
+            rows.append({"topic": topic, "partition": number, **exception_error(told)})
+        else:
+            rows.extend(producer_row(topic, number, one) for one in told)
     run.console.show(COLUMNS, rows)
     return run.status_of(rows)
 
 
-def producer_row(tp: TopicPartition, producer: ActiveProducer) -> dict[str, Any]:
+async def _ask(
+    client: ClusterClient, topics: Sequence[str], wanted: Sequence[int] | None, *, broker: int | None
+) -> list[Answer]:
+    from kctl.admin.offsets import partitions_of  # noqa: PLC0415 - help needs no client
+    from kctl.admin.producers import describe_producers  # noqa: PLC0415 - same
+    from kctl.model import TopicPartition  # noqa: PLC0415 - same
+
+    answers: list[Answer] = []
+    for topic in sorted(set(topics)):
+        try:
+            tps = await partitions_of(client, [topic])
+            if wanted is not None:
+                tps = [TopicPartition(topic, number) for number in wanted]
+            found = await describe_producers(client, tps, broker=broker)
+        except ApiError as error:
+            answers.append((topic, None, error))
+            continue
+        answers.extend((tp.topic, tp.partition, told) for tp, told in found.items())
+    return answers
+
+
+def _describe_as_kafka(run: Invocation, found: Sequence[Answer]) -> ExitStatus:
+    """What failed goes to stderr, because stdout is Kafka's."""
+    from kctl.commands import transaction_compat  # noqa: PLC0415 - rarely used
+
+    status = ExitStatus.DONE
+    for topic, number, told in found:
+        if isinstance(told, ApiError):
+            run.console.warn(f"{topic if number is None else f'{topic}-{number}'}: {told.code.name}: {told}")
+            status = ExitStatus.FAILED
+        else:
+            run.console.verbatim(transaction_compat.producers(told))
+    return status
+
+
+def producer_row(topic: str, partition: int | None, producer: ActiveProducer) -> dict[str, Any]:
     """One producer of one partition."""
     return {
-        "topic": tp.topic,
-        "partition": tp.partition,
+        "topic": topic,
+        "partition": partition,
         "producer_id": producer.producer_id,
         "producer_epoch": producer.producer_epoch,
         "coordinator_epoch": known(producer.coordinator_epoch),

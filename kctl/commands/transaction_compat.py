@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from kctl.admin.producers import ActiveProducer
 from kctl.admin.transactions import ListedTransaction, OpenTransaction, Transaction
 from kctl.commands.hash_order import java_order
 from kctl.commands.java_text import java_length, padded
@@ -25,6 +26,14 @@ _DESCRIBE_TITLES = (
     "CurrentTransactionStartTimeMs",
     "TransactionDurationMs",
     "TopicPartitions",
+)
+_PRODUCERS_TITLES = (
+    "ProducerId",
+    "ProducerEpoch",
+    "LatestCoordinatorEpoch",
+    "LastSequence",
+    "LastTimestamp",
+    "CurrentTransactionStartOffset",
 )
 _HANGING_TITLES = (
     "Topic",
@@ -57,6 +66,20 @@ def described(one: Transaction, coordinator_id: int, now_ms: int) -> str:
                 *(str(one.timeout_ms), str(one.start_ms) if has_start else _NONE),
                 *(str(now_ms - one.start_ms) if has_start else _NONE, ",".join(map(str, java_order(one.partitions)))),
             )
+        ],
+    )
+
+
+def producers(found: Iterable[ActiveProducer]) -> str:
+    """What `describe-producers` says of one partition, in the order in which the broker told them."""
+    return _table(
+        _PRODUCERS_TITLES,
+        [
+            (
+                *(str(one.producer_id), str(one.producer_epoch), str(one.coordinator_epoch), str(one.last_sequence)),
+                *(str(one.last_timestamp_ms), str(one.txn_start_offset) if one.has_transaction else _NONE),
+            )
+            for one in found
         ],
     )
 

@@ -114,6 +114,20 @@ def test_transactions(kctl: Kctl, topic: str, bootstrap: str, compat: str) -> No
     transact(producer(bootstrap, f"{topic}-done"), other, [b"x"])
     theirs: list[list[str]] = []
     ours: list[str] = []
+    for partition in range(3):
+        theirs.append(
+            [
+                tool,
+                "--bootstrap-server",
+                bootstrap,
+                "describe-producers",
+                "--topic",
+                topic,
+                "--partition",
+                str(partition),
+            ]
+        )
+        ours.append(kctl(f"producers describe {topic} --partition {partition} --compat {compat}").out)
     for words, line in (
         (["list"], "list"),
         (["describe", "--transactional-id", f"{topic}-open"], f"describe {topic}-open"),
@@ -129,7 +143,8 @@ def test_transactions(kctl: Kctl, topic: str, bootstrap: str, compat: str) -> No
     for told, wanted, command in zip(ours, said(version, theirs), theirs, strict=True):
         column = DURATIONS.get(command[3])
         assert without(column, told) == without(column, wanted)
-    assert ours[3].count(topic) == 4
+    assert ours[1].count("\n") == 3
+    assert ours[6].count(topic) == 4
     open_.abort_transaction(TIMEOUT_S)
 
 

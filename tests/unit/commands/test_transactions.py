@@ -120,3 +120,23 @@ def test_abort_refuses_what_is_in_hand(kctl: Kctl, cluster: FakeCluster) -> None
 @pytest.mark.usefixtures("cluster")
 def test_lines_that_make_no_sense(kctl: Kctl, line: str) -> None:
     assert kctl(f"transactions abort {line} --yes").status == ExitStatus.USAGE
+
+
+def test_producers_in_kafkas_words(kctl: Kctl, cluster: FakeCluster) -> None:
+    first, _ = cluster.topics["orders"]
+    first.producers = [producer(8, 1_700_000_000_000, 3), producer(9, -1, -1)]
+    ran = kctl("producers describe orders --partition 0 --compat kafka-3")
+    head, open_, done = ran.out.splitlines(keepends=True)
+    assert head.split()[2:] == [
+        "LatestCoordinatorEpoch",
+        "LastSequence",
+        "LastTimestamp",
+        "CurrentTransactionStartOffset",
+    ]
+    assert open_ == f"8         \t2            \t-1                    \t0           \t1700000000000\t{'3':<29}\t\n"
+    assert done == f"9         \t2            \t-1                    \t0           \t{'-1':<13}\t{'None':<29}\t\n"
+    assert kctl("producers describe orders --compat kafka-4").out.count("LastSequence") == 2, (
+        "a table for each partition"
+    )
+    ran = kctl("producers describe nope --compat kafka-4")
+    assert (ran.status, ran.out, "nope" in ran.err) == (ExitStatus.FAILED, "", True)
