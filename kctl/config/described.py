@@ -54,12 +54,7 @@ class DescribedConfig:
     synonyms: tuple[Synonym, ...]
 
 
-def describe_topic(view: ConfigView, topic: str) -> list[DescribedConfig]:
-    """Every property of a topic."""
-    return describe_topic_with(view, view.topic_overrides.get(topic, {}))
-
-
-def describe_topic_with(view: ConfigView, overrides: Mapping[str, str]) -> list[DescribedConfig]:
+def describe_topic(view: ConfigView, overrides: Mapping[str, str]) -> list[DescribedConfig]:
     """Every property of a topic that has, or is about to have, these overrides."""
     config, _ = topic_config_ignoring_errors(view.current, overrides)
     described = []

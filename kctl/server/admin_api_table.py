@@ -34,7 +34,7 @@ def register_admin_handlers(dispatcher: Dispatcher, base: Foundations, parts: Br
     serve("delete_topics", delete.handle)
     serve("create_partitions", grow.handle)
     serve("delete_records", DeleteRecordsHandler(replicas, metadata, configs, base.produce_purgatory).handle)
-    serve("describe_configs", DescribeConfigsHandler(broker_id, configs, metadata).handle)
+    serve("describe_configs", DescribeConfigsHandler(broker_id, configs, metadata, resources).handle)
     serve("alter_configs", AlterConfigsHandler(resources).handle)
     serve("incremental_alter_configs", IncrementalAlterConfigsHandler(broker_id, resources).handle)
     serve("alter_replica_log_dirs", AlterReplicaLogDirsHandler(parts.moves).handle)

@@ -16,7 +16,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from kctl.config.described import describe_topic_with
+from kctl.config.described import describe_topic
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Random
 from kctl.errors import ApiError, ErrorCode
@@ -126,7 +126,7 @@ class CreateTopicsHandler:
                 config_source=entry.source,
                 is_sensitive=entry.sensitive,
             )
-            for entry in describe_topic_with(self._configs, plan.overrides)
+            for entry in describe_topic(self._configs, plan.overrides)
         ]
 
 

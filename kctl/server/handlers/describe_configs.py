@@ -3,6 +3,9 @@
 A broker describes only itself, by its id; the empty name asks for what is set for all brokers at run time.  Null keys,
 or none, ask for every property; unknown keys are left out.  Values of sensitive properties are null.
 
+A topic's overrides are read from ZooKeeper, as by Kafka's ZkConfigRepository, so whoever has just altered them reads
+what it wrote, whichever broker it asks.  A broker's own are what it has in force, a moment after they were altered.
+
 Version notes: 0 says only whether a value is the default; 1 source and synonyms (KIP-226); 3 types and documentation
 (KIP-569).
 
@@ -10,6 +13,9 @@ Not done: authorization.
 """
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
 
 from kctl.config.described import (
     ConfigSource,
@@ -20,7 +26,7 @@ from kctl.config.described import (
 )
 from kctl.config.dynamic import ConfigView
 from kctl.config.kinds import ConfigType
-from kctl.errors import ApiError, ErrorCode
+from kctl.errors import ApiError, ErrorCode, ZooKeeperError
 from kctl.model import topic_name_problem
 from kctl.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
@@ -32,25 +38,30 @@ from kctl.protocol.apis.describe_configs import (
 )
 from kctl.server.broker_loggers import logger_levels
 from kctl.server.config_alterations import ResourceType
-from kctl.server.config_resources import check_this_broker
+from kctl.server.config_resources import ConfigResources, check_this_broker
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.requests.context import RequestContext
+
+log = logging.getLogger(__name__)
 
 
 class DescribeConfigsHandler:
     """Owner: event loop."""
 
-    def __init__(self, broker_id: int, configs: ConfigView, metadata: MetadataCache) -> None:
+    def __init__(
+        self, broker_id: int, configs: ConfigView, metadata: MetadataCache, resources: ConfigResources
+    ) -> None:
         self._broker_id = broker_id
         self._configs = configs
         self._metadata = metadata
+        self._resources = resources
 
-    def handle(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+    async def handle(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
         return DescribeConfigsResponse(
-            results=[self._result(resource, request, context.api_version) for resource in request.resources]
+            results=[await self._result(resource, request, context.api_version) for resource in request.resources]
         )
 
-    def _result(
+    async def _result(
         self, resource: DescribeConfigsResource, request: DescribeConfigsRequest, version: int
     ) -> DescribeConfigsResult:
         result = DescribeConfigsResult(
@@ -60,7 +71,7 @@ class DescribeConfigsHandler:
             configs=[],
         )
         try:
-            described = self._described(resource)
+            described = await self._described(resource)
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message
             return result
@@ -68,12 +79,12 @@ class DescribeConfigsHandler:
         result.configs = [_entry(each, request, version) for each in described if not keys or each.name in keys]
         return result
 
-    def _described(self, resource: DescribeConfigsResource) -> list[DescribedConfig]:
+    async def _described(self, resource: DescribeConfigsResource) -> list[DescribedConfig]:
         """Raises ApiError."""
         name = resource.resource_name
         match resource.resource_type:
             case ResourceType.TOPIC:
-                return self._topic(name)
+                return await self._topic(name)
             case ResourceType.BROKER if not name:
                 return describe_broker_defaults(self._configs)
             case ResourceType.BROKER:
@@ -85,13 +96,21 @@ class DescribeConfigsHandler:
             case _:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
-    def _topic(self, name: str) -> list[DescribedConfig]:
+    async def _topic(self, name: str) -> list[DescribedConfig]:
         problem = topic_name_problem(name)
         if problem is not None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if self._metadata.partitions(name) is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return describe_topic(self._configs, name)
+        return describe_topic(self._configs, await self._topic_overrides(name))
+
+    async def _topic_overrides(self, name: str) -> Mapping[str, str]:
+        """What is stored; what this broker last heard of it when ZooKeeper does not tell."""
+        try:
+            return await self._resources.current(f"topics/{name}")
+        except ZooKeeperError as error:
+            log.warning("describing topic=%s from memory: ZooKeeper: %s", name, error)
+            return self._configs.topic_overrides.get(name, {})
 
 
 def _entry(described: DescribedConfig, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:

@@ -15,7 +15,8 @@ from kctl.config.kinds import ConfigType
 
 
 def topic_entry(view: ConfigView, name: str) -> DescribedConfig:
-    return next(entry for entry in describe_topic(view, "t") if entry.name == name)
+    overrides = view.topic_overrides.get("t", {})
+    return next(entry for entry in describe_topic(view, overrides) if entry.name == name)
 
 
 def broker_entry(view: ConfigView, name: str) -> DescribedConfig:
@@ -71,7 +72,7 @@ def test_what_cannot_change_at_run_time_is_read_only() -> None:
     view = ConfigView({})
     assert broker_entry(view, "broker.id").read_only
     assert not broker_entry(view, "log.retention.ms").read_only
-    assert not any(entry.read_only for entry in describe_topic(view, "t"))
+    assert not any(entry.read_only for entry in describe_topic(view, {}))
 
 
 def test_the_cluster_default_shows_only_what_is_set_there() -> None:

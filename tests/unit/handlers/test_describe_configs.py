@@ -9,6 +9,7 @@ import pytest
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kctl.server.handlers.describe_configs import DescribeConfigsHandler
+from kctl.zookeeper import paths, znodes
 from tests.unit.handlers.world import BROKER_ID, World, exchange, play
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
@@ -24,7 +25,7 @@ async def describe(
     synonyms: bool = False,
     documentation: bool = False,
 ) -> Any:
-    handler = DescribeConfigsHandler(BROKER_ID, world.configs, world.metadata)
+    handler = DescribeConfigsHandler(BROKER_ID, world.configs, world.metadata, world.resources)
     request = DescribeConfigsRequest(
         resources=[DescribeConfigsResource(resource_type=resource_type, resource_name=name, configuration_keys=keys)],
         include_synonyms=synonyms,
@@ -82,6 +83,24 @@ def test_without_keys_everything_is_told(keys: list[str] | None) -> None:
         await world.topic("a")
         assert len(by_name(await describe(world, TOPIC, "a", keys))) == 26
         assert len(by_name(await describe(world, BROKER, "0", keys))) > 200
+
+    play(scene)
+
+
+def test_a_topic_is_described_as_stored_even_before_this_broker_has_heard_of_a_change() -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a", overrides={"flush.ms": "5"})
+        await world.zookeeper.set(paths.topic_config("a"), znodes.encode_config({"flush.ms": "6"}))
+        assert by_name(await describe(world, TOPIC, "a", ["flush.ms"]))["flush.ms"].value == "6"
+
+    play(scene)
+
+
+def test_a_topic_is_described_as_last_heard_when_the_zookeeper_session_is_lost() -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a", overrides={"flush.ms": "5"})
+        world.zookeeper.expire()
+        assert by_name(await describe(world, TOPIC, "a", ["flush.ms"]))["flush.ms"].value == "5"
 
     play(scene)
 
