@@ -366,6 +366,7 @@ class Producer:
         self._id = transactional_id
         self._me = ProducerIdAndEpoch(-1, -1)
         self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
+        self._has_asked_to_end = False
 
     async def live(self) -> None:
         with contextlib.suppress(Fenced):
@@ -394,6 +395,7 @@ class Producer:
         written = Written()
         self._world.transactions.append(written)
         added: set[TopicPartition] = set()
+        self._has_asked_to_end = False
         try:
             for _ in range(self._chance.randint(1, 4)):
                 partition = self._chance.choice(list(PARTITIONS))
@@ -403,9 +405,10 @@ class Producer:
                 await self._rest()
             await self._end(written)
         except Fenced:
-            # A zombie that has not understood yet.
+            # A zombie that has not understood yet.  After asking for the end no client writes: its question may have
+            # been heard, and then its epoch counts in the partitions until the next producer writes there.
             await self._rest()
-            for partition in sorted(added):
+            for partition in [] if self._has_asked_to_end else sorted(added):
                 with contextlib.suppress(Fenced):
                     self._produce(partition, written)
             raise
@@ -436,10 +439,12 @@ class Producer:
     async def _end(self, written: Written) -> None:
         match self._chance.choice(("commit", "commit", "abort", "die")):
             case "commit":
+                self._has_asked_to_end = True
                 written.told = Told.NOTHING
                 await self._insist(self._ask_to_end(committed=True))
                 written.told = Told.COMMITTED
             case "abort":
+                self._has_asked_to_end = True
                 await self._insist(self._ask_to_end(committed=False))
             case _:
                 raise Fenced

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -81,7 +81,7 @@ class Replicas:
         self.produced.append(bytes(records))
         return SimpleNamespace(base_offset=0, last_offset=0, log_append_time_ms=-1, log_start_offset=0)
 
-    def partition_moved(self, partition: TopicPartition) -> None:
+    def partitions_moved(self, partitions: Iterable[TopicPartition]) -> None:
         pass
 
 
