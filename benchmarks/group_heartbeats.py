@@ -107,8 +107,8 @@ async def in_process(groups: int, members: int, runs: int) -> list[float]:
     )
     coordinator.start()
     for partition in range(4):
-        coordinator.on_leader(partition, 0)
-    await coordinator.loaded()
+        coordinator.partitions.on_leader(partition, 0)
+    await coordinator.partitions.loaded()
     frames = []
     for number in range(groups):
         group_id = f"group-{number}"

@@ -152,8 +152,8 @@ async def load(log: Log, shape: Shape, offsets: int) -> tuple[float, float, floa
     await asyncio.sleep(0.05)
     pauses.clear()
     started, used = time.perf_counter(), time.process_time()
-    coordinator.on_leader(PARTITION, 0)
-    await coordinator.loaded()
+    coordinator.partitions.on_leader(PARTITION, 0)
+    await coordinator.partitions.loaded()
     took_s, used_s = time.perf_counter() - started, time.process_time() - used
     await asyncio.sleep(0.05)
     watcher.cancel()

@@ -119,8 +119,8 @@ async def in_process(runs: int) -> list[float]:
     )
     coordinator.start()
     for partition in range(4):
-        coordinator.on_leader(partition, 0)
-    await coordinator.loaded()
+        coordinator.partitions.on_leader(partition, 0)
+    await coordinator.partitions.loaded()
     made = await settled(coordinator.init_producer("benchmark", timeout_ms=60_000, expected=None))
     samples = []
     for _ in range(runs):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ApiError, ErrorCode
@@ -15,6 +16,7 @@ from kctl.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
 from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
 from kctl.server.config_changes import ConfigChanges
+from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
@@ -52,7 +54,10 @@ class BrokerControlPlane:
         self._fetchers = fetchers
         self._moves = moves
         self._groups = groups
-        self._transactions = transactions
+        self._coordinated: Mapping[str, CoordinatorPartitions[Any]] = {
+            GROUP_METADATA_TOPIC: groups.partitions,
+            TRANSACTION_STATE_TOPIC: transactions.partitions,
+        }
         self._markers = markers
         self._metadata_waits = metadata_waits
         self.broker_epoch = -1
@@ -105,17 +110,13 @@ class BrokerControlPlane:
 
     def _tell_coordinator(self, partition: Partition) -> None:
         topic, index = partition.topic_partition
-        coordinator: GroupCoordinator | TransactionCoordinator
-        if topic == GROUP_METADATA_TOPIC:
-            coordinator = self._groups
-        elif topic == TRANSACTION_STATE_TOPIC:
-            coordinator = self._transactions
-        else:
+        coordinated = self._coordinated.get(topic)
+        if coordinated is None:
             return
         if partition.is_leader:
-            coordinator.on_leader(index, partition.leader_epoch)
+            coordinated.on_leader(index, partition.leader_epoch)
         else:
-            coordinator.on_resign(index, partition.leader_epoch)
+            coordinated.on_resign(index, partition.leader_epoch)
 
 
 def _topics_of(request: LeaderAndIsrRequest | UpdateMetadataRequest) -> list[str]:

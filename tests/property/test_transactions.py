@@ -288,7 +288,7 @@ class World:
     def _lead(self, coordinator: TransactionCoordinator, partitions: range) -> None:
         self._epoch += self.chance.choice((1, 2))
         for partition in partitions:
-            coordinator.on_leader(partition, self._epoch)
+            coordinator.partitions.on_leader(partition, self._epoch)
 
     async def misfortune(self) -> None:
         """One thing that can happen to a cluster."""
@@ -302,10 +302,10 @@ class World:
             case 1:
                 self._epoch += 1  # news of an epoch in which this broker still leads
                 for partition in range(STATE_PARTITIONS):
-                    self.coordinator.on_leader(partition, self._epoch)
+                    self.coordinator.partitions.on_leader(partition, self._epoch)
             case 2:
                 partition = self.chance.randrange(STATE_PARTITIONS)
-                self.coordinator.on_resign(partition)
+                self.coordinator.partitions.on_resign(partition)
                 await asyncio.sleep(self.chance.uniform(0, 0.5))
                 self._lead(self.coordinator, range(partition, partition + 1))
             case 3:

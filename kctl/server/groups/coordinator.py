@@ -67,7 +67,8 @@ class GroupCoordinator:
         self._is_active = False
         self._runner = GroupRunner(broker_id, config=config, offsets_log=offsets_log, clock=clock, timer=timer)
         self._groups: Mapping[str, HostedGroup] = self._runner.hosted
-        self._partitions = CoordinatorPartitions(broker_id, offsets_log, self._runner, clock)
+        self.partitions = CoordinatorPartitions(broker_id, offsets_log, self._runner, clock)
+        """Whose groups are served here; to be told of leaderships."""
         self._rounds = Rounds(timer)
 
     def start(self) -> None:
@@ -79,19 +80,7 @@ class GroupCoordinator:
         """Everything parked answers NOT_COORDINATOR."""
         self._is_active = False
         self._rounds.cancel()
-        await self._partitions.close()
-
-    def on_leader(self, partition: int, epoch: int) -> None:
-        """This broker leads the partition of `__consumer_offsets` in this leader epoch."""
-        self._partitions.on_leader(partition, epoch)
-
-    def on_resign(self, partition: int, epoch: int | None = None) -> None:
-        """This broker does not lead the partition any more; its groups are somebody else's."""
-        self._partitions.on_resign(partition, epoch)
-
-    async def loaded(self) -> None:
-        """Returns when no partition is loading any more."""
-        await self._partitions.loaded()
+        await self.partitions.close()
 
     def topics_deleted(self, topics: Collection[str]) -> None:
         """The topics are gone from the cluster, and so are all commits of them."""
@@ -249,7 +238,7 @@ class GroupCoordinator:
 
     def transaction_completed(self, partition: int, producer_id: int, *, committed: bool) -> None:
         """The marker of the producer's transaction lies in this partition: what it committed there is decided."""
-        led = self._partitions.get(partition)
+        led = self.partitions.get(partition)
         if led is not None:
             self._runner.transaction_completed(led, TransactionEnd(producer_id, committed))
 
@@ -291,7 +280,7 @@ class GroupCoordinator:
         overviews = [hosted.group.overview() for hosted in self._groups.values()]
         if states:
             overviews = [overview for overview in overviews if overview.state in states]
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._partitions.are_loading else ErrorCode.NONE, overviews
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.partitions.are_loading else ErrorCode.NONE, overviews
 
     def delete(self, group_id: str) -> ErrorCode:
         """DeleteGroups, for one group."""
@@ -323,7 +312,7 @@ class GroupCoordinator:
             return ErrorCode.INVALID_GROUP_ID
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return ErrorCode.NONE if group_id in self._groups else self._partitions.status(group_id)
+        return ErrorCode.NONE if group_id in self._groups else self.partitions.status(group_id)
 
     def _allows_session_timeout(self, timeout_ms: int) -> bool:
         return self._config.group_min_session_timeout_ms <= timeout_ms <= self._config.group_max_session_timeout_ms
@@ -336,6 +325,6 @@ class GroupCoordinator:
         if hosted is not None:
             self._runner.run(hosted, event)
             return
-        partition = self._partitions.of(group_id)
+        partition = self.partitions.of(group_id)
         assert partition is not None
         self._runner.run_new(group_id, partition, event)

@@ -63,7 +63,8 @@ class TransactionCoordinator:
             timer=timer,
         )
         self._hosted: Mapping[str, HostedTransaction] = self._runner.hosted
-        self._partitions = CoordinatorPartitions(broker_id, state_log, self._runner, clock)
+        self.partitions = CoordinatorPartitions(broker_id, state_log, self._runner, clock)
+        """Whose transactional ids are served here; to be told of leaderships."""
         self._rounds = Rounds(timer)
 
     def start(self) -> None:
@@ -77,20 +78,8 @@ class TransactionCoordinator:
         self._is_active = False
         self._rounds.cancel()
         await self._allocations.close()
-        await self._partitions.close()
+        await self.partitions.close()
         await self._markers.close()
-
-    def on_leader(self, partition: int, epoch: int) -> None:
-        """This broker leads the partition of `__transaction_state` in this leader epoch."""
-        self._partitions.on_leader(partition, epoch)
-
-    def on_resign(self, partition: int, epoch: int | None = None) -> None:
-        """This broker does not lead the partition any more; its transactions are somebody else's."""
-        self._partitions.on_resign(partition, epoch)
-
-    async def loaded(self) -> None:
-        """Returns when every load that has begun is done."""
-        await self._partitions.loaded()
 
     def init_producer(
         self, transactional_id: str, *, timeout_ms: int, expected: ProducerIdAndEpoch | None
@@ -134,7 +123,7 @@ class TransactionCoordinator:
         """ListTransactions: an error, the state names that do not exist, and the ids that pass the filters, if any."""
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, [], []
-        if self._partitions.are_loading:
+        if self.partitions.are_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [], []
         unknown = [name for name in states if name not in BY_LABEL]
         wanted = {BY_LABEL[name] for name in states if name in BY_LABEL}
@@ -163,7 +152,7 @@ class TransactionCoordinator:
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         is_hosted = transactional_id in self._hosted
-        return ErrorCode.NONE if is_hosted else self._partitions.status(transactional_id)
+        return ErrorCode.NONE if is_hosted else self.partitions.status(transactional_id)
 
     def _ask(
         self, transactional_id: str, call: ParkedCall[ErrorCode], event: AddPartitions | EndTransaction
@@ -187,6 +176,6 @@ class TransactionCoordinator:
         if hosted is not None:
             self._runner.run(hosted, event)
             return
-        partition = self._partitions.of(transactional_id)
+        partition = self.partitions.of(transactional_id)
         assert partition is not None
         self._runner.run_new(transactional_id, partition, event)

@@ -86,7 +86,7 @@ def test_loading_partition_says_so_but_is_milder_to_heartbeats_and_syncs() -> No
         assert set(errors.values()) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
         assert host.coordinator.groups()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         log.gate.set()
-        await host.coordinator.loaded()
+        await host.coordinator.partitions.loaded()
         assert host.coordinator.groups()[0] is ErrorCode.NONE
         await host.coordinator.stop()
 
@@ -100,8 +100,8 @@ def test_loading_partition_does_not_hold_up_the_others() -> None:
         log.gate = asyncio.Event()
         loading = partition_for_key("g", 4)
         other = next(name for name in "abcdef" if partition_for_key(name, 4) != loading)
-        host.coordinator.on_resign(loading)
-        host.coordinator.on_leader(loading, 5)
+        host.coordinator.partitions.on_resign(loading)
+        host.coordinator.partitions.on_leader(loading, 5)
         assert await settled(commit(host, other)) == {T0: ErrorCode.NONE}
         assert (await settled(commit(host)))[T0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         log.gate.set()
@@ -242,7 +242,7 @@ def test_resigning_answers_what_is_parked_and_forgets_the_groups() -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()
         reply = host.join()
-        host.coordinator.on_resign(partition_for_key("g", 4))
+        host.coordinator.partitions.on_resign(partition_for_key("g", 4))
         assert (await reply).error is ErrorCode.NOT_COORDINATOR
         assert len(host.timer) == 1, "only the look for expired offsets is left"
         assert (await settled(commit(host)))[T0] is ErrorCode.NOT_COORDINATOR
@@ -256,8 +256,8 @@ def test_old_news_of_leadership_change_nothing() -> None:
         host = await Host(loop).start(epoch=5)
         await host.stable()
         partition = partition_for_key("g", 4)
-        host.coordinator.on_leader(partition, 4)
-        host.coordinator.on_resign(partition, 4)
+        host.coordinator.partitions.on_leader(partition, 4)
+        host.coordinator.partitions.on_resign(partition, 4)
         assert host.coordinator.describe("g")[1].state is GroupState.STABLE
         await host.coordinator.stop()
 
@@ -271,10 +271,10 @@ def test_next_epoch_of_the_same_leader_keeps_the_groups_and_a_later_one_reloads_
         partition = partition_for_key("g", 4)
         reply = host.join("g", joined.member_id)
         await settled(reply)
-        host.coordinator.on_leader(partition, 6)
+        host.coordinator.partitions.on_leader(partition, 6)
         assert host.coordinator.describe("g")[1].state is GroupState.COMPLETING_REBALANCE
-        host.coordinator.on_leader(partition, 8)
-        await host.coordinator.loaded()
+        host.coordinator.partitions.on_leader(partition, 8)
+        await host.coordinator.partitions.loaded()
         assert host.coordinator.describe("g")[1].state is GroupState.STABLE
         await host.coordinator.stop()
 
@@ -326,8 +326,8 @@ def test_partition_that_cannot_be_read_stays_refused(caplog: pytest.LogCaptureFi
         assert (await settled(commit(host)))[T0] is ErrorCode.NOT_COORDINATOR
         log.load_failure = None
         for partition in range(4):
-            host.coordinator.on_leader(partition, 0)
-        await host.coordinator.loaded()
+            host.coordinator.partitions.on_leader(partition, 0)
+        await host.coordinator.partitions.loaded()
         assert (await settled(commit(host)))[T0] is ErrorCode.NONE
         await host.coordinator.stop()
 

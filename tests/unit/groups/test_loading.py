@@ -100,7 +100,7 @@ def test_groups_of_many_are_loaded_in_turns_and_appear_all_at_once() -> None:
             log.append(0, build_batch(records), required_acks=-1, timeout_ms=0)
         host = Host(loop, log)
         host.coordinator.start()
-        host.coordinator.on_leader(0, 0)
+        host.coordinator.partitions.on_leader(0, 0)
         seen = []
         for _ in range(100):
             seen.append(len(host.coordinator.groups()[1]))

@@ -193,9 +193,9 @@ class Host:
     async def start(self, epoch: int = 0) -> Host:
         self.coordinator.start()
         for partition in range(self.log.partitions or 0):
-            self.coordinator.on_leader(partition, epoch)
+            self.coordinator.partitions.on_leader(partition, epoch)
         if self.log.gate is None:
-            await self.coordinator.loaded()
+            await self.coordinator.partitions.loaded()
         return self
 
     async def init(

@@ -69,14 +69,14 @@ async def test_loading_partition_says_so_and_does_not_hold_up_the_others(loop: S
     log = MemoryOffsetsLog()
     host = await Host(loop, log).start()
     log.gate = asyncio.Event()
-    host.coordinator.on_resign(PARTITION)
-    host.coordinator.on_leader(PARTITION, 5)
+    host.coordinator.partitions.on_resign(PARTITION)
+    host.coordinator.partitions.on_leader(PARTITION, 5)
     assert set((await every_error(host, "id")).values()) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
     assert host.coordinator.transactions()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     other = next(name for name in "abcdef" if partition_for_key(name, 4) != PARTITION)
     assert (await host.init(other)).error is ErrorCode.NONE
     log.gate.set()
-    await host.coordinator.loaded()
+    await host.coordinator.partitions.loaded()
     assert (await host.init()).error is ErrorCode.NONE
     await host.coordinator.stop()
 
@@ -141,7 +141,7 @@ async def test_coordinator_that_moves_while_a_producer_id_is_fetched_says_so(loo
     host = await Host(loop).start()
     host.producer_ids.gate = asyncio.Event()
     reply = host.coordinator.init_producer("id", timeout_ms=1, expected=None)
-    host.coordinator.on_resign(PARTITION)
+    host.coordinator.partitions.on_resign(PARTITION)
     host.producer_ids.gate.set()
     assert (await settled(reply)).error is ErrorCode.NOT_COORDINATOR
     assert host.log.records() == []
@@ -186,7 +186,7 @@ async def test_resigned_coordinator_sends_no_more_markers(loop: SimLoop) -> None
     host.partitions.errors[T0] = ErrorCode.NOT_LEADER_OR_FOLLOWER
     await host.end(producer)
     await asyncio.sleep(0.05)
-    host.coordinator.on_resign(PARTITION)
+    host.coordinator.partitions.on_resign(PARTITION)
     host.partitions.errors.clear()
     await asyncio.sleep(1)
     assert host.partitions.marked == []
@@ -199,13 +199,13 @@ async def test_next_epoch_of_the_same_leader_keeps_what_is_in_memory(loop: SimLo
     host = await Host(loop).start(epoch=4)
     producer = await host.ongoing(T0)
     host.log.gate = asyncio.Event()
-    host.coordinator.on_leader(PARTITION, 5)
+    host.coordinator.partitions.on_leader(PARTITION, 5)
     assert await host.end(producer) is ErrorCode.NONE
     await asyncio.sleep(0.01)
     marker = parse_end_transaction_marker(next(iterate_records(host.partitions.batches[0][1])))
     assert marker is not None
     assert marker.coordinator_epoch == 5
-    host.coordinator.on_leader(PARTITION, 7)
+    host.coordinator.partitions.on_leader(PARTITION, 7)
     assert host.state() == "COORDINATOR_LOAD_IN_PROGRESS"
     await host.coordinator.stop()
 
@@ -214,10 +214,10 @@ async def test_next_epoch_of_the_same_leader_keeps_what_is_in_memory(loop: SimLo
 async def test_news_of_an_older_leadership_is_ignored(loop: SimLoop) -> None:
     host = await Host(loop).start(epoch=4)
     await host.producer()
-    host.coordinator.on_resign(PARTITION, 3)
-    host.coordinator.on_leader(PARTITION, 2)
+    host.coordinator.partitions.on_resign(PARTITION, 3)
+    host.coordinator.partitions.on_leader(PARTITION, 2)
     assert host.state() == "Empty"
-    host.coordinator.on_resign(PARTITION, 4)
+    host.coordinator.partitions.on_resign(PARTITION, 4)
     assert host.state() == "NOT_COORDINATOR"
     await host.coordinator.stop()
 

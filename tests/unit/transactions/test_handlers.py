@@ -420,7 +420,7 @@ class TestTxnOffsetCommit:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
             broker.groups.log.gate = asyncio.Event()
-            broker.groups.coordinator.on_leader(OFFSETS.partition, 7)
+            broker.groups.coordinator.partitions.on_leader(OFFSETS.partition, 7)
             assert errors_of(await broker.call(txn_commit(producer, ("t", 0)), version)) == [code]
 
         on_a_broker(play)

@@ -83,7 +83,7 @@ def test_ids_of_many_are_loaded_in_turns_and_decisions_are_gone_on_with() -> Non
         many = [transaction_record(f"id-{number}", snapshot(), 1) for number in range(count)]
         host = Host(loop, log_with([*many, decided]))
         host.coordinator.start()
-        host.coordinator.on_leader(0, 0)
+        host.coordinator.partitions.on_leader(0, 0)
         seen = []
         for _ in range(100):
             seen.append(len(host.coordinator.transactions()[2]))

@@ -208,7 +208,7 @@ class TestCoordinator:
             if is_read:
                 write_marker(old.log, ControlType.COMMIT)
             old.log.gate.set()
-            await new.coordinator.loaded()
+            await new.coordinator.partitions.loaded()
             assert offset_of(new) == 5
             await old.coordinator.stop()
             await new.coordinator.stop()
@@ -219,10 +219,10 @@ class TestCoordinator:
         async def main(loop: SimLoop) -> None:
             host = await Host(loop).start()
             await committing(host)
-            host.coordinator.on_resign(PARTITION)
+            host.coordinator.partitions.on_resign(PARTITION)
             host.coordinator.transaction_completed(PARTITION, 7, committed=True)
-            host.coordinator.on_leader(PARTITION, 5)
-            await host.coordinator.loaded()
+            host.coordinator.partitions.on_leader(PARTITION, 5)
+            await host.coordinator.partitions.loaded()
             assert offset_of(host) == -1
             await host.coordinator.stop()
 
