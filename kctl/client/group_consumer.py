@@ -19,35 +19,39 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import commit_offsets, committed_offsets
 from kctl.client.consumer import Consumer
 from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, OffsetAt, list_offsets
-from kctl.client.membership import (
+from kctl.client.membership.actions import (
     Abandon,
     Action,
     Assign,
-    Assigned,
-    CommitAnswered,
-    Disconnected,
-    Event,
     Fail,
-    HeartbeatAnswered,
-    HeartbeatDue,
-    Joined,
-    Left,
     LookUpCoordinator,
-    Member,
-    MembershipSettings,
-    PartitionsChanged,
-    Phase,
     Revoke,
-    Revoked,
     SendHeartbeat,
     SendJoin,
     SendLeave,
     SendSync,
-    Synced,
     Take,
-    Wanted,
-    step,
 )
+from kctl.client.membership.events import (
+    Assigned,
+    CommitAnswered,
+    Disconnected,
+    Event,
+    HeartbeatAnswered,
+    HeartbeatDue,
+    Joined,
+    Left,
+    PartitionsChanged,
+    Revoked,
+    Synced,
+    Wanted,
+)
+from kctl.client.membership.member import (
+    Member,
+    MembershipSettings,
+    Phase,
+)
+from kctl.client.membership.step import step
 from kctl.client.retrying import COORDINATOR_MOVED, Deadline
 from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode, KctlError

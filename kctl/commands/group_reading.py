@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
     from kctl.client.group_consumer import GroupConsumer
     from kctl.client.list_offsets import IsolationLevel
-    from kctl.client.membership import MembershipSettings
+    from kctl.client.membership.member import MembershipSettings
     from kctl.console import Console
     from kctl.model import TopicPartition
     from kctl.records.header import Record
@@ -119,7 +119,7 @@ async def _copy(
 
 
 def _membership_settings(group_id: str, topic: str, properties: Mapping[str, str]) -> MembershipSettings:
-    from kctl.client.membership import MembershipSettings  # noqa: PLC0415 - help needs no client
+    from kctl.client.membership.member import MembershipSettings  # noqa: PLC0415 - help needs no client
     from kctl.client.settings import parse_milliseconds  # noqa: PLC0415 - same
 
     if not group_id:

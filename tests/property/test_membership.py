@@ -16,35 +16,39 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kctl.client.assignors import ASSIGNORS
-from kctl.client.membership import (
+from kctl.client.membership.actions import (
     Abandon,
     Action,
     Assign,
-    Assigned,
-    CommitAnswered,
-    Disconnected,
-    Event,
     Fail,
-    HeartbeatAnswered,
-    HeartbeatDue,
-    Joined,
-    Left,
     LookUpCoordinator,
-    Member,
-    MembershipSettings,
-    PartitionsChanged,
-    Phase,
     Revoke,
-    Revoked,
     SendHeartbeat,
     SendJoin,
     SendLeave,
     SendSync,
-    Synced,
     Take,
-    Wanted,
-    step,
 )
+from kctl.client.membership.events import (
+    Assigned,
+    CommitAnswered,
+    Disconnected,
+    Event,
+    HeartbeatAnswered,
+    HeartbeatDue,
+    Joined,
+    Left,
+    PartitionsChanged,
+    Revoked,
+    Synced,
+    Wanted,
+)
+from kctl.client.membership.member import (
+    Member,
+    MembershipSettings,
+    Phase,
+)
+from kctl.client.membership.step import step
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.heartbeat import HeartbeatResponse

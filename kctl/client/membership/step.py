@@ -12,13 +12,43 @@ KIP-394.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 
 from kctl.client.assignors import ASSIGNORS, Subscriber
+from kctl.client.membership.actions import (
+    Abandon,
+    Action,
+    Assign,
+    Fail,
+    LookUpCoordinator,
+    Revoke,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    Take,
+)
+from kctl.client.membership.events import (
+    Assigned,
+    CommitAnswered,
+    Disconnected,
+    Event,
+    HeartbeatAnswered,
+    HeartbeatDue,
+    Joined,
+    Left,
+    PartitionsChanged,
+    Revoked,
+    Synced,
+    Wanted,
+)
+from kctl.client.membership.member import (
+    NO_GENERATION,
+    Member,
+    Phase,
+)
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
-from kctl.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kctl.protocol.apis.heartbeat import HeartbeatRequest
 from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kctl.protocol.consumer_protocol import (
@@ -32,217 +62,8 @@ from kctl.protocol.consumer_protocol import (
     encode_subscription,
 )
 
-NO_GENERATION = -1
 BEAT_AGAIN_MS = 100
 """How long to wait after a heartbeat that found no coordinator: retry.backoff.ms of Kafka's clients."""
-
-
-@dataclass(frozen=True, slots=True)
-class MembershipSettings:
-    """How a member takes part; the names and defaults are those of Kafka 2.8's consumer."""
-
-    group_id: str
-    topics: tuple[str, ...]
-    group_instance_id: str | None = None
-    session_timeout_ms: int = 10_000
-    rebalance_timeout_ms: int = 300_000
-    """max.poll.interval.ms: how long the others wait for this member to give up what it reads."""
-    heartbeat_interval_ms: int = 3_000
-
-
-class Phase(Enum):
-    """Where a member is between two assignments."""
-
-    OUTSIDE = "outside"
-    JOINING = "joining"
-    SYNCING = "syncing"
-    STABLE = "stable"
-    REVOKING = "revoking"
-
-
-@dataclass(slots=True)
-class Member:
-    """What a member knows of itself."""
-
-    settings: MembershipSettings
-    phase: Phase = Phase.OUTSIDE
-    member_id: str = ""
-    generation: int = NO_GENERATION
-    assignor: str = ""
-    """The one that all members of this generation know, by its name."""
-    is_leader: bool = False
-    heard_ms: int = 0
-    """When the coordinator last said that all is well."""
-    beat_ms: int = 0
-    """When the last heartbeat was sent."""
-
-    @property
-    def is_in_generation(self) -> bool:
-        """Whether heartbeats and commits have a generation to name."""
-        return self.phase in {Phase.STABLE, Phase.REVOKING}
-
-    @property
-    def session_end_ms(self) -> int:
-        """From when on the coordinator, if it heard nothing, has given this member up."""
-        return self.heard_ms + self.settings.session_timeout_ms
-
-    @property
-    def next_beat_ms(self) -> int:
-        return self.beat_ms + self.settings.heartbeat_interval_ms
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Somebody wants to read: join unless that is done."""
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """JoinGroup was answered."""
-
-    response: JoinGroupResponse
-
-
-@dataclass(frozen=True, slots=True)
-class Assigned:
-    """The leader, this member, has decided who reads what."""
-
-    assignment: Mapping[str, Sequence[TopicPartition]]
-
-
-@dataclass(frozen=True, slots=True)
-class Synced:
-    """SyncGroup was answered."""
-
-    response: SyncGroupResponse
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatDue:
-    """Time went on."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatAnswered:
-    """Heartbeat was answered."""
-
-    response: HeartbeatResponse
-    generation: int
-    """The generation that it named: a later one has nothing to do with it."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommitAnswered:
-    """OffsetCommit was answered with this code for some partition."""
-
-    code: ErrorCode
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
-class Disconnected:
-    """The connection to the coordinator is lost; whether what was asked in that phase was done is not known."""
-
-    during: Phase
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionsChanged:
-    """A topic of the group has more partitions than when this member, the leader, gave them out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Revoked:
-    """What was read is given up: committed, if that was possible."""
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """This member wants to read no more."""
-
-
-Event = (
-    Wanted
-    | Joined
-    | Assigned
-    | Synced
-    | HeartbeatDue
-    | HeartbeatAnswered
-    | CommitAnswered
-    | Disconnected
-    | PartitionsChanged
-    | Revoked
-    | Left
-)
-
-
-@dataclass(frozen=True, slots=True)
-class SendJoin:
-    """Ask; the answer may take as long as the slowest member, so nothing else waits behind it."""
-
-    request: JoinGroupRequest
-
-
-@dataclass(frozen=True, slots=True)
-class SendSync:
-    """Ask for the assignment, or hand it in."""
-
-    request: SyncGroupRequest
-
-
-@dataclass(frozen=True, slots=True)
-class SendHeartbeat:
-    """Say that this member is alive."""
-
-    request: HeartbeatRequest
-
-
-@dataclass(frozen=True, slots=True)
-class SendLeave:
-    """Say goodbye; the answer changes nothing."""
-
-    member_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Assign:
-    """Decide who reads what by this assignor, then tell by `Assigned`."""
-
-    assignor: str
-    members: tuple[Subscriber, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Take:
-    """Read these from now on, from where the group has committed."""
-
-    partitions: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Revoke:
-    """Give up what is read, after committing; then tell by `Revoked`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Abandon:
-    """What is read belongs to others already."""
-
-
-@dataclass(frozen=True, slots=True)
-class LookUpCoordinator:
-    """The coordinator is elsewhere or not ready: look it up before the next request, and pause before a join."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """Trying again would not help."""
-
-    error: ApiError
-
-
-Action = SendJoin | SendSync | SendHeartbeat | SendLeave | Assign | Take | Revoke | Abandon | LookUpCoordinator | Fail
-
 _ELSEWHERE = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )
