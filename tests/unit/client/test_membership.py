@@ -1,0 +1,204 @@
+"""A group's member event by event: what it keeps, what it gives up, and what it asks next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kctl.client.membership.actions import (
+    Abandon,
+    Assign,
+    Fail,
+    LookUpCoordinator,
+    Revoke,
+    SendHeartbeat,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    Take,
+)
+from kctl.client.membership.events import (
+    Assigned,
+    CommitAnswered,
+    Disconnected,
+    HeartbeatAnswered,
+    HeartbeatDue,
+    Joined,
+    Left,
+    PartitionsChanged,
+    Revoked,
+    Synced,
+    Wanted,
+)
+from kctl.client.membership.member import Member, MembershipSettings, Phase
+from kctl.client.membership.step import BEAT_AGAIN_MS, step
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.heartbeat import HeartbeatResponse
+from kctl.protocol.apis.join_group import JoinGroupResponse, JoinGroupResponseMember
+from kctl.protocol.apis.sync_group import SyncGroupResponse
+from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
+
+SETTINGS = MembershipSettings("g", ("t",))
+T0 = TopicPartition("t", 0)
+SOON_MS = 10
+BEAT_MS = SETTINGS.heartbeat_interval_ms
+SESSION_MS = SETTINGS.session_timeout_ms
+
+
+def joined(leader: str = "me", *, generation: int = 1) -> Joined:
+    metadata = encode_subscription(ConsumerProtocolSubscription(topics=["t"]))
+    members = [JoinGroupResponseMember(member_id="me", metadata=metadata)] if leader == "me" else []
+    return Joined(
+        JoinGroupResponse(
+            error_code=0,
+            generation_id=generation,
+            protocol_name="range",
+            leader=leader,
+            member_id="me",
+            members=members,
+        )
+    )
+
+
+def refused(code: ErrorCode, member_id: str = "") -> Joined:
+    return Joined(JoinGroupResponse(error_code=code, protocol_name=None, leader="", member_id=member_id, members=[]))
+
+
+def told(code: ErrorCode, *, generation: int = 1) -> HeartbeatAnswered:
+    return HeartbeatAnswered(HeartbeatResponse(error_code=code), generation)
+
+
+def reading(settings: MembershipSettings = SETTINGS) -> Member:
+    """The leader of generation 1, which reads the only partition since 0 ms."""
+    member = Member(settings)
+    step(member, Wanted(), 0)
+    step(member, joined(), 0)
+    (sync,) = step(member, Assigned({"me": [T0]}), 0)
+    assert isinstance(sync, SendSync)
+    (assignment,) = sync.request.assignments
+    taken = step(member, Synced(SyncGroupResponse(error_code=0, assignment=assignment.assignment)), 0)
+    assert taken == [Take((T0,))]
+    return member
+
+
+def test_new_member_joins_again_with_the_id_that_it_is_given() -> None:
+    member = Member(SETTINGS)
+    step(member, Wanted(), 0)
+    (again,) = step(member, refused(ErrorCode.MEMBER_ID_REQUIRED, "me-1"), 0)
+    assert isinstance(again, SendJoin)
+    assert again.request.member_id == "me-1"
+
+
+def test_only_the_leader_assigns() -> None:
+    member = Member(SETTINGS)
+    step(member, Wanted(), 0)
+    (action,) = step(member, joined(), 0)
+    assert isinstance(action, Assign)
+    assert [one.member_id for one in action.members] == ["me"]
+    other = Member(SETTINGS)
+    step(other, Wanted(), 0)
+    (sync,) = step(other, joined(leader="you"), 0)
+    assert isinstance(sync, SendSync)
+    assert sync.request.assignments == []
+
+
+def test_heartbeats_come_at_their_interval() -> None:
+    member = reading()
+    assert step(member, HeartbeatDue(), BEAT_MS - 1) == []
+    (beat,) = step(member, HeartbeatDue(), BEAT_MS)
+    assert isinstance(beat, SendHeartbeat)
+    assert step(member, HeartbeatDue(), BEAT_MS + SOON_MS) == []
+
+
+def test_rebalance_gives_up_what_is_read_before_it_joins_again() -> None:
+    member = reading()
+    assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == [Revoke()]
+    assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == []
+    (beat,) = step(member, HeartbeatDue(), BEAT_MS)
+    assert isinstance(beat, SendHeartbeat), "the session goes on while it commits"
+    (join,) = step(member, Revoked(), BEAT_MS)
+    assert isinstance(join, SendJoin)
+    assert join.request.member_id == "me"
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+def test_coordinator_that_moves_takes_nothing_away(code: ErrorCode) -> None:
+    member = reading()
+    assert step(member, told(code), 1_000) == [LookUpCoordinator()]
+    assert member.phase is Phase.STABLE
+    assert step(member, HeartbeatDue(), 1_000 + BEAT_AGAIN_MS - 1) == []
+    assert len(step(member, HeartbeatDue(), 1_000 + BEAT_AGAIN_MS)) == 1
+
+
+def test_lost_connection_takes_nothing_away_until_the_session_is_over() -> None:
+    member = reading()
+    assert step(member, Disconnected(Phase.STABLE), 1_000) == [LookUpCoordinator()]
+    assert Abandon() not in step(member, HeartbeatDue(), SESSION_MS - 1)
+    assert step(member, HeartbeatDue(), SESSION_MS) == [Abandon()]
+    (join,) = step(member, Wanted(), SESSION_MS)
+    assert isinstance(join, SendJoin)
+
+
+@pytest.mark.parametrize(
+    ("code", "member_id"), [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "me")]
+)
+def test_member_that_the_group_has_given_up_commits_nothing_and_joins_again(code: ErrorCode, member_id: str) -> None:
+    for event in (told(code), CommitAnswered(code, 1)):
+        member = reading()
+        assert step(member, event, SOON_MS) == [Abandon()]
+        assert not member.is_in_generation
+        (join,) = step(member, Wanted(), SOON_MS)
+        assert isinstance(join, SendJoin)
+        assert join.request.member_id == member_id
+
+
+def test_answer_to_an_earlier_generation_changes_nothing() -> None:
+    member = reading()
+    step(member, PartitionsChanged(), 0)
+    step(member, Revoked(), 0)
+    step(member, joined(leader="you", generation=2), 0)
+    step(member, Synced(SyncGroupResponse(error_code=0, assignment=b"")), 0)
+    for code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID):
+        assert step(member, told(code, generation=1), SOON_MS) == []
+    assert member.phase is Phase.STABLE
+
+
+def test_answer_to_a_join_that_was_given_up_changes_nothing() -> None:
+    member = Member(SETTINGS)
+    step(member, Wanted(), 0)
+    assert step(member, Disconnected(Phase.JOINING), 0) == [LookUpCoordinator()]
+    assert step(member, joined(), 0) == []
+    assert member.phase is Phase.OUTSIDE
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (ErrorCode.FENCED_INSTANCE_ID, "another member has taken the group.instance.id 'mine'"),
+        (ErrorCode.GROUP_MAX_SIZE_REACHED, "the group is full"),
+        (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "range, roundrobin"),
+        (ErrorCode.INVALID_SESSION_TIMEOUT, "session.timeout.ms=10000"),
+    ],
+)
+def test_what_asking_again_does_not_change_ends_it_in_words(code: ErrorCode, words: str) -> None:
+    member = Member(replace(SETTINGS, group_instance_id="mine"))
+    step(member, Wanted(), 0)
+    (failed,) = step(member, refused(code), 0)
+    assert isinstance(failed, Fail)
+    assert failed.error.code is code
+    assert words in str(failed.error)
+
+
+def test_only_members_without_a_static_id_say_goodbye() -> None:
+    assert step(reading(), Left(), 0) == [SendLeave("me")]
+    assert step(reading(replace(SETTINGS, group_instance_id="mine")), Left(), 0) == []
+    assert step(Member(SETTINGS), Left(), 0) == []
+
+
+def test_member_that_came_too_late_for_its_leader_reads_nothing() -> None:
+    member = Member(SETTINGS)
+    step(member, Wanted(), 0)
+    step(member, joined(leader="you"), 0)
+    assert step(member, Synced(SyncGroupResponse(error_code=0, assignment=b"")), 0) == [Take(())]
