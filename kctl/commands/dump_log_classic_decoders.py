@@ -22,7 +22,6 @@ from kctl.protocol.versioned import decode_body, version_of
 from kctl.records.consumer_group_records import kind_of
 from kctl.records.header import Record
 from kctl.records.internal_topics import (
-    NO_TOPIC_ID,
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
@@ -113,7 +112,7 @@ def offsets_4(record: Record) -> Texts:
         if isinstance(key, GroupMetadataKey):
             value = _group_4(decode_group_metadata_value(record.value), version)
         else:
-            value = _offset_commit_4(record.value, version)
+            value = as_json(decode_offset_commit_value(record.value), version)
         return text, _json({"version": str(version), "data": value})
     except MalformedRequest as error:
         return _error(record, error)
@@ -157,19 +156,6 @@ def _json_value(value: Any, version: int) -> Any:
     if isinstance(value, UUID):
         return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
     return as_json(value, version) if hasattr(value, "__definition__") else value
-
-
-def _offset_commit_4(data: bytes, version: int) -> dict[str, Any]:
-    value = decode_offset_commit_value(data)
-    told: dict[str, Any] = {"offset": value.offset}
-    if version >= 3:
-        told["leaderEpoch"] = value.leader_epoch
-    told |= {"metadata": value.metadata, "commitTimestamp": value.commit_timestamp}
-    if version == 1:
-        told["expireTimestamp"] = value.expire_timestamp
-    if value.topic_id != NO_TOPIC_ID:
-        told["topicId"] = _json_value(value.topic_id, version)
-    return told
 
 
 def _group_4(group: GroupMetadataValue, version: int) -> dict[str, Any]:
@@ -241,20 +227,9 @@ def transactions_4(record: Record) -> Texts:
         text = _json({"type": str(version_of(record.key or b"")), "data": {"transactionalId": key.transactional_id}})
         if record.value is None:
             return text, _DELETED
-        value = decode_transaction_value(record.value)
-        partitions = value.transaction_partitions
-        told = {
-            "producerId": value.producer_id,
-            "producerEpoch": value.producer_epoch,
-            "transactionTimeoutMs": value.transaction_timeout_ms,
-            "transactionStatus": value.transaction_status,
-            "transactionPartitions": None
-            if partitions is None
-            else [{"topic": one.topic, "partitionIds": one.partition_ids} for one in partitions],
-            "transactionLastUpdateTimestampMs": value.transaction_last_update_timestamp_ms,
-            "transactionStartTimestampMs": value.transaction_start_timestamp_ms,
-        }
-        return text, _json({"version": str(version_of(record.value)), "data": told})
+        version = version_of(record.value)
+        told = as_json(decode_transaction_value(record.value), version)
+        return text, _json({"version": str(version), "data": told})
     except MalformedRequest as error:
         return _error(record, error)
 

@@ -8,13 +8,12 @@ A formatter gives None for records of another kind, of kinds that are newer than
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Callable
 from typing import Any
 
-from kctl.commands.dump_log_classic_decoders import ScalaHashTable
+from kctl.commands.dump_log_classic_decoders import ScalaHashTable, as_json
 from kctl.commands.internal_records import TRANSACTION_STATES, offsets_record, transaction_record
 from kctl.errors import MalformedRequest
 from kctl.model import java_hash
@@ -162,73 +161,19 @@ def _text_4(key: Key, record: Record) -> str:
     match key:
         case OffsetCommitKey():
             told: dict[str, Any] = {"group": key.group, "topic": key.topic, "partition": key.partition}
-            value_of: Callable[[bytes, int], dict[str, Any]] = _offset_4
+            formatter = OFFSETS
         case GroupMetadataKey():
-            told, value_of = {"group": key.group}, _group_4
+            told, formatter = {"group": key.group}, GROUP_METADATA
         case TransactionLogKey():
-            told, value_of = {"transactionalId": key.transactional_id}, _transaction_4
+            told, formatter = {"transactionalId": key.transactional_id}, TRANSACTIONS
     value = None
     if record.value is not None:
         version = version_of(record.value)
-        value = {"version": version, "data": value_of(record.value, version)}
+        value = {"version": version, "data": as_json(_DECODERS[formatter](record.value), version)}
     whole = {"key": {"type": version_of(record.key), "data": told}, "value": value}
     # Jackson writes control characters in upper-case hex.
     text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
     return _CONTROL.sub(lambda match: "\\u" + match[0][2:].upper(), text)
-
-
-def _offset_4(data: bytes, version: int) -> dict[str, Any]:
-    value = decode_offset_commit_value(data)
-    told: dict[str, Any] = {"offset": value.offset}
-    if version >= 3:
-        told["leaderEpoch"] = value.leader_epoch
-    told |= {"metadata": value.metadata, "commitTimestamp": value.commit_timestamp}
-    if version == 1:
-        told["expireTimestamp"] = value.expire_timestamp
-    return told
-
-
-def _group_4(data: bytes, version: int) -> dict[str, Any]:
-    group = decode_group_metadata_value(data)
-    told: dict[str, Any] = {
-        "protocolType": group.protocol_type,
-        "generation": group.generation,
-        "protocol": group.protocol,
-        "leader": group.leader,
-    }
-    if version >= 2:
-        told["currentStateTimestamp"] = group.current_state_timestamp
-    told["members"] = [_member_4(member, version) for member in group.members]
-    return told
-
-
-def _member_4(member: MemberMetadata, version: int) -> dict[str, Any]:
-    told: dict[str, Any] = {"memberId": member.member_id}
-    if version >= 3:
-        told["groupInstanceId"] = member.group_instance_id
-    told |= {"clientId": member.client_id, "clientHost": member.client_host}
-    if version >= 1:
-        told["rebalanceTimeout"] = member.rebalance_timeout
-    told["sessionTimeout"] = member.session_timeout
-    told["subscription"] = base64.b64encode(member.subscription).decode()
-    told["assignment"] = base64.b64encode(member.assignment).decode()
-    return told
-
-
-def _transaction_4(data: bytes, _version: int) -> dict[str, Any]:
-    value = decode_transaction_value(data)
-    partitions = value.transaction_partitions
-    return {
-        "producerId": value.producer_id,
-        "producerEpoch": value.producer_epoch,
-        "transactionTimeoutMs": value.transaction_timeout_ms,
-        "transactionStatus": value.transaction_status,
-        "transactionPartitions": None
-        if partitions is None
-        else [{"topic": one.topic, "partitionIds": one.partition_ids} for one in partitions],
-        "transactionLastUpdateTimestampMs": value.transaction_last_update_timestamp_ms,
-        "transactionStartTimestampMs": value.transaction_start_timestamp_ms,
-    }
 
 
 _DECODERS: dict[str, Callable[[bytes], object]] = {

@@ -3,7 +3,8 @@
 Both topics are compacted: the newest value of a key counts, and a record without a value deletes (a tombstone).  The
 version in front of a key tells its kind.  Kinds that we do not know are skipped by readers, so that a newer
 broker's records do no harm (KIP-915).  Values are written in the newest version that Kafka 2.8 writes; an offset with
-an expiry of its own needs version 1, the only one with room for it.  Version 4 of the values is from Kafka 4.
+an expiry of its own needs version 1, the only one with room for it.  Version 4 of the values is from Kafka 4, and so is
+version 1 of a transaction's.
 """
 
 from __future__ import annotations
@@ -103,18 +104,25 @@ class PartitionsSchema:
     partition_ids: list[int] = array(int32)
 
 
-@data(versions="0")
+@data(versions="0-1", flexible="1")
 class TransactionLogValue:
-    """State of one transactional id; `transaction_status` is the number of the state in Kafka's TransactionState."""
+    """State of one transactional id; `transaction_status` is the number of the state in Kafka's TransactionState.
+
+    What has a tag is of Kafka 4 (KIP-890), which gives a producer a new epoch with each transaction.
+    """
 
     producer_id: int = int64()
+    previous_producer_id: int = int64("1", tag=0, default=-1, ignorable=True)
+    next_producer_id: int = int64("1", tag=1, default=-1, ignorable=True)
     producer_epoch: int = int16()
+    next_producer_epoch: int = int16("1", tag=3, default=-1, ignorable=True)
     transaction_timeout_ms: int = int32()
     transaction_status: int = int8()
     transaction_partitions: list[PartitionsSchema] | None = array(PartitionsSchema, nullable="0+")
     """None while there is no transaction."""
     transaction_last_update_timestamp_ms: int = int64()
     transaction_start_timestamp_ms: int = int64()
+    client_transaction_version: int = int16("1", tag=2, default=0, ignorable=True)
 
 
 def decode_offsets_key(key: memoryview | bytes) -> OffsetCommitKey | GroupMetadataKey | UnknownKey:

@@ -30,7 +30,7 @@ MISSING = {
         *("DescribeTransactionsRequest", "DescribeTransactionsResponse"),
         *("ListTransactionsRequest", "ListTransactionsResponse"),
         *("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"),
-        *("OffsetCommitValue", "GroupMetadataValue"),
+        *("OffsetCommitValue", "GroupMetadataValue", "TransactionLogValue"),
     },
     LAST_WITH_ZOOKEEPER: set(),
 }
@@ -38,7 +38,12 @@ MISSING = {
 
 UNKNOWN_FIELDS = {
     OLDEST_JUDGE: {},
-    LAST_WITH_ZOOKEEPER: {"OffsetCommitValue": {"topic_id"}},
+    LAST_WITH_ZOOKEEPER: {
+        "OffsetCommitValue": {"topic_id"},
+        "TransactionLogValue": {
+            *("previous_producer_id", "next_producer_id", "next_producer_epoch", "client_transaction_version"),
+        },
+    },
 }
 """Tagged fields that came later: that Kafka carries their bytes along without a name."""
 

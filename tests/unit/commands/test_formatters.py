@@ -109,5 +109,28 @@ def test_transactions(kctl: Kctl, cluster: FakeCluster) -> None:
     )
 
 
+def test_transactions_of_kafka_4(kctl: Kctl, cluster: FakeCluster) -> None:
+    """Bytes and text are of its own classes."""
+    plain = "0001000000000000000400010000003c0102076f7264657273030000000100000000000000000000000008000000000000000700"
+    full = (
+        "0001000000000000000400010000003c0102076f7264657273030000000100000000000000000000000008000000000000000704"
+        "00080000000000000005010800000000000000060202000203020009"
+    )
+    key = encode_transaction_key("tx")
+    with_records(cluster, "__transaction_state", (key, bytes.fromhex(plain)), (key, bytes.fromhex(full)))
+    front = '{"key":{"type":0,"data":{"transactionalId":"tx"}},"value":{"version":1,"data":{"producerId":4,'
+    back = (
+        '"transactionTimeoutMs":60,"transactionStatus":1,"transactionPartitions":[{"topic":"orders","partitionIds":[1,0]}],'
+        '"transactionLastUpdateTimestampMs":8,"transactionStartTimestampMs":7'
+    )
+    ids, epochs = '"previousProducerId":5,"nextProducerId":6,', '"producerEpoch":1,"nextProducerEpoch":9,'
+    ran = kctl("consume __transaction_state --formatter transactions --compat kafka-4")
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out == (
+        f'{front}"producerEpoch":1,{back}}}}}}}{front}{ids}{epochs}{back},"clientTransactionVersion":2}}}}}}'
+    )
+    assert kctl("consume __transaction_state --formatter transactions").out.count("Ongoing") == 2
+
+
 def test_compat_needs_a_formatter(kctl: Kctl) -> None:
     assert kctl("consume orders --compat kafka-4").status == ExitStatus.USAGE
