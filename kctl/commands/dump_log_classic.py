@@ -10,18 +10,26 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 from collections.abc import Callable, Iterator
 
-from kctl.commands.dump_log_classic_decoders import ScalaHashTable, Texts, java_hash
+from kctl.commands.dump_log_classic_decoders import Texts
+from kctl.commands.dump_log_classic_misfits import Misfits
 from kctl.commands.dump_log_classic_records import write_records
+from kctl.commands.dump_log_classic_text import (
+    batch_text,
+    codec_name,
+    control_text,
+    inner_checksums,
+    java_path,
+    legacy_metadata,
+    producer_text,
+    timestamp_type,
+)
 from kctl.commands.dump_log_selection import AS_JAVA
 from kctl.console import Console
 from kctl.errors import CorruptLog
-from kctl.records import legacy
 from kctl.records.batch import records_region
-from kctl.records.compression import DecompressionError, decompress
-from kctl.records.header import CODEC_MASK, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record, parse_header
+from kctl.records.header import CODEC_MASK, SEQUENCE_MAX, CorruptBatch, Record, parse_header
 from kctl.storage.checkpoints import parse_snapshot
 from kctl.storage.dump_batches import Progress, first_bytes, read_log
 from kctl.storage.dump_indexes import OFFSET_ENTRY, TIME_ENTRY, LogBeside, entries, insane, open_file
@@ -33,7 +41,6 @@ from kctl.storage.names import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from kctl.storage.producer_state import SnapshotEntry
 from kctl.storage.transaction_index import parse_transaction_index
 
 KAFKA_28 = "kafka-2.8"
@@ -41,15 +48,9 @@ KAFKA_4 = "kafka-4"
 COMPATS = (KAFKA_28, KAFKA_4)
 
 Parser = Callable[[Record], Texts]
-Pairs = list[tuple[int, int]]
 
 _WRITE_SIZE = 1 << 16
 _BASE_OFFSET = re.compile(r"[0-9]+")
-_SLASHES = re.compile(r"//+")
-_CONTROL_TYPES = {2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER"}
-_CONTROL_KEY = struct.Struct(">hh")
-_MARKER = struct.Struct(">hi")
-_MARKERS = ("ABORT", "COMMIT")
 
 
 def as_text(record: Record) -> Texts:
@@ -94,15 +95,11 @@ class ClassicDump:
         self._options = options
         self._pieces: list[str] = []
         self._piece_size = 0
-        self._offset_mismatches: dict[str, Pairs] = {}
-        self._time_mismatches: dict[str, Pairs] = {}
-        self._out_of_order: dict[str, Pairs] = {}
-        self._not_found: dict[str, Pairs] = {}
-        self._gaps: dict[str, Pairs] = {}
+        self._misfits = Misfits()
 
     def show(self, path: str, progress: Progress | None = None) -> None:
         """One file.  Raises OSError."""
-        self._line(f"Dumping {_java_path(path)}")
+        self._line(f"Dumping {java_path(path)}")
         name = os.path.basename(path)
         suffix = name[name.rfind(".") :] if "." in name else ""
         base = _BASE_OFFSET.fullmatch(name.partition(".")[0])
@@ -117,7 +114,7 @@ class ClassicDump:
                     self._time_index(path, base_offset)
                 case ".snapshot":
                     for entry in parse_snapshot(_read(path), path):
-                        self._line(self._producer(entry))
+                        self._line(producer_text(entry, is_28=self._is_28))
                 case ".txnindex":
                     for aborted in parse_transaction_index(_read(path), path):
                         self._line(
@@ -125,35 +122,15 @@ class ClassicDump:
                             f"lastOffset: {aborted.last_offset} lastStableOffset: {aborted.last_stable_offset}"
                         )
                 case _:
-                    self._say(f"Ignoring unknown file {_java_path(path)}")
+                    self._say(f"Ignoring unknown file {java_path(path)}")
         except CorruptLog as problem:
             self._complain(path, Problem(problem.reason, problem.position))
         self._flush()
 
     def finish(self) -> None:
-        """The lists of what did not fit, in Kafka's order of kinds."""
-        for path, found in _in_order(self._offset_mismatches):
-            self._say(f"Mismatches in :{path}")
-            for index_offset, log_offset in reversed(found):
-                self._say(f"  Index offset: {index_offset}, log offset: {log_offset}")
-        for path, found in _in_order(self._time_mismatches):
-            self._say(f"Found timestamp mismatch in :{path}")
-            for index_time, log_time in found:
-                self._say(f"  Index timestamp: {index_time}, log timestamp: {log_time}")
-        for path, found in _in_order(self._out_of_order):
-            self._say(f"Found out of order timestamp in :{path}")
-            for index_time, before in found:
-                self._say(f"  Index timestamp: {index_time}, Previously indexed timestamp: {before}")
-        for _, found in _in_order(self._not_found):
-            self._say("The following indexed offsets are not found in the log.")
-            for indexed, log_offset in found:
-                self._say(f"Indexed offset: {indexed}, found log offset: {log_offset}")
-        if self._offset_mismatches or self._time_mismatches or self._out_of_order or self._not_found:
-            self.has_problem = True
-        for path, found in _in_order(self._gaps):
-            self._say(f"Non-consecutive offsets in {path}")
-            for first, second in reversed(found):
-                self._say(f"  {first} is followed by {second}")
+        """The lists of what did not fit."""
+        self._misfits.tell(self._say)
+        self.has_problem = self.has_problem or self._misfits.is_wrong
 
     # Logs
 
@@ -169,7 +146,7 @@ class ClassicDump:
                     self._complain(path, line)
                     continue
                 covered = line.header.end
-                self._line(self._batch(line))
+                self._line(batch_text(line, is_28=self._is_28))
                 if self._options.deep:
                     try:
                         last_offset = self._records(line, last_offset, gaps)
@@ -179,37 +156,9 @@ class ClassicDump:
             if covered < end and self._options.max_bytes is None:
                 self._line(f"Found {end - covered} invalid bytes at the end of {os.path.basename(path)}")
             if gaps:
-                self._gaps[_absolute(path)] = gaps
+                self._misfits.gaps[_absolute(path)] = gaps
         finally:
             file.close()
-
-    def _batch(self, line: BatchLine) -> str:
-        header = line.header
-        if header.magic >= 2:
-            text = (
-                f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count}"
-                f" baseSequence: {header.base_sequence} lastSequence: {header.last_sequence}"
-                f" producerId: {header.producer_id} producerEpoch: {header.producer_epoch}"
-                f" partitionLeaderEpoch: {header.leader_epoch} isTransactional: {_java(header.is_transactional)}"
-                f" isControl: {_java(header.is_control)}"
-            )
-            if not self._is_28:
-                horizon = header.delete_horizon_ms
-                text += f" deleteHorizonMs: {'OptionalLong.empty' if horizon is None else f'OptionalLong[{horizon}]'}"
-        else:
-            text = f"offset: {header.last_offset}"
-        return (
-            f"{text} position: {header.position} {_timestamp_type(header)}: {header.max_timestamp} size: {header.size}"
-            f" magic: {header.magic} compresscodec: {self._codec(header)} crc: {header.crc}"
-            f" isvalid: {_java(line.is_sound)}"
-        )
-
-    def _codec(self, header: BatchHeader) -> str:
-        try:
-            name = header.codec.name
-        except CorruptBatch:
-            return f"unknown({header.attributes & CODEC_MASK})"
-        return name if self._is_28 else name.lower()
 
     def _records(self, line: BatchLine, last_offset: int, gaps: list[tuple[int, int]]) -> int:
         """The records of one batch; returns the last offset.  Raises CorruptBatch."""
@@ -219,11 +168,11 @@ class ClassicDump:
         parts: list[str] = []
         add = parts.append
         is_28, is_legacy = self._is_28, header.magic < 2
-        stamp = _timestamp_type(header)
+        stamp = timestamp_type(header)
         common = ""
         checksums: Iterator[int] = iter(())
         if is_legacy:
-            checksums = _inner_checksums(line)
+            checksums = inner_checksums(line)
         if is_28 and shows_metadata:
             base_offset = header.base_offset
             if is_legacy and header.attributes & CODEC_MASK:
@@ -232,7 +181,7 @@ class ClassicDump:
                 f" baseOffset: {base_offset} lastOffset: {header.last_offset} baseSequence: {header.base_sequence}"
                 f" lastSequence: {header.last_sequence} producerEpoch: {header.producer_epoch}"
                 f" partitionLeaderEpoch: {header.leader_epoch} batchSize: {header.size} magic: {header.magic}"
-                f" compressType: {self._codec(header)} position: {header.position}"
+                f" compressType: {codec_name(header, is_28=self._is_28)} position: {header.position}"
             )
         if not is_legacy and shows_metadata and not header.is_control and parser in {None, as_text}:
             expected = write_records(
@@ -270,14 +219,14 @@ class ClassicDump:
                     continue
                 if is_legacy:
                     record = Record(offset, timestamp, key, value)
-                    text = self._legacy_metadata(record, stamp, common, next(checksums, None))
+                    text = legacy_metadata(record, stamp, common, next(checksums, None), is_28=is_28)
                     add(f"{text}{contents}\n")
                     continue
                 if has_sequence:
                     sequence_and_names = f" sequence: {(first_sequence + offset) & SEQUENCE_MAX} headerKeys: ["
                 names = ",".join([name for name, _ in headers]) if headers else ""
                 if is_control:
-                    contents = _control(Record(offset, timestamp, key, value))
+                    contents = control_text(Record(offset, timestamp, key, value))
                 key_size = -1 if key is None else len(key)
                 value_size = -1 if value is None else len(value)
                 if is_28:
@@ -294,26 +243,13 @@ class ClassicDump:
             self._add("".join(parts))
         return last_offset
 
-    def _legacy_metadata(self, record: Record, stamp: str, common: str, checksum: int | None) -> str:
-        key_size = -1 if record.key is None else len(record.key)
-        value_size = -1 if record.value is None else len(record.value)
-        if self._is_28:
-            return (
-                f"| offset: {record.offset} isValid: true crc: {checksum} keySize: {key_size} valueSize: {value_size} "
-                f"{stamp}: {record.timestamp}{common} crc: {checksum} isvalid: true"
-            )
-        return (
-            f"| offset: {record.offset} {stamp}: {record.timestamp} keySize: {key_size} valueSize: {value_size}"
-            f" isValid: true crc: {checksum}"
-        )
-
     # Indexes
 
     def _offset_index(self, path: str, base_offset: int) -> None:
         log = self._log_of(path)
         try:
             if os.stat(path).st_size < OFFSET_ENTRY.size:
-                self._line(f"{_java_path(path)} is empty.")
+                self._line(f"{java_path(path)} is empty.")
                 return
             if self._is_sanity_check(path, INDEX_SUFFIX):
                 return
@@ -332,7 +268,7 @@ class ClassicDump:
                 if not self._options.verify_only:
                     self._line(f"offset: {offset} position: {position}")
             if mismatches:
-                self._offset_mismatches[_absolute(path)] = mismatches
+                self._misfits.offset_mismatches[_absolute(path)] = mismatches
         finally:
             if log is not None:
                 log.close()
@@ -356,13 +292,13 @@ class ClassicDump:
                     pass
                 elif batch is None or batch.header.last_offset != offset:
                     found = -1 if batch is None else batch.header.last_offset
-                    self._not_found.setdefault(whole, []).append((offset, found))
+                    self._misfits.not_found.setdefault(whole, []).append((offset, found))
                 else:
                     latest = _latest(batch)
                     if latest != timestamp:
-                        self._time_mismatches.setdefault(whole, []).append((timestamp, latest))
+                        self._misfits.time_mismatches.setdefault(whole, []).append((timestamp, latest))
                     if before >= timestamp:
-                        self._out_of_order.setdefault(whole, []).append((timestamp, before))
+                        self._misfits.out_of_order.setdefault(whole, []).append((timestamp, before))
                 if not self._options.verify_only:
                     self._line(f"timestamp: {timestamp} offset: {offset}")
                 before = timestamp
@@ -376,7 +312,7 @@ class ClassicDump:
             return False
         reason = insane(path, kind)
         if reason is None:
-            self._line(f"{_java_path(path)} passed sanity check.")
+            self._line(f"{java_path(path)} passed sanity check.")
         else:
             self._complain(path, Problem(reason))
         return True
@@ -387,25 +323,6 @@ class ClassicDump:
         except FileNotFoundError:
             self._complain(path, Problem("there is no log beside it"))
             return None
-
-    def _producer(self, entry: SnapshotEntry) -> str:
-        first = entry.current_txn_first_offset
-        text = (
-            f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
-            f"coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: "
-        )
-        if self._is_28:
-            text += f"{'None' if first < 0 else f'Some({first})'} "
-        else:
-            text += f"{'OptionalLong.empty' if first < 0 else f'OptionalLong[{first}]'} "
-            text += f"lastTimestamp: {entry.timestamp} "
-        if entry.last_offset < 0:
-            return text
-        first_sequence = (entry.last_sequence - entry.offset_delta) & SEQUENCE_MAX
-        return text + (
-            f"firstSequence: {first_sequence} lastSequence: {entry.last_sequence} lastOffset: {entry.last_offset} "
-            f"offsetDelta: {entry.offset_delta} timestamp: {entry.timestamp}"
-        )
 
     # Writing
 
@@ -432,14 +349,6 @@ class ClassicDump:
         self._console.warn(f"{path}{at}: {problem.reason}")
 
 
-def _in_order(found: dict[str, Pairs]) -> Iterator[tuple[str, Pairs]]:
-    """By file, in the order of the map that Kafka keeps them in."""
-    table = ScalaHashTable()
-    for path, pairs in found.items():
-        table.add(path, java_hash(path), (path, pairs))
-    return iter(table)
-
-
 def _latest(batch: BatchLine) -> int:
     """The largest timestamp of the records, as Kafka works it out; that of the header where they make no sense."""
     try:
@@ -448,58 +357,9 @@ def _latest(batch: BatchLine) -> int:
         return batch.header.max_timestamp
 
 
-def _control(record: Record) -> str:
-    key, value = record.key or b"", record.value or b""
-    if len(key) < _CONTROL_KEY.size:
-        return " controlType: UNKNOWN(-1)"
-    number = _CONTROL_KEY.unpack_from(key)[1]
-    if number in {0, 1} and len(value) >= _MARKER.size:
-        return f" endTxnMarker: {_MARKERS[number]} coordinatorEpoch: {_MARKER.unpack_from(value)[1]}"
-    return f" controlType: {_CONTROL_TYPES.get(number, 'UNKNOWN')}({number})"
-
-
-def _inner_checksums(line: BatchLine) -> Iterator[int]:
-    """The checksums of the messages of an old format, which may be inside of a wrapper."""
-    data = line.data()
-    header = legacy.parse_message(data)
-    codec = header.codec
-    if not header.attributes & CODEC_MASK:
-        yield header.crc
-        return
-    header.attributes &= ~CODEC_MASK
-    wrapped = next(legacy.iterate_messages(data, header)).value or b""
-    try:
-        inner = decompress(codec, wrapped)
-    except DecompressionError:
-        # The lz4 frames of magic 0 have a header checksum of their own; then the messages have to be written again.
-        for record in line.records():
-            yield legacy.parse_message(legacy.build_messages([record], magic=header.magic)).crc
-        return
-    position = 0
-    while position + 16 <= len(inner):
-        yield int.from_bytes(inner[position + 12 : position + 16], "big")
-        position += 12 + int.from_bytes(inner[position + 8 : position + 12], "big")
-
-
-def _timestamp_type(header: BatchHeader) -> str:
-    if header.magic == 0:
-        return "NoTimestampType"
-    return "LogAppendTime" if header.timestamp_type else "CreateTime"
-
-
-def _java(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _java_path(path: str) -> str:
-    """As java.io.File writes a path."""
-    path = _SLASHES.sub("/", path)
-    return path.rstrip("/") or "/" if path else path
-
-
 def _absolute(path: str) -> str:
     """File.getAbsolutePath: dots stay."""
-    return _java_path(os.path.join(os.getcwd(), path))
+    return java_path(os.path.join(os.getcwd(), path))
 
 
 def _read(path: str) -> bytes:
