@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kctl.admin.log_dirs import ReplicaSizes, move_replicas, replica_sizes
+from kctl.admin.log_dirs import Replica, ReplicaSizes, move_replicas, replica_sizes
 from kctl.admin.move_progress import Estimate, MoveProgress
 from kctl.admin.outcome import Outcome
 from kctl.admin.reassignment import Ongoing, alter_reassignments, list_reassignments
@@ -102,6 +102,17 @@ async def start_moves(client: ClusterClient, moves: Sequence[Move]) -> dict[Topi
 async def cancel_moves(client: ClusterClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Outcome]:
     """Go back to where the partitions were before."""
     return await alter_reassignments(client, dict.fromkeys(partitions)) if partitions else {}
+
+
+async def find_copies(client: ClusterClient, partitions: Collection[TopicPartition] | None) -> dict[Replica, str]:
+    """Replicas on their way to another log directory, of these partitions or all, and the directory where they are."""
+    metadata = await client.metadata(None if partitions is None else {tp.topic for tp in partitions})
+    if partitions is None:
+        partitions = [
+            TopicPartition(name, one.partition) for name, topic in metadata.topics.items() for one in topic.partitions
+        ]
+    sizes = await replica_sizes(client, metadata.brokers, partitions)
+    return {replica: sizes.places[replica] for replica in sizes.copies if replica in sizes.places}
 
 
 async def wait_for_moves(

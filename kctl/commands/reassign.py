@@ -230,10 +230,12 @@ def cancel(
 ) -> ExitStatus:
     """Take moves back that are under way, and restore their throttles.
 
-    The replicas that were added go, and those that were to be removed stay.  A partition that does not move is left as
-    it is, which is no failure.
+    The replicas that were added go, and those that were to be removed stay; a replica on its way to another log
+    directory stays where it is.  A file means the log directories that it names.  A partition that does not move is
+    left as it is, which is no failure.
     """
-    from kctl.admin.reassigning import cancel_moves, look  # noqa: PLC0415 - help needs no client
+    from kctl.admin.log_dirs import move_replicas  # noqa: PLC0415 - help needs no client
+    from kctl.admin.reassigning import cancel_moves, find_copies, look  # noqa: PLC0415 - same
     from kctl.commands import reassign_compat  # noqa: PLC0415 - same
     from kctl.commands.reassign_rows import CANCEL_COLUMNS, cancel_row  # noqa: PLC0415 - same
     from kctl.commands.reassign_throttle import records_of, restore_finished  # noqa: PLC0415 - same
@@ -242,11 +244,20 @@ def cancel(
     if (targets is None) is not all_:
         raise UsageError("say what to cancel: --reassignment-json-file, partitions such as orders:0, or --all")
     situation = run.on_cluster(lambda client: look(client, None))
-    wanted = sorted(situation.ongoing if targets is None else targets)
+    copies = run.on_cluster(lambda client: find_copies(client, targets))
+    if reassignment_json_file:
+        named = _log_dirs(reassignment_json_file)
+        copies = {replica: path for replica, path in copies.items() if replica in named}
+    copied = {tp for _, tp in copies}
+    wanted = sorted({*situation.ongoing, *copied} if targets is None else targets)
     active = [tp for tp in wanted if tp in situation.ongoing]
     outcomes = {} if dry_run else run.on_cluster(lambda client: cancel_moves(client, active))
+    if not dry_run and copies:
+        stayed = run.on_cluster(lambda client: move_replicas(client, copies))
+        outcomes |= {tp: outcome for (_, tp), outcome in stayed.items() if not outcome.is_done}
     done = "would be cancelled" if dry_run else "cancelled"
-    rows = [cancel_row(tp, done if tp in active else "does not move", outcomes.get(tp)) for tp in wanted]
+    moves = {*active, *copied}
+    rows = [cancel_row(tp, done if tp in moves else "does not move", outcomes.get(tp)) for tp in wanted]
     failed = {tp: outcome.message for tp, outcome in outcomes.items() if not outcome.is_done}
     restored = None
     if not dry_run:
@@ -257,7 +268,7 @@ def cancel(
     elif failed:
         run.console.verbatim(reassign_compat.cancel_refused(failed.items()))
     else:
-        run.console.verbatim(reassign_compat.cancelled(compat, active))
+        run.console.verbatim(reassign_compat.cancelled(compat, active, copies))
     return run.status_of(rows) if restored is None or _say_cleared(run, restored, compat) else ExitStatus.FAILED
 
 

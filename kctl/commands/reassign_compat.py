@@ -121,12 +121,17 @@ def listed(ongoing: Mapping[TopicPartition, Ongoing]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def cancelled(compat: str, partitions: Iterable[TopicPartition]) -> str:
-    """What --cancel says; the second sentence is about log directories, and in 4.0 it does not end its line."""
+def cancelled(compat: str, partitions: Iterable[TopicPartition], copies: LogDirTargets | None = None) -> str:
+    """What --cancel says; the second sentence is about log directories, and in 4.0 it does not end its line.
+
+    A replica on its way to another directory is sent to the one where it is: that is what Kafka says of it.
+    """
     tps = sorted(partitions)
     first = "None of the specified partition reassignments are active."
     if tps:
         first = f"Successfully cancelled partition reassignment{_s(tps)} for: {_joined(tps)}"
+    if copies:
+        return f"{first}\n{log_dir_moves_started(compat, copies)}"
     second = "None of the specified partition moves are active."
     return f"{first}\n{second}" + ("" if compat == KAFKA_4 else "\n")
 

@@ -82,6 +82,10 @@ def filled(broker: TwoDirs, topic: str) -> str:
     return topic
 
 
+def is_moving(broker: TwoDirs, topic: str) -> bool:
+    return any(row["moving"] for row in broker.run(f"cluster log-dirs --topic {topic} --format json").document)
+
+
 def tool(command: str, broker: TwoDirs, *words: str) -> str:
     """What a tool of Apache Kafka 2.8 says."""
     ran = apache_kafka.run_java_tool(
@@ -153,6 +157,18 @@ def test_a_move_under_way_is_seen_by_everybody_and_ends_where_it_is_asked_to(bro
     ours = broker.run(f"reassign verify {option} --compat kafka-2.8")
     assert (ours.status, without_what_kafka_always_says(ours.out)) == (3, without_what_kafka_always_says(kafka))
 
+    assert broker.run(f"reassign cancel {option} --dry-run").rows == [[topic, "0", "would be cancelled", "-", "-"]]
+    assert is_moving(broker, topic)
+    kafka = tool("ReassignPartitionsCommand", broker, *option.split(), "--cancel", "--preserve-throttles")
+    probe.wait_until(lambda: not is_moving(broker, topic), what="cancelled by Kafka's tool", timeout_s=TIMEOUT_S)
+    assert broker.run(f"reassign execute {option}").status == 0
+    ours = broker.run(f"reassign cancel {option} --compat kafka-2.8")
+    assert (ours.status, without_what_kafka_always_says(ours.out)) == (0, without_what_kafka_always_says(kafka))
+    probe.wait_until(lambda: not is_moving(broker, topic), what="cancelled", timeout_s=TIMEOUT_S)
+    assert broker.run(f"reassign cancel {option}").rows == [[topic, "0", "does not move", "-", "-"]]
+    assert broker.places(topic) == before
+
+    assert broker.run(f"reassign execute {option}").status == 0
     assert broker.run(f"configs alter broker 0 --delete {THROTTLE}").status == 0
     probe.wait_until(lambda: broker.run(f"reassign verify {option}").status == 0, what="moved", timeout_s=TIMEOUT_S)
     assert broker.places(topic) == before | target
