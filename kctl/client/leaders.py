@@ -56,7 +56,10 @@ async def _ask_once(
         if code is ErrorCode.NONE:
             by_leader.setdefault(leader, []).append(tp)
         else:
-            outcomes[tp] = ApiError(code, f"{tp.topic}: no such topic" if _is_unknown_topic(code) else None)
+            topic = metadata.topics.get(tp.topic)
+            is_there = topic is not None and topic.error is ErrorCode.NONE
+            text = f"{tp.topic} has no partition {tp.partition}" if is_there else f"{tp.topic}: no such topic"
+            outcomes[tp] = ApiError(code, text if _is_unknown_topic(code) else None)
 
     async def ask_one(leader: int, tps: list[TopicPartition]) -> Outcomes[T]:
         try:

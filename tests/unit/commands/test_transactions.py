@@ -140,3 +140,10 @@ def test_producers_in_kafkas_words(kctl: Kctl, cluster: FakeCluster) -> None:
     )
     ran = kctl("producers describe nope --compat kafka-4")
     assert (ran.status, ran.out, "nope" in ran.err) == (ExitStatus.FAILED, "", True)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_partition_that_a_topic_does_not_have(kctl: Kctl) -> None:
+    assert kctl("producers describe orders --partition 99").rows[0][-1] == "orders has no partition 99"
+    assert "orders has no partition 99" in kctl("transactions abort orders:99 --start-offset 0 --dry-run").err
+    assert kctl("transactions find-hanging --topic orders:99").rows[0][-1] == "orders-99: orders has no partition 99"
