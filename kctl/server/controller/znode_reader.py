@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from kctl.errors import NoNodeError
@@ -18,6 +19,7 @@ log = logging.getLogger(__name__)
 
 _READS_IN_FLIGHT = 500
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -35,14 +37,14 @@ async def read_brokers(zookeeper: ZooKeeper) -> dict[int, LiveBroker]:
         if not name.isdecimal():
             log.error("ignoring a broker registration without a number: %s/%s", paths.BROKER_IDS, name)
     ids = [int(name) for name in names if name.isdecimal()]
-    found = await _gather(_read_broker(zookeeper, broker_id) for broker_id in ids)
+    found = await _gather(partial(_read_broker, zookeeper), ids)
     return {broker_id: live for broker_id, live in zip(ids, found, strict=True) if live is not None}
 
 
 async def read_topics(zookeeper: ZooKeeper) -> tuple[dict[str, TopicAssignment], frozenset[str]]:
     """All topics, and the names of those whose node is broken: these get a log line, the others go on."""
     names = await zookeeper.children(paths.TOPICS, watch=True)
-    found = list(zip(names, await _gather(_read_topic(zookeeper, name) for name in names), strict=True))
+    found = list(zip(names, await _gather(partial(_read_topic, zookeeper), names), strict=True))
     topics = {name: assignment for name, assignment in found if isinstance(assignment, TopicAssignment)}
     return topics, frozenset(name for name, assignment in found if assignment is _UNREADABLE)
 
@@ -59,7 +61,7 @@ async def read_written_states(
 ) -> dict[TopicPartition, WrittenState]:
     """The partition states that exist."""
     wanted = list(partitions)
-    found = await _gather(_read_state(zookeeper, topic_partition, watch=watch) for topic_partition in wanted)
+    found = await _gather(partial(_read_state, zookeeper, watch=watch), wanted)
     return {tp: written for tp, written in zip(wanted, found, strict=True) if written is not None}
 
 
@@ -190,12 +192,13 @@ async def _read_state(zookeeper: ZooKeeper, topic_partition: TopicPartition, *, 
         return None
 
 
-async def _gather(reads: Iterable[Awaitable[T]]) -> list[T]:
-    """All results in order; so many reads at once that ZooKeeper is busy and its queue is not endless."""
+async def _gather(read: Callable[[K], Awaitable[T]], keys: Iterable[K]) -> list[T]:
+    """What each key holds, in order; so many reads at once that ZooKeeper is busy and its queue is not endless."""
     gate = asyncio.Semaphore(_READS_IN_FLIGHT)
 
-    async def one(read: Awaitable[T]) -> T:
+    async def one(key: K) -> T:
         async with gate:
-            return await read
+            # Made only now: a controller that resigns leaves no read behind that nobody awaits.
+            return await read(key)
 
-    return list(await asyncio.gather(*(one(read) for read in reads)))
+    return list(await asyncio.gather(*(one(key) for key in keys)))

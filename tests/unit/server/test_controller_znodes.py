@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import logging
 from dataclasses import replace
 
@@ -13,6 +15,9 @@ from kctl.model import TopicPartition
 from kctl.server.controller.actions import Action, WriteStates
 from kctl.server.controller.events import BrokersRead, StatesWritten, TopicsRead
 from kctl.server.controller.step import step
+from kctl.server.controller.znode_reader import read_written_states
+from kctl.testing.sim_loop import SimLoop, simulate
+from kctl.testing.sim_zookeeper import SimZooKeeper
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import Create, Delete
 from tests.unit.handlers.world import World, play
@@ -218,3 +223,25 @@ def test_an_election_whose_answer_got_lost_is_held_again() -> None:
         assert await epoch_after(world) >= epoch + 2
 
     play(scene)
+
+
+def test_reads_that_are_cut_short_leave_nothing_unawaited(recwarn: pytest.WarningsRecorder) -> None:
+    """A controller that resigns in the middle of a reassignment; a read that never began would be warned of."""
+
+    async def main(loop: SimLoop) -> None:
+        session = SimZooKeeper(delay_s=lambda: 0.1).session(
+            session_timeout_ms=4000, on_watch=lambda _: None, on_state=lambda _: None
+        )
+        await session.start(1000)
+        wanted = [TopicPartition("t", number) for number in range(2000)]
+        for turns in range(4):
+            reading = loop.create_task(read_written_states(session, wanted))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading
+
+    simulate(main, seed=1)
+    gc.collect()
+    assert [str(each.message) for each in recwarn] == []
