@@ -18,13 +18,13 @@ from kctl.client.consumer import Consumer
 from kctl.client.producer import Delivery, Producer, ProducerSettings
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
-from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kctl.testing.sim_cluster import SimCluster
-from kctl.testing.sim_loop import SimLoop, simulate
+from kctl.testing.sim_loop import SimLoop
 from tests.simulation.invariants import Invariants
+from tests.simulation.mishaps import bad_day
+from tests.simulation.scene import create_topic, traced
 
 TOPIC = "orders"
-REPLICAS = 3
 PROPERTIES = {
     "offsets.topic.num.partitions": "2",
     "min.insync.replicas": "2",
@@ -58,7 +58,7 @@ class Run:
         self.loop.on_step = Invariants(self.cluster).look
         with self._traces, self.cluster.network.on_host("client"):
             async with self.cluster.client() as client, self.cluster.client() as other:
-                await self._create_topic(client)
+                await create_topic(client, TOPIC, len(self._partitions))
                 reading = asyncio.create_task(self._read(other, records))
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._write(client, records))
@@ -82,18 +82,6 @@ class Run:
 
     def _partition_of(self, number: int) -> TopicPartition:
         return self._partitions[number % len(self._partitions)]
-
-    async def _create_topic(self, client: ClusterClient) -> None:
-        topic = CreatableTopic(
-            name=TOPIC,
-            num_partitions=len(self._partitions),
-            replication_factor=REPLICAS,
-            assignments=[],
-            configs=[],
-        )
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
-        response = await client.on_controller(lambda connection: connection.send(request, CreateTopicsResponse))
-        assert [each.error_code for each in response.topics] == [ErrorCode.NONE]
 
     async def _write(self, client: ClusterClient, records: int) -> None:
         producer = Producer(
@@ -219,99 +207,22 @@ async def power_lost(cluster: SimCluster) -> None:
     await cluster.start_broker(leader)
 
 
-def bad_day(seed: int) -> Fault:
-    """Ten mishaps, chosen by the seed.  Only one broker is dead at a time, and in the end all run.
-
-    Power, and with it what was not synced, is lost only when all replicas are in sync: one of them may lose anything.
-    """
+def bad_day_of(seed: int) -> Fault:
     chance = random.Random(f"{seed} bad day")
-
-    async def fault(cluster: SimCluster) -> None:
-        dead: list[int] = []
-        brokers = sorted(cluster.brokers)
-        for _ in range(10):
-            await asyncio.sleep(chance.uniform(0.5, 4))
-            victim = chance.choice([broker for broker in brokers if broker not in dead])
-            struck = cluster.brokers[victim]
-            match chance.choice(MISHAPS):
-                case "kill" if not dead:
-                    cluster.kill(victim)
-                    dead.append(victim)
-                case "stop" if not dead:
-                    await struck.stop()
-                    dead.append(victim)
-                case "return" if dead:
-                    await cluster.start_broker(dead.pop())
-                case "power" if not dead:
-                    await until_whole(cluster)
-                    cluster.lose_power(victim)
-                    await asyncio.sleep(chance.uniform(0.1, 12))
-                    await cluster.start_broker(victim)
-                    await until_whole(cluster)
-                case "partition":
-                    others = [f"broker-{broker}" for broker in brokers if broker != victim]
-                    cut_off = chance.sample(others, chance.randrange(1, len(others) + 1))
-                    cluster.network.partition([f"broker-{victim}"], cut_off, one_way=chance.random() < 0.3)
-                    await asyncio.sleep(chance.uniform(0.5, 12))
-                    cluster.network.heal()
-                case "cut":
-                    cluster.network.cut(f"broker-{victim}", chance.choice(["client", f"broker-{brokers[0]}"]))
-                case "zookeeper":
-                    lost = chance.choice([[struck], list(cluster.brokers.values())])
-                    for broker in lost:
-                        broker.lose_zookeeper()
-                    await asyncio.sleep(chance.choice([1, 3, 10]))
-                    for broker in lost:
-                        broker.find_zookeeper()
-                case "session":
-                    struck.expire_session()
-                case "clock":
-                    struck.clock.jump(chance.choice([-3_600_000, -5_000, 5_000, 3_600_000]))
-                    struck.clock.drift(chance.choice([-500, 0, 500]))
-                case "disk":
-                    struck.slow_down_disk(chance.choice([1, 1000, 5000]))
-        for broker in dead:
-            await cluster.start_broker(broker)
-
-    return fault
-
-
-MISHAPS = ("kill", "stop", "return", "power", "partition", "cut", "zookeeper", "session", "clock", "disk")
-
-
-async def until_whole(cluster: SimCluster) -> None:
-    """Until every partition has a leader among those that run, and all its replicas are in sync."""
-    async with asyncio.timeout(300):
-        while not _is_whole(cluster):  # noqa: ASYNC110 - virtual time costs nothing
-            await asyncio.sleep(0.1)
-
-
-def _is_whole(cluster: SimCluster) -> bool:
-    hosted: set[TopicPartition] = set()
-    led: set[TopicPartition] = set()
-    for running in cluster.brokers.values():
-        replicas = running.broker.replicas if running.broker is not None else None
-        if replicas is None or not running.is_running:
-            return False
-        hosted |= replicas.partitions.keys()
-        led |= {
-            each.topic_partition for each in replicas.led() if len(each.isr) == REPLICAS and each.pending_isr is None
-        }
-    return hosted == led
+    return lambda cluster: bad_day(cluster, chance)
 
 
 def run(fault: Fault, *, seed: int, records: int = 100, brokers: int = 3, partitions: int = 1) -> str:
-    async def main(loop: SimLoop) -> str:
-        await Run(loop, brokers=brokers, partitions=partitions).play(fault, records=records)
-        return f"{loop.trace.count} {loop.trace.digest()}"
+    def play(loop: SimLoop) -> Awaitable[None]:
+        return Run(loop, brokers=brokers, partitions=partitions).play(fault, records=records)
 
-    return simulate(main, seed=seed)
+    return traced(play, seed)
 
 
 def run_bad_day(seed: int, *, records: int = 400) -> str:
     """On three to five brokers, as the seed says."""
     brokers = random.Random(f"{seed} brokers").choice([3, 3, 4, 5])
-    return run(bad_day(seed), seed=seed, records=records, brokers=brokers, partitions=brokers)
+    return run(bad_day_of(seed), seed=seed, records=records, brokers=brokers, partitions=brokers)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import pytest
@@ -19,7 +18,6 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.retrying import COORDINATOR_MOVED
 from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
-from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kctl.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from kctl.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -33,7 +31,9 @@ from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchReque
 from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
 from kctl.testing.sim_cluster import SimCluster
-from kctl.testing.sim_loop import SimLoop, simulate
+from kctl.testing.sim_loop import SimLoop
+from tests.simulation.mishaps import CLIENT, PLAYS, Fault
+from tests.simulation.scene import at_times_twice, create_topic, raise_for, restart_the_dead, traced
 
 T = TypeVar("T")
 
@@ -56,10 +56,8 @@ PROPERTIES = {
     "replica.lag.time.max.ms": "4000",
     "zookeeper.session.timeout.ms": "6000",
     "controlled.shutdown.retry.backoff.ms": "500",
+    "leader.imbalance.check.interval.seconds": "5",
 }
-HOUR_MS = 3_600_000
-
-Fault = Callable[[SimCluster, random.Random], Awaitable[None]]
 
 
 class Member:
@@ -152,7 +150,7 @@ class Member:
         fetched = await self._ask(client, None, request, OffsetFetchResponse)
         self._positions = {}
         for each in fetched.topics[0].partitions if fetched.topics else []:
-            _raise(each.error_code)
+            raise_for(each.error_code)
             self._positions[each.partition_index] = each.committed_offset
 
     async def _heartbeat(self, client: ClusterClient, twin: ClusterClient) -> None:
@@ -183,7 +181,7 @@ class Member:
         self._run.note_attempt(self._group_id, wanted)
         answered = await self._ask(client, twin, request, OffsetCommitResponse)
         for each in answered.topics[0].partitions:
-            _raise(each.error_code)
+            raise_for(each.error_code)
             assert wanted[each.partition_index] >= floors[each.partition_index], "a commit went back silently"
         self._run.note_commit(self._group_id, wanted)
         self._positions = wanted
@@ -205,23 +203,11 @@ class Member:
         codes: frozenset[ErrorCode] | set[ErrorCode] = frozenset(),
     ) -> T:
         """Asks again where an answer got lost; now and then the request comes twice, over two connections."""
-        if twin is None or self._chance.random() > 0.1:
-            return await self._ask_once(client, request, response_class, codes)
-        first, second = await asyncio.gather(
-            self._ask_once(client, request, response_class, codes),
-            self._ask_once(twin, request, response_class, codes),
-            return_exceptions=True,
-        )
-        for outcome in (first, second):
-            if isinstance(outcome, BaseException) and not isinstance(
-                outcome, ApiError | ConnectionLost | ClusterUnreachable
-            ):
-                raise outcome
-        for outcome in (first, second):
-            if not isinstance(outcome, BaseException):
-                return outcome
-        assert isinstance(first, BaseException)
-        raise first
+
+        async def ask(who: ClusterClient) -> T:
+            return await self._ask_once(who, request, response_class, codes)
+
+        return await (ask(client) if twin is None else at_times_twice(self._chance, ask, client, twin))
 
     async def _ask_once(
         self, client: ClusterClient, request: Any, response_class: type[T], codes: frozenset[ErrorCode] | set[ErrorCode]
@@ -235,15 +221,10 @@ class Member:
                 raise
             code = getattr(response, "error_code", ErrorCode.NONE)
             if code not in codes:
-                _raise(code)
+                raise_for(code)
             return response
 
         return await client.on_coordinator(self._group_id, ask)
-
-
-def _raise(code: int) -> None:
-    if code != ErrorCode.NONE:
-        raise ApiError(ErrorCode.of(code))
 
 
 class Run:
@@ -265,9 +246,9 @@ class Run:
 
     async def play(self, fault: Fault) -> None:
         await self.cluster.start(BROKERS)
-        with self.cluster.network.on_host("client"):
+        with self.cluster.network.on_host(CLIENT):
             async with self.cluster.client() as client:
-                await self._create_topic(client)
+                await create_topic(client, TOPIC, PARTITIONS)
                 members = [Member(self, group_id, name) for group_id in GROUPS for name in MEMBERS]
                 async with asyncio.TaskGroup() as tasks:
                     for member in members:
@@ -309,17 +290,9 @@ class Run:
         for partition, offset in offsets.items():
             self.acknowledged[group_id, partition] = max(self.acknowledged[group_id, partition], offset)
 
-    async def _create_topic(self, client: ClusterClient) -> None:
-        topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=3, assignments=[], configs=[])
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
-        response = await client.on_controller(lambda connection: connection.send(request, CreateTopicsResponse))
-        assert [each.error_code for each in response.topics] == [ErrorCode.NONE]
-
     async def _recover(self, members: list[Member]) -> None:
         """Until every member has committed again in the generation that all of its group are in."""
-        for number, broker in list(self.cluster.brokers.items()):
-            if not broker.is_running:
-                await self.cluster.start_broker(number)
+        await restart_the_dead(self.cluster)
         self.is_quiet = True
         for member in members:
             member.commits = 0
@@ -342,7 +315,7 @@ class Run:
 
             async def ask(connection: Connection, request: OffsetFetchRequest = request) -> OffsetFetchResponse:
                 response = await connection.send(request, OffsetFetchResponse)
-                _raise(response.error_code)
+                raise_for(response.error_code)
                 return response
 
             fetched = await client.on_coordinator(group_id, ask)
@@ -354,61 +327,10 @@ class Run:
         assert len(self._plans) > len(GROUPS)
 
 
-async def nothing(_cluster: SimCluster, _chance: random.Random) -> None:
-    """No fault."""
+def run(fault: Fault, seed: int) -> str:
+    return traced(lambda loop: Run(loop).play(fault), seed)
 
 
-async def coordinators_killed(cluster: SimCluster, chance: random.Random) -> None:
-    for _ in range(3):
-        await asyncio.sleep(chance.uniform(2, 6))
-        victim = chance.randrange(BROKERS)
-        cluster.kill(victim)
-        await asyncio.sleep(chance.uniform(1, 10))
-        await cluster.start_broker(victim)
-
-
-async def coordinators_moved(cluster: SimCluster, chance: random.Random) -> None:
-    for victim in range(BROKERS):
-        await asyncio.sleep(chance.uniform(2, 5))
-        await cluster.brokers[victim].stop()
-        await asyncio.sleep(chance.uniform(0, 4))
-        await cluster.start_broker(victim)
-
-
-async def network_split(cluster: SimCluster, chance: random.Random) -> None:
-    for _ in range(4):
-        await asyncio.sleep(chance.uniform(2, 5))
-        alone = chance.randrange(BROKERS)
-        others = [f"broker-{number}" for number in range(BROKERS) if number != alone]
-        cluster.network.partition([f"broker-{alone}"], others)
-        if chance.random() < 0.5:
-            cluster.brokers[alone].lose_zookeeper()
-        await asyncio.sleep(chance.uniform(1, 9))
-        cluster.network.heal()
-        cluster.brokers[alone].find_zookeeper()
-
-
-async def messages_lost(cluster: SimCluster, chance: random.Random) -> None:
-    """Connections break, with what is on its way."""
-    for _ in range(40):
-        await asyncio.sleep(chance.uniform(0.1, 1))
-        cluster.network.cut("client", f"broker-{chance.randrange(BROKERS)}")
-
-
-async def clocks_jump(cluster: SimCluster, chance: random.Random) -> None:
-    for _ in range(15):
-        await asyncio.sleep(chance.uniform(0.5, 2))
-        cluster.brokers[chance.randrange(BROKERS)].clock.jump(chance.randint(-24, 24) * HOUR_MS)
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize(
-    "fault",
-    [nothing, coordinators_killed, coordinators_moved, network_split, messages_lost, clocks_jump],
-    ids=lambda fault: fault.__name__,
-)
+@pytest.mark.parametrize(("fault", "seed"), PLAYS)
 def test_groups_keep_their_word_whatever_happens(fault: Fault, seed: int) -> None:
-    async def main(loop: SimLoop) -> None:
-        await Run(loop).play(fault)
-
-    simulate(main, seed=seed)
+    run(fault, seed)

@@ -1,0 +1,68 @@
+"""What the plays on whole brokers have in common: their topic, requests that come twice, the end of the trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from kctl.client.cluster import ClusterClient
+from kctl.client.transport import ConnectionLost
+from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
+from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from kctl.testing.sim_cluster import SimCluster
+from kctl.testing.sim_loop import SimLoop, simulate
+from tests.simulation.mishaps import REPLICAS
+
+T = TypeVar("T")
+
+TWICE = 0.1
+"""How many requests come over two connections at once."""
+
+
+def traced(play: Callable[[SimLoop], Awaitable[None]], seed: int) -> str:
+    """Plays; what is returned is the same for the same play and seed."""
+
+    async def main(loop: SimLoop) -> str:
+        await play(loop)
+        return f"{loop.trace.count} {loop.trace.digest()}"
+
+    return simulate(main, seed=seed)
+
+
+async def create_topic(client: ClusterClient, name: str, partitions: int) -> None:
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=REPLICAS, assignments=[], configs=[]
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+    response = await client.on_controller(lambda connection: connection.send(request, CreateTopicsResponse))
+    assert [each.error_code for each in response.topics] == [ErrorCode.NONE]
+
+
+async def restart_the_dead(cluster: SimCluster) -> None:
+    for number, broker in list(cluster.brokers.items()):
+        if not broker.is_running:
+            await cluster.start_broker(number)
+
+
+async def at_times_twice(
+    chance: random.Random, work: Callable[[ClusterClient], Awaitable[T]], client: ClusterClient, twin: ClusterClient
+) -> T:
+    """What `work` says that it is done; now and then another client does the same at the same time."""
+    if chance.random() > TWICE:
+        return await work(client)
+    outcomes = await asyncio.gather(work(client), work(twin), return_exceptions=True)
+    for outcome in outcomes:
+        if not isinstance(outcome, BaseException):
+            return outcome
+        if not isinstance(outcome, ApiError | ConnectionLost | ClusterUnreachable):
+            raise outcome
+    assert isinstance(outcomes[0], BaseException)
+    raise outcomes[0]
+
+
+def raise_for(code: int) -> None:
+    """Raises ApiError for every code but NONE."""
+    if code != ErrorCode.NONE:
+        raise ApiError(ErrorCode.of(code))
