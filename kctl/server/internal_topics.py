@@ -24,6 +24,7 @@ from kctl.zookeeper import paths
 from kctl.zookeeper.operations import ZooKeeper
 
 _NEWEST_PRODUCE_VERSION = 9
+_OFFSET = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
 _LENGTH_POSITION = 8
 
@@ -106,14 +107,18 @@ class InternalLog:
             records = log.read(offset, self._load_buffer_bytes, max_offset=log.log_end_offset)
             if not len(records):
                 return
-            data, offset = await loop.run_in_executor(None, _read_batches, records)
+            data, following = await loop.run_in_executor(None, _read_batches, records)
             yield data
+            if following <= offset:
+                return  # The last batch is rotten and does not know any more where it ends.
+            offset = following
 
 
 def _read_batches(records: RecordsSlice) -> tuple[bytes, int]:
     """The bytes, and the offset after the last batch that is whole.
 
-    Runs in the thread, and looks at lengths only, because commits one by one make many small batches.  Raises
+    Runs in the thread, and looks at lengths only, because commits one by one make many small batches.  What a batch
+    says of its end is believed only where the next one does not say where it starts: it may be rotten.  Raises
     CorruptBatch.
     """
     data = records.read()
@@ -126,6 +131,9 @@ def _read_batches(records: RecordsSlice) -> tuple[bytes, int]:
         if end > len(data):
             break
         last, position = position, end
+    if position + _OFFSET.size <= len(data):
+        (following,) = _OFFSET.unpack_from(data, position)
+        return data, following
     return data, parse_any_header(data, last).next_offset
 
 

@@ -24,6 +24,7 @@ from kctl.records.internal_topics import (
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
+    UnknownKey,
     decode_group_metadata_value,
     decode_offset_commit_value,
     decode_offsets_key,
@@ -78,6 +79,8 @@ class Reference:
                     self._commit((at.group, TopicPartition(at.topic, at.partition)), value)
                 case GroupMetadataKey() as at:
                     self._group(at.group, value)
+                case UnknownKey() as unknown if unknown.version < 0:
+                    self.skipped.append((offset, key))
         except MalformedRequest:
             self.skipped.append((offset, key))
 

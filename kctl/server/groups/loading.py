@@ -20,10 +20,12 @@ from kctl.records.header import BatchHeader, Record
 from kctl.records.internal_topics import (
     GroupMetadataKey,
     OffsetCommitKey,
+    UnknownKey,
     decode_group_metadata_value,
     decode_offsets_key,
     encode_offset_commit_key,
 )
+from kctl.server.coordinators.replay import pass_over
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.group import Group
 from kctl.server.groups.offsets import Packed, unpack
@@ -78,6 +80,8 @@ class GroupPlayback:
             self._offset(self._place(decoded, key), decoded.partition, record.value, header)
         elif isinstance(decoded, GroupMetadataKey):
             self._group(decoded.group, record.value)
+        elif isinstance(decoded, UnknownKey):
+            pass_over(decoded)
 
     def marker(self, record: Record, header: BatchHeader) -> None:
         kind = control_type(record)

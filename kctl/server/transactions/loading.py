@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from kctl.records.header import BatchHeader, Record
 from kctl.records.internal_topics import TransactionLogKey, decode_transaction_key, decode_transaction_value
+from kctl.server.coordinators.replay import pass_over
 from kctl.server.transactions.records import transaction_snapshot
 from kctl.server.transactions.snapshot import TransactionSnapshot
 from kctl.server.transactions.transaction import Transaction
@@ -27,6 +28,7 @@ class TransactionPlayback:
     def record(self, record: Record, _header: BatchHeader) -> None:
         key = decode_transaction_key(record.key or b"")
         if not isinstance(key, TransactionLogKey):
+            pass_over(key)
             return
         # Without this record there is none, whatever an older one says.
         self._snapshots.pop(key.transactional_id, None)

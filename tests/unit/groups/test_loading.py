@@ -45,6 +45,7 @@ SOUND = _COMMIT.value or b""
         (None, SOUND),
         (b"", SOUND),
         (b"\x00", SOUND),
+        (b"\xff\xff" + KEY[2:], SOUND),
         (KEY[:-1], SOUND),
         (KEY.replace(b"\x00\x01g", b"\x00\x01\xff"), SOUND),
         (KEY, b""),
@@ -55,7 +56,7 @@ SOUND = _COMMIT.value or b""
         (encode_group_metadata_key("g"), b"\x00\x63"),
     ],
     ids=[
-        *("no key", "empty key", "half a version", "cut key", "group that is not text"),
+        *("no key", "empty key", "half a version", "version below 0", "cut key", "group that is not text"),
         *("empty value", "cut value", "unknown value version", "garbage", "cut group", "unknown group version"),
     ],
 )
@@ -176,6 +177,41 @@ class OneReplica:
 
     def partition(self, _topic: str, _index: int) -> OneReplica:
         return self
+
+
+def test_batch_with_a_wrong_checksum_is_skipped_with_one_line_and_the_rest_loads(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    partition = partition_for_key("g", PARTITIONS)
+
+    async def main(loop: SimLoop) -> None:
+        log = log_with([Record(0, 1, KEY, SOUND)])
+        for number in (1, 2):
+            batch = build_batch([Record(0, 1, encode_offset_commit_key("g", "t", number), SOUND)])
+            log.append(partition, batch, required_acks=-1, timeout_ms=0)
+        rotten = log.batches[partition][1]
+        log.batches[partition][1] = rotten[:-1] + bytes([rotten[-1] ^ 2])
+        host = await Host(loop, log).start()
+        assert {tp.partition for tp in host.coordinator.committed("g", None)[1]} == {0, 2}
+        await host.coordinator.stop()
+
+    with caplog.at_level(logging.WARNING):
+        simulate(main, seed=1)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line == f"topic=__consumer_offsets partition={partition} skipped offset=1 key=None reason=wrong checksum"
+
+
+def test_kinds_of_keys_that_came_after_us_are_skipped_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    """KIP-915: a newer broker wrote them."""
+
+    async def main(loop: SimLoop) -> None:
+        host = await Host(loop, log_with([Record(0, 1, b"\x00\x63" + KEY[2:], b"?"), Record(0, 1, KEY, SOUND)])).start()
+        assert set(host.coordinator.committed("g", None)[1]) == {T0}
+        await host.coordinator.stop()
+
+    with caplog.at_level(logging.WARNING):
+        simulate(main, seed=1)
+    assert caplog.records == []
 
 
 def log_with(records: list[Record]) -> MemoryOffsetsLog:

@@ -45,6 +45,7 @@ STATUS = 16
     [
         (None, SOUND),
         (b"", SOUND),
+        (b"\xff\xff" + KEY[2:], SOUND),
         (KEY[:-1], SOUND),
         (KEY.replace(b"broken", b"br\xffken"), SOUND),
         (KEY, b""),
@@ -54,7 +55,7 @@ STATUS = 16
         (KEY, SOUND[:STATUS] + b"\x63" + SOUND[STATUS + 1 :]),
     ],
     ids=[
-        *("no key", "empty key", "cut key", "id that is not text", "empty value", "cut value"),
+        *("no key", "empty key", "version below 0", "cut key", "id that is not text", "empty value", "cut value"),
         *("unknown value version", "garbage", "unknown state"),
     ],
 )
@@ -98,6 +99,38 @@ def test_ids_of_many_are_loaded_in_turns_and_decisions_are_gone_on_with() -> Non
         await host.coordinator.stop()
 
     simulate(main, seed=1)
+
+
+def test_kinds_of_keys_that_came_after_us_are_skipped_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    """KIP-915: a newer broker wrote them."""
+
+    async def main(loop: SimLoop) -> None:
+        sound = transaction_record("sound", snapshot(), 1)
+        host = await Host(loop, log_with([Record(0, 1, b"\x00\x63" + KEY[2:], b"?"), sound])).start()
+        assert [each.transactional_id for each in host.coordinator.transactions()[2]] == ["sound"]
+        await host.coordinator.stop()
+
+    with caplog.at_level(logging.WARNING):
+        simulate(main, seed=1)
+    assert caplog.records == []
+
+
+def test_batch_with_a_wrong_checksum_is_skipped_with_one_line_and_the_rest_loads(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(loop: SimLoop) -> None:
+        log = log_with([transaction_record("before", snapshot(), 1)])
+        for name in ("rotten", "after"):
+            log.append(0, build_batch([transaction_record(name, snapshot(), 1)]), required_acks=-1, timeout_ms=0)
+        log.batches[0][1] = log.batches[0][1].replace(b"rotten", b"rotted")
+        host = await Host(loop, log).start()
+        assert {each.transactional_id for each in host.coordinator.transactions()[2]} == {"before", "after"}
+        await host.coordinator.stop()
+
+    with caplog.at_level(logging.WARNING):
+        simulate(main, seed=1)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line == "topic=__transaction_state partition=0 skipped offset=1 key=None reason=wrong checksum"
 
 
 def log_with(records: list[Record]) -> MemoryOffsetsLog:
