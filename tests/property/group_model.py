@@ -1,17 +1,20 @@
 """A consumer group as a few dictionaries: what Kafka answers to each request, written down from its rules alone.
 
-Nothing is shared with kctl.server.groups.  Time is a number; every member allows REBALANCE_MS for a rebalance and more
-for its session than a test lasts.  Calls that wait are kept by the key that the test gave them; what becomes of them is
-noted in `answers`: an error code, or for those that succeed NONE with the generation or the assignment.
+Nothing is shared with kctl.server.groups.  Time is a number; every member allows REBALANCE_MS for a rebalance and is
+out when it was not heard of for SESSION_MS, unless a call of its waits.  Calls that wait are kept by the key that the
+test gave them; what becomes of them is noted in `answers`: an error code, or for those that succeed NONE with the
+generation or the assignment.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-REBALANCE_MS = 5_000
-SESSION_MS = 1_800_000
+REBALANCE_MS = 5_001
+SESSION_MS = 9_007
+"""Neither is over at a moment at which a test looks: tests wait for whole tenths of a second."""
 SESSION_MS_MIN = 6_000
 METADATA_MAX = 10
 
@@ -27,6 +30,7 @@ REBALANCE_IN_PROGRESS = 27
 NON_EMPTY_GROUP = 68
 GROUP_ID_NOT_FOUND = 69
 MEMBER_ID_REQUIRED = 79
+GROUP_MAX_SIZE_REACHED = 81
 FENCED_INSTANCE_ID = 82
 GROUP_SUBSCRIBED_TO_TOPIC = 86
 UNSTABLE_OFFSET_COMMIT = 88
@@ -35,6 +39,10 @@ Call = int
 At = tuple[str, int]
 Protocols = tuple[tuple[str, str], ...]
 """Name of the protocol, and the topic that the member reads."""
+
+
+class TieError(Exception):
+    """A phase and something else are due at the same moment: which of them happens first is nobody's to say."""
 
 
 @dataclass
@@ -47,6 +55,20 @@ class Member:
     sync: Call | None = None
     assignment: bytes = b""
     has_synced: bool = True
+    session_end_ms: int = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Its session does not end meanwhile.  A new member has longer than any join phase here."""
+        return self.join is not None or self.sync is not None
+
+
+class Commit(NamedTuple):
+    """A committed offset, its place in the log, and when it expires, if the client said so."""
+
+    offset: int
+    place: int
+    expires_ms: int | None = None
 
 
 @dataclass
@@ -59,11 +81,11 @@ class Group:
     protocol: str | None = None
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
-    pending: set[str] = field(default_factory=set)
+    pending: dict[str, int] = field(default_factory=dict)
+    """Ids that were given away, and until when they are good."""
     subscribed: set[str] | None = None
-    offsets: dict[At, tuple[int, int]] = field(default_factory=dict)
-    """Offset, and its place in the log."""
-    in_transactions: dict[int, dict[At, tuple[int, int]]] = field(default_factory=dict)
+    offsets: dict[At, Commit] = field(default_factory=dict)
+    in_transactions: dict[int, dict[At, Commit]] = field(default_factory=dict)
     is_first: bool = False
     """A group that was empty gathers members until group.initial.rebalance.delay.ms is over, which is 0 here."""
     join_due_ms: int | None = None
@@ -77,7 +99,9 @@ class Group:
 class GroupModel:
     """One group id; None in `group` where Kafka knows no such group."""
 
-    def __init__(self) -> None:
+    def __init__(self, size_max: int) -> None:
+        self.size_max = size_max
+        """group.max.size."""
         self.group: Group | None = None
         self.now_ms = 0
         self.answers: dict[Call, tuple[int, object]] = {}
@@ -98,12 +122,14 @@ class GroupModel:
             self.answers[call] = UNKNOWN_MEMBER_ID, None
             return
         group = self.group or Group()
-        if not self._fits(group, kind, protocols):
+        if not self._has_room(group, member_id):
+            self._turn_away(group, call, member_id)
+        elif not self._fits(group, kind, protocols):
             self.answers[call] = INCONSISTENT_GROUP_PROTOCOL, None
         elif not member_id and instance is not None and (old := self._holder(group, instance)):
             self._replace(group, call, old, fresh_id, protocols)
         elif not member_id and instance is None and version >= 4:
-            group.pending.add(fresh_id)
+            group.pending[fresh_id] = self.now_ms + SESSION_MS
             self.answers[call] = MEMBER_ID_REQUIRED, None
         elif not member_id or (member_id in group.pending and instance is None):
             self._admit(group, call, member_id or fresh_id, instance, kind, protocols)
@@ -143,6 +169,7 @@ class GroupModel:
         member = group.members[member_id]
         member.has_synced = True
         if group.state == "Stable":
+            self._hear_of(member)
             self.answers[call] = NONE, member.assignment
             return
         self._end_sync(member, REBALANCE_IN_PROGRESS)
@@ -156,8 +183,10 @@ class GroupModel:
     def heartbeat(self, member_id: str, generation: int, instance: str | None) -> int:
         if self.group is None:
             return UNKNOWN_MEMBER_ID
-        error = self._standing(self.group, member_id, generation, instance)
-        return error or (REBALANCE_IN_PROGRESS if self.group.state == "PreparingRebalance" else NONE)
+        if error := self._standing(self.group, member_id, generation, instance):
+            return error
+        self._hear_of(self.group.members[member_id])
+        return REBALANCE_IN_PROGRESS if self.group.state == "PreparingRebalance" else NONE
 
     def leave(self, member_id: str, instance: str | None) -> int:
         group = self.group
@@ -167,7 +196,7 @@ class GroupModel:
         if member_id and holder and holder != member_id:
             return FENCED_INSTANCE_ID
         if member_id in group.pending:
-            group.pending.discard(member_id)
+            del group.pending[member_id]
         else:
             leaver = holder or member_id
             if leaver not in group.members:
@@ -178,7 +207,13 @@ class GroupModel:
         return NONE
 
     def commit(
-        self, member_id: str, generation: int, instance: str | None, offsets: dict[At, tuple[int, str]]
+        self,
+        member_id: str,
+        generation: int,
+        instance: str | None,
+        offsets: dict[At, tuple[int, str]],
+        *,
+        retention_ms: int = -1,
     ) -> dict[At, int]:
         group = self.group
         if group is None and generation >= 0:
@@ -193,7 +228,10 @@ class GroupModel:
             error = self._standing(group, member_id, generation, instance)
             if not error and group.state == "CompletingRebalance":
                 error = REBALANCE_IN_PROGRESS
-        return self._store(group, error, offsets, group.offsets)
+        if not error and member_id in group.members:
+            self._hear_of(group.members[member_id])
+        expires_ms = None if retention_ms == -1 else self.now_ms + retention_ms
+        return self._store(group, error, offsets, group.offsets, expires_ms)
 
     def commit_in_transaction(
         self, producer: int, member_id: str, generation: int, instance: str | None, offsets: dict[At, tuple[int, str]]
@@ -219,7 +257,7 @@ class GroupModel:
         if self.group is None:
             return
         for at, found in self.group.in_transactions.pop(producer, {}).items():
-            if committed and self.group.offsets.get(at, (0, -1))[1] < found[1]:
+            if committed and self.group.offsets.get(at, Commit(0, -1)).place < found.place:
                 self.group.offsets[at] = found
 
     def fetch(self, at: At, *, stable: bool) -> tuple[int, int]:
@@ -227,7 +265,7 @@ class GroupModel:
             return NONE, -1
         if stable and any(at in staged for staged in self.group.in_transactions.values()):
             return UNSTABLE_OFFSET_COMMIT, -1
-        return NONE, self.group.offsets.get(at, (-1, 0))[0]
+        return NONE, self.group.offsets.get(at, Commit(-1, 0)).offset
 
     def delete_offsets(self, partitions: list[At]) -> tuple[int, dict[At, int]]:
         group = self.group
@@ -257,20 +295,75 @@ class GroupModel:
         self.group = None
         return NONE
 
+    def expire(self) -> None:
+        """KIP-211, without the retention of the broker, which is longer than a test."""
+        group = self.group
+        if group is None:
+            return
+        if group.kind is None or group.state == "Empty":
+            spared: set[str] = set()
+        elif group.kind == "consumer" and group.state == "Stable" and group.subscribed is not None:
+            spared = group.subscribed
+        else:
+            return
+        for at, commit in list(group.offsets.items()):
+            is_undecided = any(at in staged for staged in group.in_transactions.values())
+            is_over = commit.expires_ms is not None and commit.expires_ms <= self.now_ms
+            if is_over and at[0] not in spared and not is_undecided:
+                del group.offsets[at]
+        if group.is_vacant:
+            self.group = None
+
     def advance(self, milliseconds: int) -> None:
-        """Lets time pass; phases that wait too long end on the way."""
+        """Lets time pass; phases and sessions that take too long end on the way.  Raises TieError."""
         end_ms = self.now_ms + milliseconds
         while self.group is not None:
-            group = self.group
-            due = [each for each in (group.join_due_ms, group.sync_due_ms) if each is not None and each <= end_ms]
+            due = sorted((at_ms, what) for what, at_ms in self._deadlines(self.group) if at_ms <= end_ms)
             if not due:
                 break
-            self.now_ms = max(self.now_ms, min(due))
-            if group.join_due_ms == min(due):
-                self._end_joins(group)
+            at_ms, what = due[0]
+            together = {what for other_ms, what in due if other_ms == at_ms}
+            if len(together) > 1 and together & {"join", "sync"}:
+                raise TieError
+            self.now_ms = max(self.now_ms, at_ms)
+            if what == "join":
+                self._end_joins(self.group)
+            elif what == "sync":
+                self._end_syncs(self.group)
             else:
-                self._end_syncs(group)
+                self._end_session(self.group, what.removeprefix("session "))
         self.now_ms = end_ms
+
+    def _deadlines(self, group: Group) -> list[tuple[str, int]]:
+        sessions = {member_id: m.session_end_ms for member_id, m in group.members.items() if not m.is_waiting}
+        phases = (("join", group.join_due_ms), ("sync", group.sync_due_ms))
+        return [
+            *((what, at_ms) for what, at_ms in phases if at_ms is not None),
+            *((f"session {member_id}", at_ms) for member_id, at_ms in (sessions | group.pending).items()),
+        ]
+
+    def _end_session(self, group: Group, member_id: str) -> None:
+        if group.pending.pop(member_id, None) is None:
+            self._remove(group, member_id)
+            self._rebalance(group)
+        self._complete_if_all_joined()
+
+    def _hear_of(self, member: Member) -> None:
+        member.session_end_ms = self.now_ms + SESSION_MS
+
+    def _has_room(self, group: Group, member_id: str) -> bool:
+        """KIP-389: a group that is being settled has room for so many who wait, a settled one for so many members."""
+        member = group.members.get(member_id)
+        if group.state == "PreparingRebalance":
+            waiting = sum(each.join is not None for each in group.members.values())
+            return (member is not None and member.join is not None) or waiting < self.size_max
+        return group.state == "Empty" or member is not None or len(group.members) < self.size_max
+
+    def _turn_away(self, group: Group, call: Call, member_id: str) -> None:
+        group.pending.pop(member_id, None)
+        if member_id in group.members:
+            self._remove(group, member_id)
+        self.answers[call] = GROUP_MAX_SIZE_REACHED, None
 
     def _fits(self, group: Group, kind: str, protocols: Protocols) -> bool:
         if group.state == "Empty":
@@ -301,7 +394,7 @@ class GroupModel:
     ) -> None:
         if not group.members:
             group.kind = kind
-        group.pending.discard(member_id)
+        group.pending.pop(member_id, None)
         group.members[member_id] = Member(protocols, instance, join=call)
         group.leader = group.leader or member_id
         self._rebalance(group)
@@ -310,6 +403,7 @@ class GroupModel:
         member = group.members[member_id]
         is_settled = group.state == "CompletingRebalance" or (group.state == "Stable" and group.leader != member_id)
         if is_settled and member.protocols == protocols:
+            self._hear_of(member)
             self.answers[call] = NONE, group.generation
             return
         self._end_join(member, REBALANCE_IN_PROGRESS)
@@ -382,6 +476,7 @@ class GroupModel:
         group.sync_due_ms = self.now_ms + REBALANCE_MS
         for member in group.members.values():
             member.has_synced = False
+            self._hear_of(member)
             self._end_join(member, NONE, group.generation)
 
     def _vote(self, group: Group) -> str:
@@ -403,14 +498,21 @@ class GroupModel:
         if member.join is not None:
             self.answers[member.join] = error, generation
             member.join = None
+            self._hear_of(member)
 
     def _end_sync(self, member: Member, error: int) -> None:
         if member.sync is not None:
             self.answers[member.sync] = error, None if error else member.assignment
             member.sync = None
+            self._hear_of(member)
 
     def _store(
-        self, group: Group, error: int, offsets: dict[At, tuple[int, str]], target: dict[At, tuple[int, int]]
+        self,
+        group: Group,
+        error: int,
+        offsets: dict[At, tuple[int, str]],
+        target: dict[At, Commit],
+        expires_ms: int | None = None,
     ) -> dict[At, int]:
         if error:
             return dict.fromkeys(offsets, error)
@@ -419,6 +521,6 @@ class GroupModel:
         for at, (offset, metadata) in offsets.items():
             errors[at] = OFFSET_METADATA_TOO_LARGE if len(metadata) > METADATA_MAX else NONE
             if not errors[at]:
-                target[at] = offset, self._log_end
+                target[at] = Commit(offset, self._log_end, expires_ms)
                 self.group = group
         return errors

@@ -13,9 +13,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, partition_for_key
 from kctl.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -27,7 +24,8 @@ from kctl.records.build import build_batch
 from kctl.server.transactions.records import transaction_record
 from kctl.server.transactions.snapshot import TransactionSnapshot
 from kctl.server.transactions.states import TransactionState
-from kctl.testing.sim_loop import SimLoop, simulate
+from kctl.testing.sim_loop import SimLoop
+from tests.property.duels import fight, judge, pass_turns
 from tests.unit.transactions.test_handlers import Broker
 
 ID = "id"
@@ -243,7 +241,7 @@ class Duel:
         for _ in range(self._chance.randint(1, 2)):
             answered = await self._broker.call(EndTxnRequest(committed=committed, **self._identity(producer)), version)
             assert answered.error_code == self._in_words_of(version, self.model.end(producer, committed=committed))
-            await self._pass_turns()
+            await pass_turns()
 
     async def break_the_log(self) -> None:
         """The next request that has to be written fails; those that change nothing do not notice."""
@@ -259,7 +257,7 @@ class Duel:
     async def release_markers(self) -> None:
         self._broker.host.partitions.holds = False
         self._broker.host.partitions.release()
-        await self._pass_turns()
+        await pass_turns()
         self.model.release_markers()
 
     async def wait(self) -> None:
@@ -269,7 +267,7 @@ class Duel:
         self.model.advance(milliseconds)
 
     async def check(self) -> None:
-        await self._pass_turns()
+        await pass_turns()
         answered = await self._broker.call(DescribeTransactionsRequest(transactional_ids=[ID]), 0)
         (described,) = answered.transaction_states
         if self.model.producer is None:
@@ -302,11 +300,6 @@ class Duel:
                 assert got == present
         self.model.producer = got
         self._had.append(got)
-
-    async def _pass_turns(self) -> None:
-        """Until all is done that needs no time."""
-        for _ in range(10):
-            await asyncio.sleep(0)
 
     def _somebody(self) -> Identity:
         """Mostly the present producer; else an earlier one, or one with an epoch that nobody has."""
@@ -341,10 +334,8 @@ OPERATIONS: tuple[Callable[[Duel], Any], ...] = (
 )
 
 
-@settings(max_examples=150)
-@given(seed=st.integers(0, 2**32))
-def test_every_request_is_answered_as_kafka_does_and_refusals_change_nothing(seed: int) -> None:
-    simulate(play, seed=seed)
+def test_every_request_is_answered_as_kafka_does_and_refusals_change_nothing() -> None:
+    judge(play)
 
 
 async def play(loop: SimLoop) -> None:
@@ -357,8 +348,6 @@ async def play(loop: SimLoop) -> None:
     await broker.groups.start()
     await asyncio.sleep(0.7)
     duel.model.advance(700)
-    for _ in range(80):
-        await chance.choice(OPERATIONS)(duel)
-        await duel.check()
+    await fight(duel, OPERATIONS, chance)
     await broker.host.coordinator.stop()
     await broker.groups.coordinator.stop()

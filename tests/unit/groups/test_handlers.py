@@ -75,8 +75,8 @@ class OldOffsets:
 class Broker:
     """All group handlers over one coordinator, called as dispatch calls them: through bytes, both ways."""
 
-    def __init__(self, loop: SimLoop) -> None:
-        self.host = Host(loop, group_initial_rebalance_delay_ms=0, offset_metadata_max_bytes=10)
+    def __init__(self, loop: SimLoop, **config: int) -> None:
+        self.host = Host(loop, group_initial_rebalance_delay_ms=0, offset_metadata_max_bytes=10, **config)
         coordinator, topics, zookeeper = self.host.coordinator, Topics(), OldOffsets()
         self.zookeeper = zookeeper
         self._handlers: dict[str, Any] = {
