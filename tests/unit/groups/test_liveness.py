@@ -32,11 +32,12 @@ def test_heartbeat_of_a_stranger_is_refused() -> None:
     assert world.heartbeat("stranger") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_heartbeat_of_another_generation_is_refused_and_proves_nothing() -> None:
+@pytest.mark.parametrize("generation", [0, 2, -1], ids=["old", "yet to come", "none"])
+def test_heartbeat_of_another_generation_is_refused_and_proves_nothing(generation: int) -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
     world.advance(SESSION_MS - 1)
-    assert world.heartbeat(a, generation=7) is ErrorCode.ILLEGAL_GENERATION
+    assert world.heartbeat(a, generation=generation) is ErrorCode.ILLEGAL_GENERATION
     world.advance(1)
     assert world.group.state is GroupState.EMPTY
 
