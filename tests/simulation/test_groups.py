@@ -73,6 +73,8 @@ class Member:
         self._group_id = group_id
         self._instance = name if name == STATIC else None
         self._member_id = ""
+        self._before: tuple[str, int] | None = None
+        """Member id and generation of the last one that was in this place."""
         self._owned: list[int] = []
         self._positions: dict[int, int] = {}
         subscription = encode_subscription(ConsumerProtocolSubscription(topics=[TOPIC]))
@@ -95,6 +97,7 @@ class Member:
         """From a join to the end of the generation."""
         try:
             await self._join(client, twin)
+            await self._speak_as_before(client)
             await self._fetch(client)
             self.is_working = True
             while not self._run.is_over:
@@ -143,6 +146,25 @@ class Member:
         synced = await self._ask(client, twin, sync, SyncGroupResponse)
         who = self._instance or self._member_id
         self._owned = self._run.note_assignment(self._group_id, self.generation, who, bytes(synced.assignment))
+
+    async def _speak_as_before(self, client: ClusterClient) -> None:
+        """One who does not know that there is another generation, or another process in its place, is not heard."""
+        me = self._member_id, self.generation
+        if self._before not in {None, me} and self._chance.random() < 0.5:
+            member_id, generation = self._before or me
+            partition = OffsetCommitRequestPartition(
+                partition_index=0, committed_offset=1_000_000, committed_metadata=""
+            )
+            request = OffsetCommitRequest(
+                group_id=self._group_id,
+                generation_id=generation,
+                member_id=member_id,
+                group_instance_id=self._instance,
+                topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])],
+            )
+            answered = await self._ask(client, None, request, OffsetCommitResponse)
+            assert answered.topics[0].partitions[0].error_code != ErrorCode.NONE, "a member of the past was heard"
+        self._before = me
 
     async def _fetch(self, client: ClusterClient) -> None:
         topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=self._owned)]

@@ -297,6 +297,25 @@ def test_truncation_takes_whole_batches_epochs_and_producers() -> None:
     assert machine.log.leader_epochs.entries == ((0, 0), (1, 4), (3, 5))
 
 
+@pytest.mark.parametrize("end", [3, 4], ids=["its marker", "a later record"])
+def test_truncation_forgets_the_aborts_whose_markers_it_takes(end: int) -> None:
+    machine = LogOnDisk()
+    log = machine.log
+    machine.append(b"a", producer_id=1, transactional=True)
+    machine.end_transaction(ControlType.ABORT, producer_id=1)
+    machine.append(b"b", producer_id=2, transactional=True)
+    machine.end_transaction(ControlType.ABORT, producer_id=2)
+    machine.append(b"c")
+    first, second = AbortedTransaction(1, 0, 1, 2), AbortedTransaction(2, 2, 3, 4)
+    assert log.aborted_transactions(0, 5) == [first, second]
+    log.truncate_to(end)
+    assert log.aborted_transactions(0, 5) == ([first] if end <= 3 else [first, second])
+    if end == 3:
+        assert log.last_stable_offset(3) == 2, "the transaction is open again"
+        machine.end_transaction(ControlType.COMMIT, producer_id=2)
+        assert log.aborted_transactions(0, 5) == [first]
+
+
 def test_truncating_below_the_first_segment_starts_the_log_over() -> None:
     machine = LogOnDisk()
     machine.log.truncate_fully_and_start_at(100)
