@@ -95,6 +95,14 @@ def test_commit_that_the_log_refuses_keeps_the_old_offset(append_error: ErrorCod
     world.append_error = append_error
     assert world.answers[world.commit({T0: 6})] == {T0: answered}
     assert committed(world) == 5
+    assert not world.group.offsets.is_unstable(T0), "nobody has to wait for it"
+
+
+def test_group_whose_only_commit_was_refused_is_none() -> None:
+    world = GroupWorld()
+    world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.commit({T0: 5})
+    assert world.group.is_vacant
 
 
 def test_too_much_metadata_refuses_one_partition_only() -> None:
