@@ -63,6 +63,17 @@ async def connections_reset(cluster: SimCluster, chance: random.Random) -> None:
         cluster.network.cut(one, other)
 
 
+async def leaders_move(cluster: SimCluster, chance: random.Random) -> None:
+    """And coordinators with them, while everybody is alive and well connected; but somebody hears of it late."""
+    for _ in range(12):
+        one, other = chance.sample(sorted(cluster.brokers), 2)
+        link = cluster.network.link(host(one), host(other))
+        link.delay_s_mean = 0.3
+        cluster.brokers[chance.choice(sorted(cluster.brokers))].expire_session()
+        await asyncio.sleep(chance.uniform(0.5, 3))
+        link.delay_s_mean = 0.0005
+
+
 async def network_slow(cluster: SimCluster, chance: random.Random) -> None:
     for _ in range(10):
         await asyncio.sleep(chance.uniform(0.5, 2))
@@ -140,13 +151,14 @@ FAULTS: tuple[Fault, ...] = (
     brokers_restarted,
     network_split,
     connections_reset,
+    leaders_move,
     network_slow,
     clocks_jump,
     bad_day,
 )
 PLAYS = [
     *(pytest.param(fault, 1, id=f"{fault.__name__}-1") for fault in FAULTS),
-    *(pytest.param(bad_day, seed, id=f"bad_day-{seed}") for seed in (2, 3, 4)),
+    *(pytest.param(bad_day, seed, id=f"bad_day-{seed}") for seed in (2, 3)),
 ]
 """What the tests of both coordinators go through."""
 
