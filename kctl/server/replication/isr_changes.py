@@ -100,14 +100,13 @@ class IsrChanges:
         As long as that is not known the write may have happened, and a controller may elect a leader by it: what is
         pending has to go on counting.  Also when somebody else has written since; then orders of the controller follow.
         """
-        while True:
+        while not _has_moved_on(partition, wanted.leader_epoch):
             try:
                 return await self._store.put(partition.topic_partition, wanted)
             except (ConnectionLossError, SessionLostError, ConnectionLost, ApiError, MalformedRequest) as error:
                 log.debug("in-sync replicas of %s are not written yet: %s", partition.topic_partition, error)
-                if _has_moved_on(partition, wanted.leader_epoch):
-                    return None
                 await asyncio.sleep(_RETRY_MS / 1000)
+        return None
 
 
 def _has_moved_on(partition: Partition, leader_epoch: int) -> bool:

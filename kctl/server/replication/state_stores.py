@@ -150,6 +150,10 @@ class ControllerStates:
     async def put(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
+        displaced = self._waiting.get(topic_partition)
+        if displaced is not None and not displaced[1].done():
+            # Of another leader epoch; whoever still has a use for it asks again.
+            displaced[1].set_exception(ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED))
         self._waiting[topic_partition] = (wanted, future)
         if self._sending is None:
             self._sending = loop.create_task(self._send_all(), name="alter-isr")

@@ -234,3 +234,21 @@ def test_what_is_not_known_to_be_written_is_to_be_asked_again(
         assert await states.put(A0, wish()) is not None
 
     play(scene)
+
+
+def test_wish_that_a_wish_of_another_epoch_displaces_hears_of_it() -> None:
+    """It was never answered, and the partition waited for it until its leader changed."""
+
+    async def scene(peer: ControllerThatAnswers, states: ControllerStates) -> None:
+        peer.answers = [answer(1), answer(0, code=ErrorCode.FENCED_LEADER_EPOCH)]
+        sending = asyncio.ensure_future(states.put(TopicPartition("a", 1), wish()))
+        await asyncio.sleep(0.1)
+        present = asyncio.ensure_future(states.put(A0, wish()))
+        await asyncio.sleep(0.1)
+        late = asyncio.ensure_future(states.put(A0, wish(leader_epoch=4)))
+        with pytest.raises(ApiError):
+            await asyncio.wait_for(present, 10)
+        assert await late is None
+        assert await sending is not None
+
+    play(scene)
