@@ -62,13 +62,21 @@ def crc_ok(buffer: Buffer, header: BatchHeader | None = None) -> bool:
     return header.end <= len(buffer) and crc_of(buffer, header.position, header.end, header.magic) == header.crc
 
 
+COPIED_SIZE_MAX = 1 << 10
+"""Up to which size a copy out of bytes costs less than a view of them."""
+
+
 def records_region(buffer: Buffer, header: BatchHeader, size_max: int = DECOMPRESSED_SIZE_MAX) -> Buffer:
-    """The records of the batch as plain bytes: a view when uncompressed.  Raises CorruptBatch."""
+    """The records of the batch as plain bytes: a view when uncompressed and not small.  Raises CorruptBatch."""
     if header.magic != 2:
         raise OldFormat(header.position, header.magic)
-    if header.end > len(buffer):
+    start, end = header.position + HEADER_SIZE, header.end
+    if end > len(buffer):
         raise CorruptBatch(header.position, f"batch of {header.size} bytes is cut off")
-    region = memoryview(buffer)[header.position + HEADER_SIZE : header.end]
+    if end - start < COPIED_SIZE_MAX and type(buffer) is bytes:
+        region: Buffer = buffer[start:end]
+    else:
+        region = memoryview(buffer)[start:end]
     if not header.attributes & CODEC_MASK:
         return region
     try:
@@ -101,6 +109,8 @@ def iterate_records(
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     position, total = 0, len(data)
     small, new = _SMALL_VARINTS, tuple.__new__
+    key: bytes | None
+    value: bytes | None
     try:
         # The varints are read in place while they are one byte long: this loop is what every consumer of records costs.
         for _ in range(count):
@@ -122,8 +132,22 @@ def iterate_records(
                 offset_delta, position = small[byte], position + 1
             else:
                 offset_delta, position = _varint(data, position)
-            key, position = _bytes(data, position, end)
-            value, position = _bytes(data, position, end)
+            byte = data[position]
+            if byte < 0x80 and not byte & 1:
+                stop = position + 1 + small[byte]
+                if stop > end:
+                    raise CorruptBatch(header.position, "a key does not fit")
+                key, position = data[position + 1 : stop], stop
+            else:
+                key, position = _bytes(data, position, end)
+            byte = data[position]
+            if byte < 0x80 and not byte & 1:
+                stop = position + 1 + small[byte]
+                if stop > end:
+                    raise CorruptBatch(header.position, "a value does not fit")
+                value, position = data[position + 1 : stop], stop
+            else:
+                value, position = _bytes(data, position, end)
             headers: tuple[tuple[str, bytes | None], ...] = ()
             if data[position] == 0:
                 position += 1
