@@ -26,6 +26,10 @@ BROKERS = [
 ]
 
 
+ON_OURS = pytest.mark.parametrize("bootstrap", ["kctl"], indirect=True)
+"""For a test whose subject is kctl's own client, where another test of the file has been to Apache Kafka's brokers."""
+
+
 class Ran(NamedTuple):
     """What a command line came to."""
 

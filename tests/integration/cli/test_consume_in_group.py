@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer
 
-from tests.integration.cli.conftest import ROOT, TIMEOUT_S, Kctl
+from tests.integration.cli.conftest import ON_OURS, ROOT, TIMEOUT_S, Kctl
 from tests.peers import probe
 
 STOP_TIMEOUT_S = 30
@@ -123,6 +123,7 @@ def test_shares_with_another_client_and_takes_over_when_that_leaves(
     assert lag(kctl, topic) == 0
 
 
+@ON_OURS
 def test_whoever_is_interrupted_commits_and_leaves_at_once(
     kctl: Kctl, bootstrap: str, topic: str, tmp_path: Path, readers: list[Reader]
 ) -> None:
@@ -135,6 +136,7 @@ def test_whoever_is_interrupted_commits_and_leaves_at_once(
     assert "Traceback" not in readers[0].err.read_text()
 
 
+@ON_OURS
 def test_nothing_is_lost_when_a_reader_is_killed(
     kctl: Kctl, bootstrap: str, topic: str, tmp_path: Path, readers: list[Reader]
 ) -> None:
@@ -152,6 +154,7 @@ def test_nothing_is_lost_when_a_reader_is_killed(
     assert lag(kctl, topic) == 0
 
 
+@ON_OURS
 def test_static_id_belongs_to_who_came_last(
     kctl: Kctl, bootstrap: str, topic: str, tmp_path: Path, readers: list[Reader]
 ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.cli.conftest import ROOT, TIMEOUT_S, Kctl
+from tests.integration.cli.conftest import ON_OURS, ROOT, TIMEOUT_S, Kctl
 from tests.peers import probe
 
 STOP_TIMEOUT_S = 30
@@ -53,6 +53,7 @@ def test_all_of_the_input_is_seen_or_nothing(kctl: Kctl, topic: str) -> None:
     assert len(values(kctl, topic)) == 1_000
 
 
+@ON_OURS
 def test_record_that_is_refused_takes_the_others_with_it(kctl: Kctl, topic: str) -> None:
     assert kctl(f"topics alter {topic} --config max.message.bytes=100000").status == 0
     refused = kctl(
@@ -65,6 +66,7 @@ def test_record_that_is_refused_takes_the_others_with_it(kctl: Kctl, topic: str)
     assert values(kctl, topic) == []
 
 
+@ON_OURS
 def test_open_transaction_is_seen_by_nobody_and_ends_with_the_input(
     kctl: Kctl, topic: str, open_transaction: subprocess.Popen[bytes]
 ) -> None:
@@ -76,6 +78,7 @@ def test_open_transaction_is_seen_by_nobody_and_ends_with_the_input(
     assert sorted(values(kctl, topic)) == ["early"] * 10 + ["late"]
 
 
+@ON_OURS
 def test_interrupt_aborts(kctl: Kctl, topic: str, open_transaction: subprocess.Popen[bytes]) -> None:
     open_transaction.send_signal(signal.SIGINT)
     assert open_transaction.wait(STOP_TIMEOUT_S) == 130
