@@ -85,7 +85,7 @@ def start(
         embedded_zookeeper_port=embedded_zookeeper_port,
     )
     if detach:
-        running = process.start_detached(wanted)
+        running = process.start_detached(wanted, on_warning=run.console.warn)
         _tell(run, running.address, folder)
         return ExitStatus.DONE
     process.run(

@@ -213,7 +213,7 @@ def start(
     cluster = _dev_cluster(data_dir)
     overrides = parse_pairs(override, "-o") if override else None
     layout = settle(cluster.layout(), brokers=brokers, port=port, zookeeper=zookeeper, overrides=overrides)
-    members = cluster.start(layout)
+    members = cluster.start(layout, on_warning=run.console.warn)
     serving = [member.address for member in members if member.name != "zookeeper" and member.is_well and member.address]
     if not any(member.problem for member in members):
         _wait_together(serving)

@@ -147,10 +147,11 @@ class DevCluster:
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise KctlError(f"{self._layout_path} cannot be read: {error}") from None
 
-    def start(self, layout: Layout) -> list[Member]:
+    def start(self, layout: Layout, *, on_warning: Callable[[str], None]) -> list[Member]:
         """Start what does not run yet; a broker that does not start has a problem, and the others stay.
 
-        Raises KctlError when the folder or the coordination service cannot be used.
+        What several brokers warn of is told once.  Raises KctlError when the folder or the coordination service
+        cannot be used.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -160,8 +161,15 @@ class DevCluster:
         self._layout_path.write_text(json.dumps(asdict(layout)) + "\n", encoding="utf-8")
         if layout.zookeeper is None:
             self._start_zookeeper(layout.zookeeper_port)
+        warnings: list[str] = []
         with ThreadPoolExecutor(len(layout.ports)) as starters:
-            problems = list(starters.map(lambda number: self._start_broker(layout, number), range(len(layout.ports))))
+            starting = (
+                starters.submit(self._start_broker, layout, number, warnings.append)
+                for number in range(len(layout.ports))
+            )
+            problems = [start.result() for start in list(starting)]
+        for warning in dict.fromkeys(warnings):
+            on_warning(warning)
         zookeeper, *brokers = self.members(layout)
         return [zookeeper, *(replace(one, problem=why) for one, why in zip(brokers, problems, strict=True))]
 
@@ -188,7 +196,7 @@ class DevCluster:
             problem = self._stop_zookeeper()
         return [replace(self._zookeeper(layout), problem=problem), *stopped]
 
-    def _start_broker(self, layout: Layout, number: int) -> str | None:
+    def _start_broker(self, layout: Layout, number: int, on_warning: Callable[[str], None]) -> str | None:
         """None, or why the broker does not run."""
         folder = self._folder(number)
         if folder.running() is not None:
@@ -197,9 +205,9 @@ class DevCluster:
 
         wanted = Wanted(folder=folder, file_properties={}, overrides=layout.properties_of(number))
         try:
-            start_detached(wanted)
+            start_detached(wanted, on_warning=on_warning)
         except KctlError as error:
-            return f"broker {number}: {str(error).removeprefix('kctl: ')}"
+            return f"broker {number}: {error}"
         return None
 
     def _start_zookeeper(self, port: int) -> None:

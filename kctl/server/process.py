@@ -10,11 +10,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
 
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.config.loading import load_broker_config
+from kctl.config.properties import format_properties
 from kctl.errors import KctlError
 from kctl.server.data_folder import DataFolder, RunningBroker
 from kctl.server.host import BrokerHost
@@ -23,6 +25,9 @@ from kctl.server.open_files import raise_limit
 log = logging.getLogger(__name__)
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+_REASON = "kctl: "
+_WARNING = "kctl: warning: "
+"""How the lines begin that kctl says to whoever started it."""
 _DETACHED = "KCTL_BROKER_DETACHED"
 GC_THRESHOLDS = (50_000, 20, 100)
 """A full collection over all that a busy broker holds takes tens of milliseconds; it comes rarely."""
@@ -105,30 +110,41 @@ async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Call
         broker.failed.result()
 
 
-def start_detached(wanted: Wanted) -> RunningBroker:
-    """Starts a broker in a process of its own and waits until it serves.  Raises KctlError with its last words."""
+def start_detached(wanted: Wanted, *, on_warning: Callable[[str], None]) -> RunningBroker:
+    """Starts a broker in a process of its own and waits until it serves.  Raises KctlError with its last words.
+
+    Its properties go through a pipe: everybody can read a process's command line, and some of them are passwords.
+    """
     command = [sys.executable, "-m", "kctl", "broker", "start", "--data-dir", str(wanted.folder.path)]
-    for name, value in wanted.given.items():
-        command += ["-o", f"{name}={value}"]
+    command += ["--config", "/dev/stdin"]
     if wanted.embedded_zookeeper_port is not None:
         command += ["--embedded-zookeeper-port", str(wanted.embedded_zookeeper_port)]
     child = subprocess.Popen(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
         env={**os.environ, _DETACHED: "1"},
         text=True,
     )
+    assert child.stdin is not None
     assert child.stderr is not None
+    with child.stdin as pipe, suppress(BrokenPipeError):  # The last words of one that has ended say why.
+        pipe.write(format_properties(wanted.given))
     # The child closes this pipe when it serves, or ends.
     said = child.stderr.read()
+    lines = []
+    for line in said.splitlines():
+        if line.startswith(_WARNING):
+            on_warning(line.removeprefix(_WARNING))
+        else:
+            lines.append(line)
     running = wanted.folder.running()
     if running is None or running.pid != child.pid:
         status = child.wait()
-        lines = [line for line in said.splitlines() if line.startswith(("kctl: ", "error"))]
-        raise KctlError("\n".join(lines or said.splitlines()[-1:]) or f"the broker ended with status {status}")
+        reasons = [line.removeprefix(_REASON) for line in lines if line.startswith(_REASON)]
+        raise KctlError("\n".join(reasons or lines[-1:]) or f"the broker ended with status {status}")
     child.returncode = 0  # It lives on by itself; nothing here waits for it.
     return running
 

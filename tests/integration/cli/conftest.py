@@ -85,7 +85,7 @@ def three_brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     else:
         cluster = apache_cluster(request.param, folder)
     with cluster as bootstrap:
-        run = _runner({"KCTL_BOOTSTRAP_SERVER": bootstrap})
+        run = command_line({"KCTL_BOOTSTRAP_SERVER": bootstrap})
         claim = lambda: len(run("cluster describe").rows) == 3  # noqa: E731
         probe.wait_until(claim, what="three brokers", timeout_s=TIMEOUT_S)
         yield ThreeBrokers(request.param, bootstrap, folder)
@@ -94,15 +94,17 @@ def three_brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 @pytest.fixture
 def operate(three_brokers: ThreeBrokers, tmp_path: Path) -> Kctl:
     """`kctl` against the cluster of three, with a state folder of the test's own."""
-    return _runner({"KCTL_BOOTSTRAP_SERVER": three_brokers.bootstrap, "XDG_STATE_HOME": str(tmp_path / "state")})
+    return command_line({"KCTL_BOOTSTRAP_SERVER": three_brokers.bootstrap, "XDG_STATE_HOME": str(tmp_path / "state")})
 
 
 @pytest.fixture
 def kctl(bootstrap: str) -> Kctl:
-    return _runner({"KCTL_BOOTSTRAP_SERVER": bootstrap})
+    return command_line({"KCTL_BOOTSTRAP_SERVER": bootstrap})
 
 
-def _runner(environment: dict[str, str]) -> Kctl:
+def command_line(environment: dict[str, str]) -> Kctl:
+    """`kctl` as a process with these variables beside this process's own."""
+
     def run(line: str, stdin: bytes = b"") -> Ran:
         done = subprocess.run(
             [sys.executable, "-m", "kctl", *line.split()],

@@ -20,7 +20,7 @@ from kctl.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
 )
-from tests.integration.cli.conftest import Kctl, _runner
+from tests.integration.cli.conftest import Kctl, command_line
 from tests.peers import apache_kafka, probe
 from tests.peers.kctl_broker import kctl_broker
 
@@ -70,7 +70,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def _two_dirs(bootstrap: str, dirs: tuple[str, str], folder: Path) -> TwoDirs:
-    run = _runner({"KCTL_BOOTSTRAP_SERVER": bootstrap, "XDG_STATE_HOME": str(folder / "state")})
+    run = command_line({"KCTL_BOOTSTRAP_SERVER": bootstrap, "XDG_STATE_HOME": str(folder / "state")})
     return TwoDirs(bootstrap, dirs, run)
 
 

@@ -1,0 +1,82 @@
+"""A broker's life as a user has it: started in the background, looked at, stopped; and every way not to start."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cli.conftest import Kctl, command_line
+
+SECRET = "correct horse = battery\\staple"
+
+
+@pytest.fixture
+def kctl(tmp_path: Path) -> Iterator[Kctl]:
+    """`kctl` whose brokers live in this test's folder, and end with it."""
+    run = command_line({"XDG_DATA_HOME": str(tmp_path)})
+    yield run
+    run("broker stop")
+
+
+def status_of(kctl: Kctl) -> dict[str, Any]:
+    (row,) = kctl("broker status --format json").document
+    return row
+
+
+def test_broker_in_the_background_is_there_until_it_is_stopped(kctl: Kctl) -> None:
+    assert kctl("broker status").status == 3
+    started = kctl("broker start --port 0 --detach")
+    assert (started.status, started.out) == (0, "")
+    status = status_of(kctl)
+    assert status["state"] == "serving"
+    assert f"serving on {status['address']}" in started.err
+    commands = [line.strip() for line in started.err.splitlines() if line.startswith("  ")]
+    assert [command.split()[-1] for command in commands] == [status["address"]] * 3
+    said = [
+        subprocess.run(
+            command.replace("kctl ", f"{sys.executable} -m kctl "), shell=True, check=True, capture_output=True
+        ).stdout
+        for command in commands
+    ]
+    assert b"first record" in said[-1]
+
+    again = kctl("broker start --port 0 --detach")
+    assert again.status == 1
+    assert again.err.count("kctl: ") == 1, again.err
+    assert str(status["pid"]) in again.err
+
+    assert kctl("broker stop").status == 0
+    assert status_of(kctl)["state"] == "stopped"
+    assert kctl("broker stop").status == 3
+
+
+def test_what_a_file_says_reaches_the_broker_and_nobody_who_lists_processes(kctl: Kctl, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    escaped = SECRET.replace("\\", "\\\\")
+    file.write_text(f"num.partitions=7\nssl.keystore.password={escaped}\nno.such.property=1\n")
+    started = kctl(f"broker start --port 0 --config {file} --detach")
+    assert started.status == 0, started.err
+    assert "kctl: warning: no.such.property" in started.err
+    status = status_of(kctl)
+
+    title = Path(f"/proc/{status['pid']}/cmdline").read_bytes() + Path(f"/proc/{status['pid']}/environ").read_bytes()
+    assert b"horse" not in title
+    assert kctl(f"topics create seven --bootstrap-server {status['address']}").rows[0][:2] == ["seven", "7"]
+
+
+@pytest.mark.parametrize("detach", ["", "--detach"])
+def test_port_in_use_is_told_once_and_nothing_is_left_behind(kctl: Kctl, detach: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = kctl(f"broker start --port {port} {detach}")
+    assert refused.status == 1
+    last = refused.err.splitlines()[-1]
+    assert last.startswith(f"kctl: 127.0.0.1:{port} is in use")
+    assert "Traceback" not in refused.err
+    assert status_of(kctl)["state"] == "stopped"
