@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -143,14 +145,26 @@ def status(run: Invocation, *, data_dir: DataDir = None) -> ExitStatus:
 
 
 def _tell(run: Invocation, address: str, folder: DataFolder) -> None:
+    kctl = _as_typed()
     where = "" if address == f"127.0.0.1:{DEFAULT_PORT}" else f" --bootstrap-server {address}"
     for line in (
         f"broker serving on {address}, data in {folder.path}; try:",
-        f"  kctl topics create hello --partitions 3{where}",
-        f"  echo 'first record' | kctl produce hello{where}",
-        f"  kctl consume hello{where}",
+        f"  {kctl} topics create hello --partitions 3{where}",
+        f"  echo 'first record' | {kctl} produce hello{where}",
+        f"  {kctl} consume hello{where}",
     ):
         run.console.note(line)
+
+
+def _as_typed() -> str:
+    """How whoever started this reaches kctl from the same folder: by its name, unless the environment is not active."""
+    if shutil.which("kctl"):
+        return "kctl"
+    script = Path(sys.executable).with_name("kctl")
+    if not script.exists():
+        return f"{shlex.quote(sys.executable)} -m kctl"
+    here = Path.cwd()
+    return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
 
 
 def _data_dir(given: str | None) -> Path:
