@@ -78,6 +78,9 @@ class Network:
         """The processes on the hosts have ended."""
         for host in self._hosts:
             with contextlib.suppress(subprocess.CalledProcessError):
+                # The kernel takes a namespace apart some time after it was deleted, and until then the cable is there.
+                _ip("link", "delete", self._cable(host))
+            with contextlib.suppress(subprocess.CalledProcessError):
                 _ip("netns", "delete", self._space(host))
         with contextlib.suppress(subprocess.CalledProcessError):
             _ip("link", "delete", self._bridge)

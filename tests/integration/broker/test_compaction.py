@@ -38,7 +38,6 @@ def test_committed_offsets_are_compacted_and_survive_a_kill(tmp_path: Path) -> N
         again = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "billing"})
         assert _committed(again) == wanted
         again.close()
-        assert "cleaned log=__consumer_offsets-0" in broker.log_text
         assert "Traceback" not in broker.log_text
 
 
@@ -51,9 +50,12 @@ def _wait_until_small(broker: KctlBroker) -> None:
     folder = broker.logs_dir / "__consumer_offsets-0"
 
     def is_small() -> bool:
+        # While the cleaner puts a segment in the place of others there may be none of that name at all.
+        if "cleaned log=__consumer_offsets-0" not in broker.log_text:
+            return False
         try:
-            return sum(path.stat().st_size for path in folder.glob("*.log")) < 60_000
+            return 0 < sum(path.stat().st_size for path in folder.glob("*.log")) < 60_000
         except FileNotFoundError:
             return False  # Files come and go.
 
-    probe.wait_until(is_small, what="the offsets to be compacted", timeout_s=30)
+    probe.wait_until(is_small, what="the offsets to be compacted", timeout_s=120)
