@@ -6,27 +6,22 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import AsyncIterator
 
 from kctl.errors import ApiError, ErrorCode, NoNodeError
 from kctl.model import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition
-from kctl.records.batch import parse_any_header
-from kctl.records.header import LOG_OVERHEAD, CorruptBatch
+from kctl.records.salvage import Piece
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome, CoordinatorNode
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.purgatory import Purgatory
-from kctl.storage.lookup import RecordsSlice
+from kctl.storage.front_to_back import FrontToBack
 from kctl.zookeeper import paths
 from kctl.zookeeper.operations import ZooKeeper
 
 _NEWEST_PRODUCE_VERSION = 9
-_OFFSET = struct.Struct(">q")
-_LENGTH = struct.Struct(">i")
-_LENGTH_POSITION = 8
 
 
 class CoordinatorAppends:
@@ -98,43 +93,18 @@ class InternalLog:
         topic_partition = TopicPartition(self._topic, partition)
         return self._appends.append(topic_partition, batch, required_acks=required_acks, timeout_ms=timeout_ms)
 
-    async def read_all(self, partition: int) -> AsyncIterator[bytes]:
+    async def read_all(self, partition: int) -> AsyncIterator[Piece]:
         """Reads in a thread: a coordinator's partition may be large and cold."""
         log = self._replicas.partition(self._topic, partition).log
         loop = asyncio.get_running_loop()
-        offset = log.log_start_offset
-        while offset < log.log_end_offset:
-            records = log.read(offset, self._load_buffer_bytes, max_offset=log.log_end_offset)
-            if not len(records):
-                return
-            data, following = await loop.run_in_executor(None, _read_batches, records)
-            yield data
-            if following <= offset:
-                return  # The last batch is rotten and does not know any more where it ends.
-            offset = following
-
-
-def _read_batches(records: RecordsSlice) -> tuple[bytes, int]:
-    """The bytes, and the offset after the last batch that is whole.
-
-    Runs in the thread, and looks at lengths only, because commits one by one make many small batches.  What a batch
-    says of its end is believed only where the next one does not say where it starts: it may be rotten.  Raises
-    CorruptBatch.
-    """
-    data = records.read()
-    last, position = 0, 0
-    while position + LOG_OVERHEAD <= len(data):
-        (length,) = _LENGTH.unpack_from(data, position + _LENGTH_POSITION)
-        if length <= 0:
-            raise CorruptBatch(position, f"batch of {length} bytes")
-        end = position + LOG_OVERHEAD + length
-        if end > len(data):
-            break
-        last, position = position, end
-    if position + _OFFSET.size <= len(data):
-        (following,) = _OFFSET.unpack_from(data, position)
-        return data, following
-    return data, parse_any_header(data, last).next_offset
+        try:
+            reading = FrontToBack(log, self._load_buffer_bytes)
+            while (read := reading.next_read()) is not None:
+                yield await loop.run_in_executor(None, read)
+        except OSError as error:
+            failure = log.log_directory.fail(error)
+            self._replicas.log_dir_failed(failure)
+            raise failure from error
 
 
 class _DelayedAppend:

@@ -22,17 +22,13 @@ from kctl.records.header import (
     CorruptBatch,
     parse_header,
 )
+from kctl.records.salvage import SEARCH_EFFORT, is_possible, possible_starts
 from kctl.storage.dump_lines import BatchLine, Problem
 from kctl.storage.files import File
 
 READ_SIZE = 1 << 20
 LARGE_BATCH = 16 << 20
 """Batches above this are checked piece by piece and only held whole when their records are asked for."""
-_SEARCH_EFFORT = 8
-"""How often the search for the next batch may read the file in vain before it gives up: hostile bytes can look like
-the start of a batch everywhere."""
-_ATTRIBUTES_KNOWN = 0x7F
-_MAGIC = b"\x02"
 
 Progress = Callable[[int], None]
 
@@ -126,15 +122,13 @@ def _damage(file: File, base_offset: int, position: int, end: int, reason: str) 
 
 def find_batch(file: File, base_offset: int, start: int, end: int) -> int | None:
     """The first position in [start, end) where a whole batch with its checksum begins."""
-    # Offsets of a segment differ in 31 bits, so the upper four bytes of a base offset are one of two.
-    high = {((base_offset >> 32) + more).to_bytes(4, "big") for more in (0, 1)}
-    effort = _SEARCH_EFFORT * (end - start) + READ_SIZE
+    effort = SEARCH_EFFORT * (end - start) + READ_SIZE
     position = start
     while position + HEADER_SIZE <= end:
         chunk = file.read_at(position, min(READ_SIZE, end - position))
         if len(chunk) < HEADER_SIZE:
             return None  # Somebody has cut the file meanwhile.
-        for start_in_chunk in _starts(chunk, high):
+        for start_in_chunk in possible_starts(chunk, 0, base_offset):
             candidate = position + start_in_chunk
             header = _plausible(file, base_offset, candidate, end)
             if header is None:
@@ -149,18 +143,6 @@ def find_batch(file: File, base_offset: int, start: int, end: int) -> int | None
     return None
 
 
-def _starts(chunk: bytes, high: set[bytes]) -> Iterator[int]:
-    """Where in the chunk a batch may begin: going from one magic byte to the next is what is fast in Python."""
-    at = chunk.find(_MAGIC, MAGIC_POSITION)
-    last = len(chunk) - HEADER_SIZE + MAGIC_POSITION
-    while 0 <= at <= last:
-        start = at - MAGIC_POSITION
-        # No bit in the upper byte of the attributes is used.
-        if chunk[start : start + 4] in high and not chunk[start + ATTRIBUTES_POSITION]:
-            yield start
-        at = chunk.find(_MAGIC, at + 1)
-
-
 def _plausible(file: File, base_offset: int, position: int, end: int) -> BatchHeader | None:
     """The header at a position when nothing in it is impossible."""
     try:
@@ -168,14 +150,7 @@ def _plausible(file: File, base_offset: int, position: int, end: int) -> BatchHe
     except CorruptBatch:
         return None
     header.position = position
-    is_possible = (
-        header.end <= end
-        and 0 <= header.base_offset - base_offset < 1 << 31
-        and header.last_offset_delta >= 0
-        and 0 <= header.record_count <= header.last_offset_delta + 1
-        and 0 <= header.attributes <= _ATTRIBUTES_KNOWN
-    )
-    return header if is_possible else None
+    return header if header.end <= end and is_possible(header, base_offset) else None
 
 
 def _checksum(file: File, header: BatchHeader) -> int:

@@ -28,6 +28,7 @@ from kctl.protocol.apis.write_txn_markers import WriteTxnMarkersRequest, WriteTx
 from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.control import control_type
 from kctl.records.internal_topics import TransactionLogKey, decode_transaction_key, decode_transaction_value
+from kctl.records.salvage import Piece, cut_all
 from kctl.server.coordinators.ports import AppendOutcome
 from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
 from kctl.server.requests.timer import WheelTimer
@@ -108,10 +109,10 @@ class StateLog:
             del batches[end:]
             self._replicated[partition] = end
 
-    async def read_all(self, partition: int) -> AsyncIterator[bytes]:
+    async def read_all(self, partition: int) -> AsyncIterator[Piece]:
         for batch in list(self._batches[partition]):
             await asyncio.sleep(self._chance.uniform(0, 0.002))
-            yield batch
+            yield cut_all(batch)
 
     def histories(self) -> dict[str, list[TransactionState]]:
         """The states that each transactional id went through, on record."""

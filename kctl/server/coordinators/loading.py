@@ -21,19 +21,20 @@ RECORDS_PER_TURN = 1_000
 async def play_back(coordinator_log: CoordinatorLog, partition: TopicPartition, playback: Playback) -> None:
     """Plays the whole partition; what had to be skipped gets a line in the log.  Raises KctlError."""
     replay = PartitionReplay(playback)
-    async for chunk in coordinator_log.read_all(partition.partition):
+    async for piece in coordinator_log.read_all(partition.partition):
         records = 0
-        for count in replay.batches(chunk):
+        for count in replay.batches(piece):
             records += count
             if records >= RECORDS_PER_TURN:
                 records = 0
                 await asyncio.sleep(0)
-    for skipped in replay.skipped:
+    for skipped in sorted(replay.skipped, key=lambda each: each.offset):
         log.warning(
-            "topic=%s partition=%d skipped offset=%d key=%r reason=%s",
+            "topic=%s partition=%d skipped offset=%d%s key=%s reason=%s",
             partition.topic,
             partition.partition,
             skipped.offset,
-            skipped.key,
+            f" last_offset={skipped.last_offset}" if skipped.last_offset > skipped.offset else "",
+            ",".join(map(repr, skipped.keys)) or None,
             skipped.reason,
         )

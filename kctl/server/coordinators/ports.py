@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple, Protocol
 
 from kctl.errors import ErrorCode
+from kctl.records.salvage import Piece
 
 ALL_IN_SYNC = -1
 """As required_acks: the outcome of an append is known when all in-sync replicas have it."""
@@ -39,8 +40,8 @@ class CoordinatorLog(Protocol):
         """
         ...
 
-    def read_all(self, partition: int) -> AsyncIterator[bytes]:
-        """Whole batches from the log's start to its end, some MB at a time.  Raises KctlError."""
+    def read_all(self, partition: int) -> AsyncIterator[Piece]:
+        """All batches from the log's start to its end that can be believed, some MB at a time.  Raises KctlError."""
         ...
 
 

@@ -3,34 +3,34 @@
 The last record of a key counts, which is the playback's business; here is what all playbacks have alike: a record that
 cannot be read, or a batch that is broken, is noted and skipped, and the rest is played.
 
-Disks rot, and a coordinator that loads is for many records the first to look at them since they were written: it looks
-at checksums (Kafka's do not).  A rotten batch is skipped as a whole; those behind it are not the worse for it.
+Disks rot, and a coordinator that loads is for many records the first to look at them since they were written: only
+batches with the right checksum come here (Kafka's coordinators do not look), by the rule of kctl.records.salvage.
 
 Pure: bytes in.  Kafka: CoordinatorLoaderImpl, GroupMetadataManager.doLoadGroupsAndOffsets.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from kctl.errors import MalformedRequest
-from kctl.records.batch import iterate_records, parse_any_header
+from kctl.records.batch import iterate_records
 from kctl.records.compression import Buffer
-from kctl.records.header import LOG_OVERHEAD, BatchHeader, CorruptBatch, Record, crc_of
+from kctl.records.header import BatchHeader, CorruptBatch, Record
 from kctl.records.internal_topics import UnknownKey
-
-_OFFSET_AND_LENGTH = struct.Struct(">qi")
+from kctl.records.salvage import Piece
 
 
 @dataclass(frozen=True, slots=True)
-class SkippedRecord:
-    """A record, or the rest of a batch, that could not be read.  A batch has the offset where it starts, and no key."""
+class Skipped:
+    """A record that could not be read, or all between two offsets."""
 
     offset: int
-    key: bytes | None
+    last_offset: int
+    keys: tuple[bytes | None, ...]
+    """As far as they could be read; of many the first."""
     reason: str
 
 
@@ -47,52 +47,33 @@ class Playback(Protocol):
 
 
 class PartitionReplay:
-    """Feed it the partition's chunks of whole batches in order; `skipped` tells what was left out."""
+    """Feed it the partition's pieces in order; `skipped` tells what was left out."""
 
     def __init__(self, playback: Playback) -> None:
-        self.skipped: list[SkippedRecord] = []
+        self.skipped: list[Skipped] = []
         self._playback = playback
 
-    def batches(self, chunk: Buffer) -> Iterator[int]:
-        """Plays the batches of the chunk one at a time; yields how many records each had."""
-        for header in sound_batches(chunk, self.skipped):
-            self._batch(chunk, header)
+    def batches(self, piece: Piece) -> Iterator[int]:
+        """Plays the batches of the piece one at a time; yields how many records each had."""
+        for lost in piece.damage:
+            reason = f"{lost.reason}, {lost.size} bytes left out"
+            self.skipped.append(Skipped(lost.offset, lost.last_offset, lost.keys, reason))
+        for header in piece.batches:
+            self._batch(piece.data, header)
             yield header.record_count
 
-    def _batch(self, chunk: Buffer, header: BatchHeader) -> None:
+    def _batch(self, data: Buffer, header: BatchHeader) -> None:
         play = self._playback.marker if header.is_control else self._playback.record
+        following = header.base_offset
         try:
-            for record in iterate_records(chunk, header):
+            for record in iterate_records(data, header):
+                following = record.offset + 1
                 try:
                     play(record, header)
                 except MalformedRequest as error:
-                    self.skipped.append(SkippedRecord(record.offset, record.key, str(error)))
+                    self.skipped.append(Skipped(record.offset, record.offset, (record.key,), str(error)))
         except CorruptBatch as error:
-            self.skipped.append(SkippedRecord(header.base_offset, None, error.reason))
-
-
-def sound_batches(chunk: Buffer, skipped: list[SkippedRecord]) -> Iterator[BatchHeader]:
-    """The headers of the chunk's whole batches that can be believed; the others go to `skipped`."""
-    position = 0
-    while len(chunk) - position >= LOG_OVERHEAD:
-        base_offset, length = _OFFSET_AND_LENGTH.unpack_from(chunk, position)
-        if length <= 0:
-            skipped.append(SkippedRecord(base_offset, None, f"batch of {length} bytes; what follows is lost"))
-            return
-        end = position + LOG_OVERHEAD + length
-        if end > len(chunk):
-            return
-        try:
-            header = parse_any_header(chunk, position)
-            is_sound = crc_of(chunk, position, end, header.magic) == header.crc
-        except CorruptBatch as error:
-            skipped.append(SkippedRecord(base_offset, None, error.reason))
-        else:
-            if is_sound:
-                yield header
-            else:
-                skipped.append(SkippedRecord(base_offset, None, "wrong checksum"))
-        position = end
+            self.skipped.append(Skipped(following, header.last_offset, (), error.reason))
 
 
 def pass_over(key: UnknownKey) -> None:

@@ -10,6 +10,7 @@ from random import Random
 from kctl.errors import ErrorCode, KctlError
 from kctl.records.batch import iterate_records
 from kctl.records.header import Record, parse_header
+from kctl.records.salvage import Piece, cut_all
 from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome
 from kctl.server.coordinators.replies import Reply
 from kctl.server.groups.actions import JoinOutcome, SyncOutcome
@@ -55,13 +56,12 @@ class MemoryOffsetsLog:
         self._held.append((future, outcome))
         return future
 
-    async def read_all(self, partition: int) -> AsyncIterator[bytes]:
+    async def read_all(self, partition: int) -> AsyncIterator[Piece]:
         if self.gate is not None:
             await self.gate.wait()
         if self.load_failure is not None:
             raise self.load_failure
-        for batch in list(self.batches[partition]):
-            yield batch
+        yield cut_all(b"".join(self.batches[partition]), end_offset=self.end_offset(partition))
 
     def release(self) -> None:
         """The high watermark passed everything."""

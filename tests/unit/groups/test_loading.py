@@ -13,7 +13,6 @@ import pytest
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition, partition_for_key
 from kctl.protocol.versioned import encode_versioned
-from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.records.internal_topics import OffsetCommitKey, encode_group_metadata_key, encode_offset_commit_key
@@ -161,7 +160,7 @@ def test_log_is_read_in_pieces_that_cut_batches(tmp_path: Path) -> None:
     async def read() -> list[int]:
         one = cast("Any", OneReplica(log))
         reader = InternalLog(one, one, one, load_buffer_bytes=1_000)
-        return [header.base_offset async for piece in reader.read_all(0) for header in iterate_batches(piece)]
+        return [header.base_offset async for piece in reader.read_all(0) for header in piece.batches]
 
     offsets = asyncio.run(read())
     assert len(offsets) == 100
@@ -198,7 +197,9 @@ def test_batch_with_a_wrong_checksum_is_skipped_with_one_line_and_the_rest_loads
     with caplog.at_level(logging.WARNING):
         simulate(main, seed=1)
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line == f"topic=__consumer_offsets partition={partition} skipped offset=1 key=None reason=wrong checksum"
+    where = f"topic=__consumer_offsets partition={partition} skipped offset=1"
+    key = encode_offset_commit_key("g", "t", 1)
+    assert line == f"{where} key={key!r} reason=wrong checksum, 104 bytes left out"
 
 
 def test_kinds_of_keys_that_came_after_us_are_skipped_without_a_word(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from kctl.errors import LogDirFailure
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.records.build import build_batch
-from kctl.records.header import CRC_POSITION
-from kctl.server.coordinators.replay import PartitionReplay, SkippedRecord, sound_batches
+from kctl.server.coordinators.replay import PartitionReplay
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.loading import GroupPlayback
 from kctl.server.groups.offsets import OffsetAndMetadata
@@ -28,8 +28,8 @@ from kctl.testing.sim_files import SimFiles
 from kctl.testing.sim_loop import SimLoop, simulate
 
 BATCHES = 3
-LENGTH_POSITION = 8
-END_OF_BATCH = range(23, 27)
+LEADER_EPOCH = range(12, 16)
+"""Under no checksum, and nothing that a coordinator asks for."""
 TP = TopicPartition("internal", 0)
 COMMITS = [
     build_batch(
@@ -64,7 +64,8 @@ class RottenLog:
     """The replica manager of one partition, a byte of which is wrong."""
 
     def __init__(self, batches: list[bytes], number: int, position: int) -> None:
-        files = SimFiles()
+        self.failures: list[LogDirFailure] = []
+        files = self.files = SimFiles()
         self.log: Log = open_log(
             TP,
             "/logs/internal-0",
@@ -84,6 +85,9 @@ class RottenLog:
     def partition(self, _topic: str, _index: int) -> RottenLog:
         return self
 
+    def log_dir_failed(self, failure: LogDirFailure) -> None:
+        self.failures.append(failure)
+
 
 def take_in(log: RottenLog, replay: PartitionReplay, load_buffer_bytes: int) -> None:
     async def main(_loop: SimLoop) -> None:
@@ -97,12 +101,12 @@ def take_in(log: RottenLog, replay: PartitionReplay, load_buffer_bytes: int) -> 
 
 @pytest.mark.parametrize("load_buffer_bytes", [1, 200, 1 << 20])
 @pytest.mark.parametrize("rotten", range(BATCHES))
-def test_whatever_is_wrong_behind_the_checksum_costs_one_batch(rotten: int, load_buffer_bytes: int) -> None:
+def test_whatever_byte_is_wrong_costs_the_batch_that_it_is_in(rotten: int, load_buffer_bytes: int) -> None:
     for position in rotten_positions(COMMITS[rotten]):
         playback = GroupPlayback()
         replay = PartitionReplay(playback)
         take_in(RottenLog(COMMITS, rotten, position), replay, load_buffer_bytes)
-        assert [(each.offset, each.key) for each in replay.skipped] == [(2 * rotten, None)], position
+        assert [(each.offset, each.last_offset) for each in replay.skipped] == [(2 * rotten, 2 * rotten + 1)], position
         found = {tp.partition for group in playback.groups(GroupConfig()) for tp in group.offsets}
         assert found == set(range(BATCHES)) - {rotten}, position
 
@@ -113,36 +117,19 @@ def test_rotten_batch_of_transactions_costs_the_ids_in_it(rotten: int) -> None:
         playback = TransactionPlayback()
         replay = PartitionReplay(playback)
         take_in(RottenLog(TRANSACTIONS, rotten, position), replay, 1 << 20)
-        assert [(each.offset, each.key) for each in replay.skipped] == [(rotten, None)], position
+        assert [(each.offset, each.last_offset) for each in replay.skipped] == [(rotten, rotten)], position
         found = {each.producer.producer_id for each in playback.transactions()}
         assert found == set(range(BATCHES)) - {rotten}, position
 
 
-@pytest.mark.parametrize("load_buffer_bytes", [1, 1 << 20])
-@pytest.mark.parametrize("rotten", range(BATCHES))
-def test_reading_ends_though_a_batch_does_not_know_where_it_ends(rotten: int, load_buffer_bytes: int) -> None:
-    """The log finds offsets by what batches say of their ends, so what lies behind one that is wrong may be lost."""
-    for position in END_OF_BATCH:
-        take_in(RottenLog(COMMITS, rotten, position), PartitionReplay(GroupPlayback()), load_buffer_bytes)
-
-
 def rotten_positions(batch: bytes) -> list[int]:
-    return [position for position in range(CRC_POSITION, len(batch)) if position not in END_OF_BATCH]
+    return [position for position in range(len(batch)) if position not in LEADER_EPOCH]
 
 
-def test_batches_behind_one_of_no_known_format_are_read() -> None:
-    chunk = bytearray(b"".join(COMMITS))
-    chunk[len(COMMITS[0]) + 16] = 99
-    skipped: list[SkippedRecord] = []
-    assert [header.position for header in sound_batches(chunk, skipped)] == [0, len(COMMITS[0]) + len(COMMITS[1])]
-    (one,) = skipped
-    assert (one.offset, one.key) == (0, None)
-
-
-def test_batch_without_length_ends_the_reading_and_that_is_said() -> None:
-    chunk = bytearray(b"".join(COMMITS))
-    place = len(COMMITS[0]) + LENGTH_POSITION
-    chunk[place : place + 4] = bytes(4)
-    skipped: list[SkippedRecord] = []
-    assert [header.position for header in sound_batches(chunk, skipped)] == [0]
-    assert [(each.offset, each.key) for each in skipped] == [(0, None)]
+def test_disk_that_cannot_be_read_takes_its_directory_offline() -> None:
+    log = RottenLog(COMMITS, 0, 0)
+    log.files.fail_at(1)
+    with pytest.raises(LogDirFailure):
+        take_in(log, PartitionReplay(GroupPlayback()), 1 << 20)
+    assert not log.log.log_directory.is_online
+    assert len(log.failures) == 1

@@ -130,7 +130,10 @@ def test_batch_with_a_wrong_checksum_is_skipped_with_one_line_and_the_rest_loads
     with caplog.at_level(logging.WARNING):
         simulate(main, seed=1)
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line == "topic=__transaction_state partition=0 skipped offset=1 key=None reason=wrong checksum"
+    key = encode_transaction_key("rotted")
+    assert line.startswith(
+        f"topic=__transaction_state partition=0 skipped offset=1 key={key!r} reason=wrong checksum, "
+    )
 
 
 def log_with(records: list[Record]) -> MemoryOffsetsLog:

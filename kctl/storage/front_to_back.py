@@ -1,0 +1,67 @@
+"""Reading a log from its start to its end by where its bytes lie, so that no damage to indexes or batches can stop it.
+
+    reading = FrontToBack(log, buffer_bytes)
+    while (read := reading.next_read()) is not None:      loop: which segment, and from where
+        piece = read()                                    thread: the batches that can be believed, and what is lost
+
+Appends that come meanwhile are read as well.  When a cleaner takes the segment away, reading goes on in the one that it
+put there, behind the last offset that was read.
+
+Owner: event loop, except for what `next_read` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from kctl.records.salvage import BatchCutter, Piece
+from kctl.storage.files import File
+from kctl.storage.log import Log
+from kctl.storage.segment import Segment
+
+
+class FrontToBack:
+    """One read at a time: each is to be done before the next is asked for."""
+
+    def __init__(self, log: Log, buffer_bytes: int) -> None:
+        """`buffer_bytes` are read at once, more where a batch is larger."""
+        self._log = log
+        self._buffer_bytes = buffer_bytes
+        self._enter(log.log_start_offset)
+
+    def next_read(self) -> Callable[[], Piece] | None:
+        """What reads the next piece, for a thread; None at the end of the log.  Both raise OSError."""
+        while True:
+            segments = self._log.segments
+            if self._segment not in segments:
+                self._enter(self._cutter.expected_offset)
+                continue
+            index = segments.index(self._segment) + 1
+            following = segments[index].base_offset if index < len(segments) else None
+            if self._position < self._segment.size:
+                end_offset = self._log.log_end_offset if following is None else following
+                return partial(self._read, self._segment.file, self._segment.size, end_offset)
+            if following is None:
+                return None
+            self._enter(following)
+
+    def _enter(self, offset: int) -> None:
+        """Go on in the segment that holds `offset`."""
+        segments = self._log.segments
+        self._segment: Segment = max(
+            (each for each in segments if each.base_offset <= offset),
+            key=lambda each: each.base_offset,
+            default=segments[0],
+        )
+        self._cutter = BatchCutter(self._segment.base_offset, start_offset=offset)
+        self._position = self._wanted = 0
+
+    def _read(self, file: File, size: int, end_offset: int) -> Piece:
+        left = size - self._position
+        wanted = min(max(self._buffer_bytes, self._wanted), left)
+        # A file that somebody has cut is damaged like one with zeros in it.
+        data = file.read_at(self._position, wanted).ljust(wanted, b"\0")
+        cut = self._cutter.cut(data, left=left, end_offset=end_offset)
+        self._position, self._wanted = self._position + cut.consumed, cut.wanted
+        return Piece(data, cut.batches, cut.damage)
