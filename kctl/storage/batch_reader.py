@@ -1,8 +1,9 @@
 """Walking the batches of a log file from one position to another, in constant memory.
 
-Two walks: headers only, which skips over the records, and whole batches, which reads every byte once.  Both raise
-CorruptLog at the first place where no batch can be; what came before has been yielded.  A message of magic 0 or 1, from
-an older Kafka, is a batch of its own; that of a wrapper counts as one record at its last offset (records.legacy).
+Three walks: headers only, which skips over the records; whole batches, which reads every byte once; and headers past
+any damage.  The first two raise CorruptLog at the first place where no batch can be; what came before has been yielded.
+A message of magic 0 or 1, from an older Kafka, is a batch of its own; that of a wrapper counts as one record at its
+last offset (records.legacy).
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from kctl.errors import CorruptLog
 from kctl.records.batch import parse_any_header
 from kctl.records.header import HEADER_SIZE, BatchHeader, CorruptBatch, crc_of
 from kctl.records.legacy import look_inside
+from kctl.records.salvage import BatchCutter
 from kctl.storage.files import File
 
+RELATIVE_OFFSET_MAX = (1 << 31) - 1
+"""Indexes and batches hold offsets relative to the base of their segment in 31 bits."""
 _HEADER_READ_SIZE = 4096
 _BATCH_READ_SIZE = 1 << 20
 
@@ -50,6 +54,24 @@ def read_batches(
                 raise CorruptLog(file.path, position, "the file ends inside a batch")
         position = header.end
         yield header, chunk[offset : offset + header.size]
+
+
+def read_past_damage(
+    file: File, base_offset: int, end: int, *, read_size: int = _BATCH_READ_SIZE
+) -> Iterator[BatchHeader]:
+    """The headers of the batches before `end` that can be believed, by the rule of kctl.records.salvage."""
+    cutter = BatchCutter(base_offset)
+    position = wanted = 0
+    while position < end:
+        left = end - position
+        size = min(max(read_size, wanted), left)
+        # What somebody has cut off is damaged like zeros.
+        data = file.read_at(position, size).ljust(size, b"\0")
+        cut = cutter.cut(data, left=left, end_offset=base_offset + RELATIVE_OFFSET_MAX)
+        for header in cut.batches:
+            header.position += position
+            yield header
+        position, wanted = position + cut.consumed, cut.wanted
 
 
 def check_crc(file: File, header: BatchHeader, batch: memoryview) -> None:

@@ -7,8 +7,9 @@
     4. a log that ends before its checkpointed start offset starts over there
     5. bring epochs and producer state in line with what is left
 
-Damage where none should be (below the recovery point, or after a clean shutdown) makes step 3 start from the first
-segment.  Each log is opened by itself, so many can be opened at once in threads.  Kafka's LogLoader.
+Damage near the end of a log that was shut down cleanly stays where it is, and the log goes on behind it.  Any other
+damage where none should be makes step 3 start from the first segment.  Each log is opened by itself, so many can be
+opened at once in threads.  Kafka's LogLoader.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class _Loader:
         if segments:
             self.log_start_offset = max(self.log_start_offset, segments[0].base_offset)
             if was_clean:
-                log_end_offset = segments[-1].next_offset()
+                log_end_offset = self._clean_end(segments, recovery_point)
             else:
                 log_end_offset = self._recover(segments, _segment_of(segments, recovery_point))
             if self.epochs_are_lost:
@@ -131,7 +132,7 @@ class _Loader:
                 self._drop(segments)
                 segments, log_end_offset = [], self.log_start_offset
         if not segments:
-            segments = [self._new_segment()]
+            segments = [self._new_segment(self.log_start_offset)]
             self.producers.clear(log_end_offset)
         else:
             segments[-1].become_active()
@@ -149,6 +150,28 @@ class _Loader:
             metadata=self.metadata,
             topic_id=topic_id,
         )
+
+    def _clean_end(self, segments: list[Segment], recovery_point: int) -> int:
+        """Where the log ended when it was closed.
+
+        The batches say it.  Where the last of them have been damaged since, the checkpoint does: then nothing is cut,
+        because most of what is there may be sound, and the log goes on in a new segment.
+        """
+        last = segments[-1]
+        try:
+            return last.next_offset()
+        except CorruptLog as error:
+            if recovery_point <= last.base_offset:
+                raise
+            _logger.error(
+                "Log %s is damaged near its end; it stays as it is and goes on at offset %d in a new segment: %s",
+                self.directory,
+                recovery_point,
+                error,
+            )
+        last.become_inactive()
+        segments.append(self._new_segment(recovery_point))
+        return recovery_point
 
     def _list(self) -> tuple[list[Segment], UUID | None]:
         """The segments in order, the topic id; epochs and snapshots go to their attributes."""
@@ -282,8 +305,8 @@ class _Loader:
         for segment in reversed(segments):
             segment.remove()
 
-    def _new_segment(self) -> Segment:
-        return Segment.create(self.files, self.directory, self.log_start_offset, self.config, now_ms=self.now_ms)
+    def _new_segment(self, base_offset: int) -> Segment:
+        return Segment.create(self.files, self.directory, base_offset, self.config, now_ms=self.now_ms)
 
     def _settle_epochs(self, log_end_offset: int) -> None:
         self.epochs.truncate_from_end(log_end_offset)

@@ -16,7 +16,13 @@ from collections.abc import Iterator, Sequence
 from kctl.errors import CorruptLog
 from kctl.records.batch import iterate_records
 from kctl.records.header import NO_TIMESTAMP, BatchHeader, CorruptBatch
-from kctl.storage.batch_reader import first_offset, read_batches, read_headers
+from kctl.storage.batch_reader import (
+    RELATIVE_OFFSET_MAX,
+    first_offset,
+    read_batches,
+    read_headers,
+    read_past_damage,
+)
 from kctl.storage.config import LogConfig
 from kctl.storage.files import File, Files
 from kctl.storage.names import (
@@ -35,9 +41,6 @@ _logger = logging.getLogger(__name__)
 
 INDEXES_FIRST = (*SEGMENT_SUFFIXES[1:], LOG_SUFFIX)
 """The offset index before all, and the batches after all: kctl.storage.leftovers tells by these two how far it came."""
-
-RELATIVE_OFFSET_MAX = (1 << 31) - 1
-"""Indexes and batches hold offsets relative to the base in 31 bits."""
 
 
 class Segment:
@@ -366,7 +369,8 @@ class Segment:
         try:
             self.rebuild_indexes()
         except CorruptLog as damage:
-            _logger.error("The batches end early: %s", damage)
+            _logger.error("Some batches cannot be read: %s", damage)
+            self.rebuild_indexes(read_past_damage(self.file, self.base_offset, self.size))
         # The segment may lie below the recovery point, where nobody would look at its indexes after a power failure.
         for file in self.files_to_sync():
             file.sync()

@@ -7,11 +7,13 @@ import random
 
 import pytest
 
-from kctl.records.header import parse_header
+from kctl.records.header import BatchHeader, parse_header
+from kctl.storage.batch_reader import read_past_damage
 from kctl.storage.config import LogConfig
+from kctl.storage.log import Log
 from kctl.storage.names import offset_file_name
 from kctl.storage.segment import Segment
-from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, value_batch
+from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, value_batch
 
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=0)
 
@@ -207,6 +209,54 @@ def test_damage_after_a_clean_shutdown_is_recovered_all_the_same() -> None:
     machine.files.open(victim.path(".log")).truncate(victim.size - 1)
     assert machine.open().log_end_offset == 11
     assert len(machine.records()) == 11
+
+
+@pytest.mark.parametrize("back", [1, 2, 3])
+def test_damage_near_the_end_after_a_clean_shutdown_costs_nothing_else(
+    back: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever its last segment's index says: most of what is behind its last entry may be sound."""
+    machine = LogOnDisk()
+    for number in range(10):
+        machine.append(b"%d" % number)
+    machine.close()
+    segment = machine.log.segments[-1]
+    victim = list(segment.headers())[-back]
+    size = segment.size
+    machine.files.open(segment.path(".log")).write_at(victim.position + 8, bytes(4))
+    log = machine.open(recovery_point=10)
+    assert log.log_end_offset == 10
+    assert [each.base_offset for each in log.segments] == [0, 10]
+    assert log.segments[0].size == size
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "kctl.storage.recovery"]
+    assert "/data/orders-0 is damaged near its end; it stays as it is and goes on at offset 10" in line
+    assert machine.append(b"10").base_offset == 10
+    machine.append(b"11")
+    assert [record.offset for record in read_records(log, 10)] == [10, 11]
+    caplog.clear()
+    assert machine.close_and_reopen().log_end_offset == 12
+    assert caplog.records == []
+    found = [header.base_offset for header in sound_headers(machine.log)]
+    assert found == [offset for offset in range(12) if offset != 10 - back]
+
+
+def test_index_is_rebuilt_past_damage(caplog: pytest.LogCaptureFixture) -> None:
+    machine = LogOnDisk(LogConfig(index_interval_bytes=0))
+    for number in range(10):
+        machine.append(b"%d" % number)
+    machine.close()
+    segment = machine.log.segments[-1]
+    victim = list(segment.headers())[4]
+    machine.files.open(segment.path(".log")).write_at(victim.position + 8, bytes(4))
+    machine.files.remove(segment.path(".index"))
+    log = machine.open(recovery_point=10)
+    assert log.log_end_offset == 10
+    assert [record.offset for record in read_records(log, 5)] == [5, 6, 7, 8, 9]
+    assert "Some batches cannot be read" in caplog.text
+
+
+def sound_headers(log: Log) -> list[BatchHeader]:
+    return [header for each in log.segments for header in read_past_damage(each.file, each.base_offset, each.size)]
 
 
 def test_batches_that_go_back_in_offsets_are_damage() -> None:
