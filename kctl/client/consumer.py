@@ -16,8 +16,8 @@ from kctl.client.retrying import LEADER_MOVED
 from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
-from kctl.records.batch import iterate_records
-from kctl.records.header import Record
+from kctl.records.batch import crc_ok, iterate_records
+from kctl.records.header import CorruptBatch, Record
 
 SEVERAL_LEADERS_WAIT_MS = 100
 """With several leaders an answer is handed on when all have answered, so each may wait less for data."""
@@ -60,8 +60,8 @@ class Consumer:
         """The next records of partitions that have some, in order of the partitions; empty when none came in time.
 
         Positions move behind what is returned, and stay where something is raised.  Raises ApiError
-        (OFFSET_OUT_OF_RANGE, no such topic, ...),
-        CorruptBatch, and ClusterUnreachable when a leader stays away for the client's time-out.
+        (OFFSET_OUT_OF_RANGE, no such topic, ...), CorruptBatch once a position is at a batch that is damaged (its
+        checksum is wrong, say), and ClusterUnreachable when a leader stays away for the client's time-out.
         """
         fetched = await self._fetch()
         if fetched and all(one.preferred_read_replica != NO_REPLICA for one in fetched):
@@ -159,10 +159,18 @@ class Consumer:
         if fetched.error is not ErrorCode.NONE:
             raise ApiError(fetched.error, f"{fetched.tp} at offset {position}: {fetched.error.description}")
         records: list[Record] = []
-        for header, is_visible in visible_batches(fetched, self._isolation):
-            if header.next_offset <= position:
-                continue
-            if is_visible:
-                records.extend(one for one in iterate_records(fetched.records, header) if one.offset >= position)
-            position = header.next_offset
+        start = position
+        try:
+            for header, is_visible in visible_batches(fetched, self._isolation):
+                if header.next_offset <= position:
+                    continue
+                if not crc_ok(fetched.records, header):
+                    raise CorruptBatch(header.position, "wrong checksum")
+                if is_visible:
+                    records += [one for one in iterate_records(fetched.records, header) if one.offset >= position]
+                position = header.next_offset
+        except CorruptBatch as damage:
+            if position == start:
+                raise CorruptBatch(damage.position, f"{fetched.tp} at offset {position}: {damage.reason}") from damage
+            # What comes before it is handed on; the next poll begins with it.
         return records, position

@@ -17,7 +17,7 @@ from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchRequest, FetchResponse
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
-from kctl.records.header import Record
+from kctl.records.header import CorruptBatch, Record
 from tests.unit.client.fake_cluster import DROP, FakeCluster, FakePartition
 
 T = TypeVar("T")
@@ -224,3 +224,20 @@ def test_broker_that_knows_only_old_record_formats_is_refused(cluster: FakeClust
     cluster.create("orders")
     with pytest.raises(ApiError, match="too old"):
         poll_values(cluster, {ORDERS: 0})
+
+
+def test_damaged_batch_ends_reading_with_its_offset_after_what_comes_before(cluster: FakeCluster) -> None:
+    (partition,) = cluster.create("orders")
+    for values in (("a", "b"), ("c",)):
+        partition.append(batch(*values))
+    partition.data[-2] ^= 1
+    partition.append(batch("d"))
+
+    async def work(client: ClusterClient) -> None:
+        consumer = Consumer(client, {ORDERS: 0})
+        assert values_of(await consumer.poll()) == {"orders-0": ["a", "b"]}
+        with pytest.raises(CorruptBatch, match=r"^orders-0 at offset 2: wrong checksum$"):
+            await consumer.poll()
+        assert consumer.positions == {ORDERS: 2}
+
+    read(cluster, work)
