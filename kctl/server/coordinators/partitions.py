@@ -141,8 +141,10 @@ class CoordinatorPartitions(Generic[T]):
         started_ms = self._clock.monotonic_ms()
         try:
             restored = await self._tenants.read_back(led)
-        except KctlError as error:
-            log.error("broker=%d cannot load partition=%d reason=%s", self._broker_id, led.index, error)
+        except Exception as error:
+            # A mistake of ours must not leave its clients waiting for a load that has ended.
+            trace = None if isinstance(error, KctlError) else error
+            log.error("broker=%d cannot load partition=%d reason=%s", self._broker_id, led.index, error, exc_info=trace)
             del self._led[led.index]
             self._tenants.move_out(led)
             return

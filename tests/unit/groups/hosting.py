@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 from random import Random
 
-from kctl.errors import ErrorCode, KctlError
+from kctl.errors import ErrorCode
 from kctl.records.batch import iterate_records
 from kctl.records.header import Record, parse_header
 from kctl.records.salvage import Piece, cut_all
@@ -33,7 +33,7 @@ class MemoryOffsetsLog:
         self.batches: defaultdict[int, list[bytes]] = defaultdict(list)
         self.holds = False
         self.error = ErrorCode.NONE
-        self.load_failure: KctlError | None = None
+        self.load_failure: Exception | None = None
         self.gate: asyncio.Event | None = None
         self.acks: list[int] = []
         self._held: list[tuple[asyncio.Future[AppendOutcome], AppendOutcome]] = []

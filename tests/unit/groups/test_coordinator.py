@@ -318,10 +318,11 @@ def test_restored_group_above_the_size_has_to_ask_again() -> None:
     simulate(main, seed=1)
 
 
-def test_partition_that_cannot_be_read_stays_refused(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("failure", [CorruptLog("x.log", 5, "bad"), ValueError("a mistake, x.log")])
+def test_partition_that_cannot_be_read_stays_refused(failure: Exception, caplog: pytest.LogCaptureFixture) -> None:
     async def main(loop: SimLoop) -> None:
         log = MemoryOffsetsLog()
-        log.load_failure = CorruptLog("x.log", 5, "bad")
+        log.load_failure = failure
         host = await Host(loop, log).start()
         assert (await settled(commit(host)))[T0] is ErrorCode.NOT_COORDINATOR
         log.load_failure = None
