@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 
+from kctl.errors import MalformedRequest
 from kctl.model import TopicPartition
 from kctl.records.header import Record
 from kctl.records.internal_topics import (
@@ -80,7 +81,11 @@ def read_committed_offset(value: bytes, log_offset: int) -> Packed:
 
 
 def group_snapshot(value: GroupMetadataValue) -> GroupSnapshot:
-    """What a record says of a generation."""
+    """What a record says of a generation.  Raises MalformedRequest when two members have the same id."""
+    static = [member.group_instance_id for member in value.members if member.group_instance_id is not None]
+    for ids in ([member.member_id for member in value.members], static):
+        if len(set(ids)) < len(ids):
+            raise MalformedRequest("two members have the same id")
     return GroupSnapshot(
         protocol_type=value.protocol_type,
         generation=value.generation,

@@ -18,8 +18,9 @@ from kctl.records.header import Record
 from kctl.records.internal_topics import OffsetCommitKey, encode_group_metadata_key, encode_offset_commit_key
 from kctl.server.groups.events import GroupLoaded, Now
 from kctl.server.groups.offsets import OffsetAndMetadata
-from kctl.server.groups.records import offset_records
+from kctl.server.groups.records import group_record, offset_records
 from kctl.server.groups.runner import GROUPS_PER_TURN
+from kctl.server.groups.snapshot import GroupSnapshot, MemberSnapshot
 from kctl.server.groups.step import step
 from kctl.server.internal_topics import InternalLog
 from kctl.storage.config import LogConfig
@@ -38,6 +39,32 @@ KEY = encode_offset_commit_key("g", "t", 0)
 SOUND = _COMMIT.value or b""
 
 
+def group_of(*members: tuple[str, str | None]) -> bytes:
+    """The record of a group with these member and instance ids."""
+    snapshots = [
+        MemberSnapshot(
+            member_id=member_id,
+            group_instance_id=instance_id,
+            client_id="c",
+            client_host="/h",
+            rebalance_timeout_ms=1_000,
+            session_timeout_ms=6_000,
+            subscription=b"",
+            assignment=b"",
+        )
+        for member_id, instance_id in members
+    ]
+    snapshot = GroupSnapshot(
+        protocol_type="consumer",
+        generation=1,
+        protocol="range",
+        leader="m",
+        state_timestamp_ms=1,
+        members=tuple(snapshots),
+    )
+    return group_record("g", snapshot, 1).value or b""
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -53,10 +80,13 @@ SOUND = _COMMIT.value or b""
         (KEY, b"\xff" * len(SOUND)),
         (encode_group_metadata_key("g"), b"\x00\x03\x00\x08consumer"),
         (encode_group_metadata_key("g"), b"\x00\x63"),
+        (encode_group_metadata_key("g"), group_of(("m", None), ("m", None))),
+        (encode_group_metadata_key("g"), group_of(("m", "i"), ("n", "i"))),
     ],
     ids=[
         *("no key", "empty key", "half a version", "version below 0", "cut key", "group that is not text"),
         *("empty value", "cut value", "unknown value version", "garbage", "cut group", "unknown group version"),
+        *("members with the same id", "members with the same instance id"),
     ],
 )
 def test_record_that_cannot_be_read_is_skipped_with_one_line_and_the_rest_loads(
