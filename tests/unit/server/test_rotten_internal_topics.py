@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from random import Random
 from typing import Any, cast
 
@@ -10,7 +11,10 @@ import pytest
 from kctl.errors import LogDirFailure
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.records.build import build_batch
-from kctl.server.coordinators.replay import PartitionReplay
+from kctl.records.compression import Codec
+from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, LOG_OVERHEAD, Record, parse_header, seal
+from kctl.records.salvage import cut_all
+from kctl.server.coordinators.replay import PartitionReplay, Playback
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.loading import GroupPlayback
 from kctl.server.groups.offsets import OffsetAndMetadata
@@ -28,6 +32,7 @@ from kctl.testing.sim_files import SimFiles
 from kctl.testing.sim_loop import SimLoop, simulate
 
 BATCHES = 3
+LENGTH_POSITION = 8
 LEADER_EPOCH = range(12, 16)
 """Under no checksum, and nothing that a coordinator asks for."""
 TP = TopicPartition("internal", 0)
@@ -133,3 +138,70 @@ def test_disk_that_cannot_be_read_takes_its_directory_offline() -> None:
         take_in(log, PartitionReplay(GroupPlayback()), 1 << 20)
     assert not log.log.log_directory.is_online
     assert len(log.failures) == 1
+
+
+def resealed(batch: bytes, records: bytes, codec: Codec = Codec.NONE) -> bytes:
+    """The batch with other bytes for its records, and the checksum that goes with them."""
+    data = bytearray(batch[:HEADER_SIZE] + records)
+    struct.pack_into(">i", data, LENGTH_POSITION, len(data) - LOG_OVERHEAD)
+    struct.pack_into(">h", data, ATTRIBUTES_POSITION, codec)
+    seal(data, parse_header(data))
+    return bytes(data)
+
+
+ONE = COMMITS[0][HEADER_SIZE:]
+CLAIMS_GIGABYTES = b"\xff\xff\xff\xff\x07" + bytes(40)
+"""A block of snappy says first how large it becomes."""
+
+
+@pytest.mark.parametrize(
+    ("batch", "first", "reason"),
+    [
+        (resealed(COMMITS[0], CLAIMS_GIGABYTES, Codec.SNAPPY), 2, "decompresses to more than 268435456 bytes"),
+        (resealed(COMMITS[0], ONE[: len(ONE) // 2 + 10]), 3, "record of "),
+        (resealed(COMMITS[0], ONE[: len(ONE) // 2] + b"\xff" * 12), 3, "record does not parse: number is longer"),
+        (resealed(COMMITS[0], ONE + b"more"), 4, "4 bytes after the last record"),
+        (resealed(COMMITS[0], b""), 2, "record does not parse"),
+        (resealed(COMMITS[0], ONE, Codec.GZIP), 2, "gzip: "),
+    ],
+    ids=["claims gigabytes", "cut", "endless number", "more than its records", "empty", "not compressed"],
+)
+def test_rest_of_a_sound_batch_whose_records_make_no_sense_is_skipped(batch: bytes, first: int, reason: str) -> None:
+    playback = GroupPlayback()
+    replay = PartitionReplay(playback)
+    batches = [COMMITS[1], batch, COMMITS[2]]
+    data = b"".join(number.to_bytes(8, "big") + each[8:] for number, each in zip((0, 2, 4), batches, strict=True))
+    for _ in replay.batches(cut_all(data, end_offset=6)):
+        pass
+    (skipped,) = replay.skipped
+    assert (skipped.offset, skipped.last_offset) == (first, 3)
+    assert skipped.reason.startswith(reason)
+    found = {tp.partition for group in playback.groups(GroupConfig()) for tp in group.offsets}
+    assert found >= {1, 2}
+
+
+MARKER: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True, "is_control": True}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (struct.pack(">hh", 0, 0), None),
+        (struct.pack(">hh", 0, 1), b""),
+        (struct.pack(">hh", 0, 7), b"?"),
+        (struct.pack(">hh", -1, 1), b"?"),
+        (b"\x00", b"?"),
+        (None, None),
+    ],
+    ids=["abort of nothing", "commit of nothing", "unknown type", "version below 0", "half a key", "no key"],
+)
+@pytest.mark.parametrize("playback", [GroupPlayback, TransactionPlayback])
+def test_marker_that_ends_nothing_or_is_of_no_known_kind_changes_nothing(
+    playback: type[Playback], key: bytes | None, value: bytes | None
+) -> None:
+    batches = COMMITS if playback is GroupPlayback else TRANSACTIONS
+    replay = PartitionReplay(playback())
+    marker = build_batch([Record(0, 1, key, value)], base_offset=100, **MARKER)
+    counts = list(replay.batches(cut_all(batches[0] + marker)))
+    assert len(counts) == 2
+    assert replay.skipped == []
