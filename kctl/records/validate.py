@@ -112,11 +112,18 @@ def validate_internal(records: Buffer, rules: AppendRules, *, now_ms: int) -> Va
 def validate_replicated(records: Buffer) -> ValidBatches:
     """What a follower fetched: complete batches with good checksums; a cut-off one at the end is dropped.
 
-    Raises ApiError(CORRUPT_MESSAGE).
+    So is what follows a damaged one: the next fetch begins there.  Raises ApiError(CORRUPT_MESSAGE) when it comes first.
     """
     view = memoryview(records)
-    headers = _sound_batches(view)
-    return ValidBatches(view[: headers[-1].end if headers else 0], headers)
+    headers: list[BatchHeader] = []
+    try:
+        for header in iterate_batches(view):
+            _check_whole(view, header)
+            headers.append(header)
+    except (CorruptBatch, ApiError) as error:
+        if not headers:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    return ValidBatches(view[: headers[-1].end if headers else 0], tuple(headers))
 
 
 def _only_batch(view: memoryview, request_version: int) -> BatchHeader | None:
@@ -269,12 +276,16 @@ def _sound_batches(view: memoryview) -> tuple[BatchHeader, ...]:
     try:
         headers = tuple(iterate_batches(view))
         for header in headers:
-            _check_crc(view, header)
-            if header.magic != 2:
-                look_inside(view, header)
+            _check_whole(view, header)
     except CorruptBatch as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from error
     return headers
+
+
+def _check_whole(view: memoryview, header: BatchHeader) -> None:
+    _check_crc(view, header)
+    if header.magic != 2:
+        look_inside(view, header)
 
 
 def _writable(view: memoryview) -> memoryview:

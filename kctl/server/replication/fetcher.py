@@ -51,6 +51,8 @@ class _Following:
     leader_epoch: int
     needs_truncation: bool = True
     not_before_ms: int = 0
+    complaint: str = ""
+    """What it could not take of its leader the last time."""
     is_caught_up: bool = False
     """Whether it had all that was committed when the leader last answered: then it is not throttled."""
 
@@ -206,6 +208,9 @@ class ReplicaFetcher:
         except LogDirFailure as failure:
             self._disk_failed(following, failure)
             return
+        except ApiError as error:
+            self._complain(following, f"cannot be truncated to offset={offset}: {error}")
+            return
         partition.follow_high_watermark(partition.high_watermark)
         following.needs_truncation = not is_final
 
@@ -259,9 +264,9 @@ class ReplicaFetcher:
             self._disk_failed(following, failure)
             return
         except ApiError as error:
-            log.warning("partition=%s cannot take what its leader sent: %s", partition.topic_partition, error)
-            self._delay(following)
+            self._complain(following, f"cannot take what its leader sent: {error}")
             return
+        following.complaint = ""
         following.is_caught_up = partition.log.log_end_offset >= answer.high_watermark
         partition.follow_high_watermark(answer.high_watermark)
         self._replicas.partition_moved(partition.topic_partition)
@@ -306,7 +311,19 @@ class ReplicaFetcher:
             log.info("partition=%s waits for the controller: epoch %s is over", topic_partition, following.leader_epoch)
             self._following.pop(topic_partition, None)
             return
+        if code is ErrorCode.CORRUPT_MESSAGE:
+            self._complain(following, "cannot be read by its leader, whose log is damaged")
+            return
         log.debug("partition=%s refused by its leader error=%s", topic_partition, code.name)
+        self._delay(following)
+
+    def _complain(self, following: _Following, complaint: str) -> None:
+        """Tries again later.  Damage stays: once is enough to say it."""
+        partition = following.partition
+        if complaint != following.complaint:
+            at = partition.log.log_end_offset
+            log.warning("partition=%s offset=%d %s", partition.topic_partition, at, complaint)
+        following.complaint = complaint
         self._delay(following)
 
     def _disk_failed(self, following: _Following, failure: LogDirFailure) -> None:

@@ -216,7 +216,7 @@ def test_the_broker_itself_may_append_several_batches_and_control_batches() -> N
     assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-def test_a_follower_drops_what_is_cut_off_and_refuses_what_is_damaged() -> None:
+def test_a_follower_drops_what_is_cut_off_takes_what_is_before_damage_and_refuses_damage() -> None:
     one, two = build_batch(RECORDS), build_batch(RECORDS, base_offset=3)
     valid = validate_replicated(one + two[:-1])
     assert [header.base_offset for header in valid.headers] == [0]
@@ -228,6 +228,8 @@ def test_a_follower_drops_what_is_cut_off_and_refuses_what_is_damaged() -> None:
     for harm in damage:
         data = bytearray(one + two)
         harm(data)
+        valid = validate_replicated(data)
+        assert (len(valid.headers), bytes(valid.buffer)) == (1, one)
         with pytest.raises(ApiError) as caught:
-            validate_replicated(data)
+            validate_replicated(data[len(one) :])
         assert caught.value.code is ErrorCode.CORRUPT_MESSAGE

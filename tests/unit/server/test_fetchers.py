@@ -1,18 +1,27 @@
-"""Which leaders a broker follows, as it is told and as it stops."""
+"""Which leaders a broker follows, as it is told and as it stops, and what it makes of one whose log is damaged."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from kctl.client.transport import Connection, ConnectionLost
+from kctl.client.versions import BrokerVersions
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kctl.records.build import build_batch
+from kctl.records.header import Record
 from kctl.server.inter_broker import inter_broker_versions
 from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
+
+T = TypeVar("T")
 
 
 class NobodyThere:
@@ -50,3 +59,78 @@ def test_a_broker_that_stops_does_not_follow_those_who_lead_in_its_place(tmp_pat
         return peers.tried
 
     assert simulate(hand_over, seed=1) == (set() if is_stopping else {1})
+
+
+ONE = build_batch([Record(0, 1, b"key", b"value")])
+DAMAGED = ONE + (1).to_bytes(8, "big") + ONE[8:-2] + b"?" + ONE[-1:]
+
+
+class DamagedLeader:
+    """Peers, and the connection to the only one of them: a leader that has `records`, or else cannot read them."""
+
+    address = "leader:9092"
+    versions = BrokerVersions({})
+    is_open = True
+
+    def __init__(self, records: bytes) -> None:
+        self.records = records
+        self.fetches = 0
+
+    async def connect(self, _broker_id: int, _purpose: str) -> Connection:
+        return self
+
+    async def send(
+        self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
+    ) -> T:
+        assert isinstance(request, FetchRequest)
+        self.fetches += 1
+        await asyncio.sleep(0.1)
+        start = request.topics[0].partitions[0].fetch_offset * len(ONE)
+        answer = PartitionData(
+            partition_index=0,
+            error_code=ErrorCode.NONE if self.records else ErrorCode.CORRUPT_MESSAGE,
+            high_watermark=2,
+            records=self.records[start:],
+        )
+        response = FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=[answer])])
+        assert isinstance(response, response_class)
+        return response
+
+    async def post(self, request: object, *, version: int | None = None) -> None:
+        raise AssertionError(request)
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [(DAMAGED, "offset=1 cannot take what its leader sent: checksum "), (b"", "offset=0 cannot be read by its leader")],
+)
+def test_damage_at_the_leader_is_said_once_and_costs_nothing_that_comes_before(
+    records: bytes, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def follow(loop: SimLoop) -> tuple[int, int]:
+        disk, leader = Disk(loop, tmp_path, live=(0, 1)), DamagedLeader(records)
+        fetchers = ReplicaFetchers(
+            replicas=disk.replicas,
+            peers=leader,
+            clock=disk.clock,
+            settings=FetchSettings(500, 1, 1 << 20, 1 << 20, 1000, inter_broker_versions("2.8")),
+            quota=ReplicationThrottles(0, disk.configs).follower,
+            per_leader=1,
+        )
+        partition = disk.lead("orders", leader=1, replicas=(0, 1))
+        fetchers.follow(partition)
+        await asyncio.sleep(20)
+        await fetchers.close()
+        end = partition.log.log_end_offset
+        disk.close()
+        return end, leader.fetches
+
+    with caplog.at_level(logging.WARNING):
+        end, fetches = simulate(follow, seed=1)
+    assert end == (1 if records else 0)
+    assert fetches > 10
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith(f"partition=orders-0 {said}")
