@@ -112,7 +112,7 @@ def validate_internal(records: Buffer, rules: AppendRules, *, now_ms: int) -> Va
 def validate_replicated(records: Buffer) -> ValidBatches:
     """What a follower fetched: complete batches with good checksums; a cut-off one at the end is dropped.
 
-    So is what follows a damaged one: the next fetch begins there.  Raises ApiError(CORRUPT_MESSAGE) when it comes first.
+    So is all from a damaged one on: the next fetch begins there.  Raises ApiError(CORRUPT_MESSAGE) if it is the first.
     """
     view = memoryview(records)
     headers: list[BatchHeader] = []

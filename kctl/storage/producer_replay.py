@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from kctl.errors import CorruptLog
 from kctl.records.batch import iterate_records
 from kctl.records.compression import Buffer
 from kctl.records.control import EndTransactionMarker, parse_end_transaction_marker
 from kctl.records.header import BatchHeader, CorruptBatch
+from kctl.storage.batch_reader import read_past_damage
 from kctl.storage.files import File
 from kctl.storage.producer_state import ProducerState
 from kctl.storage.segment import Segment
@@ -35,18 +39,26 @@ def take_in_producer(state: ProducerState, segment: Segment, header: BatchHeader
 
 
 def replay_producers(state: ProducerState, segments: SegmentList, end_offset: int) -> None:
-    """Bring `state` from its end offset to `end_offset` by reading the batches between."""
+    """Bring `state` from its end offset to `end_offset` by reading the batches between, past any damage."""
     for segment in segments.from_index(segments.floor_index(state.end_offset)):
         if segment.base_offset >= end_offset:
             break
-        start = segment.locate(state.end_offset)
-        if start is None:
-            continue
-        for header in segment.headers(start.position):
-            if header.base_offset >= end_offset:
-                break
-            replay_batch(state, header, segment.file)
+        try:
+            start = segment.locate(state.end_offset)
+            if start is not None:
+                _replay(state, segment.headers(start.position), segment.file, end_offset)
+        except CorruptLog:
+            # Those that have been replayed already are passed over.
+            sound = read_past_damage(segment.file, segment.base_offset, segment.size)
+            _replay(state, sound, segment.file, end_offset)
     state.skip_to(end_offset)
+
+
+def _replay(state: ProducerState, headers: Iterator[BatchHeader], file: File, end_offset: int) -> None:
+    for header in headers:
+        if header.base_offset >= end_offset:
+            return
+        replay_batch(state, header, file)
 
 
 def replay_batch(state: ProducerState, header: BatchHeader, file: File) -> None:

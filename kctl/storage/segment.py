@@ -265,19 +265,30 @@ class Segment:
 
     def truncate_to(self, offset: int) -> int:
         """Drop the batch that holds `offset` and all after it; returns how many bytes went."""
-        header = self.locate(offset)
+        position = self._cut_position(offset)
         self.indexes.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
-        removed = 0
-        if header is not None:
-            removed = self.size - header.position
-            self.file.truncate(header.position)
-            self.size = header.position
+        removed = self.size - position
+        if removed:
+            self.file.truncate(position)
+            self.size = position
         if self.size == 0:
             self._first_timestamp = None
         self._last_start, self._last_position = self.base_offset, -1
-        self._indexes.resume(self._tail())
+        try:
+            self._indexes.resume(self._tail())
+        except CorruptLog:
+            self._indexes.resume(read_past_damage(self.file, self.base_offset, self.size))
         return removed
+
+    def _cut_position(self, offset: int) -> int:
+        """Where the batch that holds `offset` starts; where damage hides that, behind the last sound one below it."""
+        try:
+            header = self.locate(offset)
+        except CorruptLog:
+            headers = read_past_damage(self.file, self.base_offset, self.size)
+            return max((header.end for header in headers if header.last_offset < offset), default=0)
+        return self.size if header is None else header.position
 
     def cut_at(self, position: int) -> None:
         """Recovery: drop the bytes from `position` on, which hold no batch."""

@@ -11,6 +11,7 @@ from kctl.records.batch import iterate_records
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType
 from kctl.records.header import Record, parse_header
+from kctl.storage.batch_reader import read_past_damage
 from kctl.storage.config import LogConfig
 from kctl.storage.transaction_index import AbortedTransaction
 from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, unload_indexes, value_batch
@@ -510,3 +511,22 @@ def test_a_follower_starts_with_the_batch_in_whose_midst_its_leader_s_log_begins
     assert (result.base_offset, machine.log.log_start_offset, machine.log.log_end_offset) == (8, 8, 12)
     assert machine.log.increment_log_start_offset(10)
     assert code_of(machine.log.append_as_follower, batch) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("damaged", range(6))
+@pytest.mark.parametrize("offset", range(1, 6))
+def test_log_is_truncated_past_damage(damaged: int, offset: int) -> None:
+    """Which would leave it half truncated otherwise: the segments behind go first."""
+    machine = LogOnDisk()
+    for number in range(6):
+        machine.append(b"%d" % number)
+    machine.log.roll(machine.now_ms)
+    machine.append(b"6")
+    first = machine.log.segments[0]
+    victim = list(first.headers())[damaged]
+    first.file.write_at(victim.position + 8, bytes(4))
+    assert machine.log.truncate_to(offset)
+    assert machine.log.log_end_offset == offset
+    assert machine.append(b"new").base_offset == offset
+    kept = [header.base_offset for header in read_past_damage(first.file, 0, first.size)]
+    assert kept == [*(number for number in range(offset) if number != damaged), offset]

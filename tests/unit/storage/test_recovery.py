@@ -240,6 +240,20 @@ def test_damage_near_the_end_after_a_clean_shutdown_costs_nothing_else(
     assert found == [offset for offset in range(12) if offset != 10 - back]
 
 
+def test_producer_state_is_read_past_damage() -> None:
+    """Without a snapshot, all of a log that was closed cleanly was cut at its first damage."""
+    machine = filled()
+    machine.close()
+    victim = next(iter(machine.log.segments[1].headers()))
+    machine.files.open(path_of(machine, 3, ".log")).write_at(victim.position + 8, bytes(4))
+    for name in machine.file_names():
+        if name.endswith(".snapshot"):
+            machine.files.remove(f"{machine.directory}/{name}")
+    log = machine.open(recovery_point=12)
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6, 9]
+    assert machine.append(producer_id=1, sequence=12).base_offset == 12
+
+
 def test_index_is_rebuilt_past_damage(caplog: pytest.LogCaptureFixture) -> None:
     machine = LogOnDisk(LogConfig(index_interval_bytes=0))
     for number in range(10):
