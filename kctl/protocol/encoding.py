@@ -100,6 +100,9 @@ class _EncoderWriter:
         elif field.struct is not None:
             inner = self.source.variable("o")
             self.line(f"{inner} = {value}")
+            if field.tag is None:
+                with self.block(f"if {inner} is None:"):
+                    self._raise("is None")
             if self.version in field.nullable:  # And tagged, so None is not written at all.
                 self.run.append(("1", "b"))
             self._struct(definition_of(field.struct), inner)

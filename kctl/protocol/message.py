@@ -262,8 +262,22 @@ def array(
     return cast("list[T]", spec)
 
 
-def nested(struct_class: type[T], versions: str, *, tag: int, default: None, nullable: str = "none") -> T | None:
-    """A tagged struct; None when it is absent.  A nullable one has a byte in front that says whether it is there."""
+@overload
+def nested(struct_class: type[T], versions: str = ...) -> T: ...
+@overload
+def nested(struct_class: type[T], versions: str = ..., *, tag: int, default: None, nullable: str = ...) -> T | None: ...
+def nested(
+    struct_class: type[T],
+    versions: str = "0+",
+    *,
+    tag: int | None = None,
+    default: None = _REQUIRED,
+    nullable: str = "none",
+) -> T | None:
+    """A struct that is always there; a tagged one may be absent, and is None then.
+
+    A nullable one has a byte in front that says whether it is there; only tagged ones can be.
+    """
     spec = _field("struct", versions, nullable=nullable, tag=tag, default=default, struct=struct_class)
     return cast("T | None", spec)
 

@@ -1,7 +1,8 @@
 """The APIs that this suite speaks: keys, names, versions, and where their messages are defined.
 
-Versions are those of a Kafka 2.8 broker with ZooKeeper, and 65 and 66 from 3.0, which only our client uses.  The table
-repeats what the definitions say, so that listing all APIs imports none of them; a test compares the two.
+Our broker serves those of a Kafka 2.8 broker with ZooKeeper, and 65 and 66 from 3.0.  Our client knows some newer ones,
+for the groups of Kafka 4.  The table repeats what the definitions say, so that listing all APIs imports none of them; a
+test compares the two.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ class Api:
     """As in file names: snake case."""
     versions: range
     first_flexible: int | None
+    served: range
+    """The versions that our broker serves; none of an API that only our client knows."""
 
     @cached_property
     def request(self) -> type:
@@ -53,8 +56,9 @@ class Api:
         return cast("type", getattr(module, self.kafka_name + kind))
 
 
-def _api(key: int, name: str, version_max: int, first_flexible: int | None) -> Api:
-    return Api(key, name, range(version_max + 1), first_flexible)
+def _api(key: int, name: str, version_max: int, first_flexible: int | None, *, served_max: int | None = None) -> Api:
+    served = range((version_max if served_max is None else served_max) + 1)
+    return Api(key, name, range(version_max + 1), first_flexible, served)
 
 
 APIS: dict[int, Api] = {
@@ -75,8 +79,8 @@ APIS: dict[int, Api] = {
         _api(12, "heartbeat", 4, 4),
         _api(13, "leave_group", 4, 4),
         _api(14, "sync_group", 5, 4),
-        _api(15, "describe_groups", 5, 5),
-        _api(16, "list_groups", 4, 3),
+        _api(15, "describe_groups", 6, 5, served_max=5),
+        _api(16, "list_groups", 5, 3, served_max=4),
         _api(17, "sasl_handshake", 1, None),
         _api(18, "api_versions", 3, 3),
         _api(19, "create_topics", 7, 5),
@@ -118,6 +122,7 @@ APIS: dict[int, Api] = {
         _api(61, "describe_producers", 0, 0),
         _api(65, "describe_transactions", 0, 0),
         _api(66, "list_transactions", 0, 0),
+        _api(69, "consumer_group_describe", 1, 0, served_max=-1),
     )
 }
 """By key."""

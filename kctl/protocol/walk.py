@@ -167,14 +167,14 @@ class _Writer:
     def value(self, field: Field, value: Any) -> None:
         if field.kind in FIXED_FORMATS:
             self.fixed(FIXED_FORMATS[field.kind], value)
-        elif field.struct is not None:
-            if self.version in field.nullable:
-                self.fixed("b", 1)
-            self.struct(value)
         elif value is None:
             if self.version not in field.nullable:
                 raise ValueError(f"{field.name} is None in version {self.version}")
             self.length(field, -1)
+        elif field.struct is not None:
+            if self.version in field.nullable:
+                self.fixed("b", 1)
+            self.struct(value)
         elif field.kind == "array":
             self.length(field, len(value))
             for item in value:

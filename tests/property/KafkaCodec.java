@@ -5,8 +5,7 @@ import java.nio.ByteBuffer;
 import java.util.HexFormat;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
-import org.apache.kafka.common.protocol.MessageUtil;
-import org.apache.kafka.common.protocol.Readable;
+import org.apache.kafka.common.protocol.ObjectSerializationCache;
 
 /**
  * Decodes messages with Kafka's own generated classes and encodes them again.
@@ -35,13 +34,19 @@ class KafkaCodec {
             if (buffer.hasRemaining()) {
                 return "? " + buffer.remaining() + " bytes left over";
             }
-            String again = HexFormat.of().formatHex(MessageUtil.byteBufferToArray(MessageUtil.toByteBuffer(message, version)));
-            return again + "\t" + json(type, message, version);
+            return HexFormat.of().formatHex(written(message, version)) + "\t" + json(type, message, version);
         } catch (ClassNotFoundException unknown) {
             return "? no such class";
         } catch (Exception refused) {
             return "? " + refused;
         }
+    }
+
+    private static byte[] written(Message message, short version) {
+        ObjectSerializationCache cache = new ObjectSerializationCache();
+        byte[] bytes = new byte[message.size(cache, version)];
+        message.write(new ByteBufferAccessor(ByteBuffer.wrap(bytes)), cache, version);
+        return bytes;
     }
 
     private static String json(Class<?> type, Message message, short version) throws Exception {

@@ -1,6 +1,7 @@
-"""ListGroups (key 16, versions 0-4): the groups that this broker coordinates.
+"""ListGroups (key 16, versions 0-5): the groups that this broker coordinates.
 
-3: flexible.  4: the states of the groups, and a filter for them (KIP-518); an empty filter lists all.
+3: flexible.  4: the states of the groups, and a filter for them (KIP-518); an empty filter lists all.  5: the same for
+their types (KIP-848).
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 from kctl.protocol.message import array, int16, int32, request, response, string, struct
 
 
-@request(key=16, versions="0-4", flexible="3+")
+@request(key=16, versions="0-5", flexible="3+")
 class ListGroupsRequest:
     states_filter: list[str] = array(string, "4+", default=[])
+    types_filter: list[str] = array(string, "5+", default=[])
 
 
 @struct
@@ -18,9 +20,10 @@ class ListedGroup:
     group_id: str = string()
     protocol_type: str = string()
     group_state: str = string("4+", default="", ignorable=True)
+    group_type: str = string("5+", default="", ignorable=True)
 
 
-@response(key=16, versions="0-4", flexible="3+")
+@response(key=16, versions="0-5", flexible="3+")
 class ListGroupsResponse:
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     error_code: int = int16()

@@ -37,14 +37,14 @@ class Dispatcher:
         self._tasks: set[asyncio.Future[Reply]] = set()
 
     def register(self, api_name: str, handler: Handler) -> None:
-        """Serves the API from now on, in every version that the protocol package defines."""
+        """Serves the API from now on, in the versions that the registry says."""
         api = registry.api_named(api_name)
         self._handlers[api.key] = (api, handler)
 
     def api_versions(self) -> list[ApiVersion]:
         """What is served, by ascending key."""
         return [
-            ApiVersion(api_key=key, min_version=api.versions[0], max_version=api.version_max)
+            ApiVersion(api_key=key, min_version=api.served[0], max_version=api.served[-1])
             for key, (api, _) in sorted(self._handlers.items())
         ]
 
@@ -56,7 +56,7 @@ class Dispatcher:
             raise MalformedRequest(f"API key {header.api_key} is not served")
         api, handler = entry
         version = header.api_version
-        if not 0 <= version <= api.version_max:
+        if version not in api.served:
             if api.key == API_VERSIONS_KEY:
                 return self._refuse_api_versions(api, header.correlation_id)
             raise MalformedRequest(f"{api.name} version {version} is not served")

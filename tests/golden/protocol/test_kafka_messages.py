@@ -1,4 +1,7 @@
-"""What Apache Kafka 2.8.2 wrote, read and written again: the requests between controller, brokers and token owners."""
+"""What Apache Kafka wrote, read and written again: messages that no Python client knows.
+
+2.8.2 wrote those between controller, brokers and token owners, 4.4.0 those about groups of the consumer protocol.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from tests.property.protocol_messages import CLASSES
 
 LINES = [
     line.split(" ", 3)
-    for line in Path(__file__).with_name("kafka-2.8.2.txt").read_text(encoding="utf-8").splitlines()
+    for file in ("kafka-2.8.2.txt", "kafka-4.4.0.txt")
+    for line in Path(__file__).with_name(file).read_text(encoding="utf-8").splitlines()
     if not line.startswith("#")
 ]
 BY_NAME = {cls.__name__: cls for cls in CLASSES}

@@ -14,7 +14,9 @@ from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from kctl.protocol.apis.offset_commit import OffsetCommitRequest
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kctl.protocol.codec import decode, encode, encode_bytes
+from kctl.protocol.message import data, int8, int16, nested, string, struct
 from kctl.protocol.show import codec_source
+from kctl.protocol.walk import decode_walk, encode_walk
 
 
 class FileSlice:
@@ -79,6 +81,40 @@ def test_value_in_a_field_that_the_version_lacks_is_refused() -> None:
 def test_none_is_refused_where_the_version_knows_no_null() -> None:
     with pytest.raises(ValueError, match=r"MetadataRequest.topics is None in version 0"):
         encode(MetadataRequest(topics=None), 0)
+
+
+@struct
+class Point:
+    x: int = int8()
+    name: str = string()
+
+
+@data(versions="0-1", flexible="1+")
+class Line:
+    start: Point = nested(Point)
+    width: int = int16()
+    end: Point = nested(Point)
+
+
+@pytest.mark.parametrize(
+    ("version", "octets"),
+    [(0, "01 0001 61   0007   02 0002 6263"), (1, "01 02 61 00   0007   02 03 6263 00   00")],
+)
+def test_struct_outside_of_arrays_stands_where_it_is_declared(version: int, octets: str) -> None:
+    """With tagged fields of its own when the message is flexible."""
+    blob = bytes.fromhex(octets)
+    line = Line(start=Point(x=1, name="a"), width=7, end=Point(x=2, name="bc"))
+    assert encode_bytes(line, version) == encode_walk(line, version) == blob
+    assert decode(Line, blob, version) == decode_walk(Line, blob, version) == (line, len(blob))
+
+
+def test_struct_that_is_not_tagged_has_to_be_there() -> None:
+    line = Line(start=Point(x=1, name="a"), width=7, end=None)  # type: ignore[arg-type]  # that it is refused is the point
+    for encoder in (encode_bytes, encode_walk):
+        with pytest.raises(ValueError, match="end is None in version 1"):
+            encoder(line, 1)
+    with pytest.raises(TypeError, match="end"):
+        Line(start=Point(x=1, name="a"), width=7)  # type: ignore[call-arg]  # same
 
 
 def test_null_is_refused_where_the_version_knows_none() -> None:

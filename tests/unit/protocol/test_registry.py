@@ -36,6 +36,12 @@ def test_modules_are_headed_by_name_key_and_versions(key: int) -> None:
     assert heading.startswith(f"{entry.kafka_name} (key {key}, {versions}): ")
 
 
+@pytest.mark.parametrize("key", APIS)
+def test_what_our_broker_serves_begins_with_the_oldest_version(key: int) -> None:
+    entry = APIS[key]
+    assert entry.served == entry.versions[: len(entry.served)]
+
+
 def test_apis_are_found_by_key_name_and_message() -> None:
     assert api(1) is api_named("fetch") is api_of(FetchRequest) is api_of(FetchResponse)
     assert api(9999) is None

@@ -10,6 +10,7 @@ from mypy import api
 ROOT = Path(__file__).parents[3]
 
 PROGRAM = """\
+from kctl.protocol.apis.consumer_group_describe import ConsumerGroupDescribeResponse
 from kctl.protocol.apis.produce import ProduceRequest
 from kctl.protocol.apis.fetch import FetchPartition, FetchTopic
 from kctl.protocol.codec import decode
@@ -22,6 +23,9 @@ FetchTopic(topic="t", partitions=[1])  # E: list-item
 FetchTopic(topic=None, partitions=[])  # E: arg-type
 decode(ProduceRequest, b"", 0)[0].acks.bit_length()
 decode(ProduceRequest, b"", 0)[0].transactional_id.upper()  # E: union-attr
+member = decode(ConsumerGroupDescribeResponse, b"", 0)[0].groups[0].members[0]
+member.assignment.topic_partitions[0].topic_name.upper()
+member.assignment = None  # E: assignment
 """
 
 

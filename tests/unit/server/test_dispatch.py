@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kctl.errors import ErrorCode, MalformedRequest
 from kctl.protocol import codec
 from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from kctl.server.handlers.api_versions import ApiVersionsHandler
@@ -73,6 +74,16 @@ def test_a_software_name_that_is_no_word_is_refused_and_the_connection_stays() -
 def test_an_api_or_version_that_is_not_served_is_malformed(key: int, version: int) -> None:
     with pytest.raises(MalformedRequest):
         dispatcher().handle(frame(key, version, b""), PEER)
+
+
+def test_a_version_that_only_the_client_knows_is_neither_advertised_nor_served() -> None:
+    """Kafka 2.8 had ListGroups up to 4; 5 is for the groups of Kafka 4."""
+    made = Dispatcher()
+    made.register("list_groups", lambda _, __: ListGroupsResponse(error_code=0, groups=[]))
+    assert [(a.api_key, a.max_version) for a in made.api_versions()] == [(16, 4)]
+    answer(made, 16, 4, codec.encode_bytes(ListGroupsRequest(), 4))
+    with pytest.raises(MalformedRequest):
+        made.handle(frame(16, 5, codec.encode_bytes(ListGroupsRequest(), 5)), PEER)
 
 
 @pytest.mark.parametrize("version", range(12))
