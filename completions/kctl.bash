@@ -104,9 +104,10 @@ _kctl() {
         esac
         ;;
     'groups list')
-        flags='--state --compat --verbose --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--state --type --compat --verbose --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
-        --state) words='Empty PreparingRebalance CompletingRebalance Stable Dead' flags='' ;;
+        --state) words='Empty PreparingRebalance CompletingRebalance Assigning Reconciling NotReady Stable Dead' flags='' ;;
+        --type) words='classic consumer share streams' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;

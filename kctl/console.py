@@ -49,18 +49,28 @@ class Column:
     """One column of a table: the key in each row and how its title and cells look.
 
     `wraps`: prose or a list, which may go on in the next line where a terminal is narrow; names and ids stay whole.
+    `is_rare`: people need no such column where it is empty in all rows; programs read plain, where columns always stay.
     """
 
-    __slots__ = ("name", "numeric", "title", "wraps")
+    __slots__ = ("is_rare", "name", "numeric", "title", "wraps")
 
-    def __init__(self, name: str, title: str | None = None, *, numeric: bool = False, wraps: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        title: str | None = None,
+        *,
+        numeric: bool = False,
+        wraps: bool = False,
+        is_rare: bool = False,
+    ) -> None:
         self.name = name
         self.title = title or name.upper().replace("_", "-")
         self.numeric = numeric
         self.wraps = wraps
+        self.is_rare = is_rare
 
 
-ERROR_COLUMNS = (Column("error"), Column("message", wraps=True))
+ERROR_COLUMNS = (Column("error", is_rare=True), Column("message", wraps=True, is_rare=True))
 """The last two columns of every row about one item: a bare Kafka error name and what it means; empty on success."""
 
 
@@ -267,17 +277,15 @@ class _TableStream(RowStream):
     def finish(self) -> None:
         if self._widths is not None:
             return
-        self._drop_empty_error_columns()
+        self._drop_empty_rare_columns()
         if not (self._held and self.console.stdout.isatty() and _rich_table(self.console, self.columns, self._held)):
             self._release()
 
-    def _drop_empty_error_columns(self) -> None:
-        """People need no columns for errors that did not happen; programs read plain, where columns always stay."""
-        names = {column.name for column in ERROR_COLUMNS}
+    def _drop_empty_rare_columns(self) -> None:
         shown = [
             index
             for index, column in enumerate(self.columns)
-            if column.name not in names or any(cells[index] != "-" for cells in self._held)
+            if not column.is_rare or any(cells[index] != "-" for cells in self._held)
         ]
         self.columns = [self.columns[index] for index in shown]
         self._held = [[cells[index] for index in shown] for cells in self._held]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from kctl.admin.group_description import CLASSIC, GroupDescription, GroupMember, GroupOffset
 from kctl.admin.outcome import Outcome, outcome_of, raise_if
 from kctl.client.cluster import ClusterClient
 from kctl.client.list_offsets import LATEST, OffsetAt, list_offsets
@@ -16,86 +17,52 @@ from kctl.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsRe
 from kctl.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from kctl.protocol.consumer_protocol import decode_assignment
+from kctl.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 
 DEAD = "Dead"
-CONSUMER_PROTOCOL_TYPE = "consumer"
-STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 LIST_WITH_STATES_VERSION_MIN = 4
+LIST_WITH_TYPES_VERSION_MIN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A group and the broker that coordinates it; brokers before 2.6 do not tell the state."""
+    """A group and the broker that coordinates it; brokers before 2.6 do not tell the state, before 3.7 not the type."""
 
     group_id: str
     state: str
     protocol_type: str
     coordinator_id: int
+    type: str = ""
+    """As in Kafka's words: classic, consumer, share, streams, or what newer brokers may have."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMember:
-    """One member and what it was given to read, where its assignment is a consumer's."""
+async def list_groups(
+    client: ClusterClient, states: Sequence[str] = (), types: Sequence[str] = ()
+) -> tuple[list[ListedGroup], list[Outcome]]:
+    """The groups of all brokers as they told them, and the brokers that could not; only those in `states` and of
+    `types`, if given.
 
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    host: str
-    assignment: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupOffset:
-    """How far a group has read one partition; -1: nothing committed, or the end is not known."""
-
-    tp: TopicPartition
-    committed_offset: int
-    leader_epoch: int
-    metadata: str
-    log_end_offset: int
-    error: ErrorCode = ErrorCode.NONE
-
-    @property
-    def lag(self) -> int | None:
-        """Records behind the end; None when either side is not known."""
-        if self.committed_offset < 0 or self.log_end_offset < 0:
-            return None
-        return max(0, self.log_end_offset - self.committed_offset)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
-    """One group, its members as the broker told them; with an outcome that is an error the rest is empty."""
-
-    outcome: Outcome
-    state: str = ""
-    protocol_type: str = ""
-    protocol: str = ""
-    coordinator: str = ""
-    members: tuple[GroupMember, ...] = ()
-    offsets: tuple[GroupOffset, ...] = ()
-
-
-async def list_groups(client: ClusterClient, states: Sequence[str] = ()) -> tuple[list[ListedGroup], list[Outcome]]:
-    """The groups of all brokers as they told them, and the brokers that could not; only those in `states`, if given.
-
-    Brokers before 2.6 cannot tell the states, so asking for some of them is UNSUPPORTED_VERSION there.
+    What a broker does not tell cannot be asked for: that is UNSUPPORTED_VERSION.
     """
     metadata = await client.metadata([])
 
     async def ask(broker_id: int) -> list[ListedGroup] | Outcome:
         try:
             connection = await client.broker(broker_id)
-            if states and connection.versions.highest(ListGroupsRequest) < LIST_WITH_STATES_VERSION_MIN:
+            version = connection.versions.highest(ListGroupsRequest)
+            if states and version < LIST_WITH_STATES_VERSION_MIN:
                 raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the broker does not tell the states of groups in a list")
-            response = await connection.send(ListGroupsRequest(states_filter=list(states)), ListGroupsResponse)
+            if types and version < LIST_WITH_TYPES_VERSION_MIN:
+                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the broker does not tell the types of groups")
+            request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+            response = await connection.send(request, ListGroupsResponse)
         except ApiError as error:
             return Outcome(str(broker_id), error.code, str(error))
         if response.error_code:
             return outcome_of(str(broker_id), response.error_code)
         return [
-            ListedGroup(group.group_id, group.group_state, group.protocol_type, broker_id) for group in response.groups
+            ListedGroup(group.group_id, group.group_state, group.protocol_type, broker_id, group.group_type)
+            for group in response.groups
         ]
 
     groups: list[ListedGroup] = []
@@ -116,41 +83,25 @@ async def describe_group(client: ClusterClient, group_id: str) -> GroupDescripti
 
 
 async def look_up_group(client: ClusterClient, group_id: str) -> GroupDescription:
-    """What the coordinator knows of one group, without the ends of the partitions: they are -1."""
+    """What the coordinator knows of one group, without the ends of the partitions: they are -1.
 
-    async def ask(connection: Connection) -> tuple[DescribeGroupsResponse, list[GroupOffset], str]:
-        response = await connection.send(DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse)
-        raise_if(response.groups[0].error_code, *COORDINATOR_MOVED)
-        return response, await _committed(connection, group_id), connection.address
+    A group that kctl cannot describe has INVALID_REQUEST, with its type and state.
+    """
+
+    async def ask(connection: Connection) -> GroupDescription:
+        found = await _described(connection, group_id)
+        if not found.outcome.is_done:
+            return found
+        committed = await _committed(connection, group_id)
+        if found.state == DEAD and not committed:
+            return GroupDescription(outcome_of(group_id, ErrorCode.GROUP_ID_NOT_FOUND))
+        offsets = tuple(sorted(committed, key=lambda offset: offset.tp))
+        return replace(found, coordinator=connection.address, offsets=offsets)
 
     try:
-        response, committed, coordinator = await client.on_coordinator(group_id, ask)
+        return await client.on_coordinator(group_id, ask)
     except ApiError as error:
         return GroupDescription(Outcome(group_id, error.code, str(error)))
-    group = response.groups[0]
-    if group.error_code or (group.group_state == DEAD and not committed):
-        code = group.error_code or ErrorCode.GROUP_ID_NOT_FOUND
-        return GroupDescription(outcome_of(group_id, code))
-    is_consumer = group.protocol_type == CONSUMER_PROTOCOL_TYPE
-    members = tuple(
-        GroupMember(
-            member.member_id,
-            member.group_instance_id,
-            member.client_id,
-            member.client_host.removeprefix("/"),
-            _assignment(member.member_assignment) if is_consumer else (),
-        )
-        for member in group.members
-    )
-    return GroupDescription(
-        Outcome(group_id),
-        group.group_state,
-        group.protocol_type,
-        group.protocol_data,
-        coordinator,
-        members,
-        tuple(sorted(committed, key=lambda offset: offset.tp)),
-    )
 
 
 async def delete_group(client: ClusterClient, group_id: str) -> Outcome:
@@ -166,6 +117,37 @@ async def delete_group(client: ClusterClient, group_id: str) -> Outcome:
         return await client.on_coordinator(group_id, ask)
     except ApiError as error:
         return Outcome(group_id, error.code, str(error))
+
+
+async def _described(connection: Connection, group_id: str) -> GroupDescription:
+    """The group without its offsets."""
+    response = await connection.send(DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse)
+    group = response.groups[0]
+    raise_if(group.error_code, *COORDINATOR_MOVED)
+    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not group.error_code and group.group_state == DEAD):
+        from kctl.admin.newer_groups import describe_newer_group  # noqa: PLC0415 - most groups are classic ones
+
+        newer = await describe_newer_group(connection, group_id)
+        if newer is not None:
+            # Without an error Kafka's tool goes by the state: it does not hear the refusal.
+            return newer if group.error_code else replace(newer, refusal=None)
+    if group.error_code:
+        outcome = outcome_of(group_id, group.error_code, group.error_message)
+        return GroupDescription(outcome, refusal=group.error_message)
+    is_consumer = group.protocol_type == PROTOCOL_TYPE
+    members = tuple(
+        GroupMember(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host.removeprefix("/"),
+            _assignment(member.member_assignment) if is_consumer else (),
+        )
+        for member in group.members
+    )
+    return GroupDescription(
+        Outcome(group_id), CLASSIC, group.group_state, group.protocol_type, group.protocol_data, members=members
+    )
 
 
 async def _committed(connection: Connection, group_id: str) -> list[GroupOffset]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from kctl.admin.groups import GroupDescription
+from kctl.admin.group_description import GroupDescription
 from kctl.admin.offsets import OffsetRange
 from kctl.admin.outcome import Outcome
 from kctl.admin.reset_file import Offsets

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kctl.admin.groups import CONSUMER_PROTOCOL_TYPE, GroupDescription, GroupMember, GroupOffset, ListedGroup
+from kctl.admin.group_description import CLASSIC, CONSUMER, GroupDescription, GroupMember, GroupOffset
+from kctl.admin.groups import ListedGroup
+from kctl.admin.outcome import outcome_of
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.hash_order import (
     java_copy_order,
@@ -19,6 +21,7 @@ from kctl.commands.hash_order import (
 from kctl.commands.java_text import java_length, padded
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
+from kctl.protocol.consumer_protocol import PROTOCOL_TYPE
 
 if TYPE_CHECKING:
     from kctl.commands.invocation import Invocation
@@ -31,17 +34,18 @@ _NAME_WIDTH = 15
 _INSTANCE_WIDTH = 17
 _ASSIGNMENT_WIDTH = 20
 _COORDINATOR_WIDTH = 25
+_STATES_28 = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+_UPGRADED = {CLASSIC: "false", CONSUMER: "true", None: _MISSING}
 
 
 def describe_as_kafka(
     run: Invocation, groups: Iterable[GroupDescription], show: str, compat: str, *, verbose: bool
 ) -> ExitStatus:
     """Print what --describe says of the groups; `show` is what it tells: offsets, members or state."""
-    groups = list(groups)
-    for group in groups:
-        if group.protocol_type not in {"", CONSUMER_PROTOCOL_TYPE}:
-            run.console.verbatim(_not_of_consumers(group))
-            return ExitStatus.FAILED
+    groups = [_as_28_sees(group) for group in groups] if compat == KAFKA_28 else list(groups)
+    if reason := _why_none(groups):
+        run.console.verbatim(f"\nError: Executing consumer group command failed due to {reason}\n")
+        return ExitStatus.FAILED
     brokers = run.on_cluster(lambda client: client.metadata([])).brokers.values() if show == "state" else ()
     ids = {f"{broker.host}:{broker.port}": broker.node_id for broker in brokers}
     status = ExitStatus.DONE
@@ -64,16 +68,23 @@ def describe_as_kafka(
     return status
 
 
-def listed(compat: str, groups: Iterable[ListedGroup], *, with_states: bool) -> str:
-    """What --list says, or --list --state; the groups in the order in which the brokers told them."""
-    states = {one.group_id: one.state for one in groups if one.protocol_type in ("", CONSUMER_PROTOCOL_TYPE)}
-    names = java_order(states)
-    if not with_states:
+def listed(compat: str, groups: Iterable[ListedGroup], *, with_states: bool, with_types: bool) -> str:
+    """What --list says, with --state and since 4 --type; the groups in the order in which the brokers told them."""
+    known = {one.group_id: one for one in groups if one.protocol_type in ("", PROTOCOL_TYPE)}
+    names = java_order(known)
+    with_types = with_types and compat == KAFKA_4
+    if not with_states and not with_types:
         return "".join(f"{name}\n" for name in names)
+    rows = [["GROUP", *["TYPE"] * with_types, *["STATE"] * with_states]]
+    for name in names:
+        group = known[name]
+        state = "Unknown" if compat == KAFKA_28 and group.state not in _STATES_28 else group.state
+        rows.append([name, *[group.type.capitalize()] * with_types, *[state] * with_states])
     width = _width(names, _NAME_WIDTH)
-    rows = [("GROUP", "STATE"), *((name, states[name]) for name in names)]
     if compat == KAFKA_4:
-        return "".join(f"{padded(name, width + 10)} {state:<20}\n" for name, state in rows)
+        return "".join(
+            f"{padded(name, width + 10)} {' '.join(f'{cell:<20}' for cell in more)}\n" for name, *more in rows
+        )
     return "".join(f"{padded(name, width)} {state}\n" for name, state in rows)
 
 
@@ -125,13 +136,13 @@ def members(compat: str, group: GroupDescription, *, verbose: bool) -> str:
         del widths[2]
     assignments = [""] * len(table)
     if verbose:
-        assignments = _assignments_28(group.members) if compat == KAFKA_28 else _assignments_4(group.members)
+        assignments = _assignments_28(group.members) if compat == KAFKA_28 else _assignments_4(group)
     lines = [_line(cells, widths) + " " + more for cells, more in zip(table, assignments, strict=True)]
     return "\n" + "".join(f"{line}\n" for line in lines)
 
 
 def state(compat: str, group: GroupDescription, coordinator_id: int, *, verbose: bool) -> str:
-    """What --describe --state says; `verbose` adds columns since 4 that classic groups leave empty."""
+    """What --describe --state says; `verbose` adds columns since 4 that only groups of the consumer protocol fill."""
     name, count = group.outcome.name, str(len(group.members))
     is_28 = compat == KAFKA_28
     coordinator = f"{group.coordinator} {'' if is_28 else ' '}({coordinator_id})"
@@ -145,24 +156,38 @@ def state(compat: str, group: GroupDescription, coordinator_id: int, *, verbose:
         [width, _COORDINATOR_WIDTH, 20, 15, 0] if is_28 else [max(_NAME_WIDTH, java_length(name)), width, 20, 20, 0]
     )
     if verbose and not is_28:
+        epochs = [_cell(group.group_epoch), _cell(group.target_assignment_epoch)]
         table = [
             [*cells[:4], *more, cells[4]]
-            for cells, more in zip(table, (["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"], [_MISSING] * 2), strict=True)
+            for cells, more in zip(table, (["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"], epochs), strict=True)
         ]
         widths[4:4] = [15, 25]
     return "\n" + "".join(_line(cells, widths) + "\n" for cells in table)
+
+
+def _as_28_sees(group: GroupDescription) -> GroupDescription:
+    """The group, or the words of an older broker where Kafka 4 has none, or one of a newer type."""
+    if group.type in {"", CLASSIC} and group.refusal is None:
+        return group
+    return GroupDescription(outcome_of(group.outcome.name, ErrorCode.GROUP_ID_NOT_FOUND))
 
 
 def _unknown(name: str) -> str:
     return f"\nError: Consumer group '{name}' does not exist.\n"
 
 
-def _not_of_consumers(group: GroupDescription) -> str:
-    """All that Kafka's tool says when one of the groups is Connect's, for example."""
-    return (
-        "\nError: Executing consumer group command failed due to java.lang.IllegalArgumentException: "
-        f"GroupId {group.outcome.name} is not a consumer group ({group.protocol_type}).\n"
-    )
+def _why_none(groups: Iterable[GroupDescription]) -> str | None:
+    """Why Kafka's tool tells nothing at all: one of the groups is Connect's, say, or unknown to a broker of Kafka 4."""
+    by_name = {group.outcome.name: group for group in groups}
+    for name in java_order(by_name):
+        group = by_name[name]
+        if group.refusal:
+            return f"org.apache.kafka.common.errors.GroupIdNotFoundException: {group.refusal}"
+        if group.protocol_type not in {"", PROTOCOL_TYPE}:
+            return (
+                f"java.lang.IllegalArgumentException: GroupId {name} is not a consumer group ({group.protocol_type})."
+            )
+    return None
 
 
 def _offset_rows(compat: str, group: GroupDescription) -> Iterator[tuple[GroupOffset, GroupMember | None]]:
@@ -190,25 +215,36 @@ def _offset_cells(one: GroupOffset, member: GroupMember | None) -> list[str]:
 
 
 def _assignments_28(members: Iterable[GroupMember]) -> list[str]:
-    told = (sorted(f"{topic}({_numbers(them)})" for topic, them in _by_topic(one).items()) for one in members)
+    told = (
+        sorted(f"{topic}({_numbers(them)})" for topic, them in _by_topic(one.assignment).items()) for one in members
+    )
     return ["ASSIGNMENT", *(", ".join(one) or _MISSING for one in told)]
 
 
-def _assignments_4(members: Iterable[GroupMember]) -> list[str]:
-    told = [";".join(sorted(f"{topic}:{_numbers(them)}" for topic, them in _by_topic(one).items())) for one in members]
-    now = ["CURRENT-ASSIGNMENT", *(one or _MISSING for one in told)]
-    width = _width(now[1:], _ASSIGNMENT_WIDTH)
-    goal = ["TARGET-ASSIGNMENT", *[_MISSING] * len(told)]
-    epochs = [("CURRENT-EPOCH", "TARGET-EPOCH"), *[(_MISSING, _MISSING)] * len(told)]
-    return [
-        f"{epoch:<15} {padded(one, width)} {goal_epoch:<15} {target:<{_ASSIGNMENT_WIDTH}}"
-        for (epoch, goal_epoch), one, target in zip(epochs, now, goal, strict=True)
+def _assignments_4(group: GroupDescription) -> list[str]:
+    """Epochs and assignments, which classic groups leave empty, and who is upgraded while some are and some are not."""
+    columns = [
+        ["CURRENT-EPOCH", *(_cell(one.member_epoch) for one in group.members)],
+        ["CURRENT-ASSIGNMENT", *(_assignment_4(one.assignment) for one in group.members)],
+        ["TARGET-EPOCH", *[_cell(group.target_assignment_epoch)] * len(group.members)],
+        ["TARGET-ASSIGNMENT", *(_assignment_4(one.target_assignment or ()) for one in group.members)],
     ]
+    widths = [15, _width(columns[1][1:], _ASSIGNMENT_WIDTH), 15, _width(columns[3][1:], _ASSIGNMENT_WIDTH)]
+    kinds = {one.member_type for one in group.members}
+    if kinds >= {CLASSIC, CONSUMER}:
+        columns.append(["UPGRADED", *(_UPGRADED[one.member_type] for one in group.members)])
+        widths.append(0)
+    return [_line(cells, widths) for cells in zip(*columns, strict=True)]
 
 
-def _by_topic(member: GroupMember) -> dict[str, list[int]]:
+def _assignment_4(partitions: Iterable[TopicPartition]) -> str:
+    told = sorted(f"{topic}:{_numbers(them)}" for topic, them in _by_topic(partitions).items())
+    return ";".join(told) or _MISSING
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
-    for tp in member.assignment:
+    for tp in partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)
     return topics
 
@@ -220,6 +256,10 @@ def _numbers(partitions: Iterable[int]) -> str:
 def _host(member: GroupMember) -> str:
     """As brokers tell it: with the slash in front of an address that Java writes."""
     return f"/{member.host}"
+
+
+def _cell(value: int | None) -> str:
+    return _MISSING if value is None else str(value)
 
 
 def _number(value: int) -> str:

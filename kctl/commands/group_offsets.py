@@ -1,11 +1,11 @@
-"""What `kctl groups delete-offsets` means by its options, and what the broker would say to it."""
+"""What `kctl groups delete` and `delete-offsets` mean by their options, and what the broker would say to them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kctl.admin.group_description import OTHER_TYPES, GroupDescription
 from kctl.admin.group_offsets import MESSAGES
-from kctl.admin.groups import GroupDescription
 from kctl.admin.outcome import Outcome
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
@@ -21,8 +21,17 @@ def committed_in_scope(
     return sorted(named | {tp for tp in committed if tp.topic in scope and scope[tp.topic] is None})
 
 
+def previewed_deletion(group: GroupDescription) -> Outcome:
+    """What the broker would say to the deletion of the whole group, which may be of a type that cannot be described."""
+    name, code = group.outcome.name, ErrorCode.NON_EMPTY_GROUP
+    if group.members or (group.type in OTHER_TYPES and group.state != "Empty"):
+        return Outcome(name, code, code.description)
+    return Outcome(name) if group.type in OTHER_TYPES else group.outcome
+
+
 def previewed_deletions(group: GroupDescription, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, Outcome]:
     """What the broker would say, as far as it can be known."""
     read = {tp.topic for member in group.members for tp in member.assignment}
+    read.update(topic for member in group.members for topic in member.subscribed_topics or ())
     code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     return {tp: Outcome(str(tp), code, MESSAGES[code]) if tp.topic in read else Outcome(str(tp)) for tp in wanted}

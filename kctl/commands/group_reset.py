@@ -16,7 +16,7 @@ from kctl.model import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kctl.admin.groups import GroupDescription
+    from kctl.admin.group_description import GroupDescription
     from kctl.client.cluster import ClusterClient
     from kctl.commands.invocation import Invocation
 

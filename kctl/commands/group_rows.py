@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kctl.commands.rows import code_error, known, outcome_error
+from kctl.commands.rows import NO_ERROR, code_error, known, outcome_error
 from kctl.console import ERROR_COLUMNS, Column
 
 if TYPE_CHECKING:
-    from kctl.admin.groups import GroupDescription, GroupMember, GroupOffset
+    from collections.abc import Iterable
+
+    from kctl.admin.group_description import GroupDescription, GroupMember, GroupOffset
+    from kctl.admin.groups import ListedGroup
     from kctl.admin.offset_reset import Reset
     from kctl.admin.outcome import Outcome
     from kctl.model import TopicPartition
@@ -18,6 +21,7 @@ LIST_COLUMNS = (
     Column("state"),
     Column("protocol_type"),
     Column("coordinator", numeric=True),
+    Column("type"),
     *ERROR_COLUMNS,
 )
 OFFSET_COLUMNS = (
@@ -40,6 +44,8 @@ MEMBER_COLUMNS = (
     Column("client_id"),
     Column("partition_count", numeric=True),
     Column("assignment", wraps=True),
+    Column("member_epoch", numeric=True, is_rare=True),
+    Column("target_assignment", wraps=True, is_rare=True),
     *ERROR_COLUMNS,
 )
 STATE_COLUMNS = (
@@ -50,6 +56,9 @@ STATE_COLUMNS = (
     Column("coordinator"),
     Column("member_count", numeric=True),
     Column("total_lag", numeric=True),
+    Column("type"),
+    Column("group_epoch", numeric=True, is_rare=True),
+    Column("target_assignment_epoch", numeric=True, is_rare=True),
     *ERROR_COLUMNS,
 )
 DELETE_COLUMNS = (Column("group"), Column("status"), *ERROR_COLUMNS)
@@ -73,16 +82,36 @@ RESET_COLUMNS = (
 )
 
 
+def list_rows(groups: Iterable[ListedGroup], failed: Iterable[Outcome]) -> list[dict[str, Any]]:
+    """A row for each group, and one for each broker that could not tell its groups."""
+    rows: list[dict[str, Any]] = [
+        {
+            "group": group.group_id,
+            "state": group.state or None,
+            "protocol_type": group.protocol_type or None,
+            "coordinator": group.coordinator_id,
+            "type": group.type or None,
+            **NO_ERROR,
+        }
+        for group in sorted(groups, key=lambda group: group.group_id)
+    ]
+    rows.extend({"group": None, "coordinator": int(one.name), **outcome_error(one)} for one in failed)
+    return rows
+
+
 def group_item(group: GroupDescription) -> dict[str, Any]:
     """A group as JSON tells it."""
     owners = {tp: member for member in group.members for tp in member.assignment}
     lags = [offset.lag for offset in group.offsets if offset.lag is not None]
     return {
         "group": group.outcome.name,
+        "type": group.type or None,
         "state": group.state or None,
         "protocol_type": group.protocol_type or None,
         "protocol": group.protocol or None,
         "coordinator": group.coordinator or None,
+        "group_epoch": group.group_epoch,
+        "target_assignment_epoch": group.target_assignment_epoch,
         "total_lag": sum(lags) if lags else None,
         "members": [_member(member) for member in sorted(group.members, key=lambda member: member.member_id)],
         "offsets": [_offset(offset, owners.get(offset.tp)) for offset in group.offsets],
@@ -97,6 +126,11 @@ def _member(member: GroupMember) -> dict[str, Any]:
         "client_id": member.client_id,
         "host": member.host,
         "assignment": _by_topic(member.assignment),
+        "member_type": member.member_type,
+        "member_epoch": member.member_epoch,
+        "target_assignment": None if member.target_assignment is None else _by_topic(member.target_assignment),
+        "subscribed_topics": None if member.subscribed_topics is None else list(member.subscribed_topics),
+        "subscribed_regex": member.subscribed_regex,
     }
 
 
@@ -143,12 +177,15 @@ def member_rows(item: dict[str, Any]) -> list[dict[str, Any]]:
             "group": item["group"],
             **member,
             "partition_count": sum(len(one["partitions"]) for one in member["assignment"]),
-            "assignment": " ".join(
-                f"{one['topic']}({','.join(map(str, one['partitions']))})" for one in member["assignment"]
-            ),
+            "assignment": _assignment_cell(member["assignment"]),
+            "target_assignment": _assignment_cell(member["target_assignment"] or ()),
         }
         for member in item["members"]
     ]
+
+
+def _assignment_cell(topics: Iterable[dict[str, Any]]) -> str:
+    return " ".join(f"{one['topic']}({','.join(map(str, one['partitions']))})" for one in topics)
 
 
 def member_items(item: dict[str, Any]) -> list[dict[str, Any]]:

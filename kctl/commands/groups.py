@@ -8,10 +8,10 @@ from kctl.commands.declaration import Argument, Group, Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR, outcome_error
-from kctl.errors import ErrorCode, UsageError
+from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.admin.groups import GroupDescription
+    from kctl.admin.group_description import GroupDescription
     from kctl.admin.offset_reset import Reset
     from kctl.admin.outcome import Outcome
     from kctl.client.cluster import ClusterClient
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 app = Group("groups", "Look at consumer groups, delete them, reset their offsets.")
 
 SECTIONS = ("offsets", "members", "state")
-STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+STATES = (
+    *("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady"),
+    *("Stable", "Dead"),
+)
+TYPES = ("classic", "consumer", "share", "streams")
 COMPATS = ("kafka-2.8", "kafka-4")
 WOULD_RESET = "would be reset"
 
@@ -37,44 +41,44 @@ Compat = Annotated[
 ]
 
 
-@app.command("list", cluster=True, examples=("kctl groups list", "kctl groups list --state Empty --format json"))
+@app.command(
+    "list",
+    cluster=True,
+    examples=("kctl groups list", "kctl groups list --state Empty --format json", "kctl groups list --type consumer"),
+)
 def list_groups(
     run: Invocation,
     *,
     state: Annotated[
         list[str] | None, Option("--state", choices=STATES, help="Only groups in this state.  Repeats.")
     ] = None,
+    type_: Annotated[
+        list[str] | None,
+        Option("--type", choices=TYPES, help="Only groups of this type, which brokers tell since Kafka 3.7."),
+    ] = None,
     compat: Compat = None,
     verbose: Annotated[
         bool, Option("--verbose", help="With --compat: the states, as --state of Kafka's tool.")
     ] = False,
 ) -> ExitStatus:
-    """List consumer groups of all brokers.
+    """List the groups of all brokers.
 
-    Brokers before 2.6 do not tell the state of a group here.
+    Members of a group of type classic share the partitions out among themselves; in one of type consumer
+    (group.protocol=consumer) the broker does it.  Brokers before 2.6 do not tell the state of a group here, brokers
+    before 3.7 not the type.
     """
     from kctl.admin.groups import list_groups as ask  # noqa: PLC0415 - help needs no client
-    from kctl.commands.group_rows import LIST_COLUMNS  # noqa: PLC0415 - same
+    from kctl.commands.group_rows import LIST_COLUMNS, list_rows  # noqa: PLC0415 - same
 
-    groups, failed = run.on_cluster(lambda client: ask(client, state or ()))
+    groups, failed = run.on_cluster(lambda client: ask(client, state or (), type_ or ()))
     if compat:
         from kctl.commands.group_compat import listed  # noqa: PLC0415 - rarely used
 
-        run.console.verbatim(listed(compat, groups, with_states=verbose or bool(state)))
+        run.console.verbatim(listed(compat, groups, with_states=verbose or bool(state), with_types=bool(type_)))
         for one in failed:
             run.console.warn(f"broker {one.name} cannot tell its groups: {one.message}")
         return ExitStatus.FAILED if failed else ExitStatus.DONE
-    rows: list[dict[str, Any]] = [
-        {
-            "group": group.group_id,
-            "state": group.state or None,
-            "protocol_type": group.protocol_type or None,
-            "coordinator": group.coordinator_id,
-            **NO_ERROR,
-        }
-        for group in sorted(groups, key=lambda group: group.group_id)
-    ]
-    rows.extend({"group": None, "coordinator": int(one.name), **outcome_error(one)} for one in failed)
+    rows = list_rows(groups, failed)
     run.console.show(LIST_COLUMNS, rows)
     return run.status_of(rows)
 
@@ -103,7 +107,7 @@ def describe(
     from kctl.commands import group_rows  # noqa: PLC0415 - same
 
     async def ask(client: ClusterClient) -> list[GroupDescription]:
-        return [await describe_group(client, name) for name in await _wanted(client, names, all_=all_)]
+        return [await describe_group(client, name) for name in await _wanted(run, client, names, all_=all_)]
 
     groups = run.on_cluster(ask)
     if compat:
@@ -127,7 +131,7 @@ def members(run: Invocation, names: Names = None, *, all_: All = False) -> ExitS
     from kctl.commands.group_rows import MEMBER_COLUMNS, group_item, member_items, member_rows  # noqa: PLC0415 - same
 
     async def ask(client: ClusterClient) -> list[GroupDescription]:
-        return [await look_up_group(client, name) for name in await _wanted(client, names, all_=all_)]
+        return [await look_up_group(client, name) for name in await _wanted(run, client, names, all_=all_)]
 
     groups = [group_item(group) for group in run.on_cluster(ask)]
     items = [item for group in groups for item in member_items(group)]
@@ -152,21 +156,15 @@ def delete(
     (exit status 5).
     """
     from kctl.admin.groups import delete_group, look_up_group  # noqa: PLC0415 - help needs no client
-    from kctl.admin.outcome import Outcome  # noqa: PLC0415 - same
+    from kctl.commands.group_offsets import previewed_deletion  # noqa: PLC0415 - same
     from kctl.commands.group_rows import DELETE_COLUMNS  # noqa: PLC0415 - same
 
     if not names and not all_:
         raise UsageError("say which groups to delete, or --all")
-    wanted = run.on_cluster(lambda client: _wanted(client, names, all_=all_))
+    wanted = run.on_cluster(lambda client: _wanted(run, client, names, all_=all_))
 
     async def preview(client: ClusterClient) -> list[Outcome]:
-        found = [await look_up_group(client, name) for name in wanted]
-        return [
-            Outcome(one.outcome.name, ErrorCode.NON_EMPTY_GROUP, ErrorCode.NON_EMPTY_GROUP.description)
-            if one.members
-            else one.outcome
-            for one in found
-        ]
+        return [previewed_deletion(await look_up_group(client, name)) for name in wanted]
 
     async def act(client: ClusterClient) -> list[Outcome]:
         return [await delete_group(client, name) for name in wanted]
@@ -318,7 +316,7 @@ def reset_offsets(
         raise UsageError("say --dry-run to see what would be reset, or --execute to do it")
     if bool(names) is all_:
         raise UsageError("say which groups to reset, or --all")
-    wanted = sorted(set(names)) if names else run.on_cluster(lambda client: _wanted(client, None, all_=True))
+    wanted = sorted(set(names)) if names else run.on_cluster(lambda client: _wanted(run, client, None, all_=True))
     target = group_reset.parse_target(
         wanted,
         to_earliest=to_earliest,
@@ -369,9 +367,13 @@ def reset_offsets(
     return run.status_of(rows)
 
 
-async def _wanted(client: ClusterClient, names: list[str] | None, *, all_: bool) -> list[str]:
-    """The groups that are named, else all of them.  Raises ApiError when a broker cannot tell all."""
-    from kctl.admin.groups import list_groups as ask  # noqa: PLC0415 - help needs no client
+async def _wanted(run: Invocation, client: ClusterClient, names: list[str] | None, *, all_: bool) -> list[str]:
+    """The groups that are named, else all of consumers; others are left out with a warning.
+
+    Raises ApiError when a broker cannot tell all.
+    """
+    from kctl.admin.group_description import OTHER_TYPES  # noqa: PLC0415 - help needs no client
+    from kctl.admin.groups import list_groups as ask  # noqa: PLC0415 - same
     from kctl.errors import ApiError  # noqa: PLC0415 - same
 
     if names and all_:
@@ -381,4 +383,9 @@ async def _wanted(client: ClusterClient, names: list[str] | None, *, all_: bool)
     groups, failed = await ask(client)
     if failed:
         raise ApiError(failed[0].error, f"broker {failed[0].name} cannot tell its groups: {failed[0].message}")
-    return sorted(group.group_id for group in groups)
+    for group in groups:
+        if group.type in OTHER_TYPES:
+            run.console.warn(
+                f"group '{group.group_id}' is left out: it is a {group.type} group, see {OTHER_TYPES[group.type]}"
+            )
+    return sorted(group.group_id for group in groups if group.type not in OTHER_TYPES)

@@ -17,6 +17,7 @@ from uuid import UUID
 from kctl.client.settings import ClientSettings
 from kctl.model import TopicPartition, topic_name_problem
 from kctl.protocol.apis import (
+    consumer_group_describe,
     create_partitions,
     create_topics,
     delete_groups,
@@ -51,6 +52,7 @@ NOT_CONTROLLER = 41
 UNKNOWN_TOPIC = 3
 NOT_LEADER = 6
 OUT_OF_RANGE = 1
+NO_SUCH_GROUP = 69
 
 Answer = Callable[[Any], Any]
 
@@ -80,11 +82,18 @@ class FakePartition:
 
 @dataclass
 class FakeGroup:
-    """A group with offsets; members make it Stable."""
+    """A group with offsets; members make it Stable.  They are of the kind that the group's type says."""
 
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    members: list[describe_groups.DescribedGroupMember] = field(default_factory=list)
+    members: list[Any] = field(default_factory=list)
     protocol_type: str = "consumer"
+    type: str = "classic"
+    state: str = ""
+    """If it is not Stable or Empty."""
+
+    @property
+    def told_state(self) -> str:
+        return self.state or ("Stable" if self.members else "Empty")
 
 
 class FakeCluster:
@@ -421,15 +430,19 @@ class FakeCluster:
             error_code=0, node_id=self.controller, host="127.0.0.1", port=self.ports[self.controller]
         )
 
-    def _list_groups(self, broker: int, _request: Any) -> Any:
+    def _list_groups(self, broker: int, request: Any) -> Any:
         groups = self.groups if broker == self.controller else {}
         return list_groups.ListGroupsResponse(
             error_code=0,
             groups=[
                 list_groups.ListedGroup(
-                    group_id=name, protocol_type=group.protocol_type, group_state="Stable" if group.members else "Empty"
+                    group_id=name,
+                    protocol_type=group.protocol_type,
+                    group_state=group.told_state,
+                    group_type=group.type,
                 )
                 for name, group in groups.items()
+                if group.type in (request.types_filter or [group.type])
             ],
         )
 
@@ -437,18 +450,40 @@ class FakeCluster:
         described = []
         for name in request.groups:
             group = self.groups.get(name)
-            state = "Dead" if group is None else "Stable" if group.members else "Empty"
+            if group is not None and group.type != "classic":
+                group = None
             described.append(
                 describe_groups.DescribedGroup(
-                    error_code=0,
+                    error_code=NO_SUCH_GROUP if group is None and self.versions[15][1] >= 6 else 0,
                     group_id=name,
-                    group_state=state,
+                    group_state="Dead" if group is None else group.told_state,
                     protocol_type=group.protocol_type if group else "",
                     protocol_data="range" if group and group.members else "",
                     members=group.members if group else [],
                 )
             )
         return describe_groups.DescribeGroupsResponse(groups=described)
+
+    def _consumer_group_describe(self, _broker: int, request: Any) -> Any:
+        """The epochs are 3 and, where the group is not Stable, 2."""
+        described = []
+        for name in request.group_ids:
+            group = self.groups.get(name)
+            if group is not None and group.type != "consumer":
+                group = None
+            described.append(
+                consumer_group_describe.DescribedGroup(
+                    error_code=NO_SUCH_GROUP if group is None else 0,
+                    error_message=None if group else f"Group {name} not found.",
+                    group_id=name,
+                    group_state=group.told_state if group else "",
+                    group_epoch=3 if group else 0,
+                    assignment_epoch=(2 if group.state else 3) if group else 0,
+                    assignor_name="uniform" if group else "",
+                    members=group.members if group else [],
+                )
+            )
+        return consumer_group_describe.ConsumerGroupDescribeResponse(groups=described)
 
     def _offset_fetch(self, _broker: int, request: Any) -> Any:
         group = self.groups.get(request.group_id, FakeGroup())
@@ -481,7 +516,7 @@ class FakeCluster:
         """An active group is taken to read everything."""
         group = self.groups.get(request.group_id)
         if group is None:
-            return offset_delete.OffsetDeleteResponse(error_code=69, topics=[])
+            return offset_delete.OffsetDeleteResponse(error_code=NO_SUCH_GROUP, topics=[])
         error = 86 if group.members else 0
         topics = []
         for topic in request.topics:
@@ -563,7 +598,7 @@ class FakeCluster:
         results = []
         for name in request.groups_names:
             group = self.groups.get(name)
-            error = 69 if group is None else 68 if group.members else 0
+            error = NO_SUCH_GROUP if group is None else 68 if group.members else 0
             if not error:
                 del self.groups[name]
             results.append(delete_groups.DeletableGroupResult(group_id=name, error_code=error))

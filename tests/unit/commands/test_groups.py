@@ -35,16 +35,18 @@ def test_list_asks_all_brokers(kctl: Kctl, cluster: FakeCluster) -> None:
     billing(cluster)
     cluster.groups["audit"] = FakeGroup()
     assert kctl("groups list").rows == [
-        ["audit", "Empty", "consumer", "1", "-", "-"],
-        ["billing", "Stable", "consumer", "1", "-", "-"],
+        ["audit", "Empty", "consumer", "1", "classic", "-", "-"],
+        ["billing", "Stable", "consumer", "1", "classic", "-", "-"],
     ]
     assert sorted(broker for broker, _ in cluster.asked(ListGroupsRequest)) == [0, 1]
 
 
-def test_list_leaves_the_state_open_where_old_brokers_do_not_tell_it(kctl: Kctl, cluster: FakeCluster) -> None:
+def test_list_leaves_open_what_old_brokers_do_not_tell(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.versions[16] = (0, 3)
     cluster.groups["audit"] = FakeGroup()
-    assert kctl("groups list").rows == [["audit", "-", "consumer", "1", "-", "-"]]
+    assert kctl("groups list").rows == [["audit", "-", "consumer", "1", "-", "-", "-"]]
+    (row, _) = kctl("groups list --type classic").rows
+    assert row == ["-", "-", "-", "0", "-", "UNSUPPORTED_VERSION", "the broker does not tell the types of groups"]
 
 
 def test_broker_that_cannot_tell_its_groups_is_a_row(kctl: Kctl, cluster: FakeCluster) -> None:
@@ -69,11 +71,12 @@ def test_describe_tells_lag_and_who_reads(kctl: Kctl, cluster: FakeCluster) -> N
 def test_describe_members_and_state(kctl: Kctl, cluster: FakeCluster) -> None:
     billing(cluster)
     assert kctl("groups describe billing --show members").rows == [
-        ["billing", "m-1", "-", "10.0.0.1", "app", "1", "orders(0)", "-", "-"],
-        ["billing", "m-2", "-", "10.0.0.1", "app", "1", "orders(1)", "-", "-"],
+        ["billing", "m-1", "-", "10.0.0.1", "app", "1", "orders(0)", "-", "-", "-", "-"],
+        ["billing", "m-2", "-", "10.0.0.1", "app", "1", "orders(1)", "-", "-", "-", "-"],
     ]
     (state,) = kctl("groups describe billing --show state").rows
-    assert state == ["billing", "Stable", "consumer", "range", f"127.0.0.1:{cluster.ports[1]}", "2", "10", "-", "-"]
+    front = ["billing", "Stable", "consumer", "range", f"127.0.0.1:{cluster.ports[1]}", "2", "10"]
+    assert state == [*front, "classic", "-", "-", "-", "-"]
 
 
 def test_json_tells_everything_at_once(kctl: Kctl, cluster: FakeCluster) -> None:
@@ -103,7 +106,8 @@ def test_assignment_of_another_kind_of_client_is_not_shown(kctl: Kctl, cluster: 
     odd = member("m", 0)
     odd.member_assignment = b"\xff\xff\xff"
     cluster.groups["odd"] = FakeGroup({}, [odd])
-    assert kctl("groups describe odd --show members").rows == [["odd", "m", "-", "10.0.0.1", "app", "0", "-", "-", "-"]]
+    (row,) = kctl("groups describe odd --show members").rows
+    assert row == ["odd", "m", "-", "10.0.0.1", "app", "0", "-", "-", "-", "-", "-"]
 
 
 def test_delete_refuses_without_consent_and_tells_each_group_its_fate(kctl: Kctl, cluster: FakeCluster) -> None:

@@ -1,0 +1,85 @@
+"""Groups that DescribeGroups does not know: those of the consumer protocol (KIP-848), and other types of Kafka 4."""
+
+from __future__ import annotations
+
+from kctl.admin.group_description import CLASSIC, CONSUMER, OTHER_TYPES, GroupDescription, GroupMember
+from kctl.admin.outcome import Outcome, outcome_of, raise_if
+from kctl.client.retrying import COORDINATOR_MOVED
+from kctl.client.transport import Connection
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.apis.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+)
+from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
+from kctl.protocol.consumer_protocol import PROTOCOL_TYPE
+
+MEMBER_TYPES = {0: CLASSIC, 1: CONSUMER}
+
+
+async def describe_newer_group(connection: Connection, group_id: str) -> GroupDescription | None:
+    """The group without its offsets, as its coordinator knows it; None when the broker has no groups of newer types.
+
+    INVALID_REQUEST for a group of a type that kctl cannot describe; its type and state are told all the same.
+    """
+    if not connection.versions.knows(ConsumerGroupDescribeRequest):
+        return None
+    request = ConsumerGroupDescribeRequest(group_ids=[group_id])
+    group = (await connection.send(request, ConsumerGroupDescribeResponse)).groups[0]
+    raise_if(group.error_code, *COORDINATOR_MOVED)
+    if group.error_code == ErrorCode.NONE:
+        return _description(group)
+    if group.error_code == ErrorCode.UNSUPPORTED_VERSION:  # The consumer protocol is switched off.
+        return None
+    if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+        return GroupDescription(outcome_of(group_id, group.error_code, group.error_message))
+    listed = (await connection.send(ListGroupsRequest(), ListGroupsResponse)).groups
+    found = next((one for one in listed if one.group_id == group_id and one.group_type in OTHER_TYPES), None)
+    if found is None:
+        return GroupDescription(outcome_of(group_id, group.error_code), refusal=group.error_message)
+    outcome = Outcome(group_id, ErrorCode.INVALID_REQUEST, _cannot_describe(found.group_type))
+    return GroupDescription(outcome, found.group_type, found.group_state, refusal=group.error_message)
+
+
+def _cannot_describe(group_type: str) -> str:
+    return f"It is a {group_type} group: kctl lists and deletes it, {OTHER_TYPES[group_type]} of Kafka 4 does the rest."
+
+
+def _description(group: DescribedGroup) -> GroupDescription:
+    return GroupDescription(
+        Outcome(group.group_id),
+        CONSUMER,
+        group.group_state,
+        PROTOCOL_TYPE,
+        group.assignor_name,
+        members=tuple(map(_member, group.members)),
+        group_epoch=group.group_epoch,
+        target_assignment_epoch=group.assignment_epoch,
+    )
+
+
+def _member(member: Member) -> GroupMember:
+    return GroupMember(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host.removeprefix("/"),
+        _partitions(member.assignment),
+        member.member_epoch,
+        _partitions(member.target_assignment),
+        tuple(sorted(member.subscribed_topic_names)),
+        member.subscribed_topic_regex or None,
+        MEMBER_TYPES.get(member.member_type),
+    )
+
+
+def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(
+        TopicPartition(topic.topic_name, partition)
+        for topic in assignment.topic_partitions
+        for partition in topic.partitions
+    ))  # fmt: skip
