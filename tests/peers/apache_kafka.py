@@ -1,9 +1,9 @@
 """Apache Kafka itself: brokers and command-line tools of any version, from the jars on Maven Central.
 
 The jars are fetched by coordinates with Maven, once per version, into the user's cache folder; nothing of them enters
-the source tree.  A version before 4 is a whole broker with its ZooKeeper; from 4 on (no ZooKeeper any more) it is only
-the tools, and before 1 only the clients.  Small heaps and no second compiler stage: tests want a quick start, not
-throughput.
+the source tree.  A version before 4 is a whole broker with its ZooKeeper, and before 1 only the clients; from 4 on the
+tools stand by themselves, and a broker is its own controller (KRaft).  Small heaps and no second compiler stage: tests
+want a quick start, not throughput.
 
 `python -m tests.peers.apache_kafka` fetches all versions that the tests use.
 """
@@ -28,6 +28,8 @@ NEWEST = "4.4.0"
 OLD_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.10.2.2")
 """Before message format 2; the last but one is the first with format 1, the last the first with whole batches."""
 TOOLS_FOR_NEWEST = "4.3.1"
+NEWEST_BROKER = "4.3.1"
+"""The last that was published as a whole."""
 LAST_MAJOR_WITH_ZOOKEEPER = 3
 
 JVM_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
@@ -43,6 +45,19 @@ SINGLE_BROKER_PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.dedupe.buffer.size": "20000000",
 }
+
+KRAFT_PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "0",
+    "controller.listener.names": "CONTROLLER",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    # Members of groups hear of changes by heartbeats.
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+}
+CLUSTER_ID = "a2N0bC10ZXN0cy1rcmFmdA"
 
 LOG4J = """\
 log4j.rootLogger=%(level)s, stderr
@@ -66,17 +81,27 @@ def jars(version: str) -> Path:
 
     Raises CalledProcessError with Maven's words when they cannot be had.
     """
-    folder = cache_folder() / f"apache-kafka-{version}"
+    return _fetched(cache_folder() / f"apache-kafka-{version}", _artifacts(version))
+
+
+def _broker_jars(version: str) -> Path:
+    """The same for a broker, which from 4 on is a folder of its own."""
+    if not _is_kraft(version):
+        return jars(version)
+    return _fetched(cache_folder() / f"apache-kafka-broker-{version}", {"kafka_2.13": version})
+
+
+def _fetched(folder: Path, artifacts: Mapping[str, str]) -> Path:
     if not folder.is_dir():
-        _fetch(version, folder)
+        _fetch(artifacts, folder)
     return folder
 
 
-def _fetch(version: str, folder: Path) -> None:
+def _fetch(artifacts: Mapping[str, str], folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         pom = Path(scratch) / "pom.xml"
-        pom.write_text(_pom(version))
+        pom.write_text(_pom(artifacts))
         fetched = Path(scratch) / "jars"
         subprocess.run(
             [
@@ -94,11 +119,11 @@ def _fetch(version: str, folder: Path) -> None:
             fetched.rename(folder)
 
 
-def _pom(version: str) -> str:
+def _pom(artifacts: Mapping[str, str]) -> str:
     dependencies = "".join(
         f"<dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{its_version}</version></dependency>"
-        for artifact, its_version in _artifacts(version).items()
+        f"<version>{version}</version></dependency>"
+        for artifact, version in artifacts.items()
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
@@ -110,7 +135,7 @@ def _pom(version: str) -> str:
 def _artifacts(version: str) -> dict[str, str]:
     if _major(version) < 1:  # Only for their clients.
         return {"kafka-clients": version}
-    if _major(version) <= LAST_MAJOR_WITH_ZOOKEEPER:
+    if not _is_kraft(version):
         return {"kafka_2.13": version, "kafka-tools": version}
     # The clients are what matters; the tools around them may be of the last version that was published beside them.
     return {"kafka-clients": version, "kafka-tools": TOOLS_FOR_NEWEST}
@@ -120,9 +145,16 @@ def _major(version: str) -> int:
     return int(version.partition(".")[0])
 
 
+def _is_kraft(version: str) -> bool:
+    return _major(version) > LAST_MAJOR_WITH_ZOOKEEPER
+
+
 def java_command(version: str, main_class: str, args: Sequence[str | Path], *, log_level: str = "ERROR") -> list[str]:
     """The command line that runs a class of that Kafka version."""
-    folder = jars(version)
+    return _java(jars(version), main_class, args, log_level)
+
+
+def _java(folder: Path, main_class: str, args: Sequence[str | Path], log_level: str) -> list[str]:
     settings = folder.with_name(f"log4j-{log_level.lower()}.properties")
     if not settings.exists():
         settings.write_text(LOG4J % {"level": log_level})
@@ -157,7 +189,8 @@ def apache_kafka(
 ) -> Iterator[str]:
     """One Apache Kafka broker, serving; yields its bootstrap address.
 
-    `zookeeper` is a connect string; without it a ZooKeeper from the same jars is started beside the broker.
+    `zookeeper` is a connect string; without it a ZooKeeper from the same jars is started beside the broker.  From 4 on
+    there is none.
     """
     with apache_kafka_process(version, data_dir, zookeeper=zookeeper, port=port, properties=properties) as started:
         yield started[0]
@@ -175,11 +208,16 @@ def apache_kafka_process(
     """The same with its process, for who wants to kill it or to read what it says."""
     data_dir.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        connect = zookeeper or stack.enter_context(_zookeeper(version, data_dir / "zookeeper"))
         bootstrap = f"127.0.0.1:{port or probe.free_port()}"
         settings = data_dir / "server.properties"
-        settings.write_text(_server_properties(bootstrap, connect, data_dir / "logs", properties or {}))
-        command = java_command(version, "kafka.Kafka", [settings], log_level="INFO")
+        jars_of_it = _broker_jars(version)
+        if _is_kraft(version):
+            settings.write_text(_kraft_properties(bootstrap, data_dir / "logs", properties or {}))
+            _format(jars_of_it, settings)
+        else:
+            connect = zookeeper or stack.enter_context(_zookeeper(version, data_dir / "zookeeper"))
+            settings.write_text(_server_properties(bootstrap, connect, data_dir / "logs", properties or {}))
+        command = _java(jars_of_it, "kafka.Kafka", [settings], "INFO")
         broker = stack.enter_context(Process(f"Apache Kafka {version}", command, log=data_dir / "kafka.log"))
         broker.wait_until(lambda: probe.has_controller(bootstrap), timeout_s=BROKER_START_TIMEOUT_S)
         yield bootstrap, broker
@@ -195,6 +233,25 @@ def _server_properties(bootstrap: str, connect: str, log_dir: Path, more: Mappin
         **more,
     }
     return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def _kraft_properties(bootstrap: str, log_dir: Path, more: Mapping[str, str]) -> str:
+    controller = f"127.0.0.1:{probe.free_port()}"
+    properties = {
+        **KRAFT_PROPERTIES,
+        "listeners": f"PLAINTEXT://{bootstrap},CONTROLLER://{controller}",
+        "controller.quorum.voters": f"0@{controller}",
+        "log.dirs": str(log_dir),
+        **SINGLE_BROKER_PROPERTIES,
+        **more,
+    }
+    return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def _format(folder: Path, settings: Path) -> None:
+    """Kafka 4 starts on formatted directories only, and enables its features by it."""
+    command = _java(folder, "kafka.tools.StorageTool", ["format", "-t", CLUSTER_ID, "-c", settings], "ERROR")
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
 
 
 @contextlib.contextmanager
@@ -216,9 +273,12 @@ def main() -> int:
     if reason := why_not():
         sys.stderr.write(f"Apache Kafka: {reason}\n")
         return 1
-    for version in (OLDEST_JUDGE, LAST_WITH_ZOOKEEPER, NEWEST, *OLD_CLIENTS):
+    for version, fetch in (
+        *((version, jars) for version in (OLDEST_JUDGE, LAST_WITH_ZOOKEEPER, NEWEST, TOOLS_FOR_NEWEST, *OLD_CLIENTS)),
+        (NEWEST_BROKER, _broker_jars),
+    ):
         try:
-            sys.stderr.write(f"Apache Kafka {version}: {jars(version)}\n")
+            sys.stderr.write(f"Apache Kafka {version}: {fetch(version)}\n")
         except subprocess.CalledProcessError as error:
             sys.stderr.write(f"Apache Kafka {version}: {error.stdout}{error.stderr}\n")
             return 1

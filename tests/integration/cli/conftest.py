@@ -25,6 +25,8 @@ BROKERS = [
     pytest.param(apache_kafka.LAST_WITH_ZOOKEEPER, marks=pytest.mark.jvm),
 ]
 
+KAFKA_4 = pytest.param(apache_kafka.NEWEST_BROKER, marks=pytest.mark.jvm)
+"""For a test of what Kafka 4 does otherwise."""
 
 ON_OURS = pytest.mark.parametrize("bootstrap", ["kctl"], indirect=True)
 """For a test whose subject is kctl's own client, where another test of the file has been to Apache Kafka's brokers."""

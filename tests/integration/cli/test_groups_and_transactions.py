@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from tests.integration.cli.conftest import BROKERS, Kctl, ThreeBrokers
+from tests.integration.cli.conftest import BROKERS, KAFKA_4, Kctl, ThreeBrokers
 from tests.integration.cli.hanging import leave_hanging
 from tests.peers import apache_kafka
 
@@ -52,6 +52,7 @@ def committed(kctl: Kctl, group: str) -> list[tuple[str, str]]:
     return [(row[2], row[3]) for row in kctl(f"groups describe {group}").rows]
 
 
+@pytest.mark.parametrize("bootstrap", [*BROKERS, KAFKA_4], indirect=True)
 def test_resetting_there_and_back(kctl: Kctl, read: str, tmp_path: Path) -> None:
     assert committed(kctl, read) == [("0", "4"), ("1", "9")]
     saved = kctl(f"groups reset-offsets {read} --all-topics --to-current --dry-run --export")
@@ -74,6 +75,7 @@ def test_resetting_there_and_back(kctl: Kctl, read: str, tmp_path: Path) -> None
     assert committed(kctl, read) == [("0", "4"), ("1", "9")]
 
 
+@pytest.mark.parametrize("bootstrap", [*BROKERS, KAFKA_4], indirect=True)
 def test_active_group_keeps_its_offsets(kctl: Kctl, read: str, bootstrap: str) -> None:
     with consuming(read, bootstrap):
         ran = kctl(f"groups reset-offsets {read} --topic {read} --to-earliest --execute")

@@ -1,0 +1,214 @@
+"""Groups of Kafka 4 from the command line: those of the consumer protocol (KIP-848), and those of other types."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.integration.cli.conftest import KAFKA_4, Kctl
+from tests.integration.cli.test_words_of_kafkas_tools import GROUP_COMMAND, said
+from tests.peers import probe
+from tests.peers.probe import wait_until
+
+pytestmark = pytest.mark.parametrize("bootstrap", [KAFKA_4], indirect=True)
+
+TIMEOUT_S = 60
+Join = Callable[..., Consumer]
+
+
+@pytest.fixture
+def join(bootstrap: str, topic: str) -> Iterator[Join]:
+    """Adds a member to a group that reads the test's topic; it does its part in a rebalance only while it is polled."""
+    members: list[Consumer] = []
+
+    def join(group: str, client_id: str, protocol: str = "consumer", **more: str) -> Consumer:
+        settings = {"group.id": group, "client.id": client_id, "group.protocol": protocol, "enable.auto.commit": False}
+        common = {"bootstrap.servers": bootstrap, "broker.address.family": "v4", "auto.offset.reset": "earliest"}
+        members.append(Consumer({**common, **settings, **{key.replace("_", "."): word for key, word in more.items()}}))
+        members[-1].subscribe([topic])
+        return members[-1]
+
+    yield join
+    for member in members:
+        member.close()
+
+
+def poll_until(claim: Callable[[], bool], *members: Consumer, what: str) -> None:
+    def holds() -> bool:
+        for member in members:
+            member.poll(0.02)
+        return claim()
+
+    wait_until(holds, what=what, timeout_s=TIMEOUT_S)
+
+
+def hold(members: list[Consumer], *, partitions: int = 3) -> None:
+    """Waits until each has some of the partitions, and together they have all."""
+
+    def holds() -> bool:
+        counts = [len(member.assignment()) for member in members]
+        return all(counts) and sum(counts) == partitions
+
+    poll_until(holds, *members, what="an assignment")
+
+
+def described(kctl: Kctl, group: str) -> dict[str, Any]:
+    (item,) = kctl(f"groups describe {group} --format json").document
+    return dict(item)
+
+
+def come_to_rest(kctl: Kctl, group: str, *members: Consumer) -> None:
+    poll_until(lambda: described(kctl, group)["state"] == "Stable", *members, what="a stable group")
+
+
+def reconciling(kctl: Kctl, group: str, join: Join, **of_second: str) -> tuple[Consumer, Consumer]:
+    """A group in which the second member waits for what the first, which is not polled, has yet to hand on."""
+    first = join(group, "the-first")
+    hold([first])
+    second = join(group, "second", **of_second)
+
+    def waits() -> bool:
+        item = described(kctl, group)
+        epochs = [member["member_epoch"] for member in item["members"] if member["client_id"] == "second"]
+        return item["state"] == "Reconciling" and epochs == [item["group_epoch"]] == [item["target_assignment_epoch"]]
+
+    poll_until(waits, second, what="a member that waits")
+    return first, second
+
+
+def test_members_that_wait_for_one_another(kctl: Kctl, topic: str, join: Join) -> None:
+    first, second = reconciling(kctl, topic, join)
+    assert [topic, "Reconciling", "consumer", "0", "consumer"] in [
+        row[:5] for row in kctl("groups list --type consumer --state Reconciling").rows
+    ]
+    (state,) = kctl(f"groups describe {topic} --show state").rows
+    assert state[1:4] + state[5:6] + state[7:8] == ["Reconciling", "consumer", "uniform", "2", "consumer"]
+    item = described(kctl, topic)
+    has, wants = sorted(item["members"], key=lambda member: member["client_id"], reverse=True)
+    assert has["assignment"] == [{"topic": topic, "partitions": [0, 1, 2]}]
+    assert wants["assignment"] == []
+    goals = [one["partitions"] for member in (has, wants) for one in member["target_assignment"]]
+    assert sorted(number for numbers in goals for number in numbers) == [0, 1, 2]
+    assert has["member_epoch"] < wants["member_epoch"] == item["group_epoch"] == item["target_assignment_epoch"]
+    assert {one["client_id"] for one in item["offsets"]} == {"the-first"}
+    hold([first, second])
+    come_to_rest(kctl, topic, first, second)
+    for member in described(kctl, topic)["members"]:
+        assert member["assignment"] == member["target_assignment"]
+
+
+def test_active_group_keeps_its_offsets_and_an_empty_one_obeys(kctl: Kctl, topic: str, join: Join) -> None:
+    for partition in (0, 1):
+        kctl(f"produce {topic} --partition {partition}", stdin=b"x\n" * 10)
+    member = join(topic, "member")
+    hold([member])
+    come_to_rest(kctl, topic, member)
+    member.commit(offsets=[TopicPartition(topic, 0, 4), TopicPartition(topic, 1, 9)], asynchronous=False)
+    reset = f"groups reset-offsets {topic} --topic {topic}:0 --to-offset 7"
+    for how in ("--dry-run", "--execute"):
+        ran = kctl(f"{reset} {how}")
+        assert (ran.status, ran.out) == (5, "")
+        assert f"group '{topic}' is active (Stable) with " in ran.err
+    for how in ("--dry-run", "--yes"):
+        assert kctl(f"groups delete {topic} {how}").rows[0][2] == "NON_EMPTY_GROUP"
+        ran = kctl(f"groups delete-offsets {topic} --topic {topic}:0 {how}")
+        assert (ran.status, ran.rows[0][-2]) == (1, "GROUP_SUBSCRIBED_TO_TOPIC")
+    member.close()
+    item = described(kctl, topic)
+    assert (item["type"], item["state"], item["members"]) == ("consumer", "Empty", [])
+    assert kctl(f"{reset} --execute").rows[0][3:7] == ["4", "7", "3", "reset"]
+    assert kctl(f"groups delete-offsets {topic} --topic {topic}:1 --yes").status == 0
+    assert [row[2:6] for row in kctl(f"groups describe {topic}").rows] == [["0", "7", "10", "3"]]
+    assert kctl(f"groups delete {topic} --yes").status == 0
+    ran = kctl(f"groups describe {topic}")
+    assert (ran.status, ran.rows[0][-2]) == (1, "GROUP_ID_NOT_FOUND")
+
+
+def test_share_group_is_named_with_its_tool(kctl: Kctl, topic: str, bootstrap: str) -> None:
+    share_group_heartbeat(bootstrap, topic, epoch=0)
+    assert [topic, "share"] in [[row[0], row[4]] for row in kctl("groups list --type share").rows]
+    for line in ("describe", "members", "delete-offsets --all-topics --yes"):
+        verb, _, more = line.partition(" ")
+        ran = kctl(f"groups {verb} {topic} {more}")
+        assert (ran.status, "kafka-share-groups.sh" in ran.rows[0][-1]) == (1, True)
+    ran = kctl(f"groups reset-offsets {topic} --topic {topic} --to-earliest --execute")
+    assert (ran.status, f"{topic}: It is a share group" in ran.err) == (1, True)
+    ran = kctl("groups describe --all")
+    assert f"group '{topic}' is left out: it is a share group" in ran.err
+    assert topic not in [row[0] for row in ran.rows]
+    assert kctl(f"groups delete {topic} --yes").rows[0][2] == "NON_EMPTY_GROUP"
+    share_group_heartbeat(bootstrap, topic, epoch=-1)
+    assert kctl(f"groups delete {topic} --yes").status == 0
+    assert topic not in [row[0] for row in kctl("groups list").rows]
+
+
+def share_group_heartbeat(bootstrap: str, group: str, *, epoch: int) -> None:
+    """A member joins (epoch 0) or leaves (-1) a share group, by bytes put together by hand: no client here can."""
+    fields = [_compact(group), _compact("the-member"), struct.pack(">i", epoch), b"\0", b"\2" + _compact("t"), b"\0"]
+    header = struct.pack(">hhih", 76, 1, 1, 4) + b"test\0"
+    frame = header + b"".join(fields)
+
+    def is_done() -> bool:
+        with socket.create_connection(probe.address(bootstrap), timeout=TIMEOUT_S) as connection:
+            connection.sendall(struct.pack(">i", len(frame)) + frame)
+            answer = connection.makefile("rb").read(15)
+        return answer[13:] == b"\0\0"  # Behind size, correlation id, tagged fields and throttle time: the error code.
+
+    wait_until(is_done, what="a coordinator that answers", timeout_s=TIMEOUT_S)
+
+
+def _compact(text: str) -> bytes:
+    return bytes([len(text) + 1]) + text.encode()
+
+
+def test_kafkas_tools_say_the_same(kctl: Kctl, topic: str, bootstrap: str, join: Join) -> None:
+    """Of a group that waits, one in which not all are upgraded, an empty one, a share group and one that is unknown."""
+    waiting, mixed, empty, share, unknown = (f"{topic}-{kind}" for kind in ("a", "b", "c", "d", "e"))
+    new, old = join(mixed, "new"), join(mixed, "old", "classic")
+    hold([new, old])
+    gone = join(empty, "gone")
+    hold([gone])
+    come_to_rest(kctl, empty, gone)
+    gone.commit(offsets=[TopicPartition(topic, 2, 0)], asynchronous=False)
+    gone.close()
+    share_group_heartbeat(bootstrap, share, epoch=0)
+    reconciling(kctl, waiting, join, group_instance_id="static")
+    come_to_rest(kctl, mixed, new, old)
+    known = f"{waiting} {mixed} {empty}"
+    for compat, lines in (
+        (
+            "kafka-2.8",
+            [
+                ("list", "--list"),
+                ("list --verbose", "--list --state"),
+                *describing(f"{known} {share} {unknown}", "offsets", "members", "members --verbose", "state"),
+            ],
+        ),
+        (
+            "kafka-4",
+            [
+                ("list", "--list"),
+                ("list --type classic --type consumer --verbose", "--list --type --state"),
+                ("list --type consumer --state Reconciling", "--list --type consumer --state Reconciling"),
+                *describing(known, "offsets --verbose", "members", "members --verbose", "state", "state --verbose"),
+                *describing(f"{share} {empty}", "state"),
+                *describing(f"{unknown} {empty}", "offsets"),
+            ],
+        ),
+    ):
+        version, tool = GROUP_COMMAND[compat]
+        theirs = said(version, [[tool, "--bootstrap-server", bootstrap, *words.split()] for _, words in lines])
+        for (line, _), wanted in zip(lines, theirs, strict=True):
+            assert kctl(f"groups {line} --compat {compat}").out == wanted, line
+        assert ("UPGRADED" in "".join(theirs)) is (compat == "kafka-4")
+
+
+def describing(groups: str, *shown: str) -> list[tuple[str, str]]:
+    """Command lines of kctl and of Kafka's tool."""
+    named = " ".join(f"--group {group}" for group in groups.split())
+    return [(f"describe {groups} --show {show}", f"--describe {named} --{show}") for show in shown]
