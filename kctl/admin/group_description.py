@@ -11,6 +11,7 @@ from kctl.model import TopicPartition
 CLASSIC = "classic"
 CONSUMER = "consumer"
 """Type of the groups whose members are assigned by the broker (KIP-848)."""
+EPOCH_OF_STATIC_MEMBERS_AWAY = -2
 OTHER_TYPES = {"share": "kafka-share-groups.sh", "streams": "kafka-streams-groups.sh"}
 """Groups whose members are no consumers: kctl lists them and, if they are named, deletes them.  What does the rest."""
 
@@ -34,6 +35,11 @@ class GroupMember:
     subscribed_regex: str | None = None
     member_type: str | None = None
     """CLASSIC for a member that has not been upgraded yet (KIP-1099), else CONSUMER."""
+
+    @property
+    def is_away(self) -> bool:
+        """A static member that has left, whose place is kept until its session times out."""
+        return self.member_epoch == EPOCH_OF_STATIC_MEMBERS_AWAY
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kctl.commands.invocation import Invocation
 
 MEMBERS_NAMED_MAX = 10
+AWAY = ", has left, but is static: its place is kept until its session times out"
 INT64_MAX = (1 << 63) - 1
 
 
@@ -127,7 +128,8 @@ def refuse_active(groups: Iterable[GroupDescription]) -> None:
         if not group.members:
             continue
         names = [
-            f"{member.member_id} ({member.host})" for member in sorted(group.members, key=lambda one: one.member_id)
+            f"{member.member_id} ({member.host}{AWAY if member.is_away else ''})"
+            for member in sorted(group.members, key=lambda one: one.member_id)
         ]
         more = f" and {len(names) - MEMBERS_NAMED_MAX} more" if len(names) > MEMBERS_NAMED_MAX else ""
         problems.append(

@@ -189,6 +189,13 @@ def test_active_group_is_refused_and_an_empty_one_is_reset(
     assert billing.offsets[P0] == 12
 
 
+def test_static_member_that_has_left_is_told_from_one_that_is_there(kctl: Kctl, billing: FakeGroup) -> None:
+    billing.members[0].member_epoch = -2
+    ran = kctl("groups reset-offsets billing --topic orders:0 --to-offset 12 --execute")
+    assert ran.status == ExitStatus.REFUSED
+    assert "m-1 (10.0.0.1), m-2 (10.0.0.1, has left, but is static: its place is kept until" in ran.err
+
+
 def test_offsets_of_subscribed_topics_stay_although_no_member_has_a_partition(kctl: Kctl, billing: FakeGroup) -> None:
     billing.members = [member("m", [], [])]
     for how in ("--dry-run", "--yes"):
