@@ -29,7 +29,7 @@ COMPATS = ("kafka-2.8", "kafka-4")
 WOULD_RESET = "would be reset"
 
 Names = Annotated[list[str] | None, Argument("Groups; all when none is named.", metavar="GROUP")]
-All = Annotated[bool, Option("--all", help="All groups.")]
+All = Annotated[bool, Option("--all", help="All groups but those of type share and streams.")]
 Topics = Annotated[
     list[str] | None,
     Option("--topic", metavar="TOPIC[:N,N-N]", help="This topic, or some of its partitions.  Repeats."),
@@ -152,8 +152,8 @@ def delete(
 ) -> ExitStatus:
     """Delete empty consumer groups with their committed offsets.
 
-    A group with members is refused by the broker.  Without --yes it asks on the terminal; without a terminal it refuses
-    (exit status 5).
+    A group with members is refused by the broker.  One of type share or streams has to be named.  Without --yes it
+    asks on the terminal; without a terminal it refuses (exit status 5).
     """
     from kctl.admin.groups import delete_group, look_up_group  # noqa: PLC0415 - help needs no client
     from kctl.commands.group_offsets import previewed_deletion  # noqa: PLC0415 - same
