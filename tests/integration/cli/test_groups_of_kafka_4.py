@@ -15,7 +15,7 @@ from tests.integration.cli.test_words_of_kafkas_tools import GROUP_COMMAND, said
 from tests.peers import probe
 from tests.peers.probe import wait_until
 
-pytestmark = pytest.mark.parametrize("bootstrap", [KAFKA_4], indirect=True)
+pytestmark = [pytest.mark.parametrize("bootstrap", [KAFKA_4], indirect=True), pytest.mark.timeout(300)]
 
 TIMEOUT_S = 60
 Join = Callable[..., Consumer]
