@@ -130,7 +130,7 @@ complete -c kctl -n '__fish_seen_subcommand_from groups; and not __fish_seen_sub
 complete -c kctl -n '__fish_seen_subcommand_from groups; and not __fish_seen_subcommand_from list describe members delete delete-offsets reset-offsets' -a delete-offsets -d 'Delete committed offsets of a group.'
 complete -c kctl -n '__fish_seen_subcommand_from groups; and not __fish_seen_subcommand_from list describe members delete delete-offsets reset-offsets' -a reset-offsets -d 'Set where groups without members read on; a group that does not exist yet comes into being.'
 complete -c kctl -n '__fish_seen_subcommand_from groups; and __fish_seen_subcommand_from list' -l state -x -a 'Empty PreparingRebalance CompletingRebalance Assigning Reconciling NotReady Stable Dead' -d 'Only groups in this state.  Repeats.'
-complete -c kctl -n '__fish_seen_subcommand_from groups; and __fish_seen_subcommand_from list' -l type -x -a 'classic consumer share streams' -d 'Only groups of this type, which brokers tell since Kafka 3.7.'
+complete -c kctl -n '__fish_seen_subcommand_from groups; and __fish_seen_subcommand_from list' -l type -x -a 'classic consumer share streams' -d 'Only groups of this type.  Repeats.'
 complete -c kctl -n '__fish_seen_subcommand_from groups; and __fish_seen_subcommand_from list' -l compat -x -a 'kafka-2.8 kafka-4' -d 'Print what Kafka\'s own tool of that version prints.'
 complete -c kctl -n '__fish_seen_subcommand_from groups; and __fish_seen_subcommand_from list' -l verbose -d 'With --compat: the states, as --state of Kafka\'s tool.'
 complete -c kctl -n '__fish_seen_subcommand_from groups; and __fish_seen_subcommand_from list' -l bootstrap-server -x -d 'Brokers to start from; also KCTL_BOOTSTRAP_SERVER.  Default: 127.0.0.1:9092.'

@@ -26,7 +26,7 @@ LIST_WITH_TYPES_VERSION_MIN = 5
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A group and the broker that coordinates it; brokers before 2.6 do not tell the state, before 3.7 not the type."""
+    """A group and the broker that coordinates it; brokers before 2.6 do not tell the state, before 3.8 not the type."""
 
     group_id: str
     state: str
@@ -42,7 +42,8 @@ async def list_groups(
     """The groups of all brokers as they told them, and the brokers that could not; only those in `states` and of
     `types`, if given.
 
-    What a broker does not tell cannot be asked for: that is UNSUPPORTED_VERSION.
+    What a broker does not tell cannot be asked for: that is UNSUPPORTED_VERSION.  But one that does not tell types has
+    classic groups only, so these can.
     """
     metadata = await client.metadata([])
 
@@ -52,9 +53,10 @@ async def list_groups(
             version = connection.versions.highest(ListGroupsRequest)
             if states and version < LIST_WITH_STATES_VERSION_MIN:
                 raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the broker does not tell the states of groups in a list")
-            if types and version < LIST_WITH_TYPES_VERSION_MIN:
-                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the broker does not tell the types of groups")
-            request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+            tells_types = version >= LIST_WITH_TYPES_VERSION_MIN
+            if types and not tells_types and CLASSIC not in types:
+                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the broker is too old for groups of that type")
+            request = ListGroupsRequest(states_filter=list(states), types_filter=list(types) if tells_types else [])
             response = await connection.send(request, ListGroupsResponse)
         except ApiError as error:
             return Outcome(str(broker_id), error.code, str(error))

@@ -79,7 +79,7 @@ def listed(compat: str, groups: Iterable[ListedGroup], *, with_states: bool, wit
     for name in names:
         group = known[name]
         state = "Unknown" if compat == KAFKA_28 and group.state not in _STATES_28 else group.state
-        rows.append([name, *[group.type.capitalize()] * with_types, *[state] * with_states])
+        rows.append([name, *[group.type.capitalize() or "Unknown"] * with_types, *[state] * with_states])
     width = _width(names, _NAME_WIDTH)
     if compat == KAFKA_4:
         return "".join(

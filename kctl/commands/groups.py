@@ -54,7 +54,7 @@ def list_groups(
     ] = None,
     type_: Annotated[
         list[str] | None,
-        Option("--type", choices=TYPES, help="Only groups of this type, which brokers tell since Kafka 3.7."),
+        Option("--type", choices=TYPES, help="Only groups of this type.  Repeats."),
     ] = None,
     compat: Compat = None,
     verbose: Annotated[
@@ -65,7 +65,7 @@ def list_groups(
 
     Members of a group of type classic share the partitions out among themselves; in one of type consumer
     (group.protocol=consumer) the broker does it.  Brokers before 2.6 do not tell the state of a group here, brokers
-    before 3.7 not the type.
+    before 3.8 not the type: they have classic groups only.
     """
     from kctl.admin.groups import list_groups as ask  # noqa: PLC0415 - help needs no client
     from kctl.commands.group_rows import LIST_COLUMNS, list_rows  # noqa: PLC0415 - same

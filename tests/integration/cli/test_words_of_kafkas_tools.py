@@ -87,6 +87,8 @@ def test_groups(kctl: Kctl, groups: list[str], bootstrap: str, compat: str) -> N
     compare("list", "--list")
     compare("list --verbose", "--list", "--state")
     compare("list --state Stable", "--list", "--state", "Stable")
+    if compat == "kafka-4":
+        compare("list --type classic --type consumer", "--list", "--type")
     for show in ("offsets", "members", "state"):
         line = f"describe {' '.join(groups)} --show {show}"
         compare(line, "--describe", *named, f"--{show}")

@@ -45,8 +45,17 @@ def test_list_leaves_open_what_old_brokers_do_not_tell(kctl: Kctl, cluster: Fake
     cluster.versions[16] = (0, 3)
     cluster.groups["audit"] = FakeGroup()
     assert kctl("groups list").rows == [["audit", "-", "consumer", "1", "-", "-", "-"]]
-    (row, _) = kctl("groups list --type classic").rows
-    assert row == ["-", "-", "-", "0", "-", "UNSUPPORTED_VERSION", "the broker does not tell the types of groups"]
+
+
+def test_brokers_that_do_not_tell_the_type_have_classic_groups_only(kctl: Kctl, cluster: FakeCluster) -> None:
+    """As Kafka's own client sees it."""
+    cluster.versions[16] = (0, 4)
+    cluster.groups["audit"] = FakeGroup()
+    assert kctl("groups list --type classic --type consumer").rows == kctl("groups list").rows
+    assert kctl("groups list --type classic --compat kafka-4").out.splitlines()[1].split() == ["audit", "Unknown"]
+    ran = kctl("groups list --type consumer")
+    assert ran.status == ExitStatus.FAILED
+    assert ran.rows[0][-2:] == ["UNSUPPORTED_VERSION", "the broker is too old for groups of that type"]
 
 
 def test_broker_that_cannot_tell_its_groups_is_a_row(kctl: Kctl, cluster: FakeCluster) -> None:
