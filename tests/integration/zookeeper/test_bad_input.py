@@ -125,11 +125,13 @@ def test_session_timeouts_are_between_2_and_20_ticks(shared_embedded: str, asked
 @pytest.mark.timeout(180)
 def test_ten_thousand_bad_frames_leave_it_serving_and_its_memory_flat(embedded: EmbeddedZooKeeperProcess) -> None:
     rng = random.Random(4)
-    keeper = WireClient(embedded.connect, timeout_ms=40_000)
+    keeper = WireClient(embedded.connect)
     keeper.ask(wire.CREATE, wire.create("/kept", b"data", flags=1))
     _throw(embedded.connect, rng, FRAMES // 10)
     before_kb = resident_kb(embedded.pid)
-    _throw(embedded.connect, rng, FRAMES)
+    for _ in range(10):
+        keeper.ask(wire.PING, xid=-2)  # However slow the machine is, it keeps its session.
+        _throw(embedded.connect, rng, FRAMES // 10)
     assert resident_kb(embedded.pid) - before_kb < 8 * 1024
     assert b"data" in keeper.ask(wire.GET_DATA, wire.read("/kept")).body
     keeper.ask(wire.CLOSE)

@@ -32,7 +32,7 @@ CALLS = ("create", "set", "delete", "get", "exists", "children", "multi")
 WEIGHTS = (24, 12, 6, 16, 10, 16, 10)
 SESSIONS = 3
 LENGTH = 300
-START_TIMEOUT_MS = 10_000
+START_TIMEOUT_MS = 30_000
 
 OpenSession = Callable[[Callable[[WatchEvent], None]], ZooKeeper]
 
