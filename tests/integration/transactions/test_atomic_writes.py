@@ -18,7 +18,7 @@ from tests.integration.transactions.writing import (
 )
 from tests.peers.probe import wait_until
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
 FIRST = [b"first-%02d" % number for number in range(20)]
 SECOND = [b"second-%02d" % number for number in range(20)]
@@ -136,7 +136,7 @@ def test_old_instance_cannot_even_begin(bootstrap: str, topic: str) -> None:
 
 
 def test_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(bootstrap: str, topic: str) -> None:
-    slow = producer(bootstrap, topic, timeout_ms=1_000)
+    slow = producer(bootstrap, topic, timeout_ms=5_000)  # Until then, what it writes has to be there.
     slow.begin_transaction()
     write(slow, topic, FIRST)
     other = producer(bootstrap, f"{topic}-other")

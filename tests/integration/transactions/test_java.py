@@ -21,7 +21,7 @@ from tests.peers import apache_kafka, probe
 from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, run_java_tool
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

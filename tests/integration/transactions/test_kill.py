@@ -16,7 +16,7 @@ from tests.integration.transactions.writing import TIMEOUT_S, producer, read, tr
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 from tests.peers.probe import wait_until
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]
 
 TOPIC = "orders"
 PARTITIONS = 3
@@ -112,7 +112,7 @@ def _wait_for_commits(writers: list[Writer], count: int) -> None:
     wait_until(
         lambda: all(len(writer.committed) >= goal or writer.failure is not None for writer, goal in goals),
         what=f"{count} transactions of every writer",
-        timeout_s=TIMEOUT_S,
+        timeout_s=2 * TIMEOUT_S,  # After a kill, clients wait up to ten seconds before they ask again.
     )
 
 

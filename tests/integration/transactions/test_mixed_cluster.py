@@ -26,7 +26,7 @@ from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
 from tests.peers.probe import free_port, wait_until
 
-pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
 OURS, THEIRS = 1, 10
 SHARED = {
@@ -97,7 +97,15 @@ class Cluster:
         self.kept += values
 
     def check(self) -> None:
-        assert read(self.bootstrap, TOPIC) == sorted(self.kept)
+        """Everything is seen, once, and nothing else, when the markers of what was decided last are written."""
+        seen: list[bytes] = []
+
+        def has_all() -> bool:
+            seen[:] = read(self.bootstrap, TOPIC)
+            return len(seen) >= len(self.kept)
+
+        wait_until(has_all, what=f"{len(self.kept)} records", timeout_s=TIMEOUT_S)
+        assert seen == sorted(self.kept)
 
     def _wait_for_in_sync(self) -> None:
         names = (TOPIC, STATE, OFFSETS)

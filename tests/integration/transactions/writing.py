@@ -8,7 +8,9 @@ from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-TIMEOUT_S = 30.0
+from tests.peers.probe import wait_until
+
+TIMEOUT_S = 60.0
 
 
 def producer(bootstrap: str, transactional_id: str, *, timeout_ms: int = 60_000) -> Producer:
@@ -54,7 +56,7 @@ def read(bootstrap: str, topic: str, *, committed: bool = True) -> list[bytes]:
             "auto.offset.reset": "earliest",
         }
     )
-    partitions = consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
+    partitions = _partitions_of(consumer, topic)
     consumer.assign([TopicPartition(topic, index, 0) for index in partitions])
     values: list[bytes] = []
     ended: set[int] = set()
@@ -74,6 +76,18 @@ def read(bootstrap: str, topic: str, *, committed: bool = True) -> list[bytes]:
             raise KafkaException(error)
     consumer.close()
     return sorted(values)
+
+
+def _partitions_of(consumer: Consumer, topic: str) -> list[int]:
+    """As soon as a broker knows them: one that has just started may not, and of no partitions all have been read."""
+    found: list[int] = []
+
+    def are_known() -> bool:
+        found.extend(consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions)
+        return bool(found)
+
+    wait_until(are_known, what=f"partitions of {topic}", timeout_s=TIMEOUT_S)
+    return found
 
 
 def reader_of(bootstrap: str, group: str, topic: str, count: int) -> Consumer:
