@@ -194,7 +194,7 @@ def _check(events: list[Event], ends: list[int]) -> None:
     committed: dict[int, int] = defaultdict(int)
     for event in events:
         match event.kind:
-            case "owns":
+            case "owns" if event.numbers[0] >= 0:  # Who was put out of the group has no generation.
                 generation, *partitions = event.numbers
                 for partition in partitions:
                     owners[generation, partition].add(event.member)

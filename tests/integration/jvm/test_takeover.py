@@ -25,10 +25,12 @@ from tests.peers.embedded_zookeeper import embedded_zookeeper
 from tests.peers.kctl_broker import kctl_broker
 from tests.peers.probe import wait_until
 
-pytestmark = [pytest.mark.jvm, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 
 BROKER_ID = 3
-SETTINGS = {**PROPERTIES, "broker.id": str(BROKER_ID), "zookeeper.session.timeout.ms": "4000"}
+SETTINGS = {**PROPERTIES, "broker.id": str(BROKER_ID), "zookeeper.connection.timeout.ms": "60000"}
+SESSION_TIMEOUT_MS = {"stopped": 18_000, "killed": 4_000}
+"""Only the sessions of who is killed are waited for; a short one that breaks by itself would be complained of."""
 OLD_ON_EMBEDDED = (OLDEST_JUDGE, "embedded-zookeeper")
 NEW_ON_APACHE = (LAST_WITH_ZOOKEEPER, "apache-zookeeper")
 
@@ -49,6 +51,7 @@ class Places:
         self._connect = connect
         self._version = version
         self._is_killed = end == "killed"
+        self._settings = SETTINGS | {"zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS[end])}
         self._count = 0
         self._last: Path | None = None
 
@@ -56,7 +59,7 @@ class Places:
     def ours(self) -> Iterator[str]:
         """Our broker; yields its address, and ends it.  On what ended cleanly it has nothing to complain about."""
         data = self._copy("ours")
-        with kctl_broker(data, properties=SETTINGS, zookeeper=self._connect) as broker:
+        with kctl_broker(data, properties=self._settings, zookeeper=self._connect) as broker:
             yield broker.bootstrap
             self._check_complaints(broker.log_text)
             self._end(broker.kill9, broker.stop)
@@ -65,7 +68,7 @@ class Places:
     def theirs(self) -> Iterator[str]:
         """Apache Kafka's broker, likewise."""
         data = self._copy("theirs")
-        started = apache_kafka_process(self._version, data, zookeeper=self._connect, properties=SETTINGS)
+        started = apache_kafka_process(self._version, data, zookeeper=self._connect, properties=self._settings)
         with started as (bootstrap, process):
             yield bootstrap
             self._check_complaints(process.log_text)
