@@ -203,7 +203,7 @@ def on_connection(broker: KctlBroker, work: Callable[[AsyncioConnection], Awaita
     async def main() -> None:
         host, _, port = broker.bootstrap.partition(":")
         connection = await AsyncioTransport().connect(
-            host, int(port), client_id="test", connect_timeout_ms=5000, timeout_ms=20_000
+            host, int(port), client_id="test", connect_timeout_ms=30_000, timeout_ms=60_000
         )
         try:
             await work(connection)

@@ -9,8 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from tests.peers import probe
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
+
+pytestmark = pytest.mark.timeout(600)
 
 TIMEOUT_S = 180
 PROPERTIES = {"replica.high.watermark.checkpoint.interval.ms": "200"}

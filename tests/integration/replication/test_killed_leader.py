@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.replication.conftest import Racks
+from tests.integration.replication.conftest import TIMEOUT_S, Racks
 from tests.peers.kctl_broker import kctl_broker
 from tests.peers.probe import accepts
 
@@ -18,7 +18,9 @@ RECORDS = 50
 
 
 def consumed(racks: Racks, topic: str) -> int:
-    return len(json.loads(racks.run(f"consume {topic} --format json")))
+    """Who was killed stays the leader until its session ends, which takes most of the time that commands wait."""
+    patient = f"default.api.timeout.ms={TIMEOUT_S * 1000}\n"
+    return len(json.loads(racks.run(f"consume {topic} --format json", config=patient)))
 
 
 def test_a_reader_finds_everything_when_the_leader_was_killed_and_right_after_it_came_back(racks: Racks) -> None:
