@@ -27,8 +27,14 @@ SESSION_TIMEOUT_S = 4
 PATIENCE_S = 90
 """How long anything may take before it counts as not happening; no figure of merit."""
 
-NOT_YET = {KafkaError.NOT_CONTROLLER, KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.REQUEST_TIMED_OUT}
-"""What an order to create a topic hears before the controller knows all brokers."""
+NOT_YET = {
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+}
+"""What an order to create a topic hears before the controller knows all brokers, or from one that is going."""
 
 PROPERTIES = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_S * 1000),
@@ -161,7 +167,7 @@ class Cluster:
         found = [-1]
 
         def is_known() -> bool:
-            with contextlib.suppress(KafkaException):
+            with contextlib.suppress(KafkaException, KeyError):
                 topics = self.admin(self.bootstrap).list_topics(topic, timeout=5).topics
                 found.append(topics[topic].partitions[partition].leader)
             return found[-1] >= 0

@@ -72,7 +72,7 @@ class Story:
         with KINDS[drawn.kind](self._cluster, self._victim(drawn.role)) as struck:
             time.sleep(drawn.duration_s)
         self.wait_for_progress()
-        self._wait(lambda: self._cluster.is_whole(TOPIC, PARTITIONS), "all replicas in sync")
+        self._wait_until_whole()
         self._wait_for_readers(self.librdkafka.acknowledged.ends())
         silence_s = self.librdkafka.acknowledged.silence_s(began_s)
         took_s = time.monotonic() - began_s
@@ -85,6 +85,7 @@ class Story:
         history = read_all(self._cluster.bootstrap, TOPIC, PARTITIONS)
         ends = {partition: 1 + max(o for p, o in history if p == partition) for partition in range(PARTITIONS)}
         self._wait_for_readers(ends)
+        self._wait_until_whole()
         for witness in self.witnesses:
             witness.end()
         self._raise_complaints()
@@ -118,6 +119,9 @@ class Story:
                 return all(map(int.__ge__, writer.acknowledged.counts(), goals))
 
             self._wait(has_come, f"{PROGRESS} more records of {writer.name} in each partition")
+
+    def _wait_until_whole(self) -> None:
+        self._wait(lambda: self._cluster.is_whole(TOPIC, PARTITIONS), "all replicas in sync")
 
     def _wait_for_readers(self, ends: dict[int, int]) -> None:
         """The reader and the group have read up to there."""

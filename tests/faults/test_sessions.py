@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from kazoo.retry import KazooRetry
 
 from tests.faults.cluster import PATIENCE_S, SESSION_TIMEOUT_S, ZOOKEEPER, Cluster, cluster, why_not
 from tests.faults.witnesses import Librdkafka
@@ -50,7 +53,9 @@ def writer(struck: Cluster) -> Iterator[Librdkafka]:
 
 @pytest.fixture
 def zookeeper(struck: Cluster) -> Iterator[KazooClient]:
-    client = KazooClient(struck.zookeeper.connect)
+    """What is asked with `retry` is asked again when ZooKeeper stood still for longer than this session, too, lasts."""
+    again = KazooRetry(max_tries=-1, max_delay=1.0)
+    client = KazooClient(struck.zookeeper.connect, timeout=20, connection_retry=again, command_retry=again)
     client.start(timeout=30)
     yield client
     client.stop()
@@ -73,7 +78,11 @@ def _is_well(struck: Cluster, zookeeper: KazooClient, name: str) -> None:
 
     ZooKeeper is asked for those: what brokers know of each other may be of yesterday.
     """
-    wait_until(lambda: len(zookeeper.get_children("/brokers/ids")) == 3, what="three brokers", timeout_s=PATIENCE_S)
+    wait_until(
+        lambda: len(zookeeper.retry(zookeeper.get_children, "/brokers/ids")) == 3,
+        what="three brokers",
+        timeout_s=PATIENCE_S,
+    )
     struck.create_topic(name, 3)
     wait_until(lambda: _is_in_sync(zookeeper), what="all replicas in sync", timeout_s=PATIENCE_S)
     wait_until(lambda: struck.is_whole(TOPIC, PARTITIONS), what="brokers that know it", timeout_s=PATIENCE_S)
@@ -86,11 +95,11 @@ def _is_in_sync(zookeeper: KazooClient) -> bool:
 def _states(zookeeper: KazooClient) -> list[dict[str, Any]]:
     """Of all partitions, as they are in ZooKeeper."""
     paths = [f"/brokers/topics/{TOPIC}/partitions/{number}/state" for number in range(PARTITIONS)]
-    return [json.loads(zookeeper.get(path)[0]) for path in paths]
+    return [json.loads(zookeeper.retry(zookeeper.get, path)[0]) for path in paths]
 
 
 def _epoch(zookeeper: KazooClient) -> int:
-    return int(zookeeper.get("/controller_epoch")[0])
+    return int(zookeeper.retry(zookeeper.get, "/controller_epoch")[0])
 
 
 def test_brokers_serve_while_zookeeper_stands_still_and_register_again(
@@ -165,5 +174,5 @@ def test_junk_in_zookeeper_is_named_and_everything_else_goes_on(struck: Cluster,
         _is_well(struck, zookeeper, "after-junk")
     finally:
         for path in JUNK:
-            if zookeeper.exists(path):
+            with suppress(NoNodeError):  # Some the brokers have deleted.
                 zookeeper.delete(path)
