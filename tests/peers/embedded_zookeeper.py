@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.peers import probe
 from tests.peers.process import Process
 
-START_TIMEOUT_S = 30
+START_TIMEOUT_S = 60
 
 
 class EmbeddedZooKeeperProcess:
@@ -51,8 +51,8 @@ class EmbeddedZooKeeperProcess:
 def embedded_zookeeper(data_dir: Path) -> Iterator[EmbeddedZooKeeperProcess]:
     """Serving in the block, and ended after it."""
     server = EmbeddedZooKeeperProcess(data_dir)
-    server.start()
     try:
+        server.start()
         yield server
     finally:
         server.stop()

@@ -19,12 +19,21 @@ CORRELATION_ID = 7
 NOT_YET = (OSError, struct.error, EOFError)
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    """A TCP port of the loopback address on which nobody listened a moment ago."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """A TCP port of the loopback address on which nobody listened a moment ago; never the same twice.
+
+    Who got one may not listen yet, or not now: its server is down and will be back.
+    """
+    while True:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port: int = listener.getsockname()[1]
+            if port not in _given:
+                _given.add(port)
+                return port
 
 
 def address(bootstrap: str) -> tuple[str, int]:

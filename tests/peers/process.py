@@ -11,7 +11,7 @@ from typing import Self
 
 from tests.peers import probe
 
-STOP_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 90
 LOG_TAIL_LINES = 40
 
 

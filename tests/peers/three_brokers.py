@@ -27,8 +27,8 @@ def kctl_cluster(folder: Path, more: Mapping[str, str] | None = None) -> Iterato
     command = [sys.executable, "-m", "kctl", "cluster"]
     properties = [word for name, value in {**PROPERTIES, **(more or {})}.items() for word in ("-o", f"{name}={value}")]
     start = [*command, "start", "--data-dir", str(folder), "--port", "0", *properties]
-    started = subprocess.run(start, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
     try:
+        started = subprocess.run(start, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
         assert started.returncode == 0, started.stdout + started.stderr
         yield next(line.split("\t")[2] for line in started.stdout.splitlines() if line.startswith("broker-0\t"))
     finally:
