@@ -5,17 +5,18 @@ from __future__ import annotations
 import pytest
 
 from kctl.admin.offsets import partitions_of
-from kctl.client.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.blocking_transport import run_blocking
 from kctl.client.cluster import ClusterClient
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.client.hasty import HastyBlockingTransport
 
 
-def found(cluster: FakeCluster, *, timeout_ms: int = 2_000) -> list[TopicPartition]:
+def found(cluster: FakeCluster) -> list[TopicPartition]:
     async def main() -> list[TopicPartition]:
-        async with ClusterClient(cluster.settings(timeout_ms=timeout_ms), BlockingTransport()) as client:
+        async with ClusterClient(cluster.settings(), HastyBlockingTransport()) as client:
             return await partitions_of(client, ["orders"])
 
     return run_blocking(main())
@@ -47,12 +48,13 @@ def test_a_topic_whose_partitions_never_become_known_is_an_error() -> None:
         cluster.create("orders", 2)
         come_up(cluster, after=1_000)
         with pytest.raises(ApiError) as raised:
-            found(cluster, timeout_ms=300)
+            found(cluster)
         assert raised.value.code is ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def test_a_topic_that_does_not_exist_is_an_error_at_once() -> None:
     with FakeCluster() as cluster:
         with pytest.raises(ApiError) as raised:
-            found(cluster, timeout_ms=60_000)
+            found(cluster)
         assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert len(cluster.asked(MetadataRequest)) == 1

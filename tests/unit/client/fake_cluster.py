@@ -120,9 +120,9 @@ class FakeCluster:
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.ports[0]}"
 
-    def settings(self, *, timeout_ms: int = 2_000) -> ClientSettings:
-        """What a client needs to get here."""
-        return ClientSettings((("127.0.0.1", self.ports[0]),), timeout_ms=timeout_ms, connect_timeout_ms=1_000)
+    def settings(self) -> ClientSettings:
+        """What a client needs to get here, with patience for slow machines."""
+        return ClientSettings((("127.0.0.1", self.ports[0]),), timeout_ms=30_000, connect_timeout_ms=30_000)
 
     def create(self, name: str, leaders: list[int] | int = 1) -> list[FakePartition]:
         """A topic with a partition for each leader, or with that many partitions spread over the brokers."""

@@ -26,6 +26,7 @@ from kctl.protocol.apis.list_offsets import (
 )
 from kctl.protocol.apis.metadata import MetadataRequest
 from tests.unit.client.fake_cluster import DROP, FakeCluster
+from tests.unit.client.hasty import HastyBlockingTransport
 
 T = TypeVar("T")
 
@@ -36,9 +37,13 @@ def cluster() -> Iterator[FakeCluster]:
         yield started
 
 
-def ask(cluster: FakeCluster, work: Callable[[ClusterClient], Awaitable[T]], *, timeout_ms: int = 2_000) -> T:
+def ask(
+    cluster: FakeCluster,
+    work: Callable[[ClusterClient], Awaitable[T]],
+    transport: type[BlockingTransport] = BlockingTransport,
+) -> T:
     async def main() -> T:
-        async with ClusterClient(cluster.settings(timeout_ms=timeout_ms), BlockingTransport()) as client:
+        async with ClusterClient(cluster.settings(), transport()) as client:
             return await work(client)
 
     return run_blocking(main())
@@ -58,7 +63,7 @@ async def ask_controller_address(client: ClusterClient) -> str:
 
 
 def test_bootstrap_goes_on_to_the_next_address(cluster: FakeCluster) -> None:
-    settings = ClientSettings((("127.0.0.1", 1), ("127.0.0.1", cluster.ports[1])), timeout_ms=2_000)
+    settings = ClientSettings((("127.0.0.1", 1), ("127.0.0.1", cluster.ports[1])), timeout_ms=30_000)
 
     async def main() -> str | None:
         async with ClusterClient(settings, BlockingTransport()) as client:
@@ -68,7 +73,7 @@ def test_bootstrap_goes_on_to_the_next_address(cluster: FakeCluster) -> None:
 
 
 def test_unreachable_cluster_names_every_address_tried() -> None:
-    settings = ClientSettings((("127.0.0.1", 1), ("localhost", 2)), timeout_ms=2_000)
+    settings = ClientSettings((("127.0.0.1", 1), ("localhost", 2)), timeout_ms=30_000)
 
     async def main() -> None:
         async with ClusterClient(settings, AsyncioTransport()) as client:
@@ -138,7 +143,7 @@ def test_coordinator_that_never_comes_ends_with_its_error(cluster: FakeCluster) 
     async def nothing(_: Connection) -> None: ...
 
     with pytest.raises(ApiError) as caught:
-        ask(cluster, lambda client: client.on_coordinator("billing", nothing), timeout_ms=200)
+        ask(cluster, lambda client: client.on_coordinator("billing", nothing), HastyBlockingTransport)
     assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
@@ -181,7 +186,7 @@ def test_partition_whose_leader_moved_is_asked_for_at_the_new_one(cluster: FakeC
 def test_partition_without_a_leader_does_not_spoil_the_others(cluster: FakeCluster) -> None:
     cluster.create("orders", leaders=[-1, 1])
     tps = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("nope", 0)]
-    found = ask(cluster, lambda client: list_offsets(client, dict.fromkeys(tps, LATEST)), timeout_ms=200)
+    found = ask(cluster, lambda client: list_offsets(client, dict.fromkeys(tps, LATEST)), HastyBlockingTransport)
     codes = {str(tp): outcome.code.name if isinstance(outcome, ApiError) else "" for tp, outcome in found.items()}
     assert codes == {"nope-0": "UNKNOWN_TOPIC_OR_PARTITION", "orders-0": "LEADER_NOT_AVAILABLE", "orders-1": ""}
 

@@ -19,6 +19,7 @@ from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import CorruptBatch, Record
 from tests.unit.client.fake_cluster import DROP, FakeCluster, FakePartition
+from tests.unit.client.hasty import HastyBlockingTransport
 
 T = TypeVar("T")
 ORDERS = TopicPartition("orders", 0)
@@ -34,9 +35,13 @@ def batch(*values: str, **rest: Any) -> bytes:
     return build_batch([Record(0, 1_000, None, value.encode()) for value in values], **rest)
 
 
-def read(cluster: FakeCluster, work: Callable[[ClusterClient], Awaitable[T]], *, timeout_ms: int = 2_000) -> T:
+def read(
+    cluster: FakeCluster,
+    work: Callable[[ClusterClient], Awaitable[T]],
+    transport: type[BlockingTransport] = BlockingTransport,
+) -> T:
     async def main() -> T:
-        async with ClusterClient(cluster.settings(timeout_ms=timeout_ms), BlockingTransport()) as client:
+        async with ClusterClient(cluster.settings(), transport()) as client:
             return await work(client)
 
     return run_blocking(main())
@@ -194,7 +199,7 @@ def test_leader_that_stays_away_ends_reading(cluster: FakeCluster) -> None:
             await consumer.poll()
 
     with pytest.raises(ClusterUnreachable, match="cannot read on"):
-        read(cluster, work, timeout_ms=200)
+        read(cluster, work, HastyBlockingTransport)
 
 
 def test_offset_outside_of_the_log_is_an_error_that_names_it(cluster: FakeCluster) -> None:

@@ -23,6 +23,7 @@ from kctl.protocol.apis.produce import (
 from kctl.records.compression import Codec
 from kctl.records.header import parse_header
 from tests.unit.client.fake_cluster import DROP, FakeCluster
+from tests.unit.client.hasty import HastyAsyncioTransport
 
 PATIENT_MS = 60_000
 """Longer than any test: batches close because they are full or flushed."""
@@ -37,14 +38,13 @@ def cluster() -> Iterator[FakeCluster]:
 def produce(
     cluster: FakeCluster,
     work: Callable[[Producer], Awaitable[None]],
-    *,
-    timeout_ms: int = 2_000,
+    transport: type[AsyncioTransport] = AsyncioTransport,
     **settings: Any,
 ) -> list[Delivery]:
     deliveries: list[Delivery] = []
 
     async def main() -> None:
-        async with ClusterClient(cluster.settings(timeout_ms=timeout_ms), AsyncioTransport()) as client:
+        async with ClusterClient(cluster.settings(), transport()) as client:
             chosen = ProducerSettings(**({"linger_ms": PATIENT_MS} | settings))
             producer = Producer(client, chosen, deliveries.append, clock_ms=lambda: 1_000, choose=lambda _: 0)
             await work(producer)
@@ -213,7 +213,7 @@ def test_final_refusal_is_told_and_what_follows_gets_a_new_producer_id(cluster: 
 def test_refusal_that_does_not_pass_ends_with_the_timeout(cluster: FakeCluster) -> None:
     cluster.create("orders")
     cluster.intercept(ProduceRequest, refusing(ErrorCode.NOT_ENOUGH_REPLICAS, 1_000))
-    (delivery,) = produce(cluster, sending("a"), timeout_ms=200)
+    (delivery,) = produce(cluster, sending("a"), HastyAsyncioTransport)
     assert isinstance(delivery.error, ApiError)
     assert delivery.error.code is ErrorCode.NOT_ENOUGH_REPLICAS
 

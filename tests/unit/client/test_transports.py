@@ -49,8 +49,10 @@ def cluster() -> Iterator[FakeCluster]:
         yield started
 
 
-async def connect(transport: Transport, port: int, *, timeout_ms: int = 2_000) -> Connection:
-    return await transport.connect("127.0.0.1", port, client_id="test", connect_timeout_ms=1_000, timeout_ms=timeout_ms)
+async def connect(transport: Transport, port: int, *, timeout_ms: int = 30_000) -> Connection:
+    return await transport.connect(
+        "127.0.0.1", port, client_id="test", connect_timeout_ms=30_000, timeout_ms=timeout_ms
+    )
 
 
 def test_highest_common_version_is_spoken(run: Run[Any], cluster: FakeCluster) -> None:

@@ -22,6 +22,7 @@ from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.commands.conftest import Kctl, Ran
 
 ROOT = Path(__file__).parent.parent.parent.parent
+PATIENCE_S = 60
 
 
 def test_version(kctl: Kctl) -> None:
@@ -190,7 +191,7 @@ def test_reader_that_leaves_early_is_no_error(cluster: FakeCluster) -> None:
     process.stdout.close()
     assert process.stderr.read() == ""
     process.stderr.close()
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE_S) == 0
 
 
 def test_closed_streams_are_no_traceback(cluster: FakeCluster) -> None:
@@ -222,7 +223,7 @@ def test_signals_end_without_noise(
     process = run_process(*words)
     arrived()
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err) == (status, "", "")
 
 
@@ -244,7 +245,7 @@ def _silence(cluster: FakeCluster, *, after: int) -> Callable[[], None]:
         cluster.intercept(MetadataRequest, hush)
 
     def wait() -> None:
-        assert seen.wait(20)
+        assert seen.wait(PATIENCE_S)
 
     return wait
 

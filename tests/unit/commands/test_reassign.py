@@ -27,7 +27,7 @@ from tests.unit.admin.moving_cluster import BROKER, TOPIC, MovingCluster
 from tests.unit.commands.conftest import Kctl
 
 TP = TopicPartition("orders", 0)
-START_TIMEOUT_S = 20
+START_TIMEOUT_S = 60
 
 
 @pytest.fixture

@@ -1,0 +1,35 @@
+"""Transports on which a pause takes no time but counts: a deadline comes after the same attempts on every machine."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.client.blocking_transport import BlockingTransport
+
+
+class HastyBlockingTransport(BlockingTransport):
+    """For work in which only pauses count."""
+
+    def __init__(self) -> None:
+        self._paused_ms = 0
+
+    async def sleep(self, duration_ms: int) -> None:
+        self._paused_ms += duration_ms
+
+    def monotonic_ms(self) -> int:
+        return self._paused_ms
+
+
+class HastyAsyncioTransport(AsyncioTransport):
+    """The same on an event loop."""
+
+    def __init__(self) -> None:
+        self._paused_ms = 0
+
+    async def sleep(self, duration_ms: int) -> None:
+        self._paused_ms += duration_ms
+        await asyncio.sleep(0)
+
+    def monotonic_ms(self) -> int:
+        return self._paused_ms
