@@ -119,7 +119,7 @@ def command_line(environment: dict[str, str]) -> Kctl:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest, kctl: Kctl) -> str:
-    """A topic of three partitions with the test's own name."""
+    """A topic of three partitions with the test's own name, which keeps records of any age."""
     name = "".join(character if character.isalnum() else "-" for character in request.node.name)[:200]
-    assert kctl(f"topics create {name} --partitions 3").status == 0
+    assert kctl(f"topics create {name} --partitions 3 --config retention.ms=-1").status == 0
     return name
