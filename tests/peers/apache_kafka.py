@@ -59,6 +59,16 @@ KRAFT_PROPERTIES = {
 }
 CLUSTER_ID = "a2N0bC10ZXN0cy1rcmFmdA"
 
+HANGING_IS_ALLOWED = {"transaction.partition.verification.enable": "false"}
+"""For tests that write into transactions which nobody has begun: since 3.6 brokers would ask the coordinator first."""
+
+PATIENT_QUOTAS = {
+    "replication.quota.window.size.seconds": "60",
+    "alter.log.dirs.replication.quota.window.size.seconds": "60",
+}
+"""For tests that look at a throttled move while it is under way.  A first piece of a megabyte always goes through; with
+windows of a second it is forgotten after eleven, and the next one goes."""
+
 LOG4J = """\
 log4j.rootLogger=%(level)s, stderr
 log4j.appender.stderr=org.apache.log4j.ConsoleAppender

@@ -18,7 +18,11 @@ PROPERTIES = {
     "auto.leader.rebalance.enable": "false",  # tests elect by themselves
     "log.cleaner.enable": "false",
 }
-APACHE_PROPERTIES = PROPERTIES | {"controlled.shutdown.enable": "false"}  # nobody is left to hand over to
+APACHE_PROPERTIES = PROPERTIES | {
+    "controlled.shutdown.enable": "false",  # nobody is left to hand over to
+    **apache_kafka.PATIENT_QUOTAS,
+    **apache_kafka.HANGING_IS_ALLOWED,
+}
 
 
 @contextlib.contextmanager

@@ -64,7 +64,7 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         return
     if reason := apache_kafka.why_not():
         pytest.skip(reason)
-    with apache_kafka.apache_kafka(request.param, folder) as address:
+    with apache_kafka.apache_kafka(request.param, folder, properties=apache_kafka.HANGING_IS_ALLOWED) as address:
         yield address
 
 

@@ -147,7 +147,6 @@ def test_transactions_from_the_command_line(kctl: Kctl, topic: str, bootstrap: s
 
 @pytest.mark.parametrize("bootstrap", BROKERS_THAT_TELL_TRANSACTIONS, indirect=True)
 def test_hanging_transaction_is_found_and_ended(kctl: Kctl, topic: str, bootstrap: str) -> None:
-    kctl("configs alter broker default --set transaction.partition.verification.enable=false")  # Kafka's since 3.6
     producer_id = leave_hanging(bootstrap, topic, 1)
     kctl(f"produce {topic} --partition 1", stdin=b"behind it\n")
     assert kctl(f"consume {topic}").rows == []
@@ -164,7 +163,6 @@ def test_hanging_transactions_are_found_and_ended_whichever_broker_leads(
 ) -> None:
     """One on each broker: each leader is asked for its own, and writes the marker that its followers take over."""
     assert operate("topics create hangs --replica-assignment 0:1:2,1:2:0,2:0:1").status == 0
-    operate("configs alter broker default --set transaction.partition.verification.enable=false")  # Kafka's since 3.6
     hanging = {}
     for partition in range(3):
         hanging[partition] = leave_hanging(three_brokers.bootstrap, "hangs", partition)

@@ -58,7 +58,7 @@ class TwoDirs(NamedTuple):
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoDirs]:
     folder = tmp_path_factory.mktemp("two-dirs")
     dirs = str(folder / "one"), str(folder / "two")
-    properties = {"log.dirs": ",".join(dirs), "broker.id": "0"}
+    properties = {"log.dirs": ",".join(dirs), "broker.id": "0", **apache_kafka.PATIENT_QUOTAS}
     if request.param == "kctl":
         with kctl_broker(folder / "data", properties=properties) as ours:
             yield _two_dirs(ours.bootstrap, dirs, folder)

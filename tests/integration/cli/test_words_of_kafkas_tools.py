@@ -105,7 +105,6 @@ def test_transactions(kctl: Kctl, topic: str, bootstrap: str, compat: str) -> No
     version, tool = TRANSACTIONS_COMMAND[compat]
     other = f"{topic}-and-a-longer-name"
     assert kctl(f"topics create {other} --partitions 15").status == 0
-    kctl("configs alter broker default --set transaction.partition.verification.enable=false")  # Kafka's since 3.6
     for partition in (0, 1, 2, 1):
         leave_hanging(bootstrap, topic, partition)
     open_ = producer(bootstrap, f"{topic}-open")
