@@ -7,7 +7,8 @@ import hashlib
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.integration.cli.conftest import Kctl
+from tests.integration.cli.conftest import TIMEOUT_S, Kctl
+from tests.peers.markers import wait_for_markers
 
 
 def test_topics_from_birth_to_death(kctl: Kctl) -> None:
@@ -72,7 +73,7 @@ def test_keys_go_where_other_clients_send_them(kctl: Kctl, topic: str, bootstrap
     ours = {row[3]: int(row[0]) for row in kctl(f"consume {topic}").rows}
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         sent = {key: producer.send(topic, key=key.encode(), value=b"y") for key in keys}
-        theirs = {key: future.get(10).partition for key, future in sent.items()}
+        theirs = {key: future.get(TIMEOUT_S).partition for key, future in sent.items()}
     assert ours == theirs
 
 
@@ -161,6 +162,7 @@ def test_committed_reading_hides_what_was_aborted(kctl: Kctl, topic: str, bootst
             producer.send(topic, value, partition=0)
             producer.flush()
             (producer.commit_transaction if ends_well else producer.abort_transaction)()
+    wait_for_markers(bootstrap, topic)
     assert [row[4] for row in kctl(f"consume {topic}").rows] == ["kept", "kept too"]
     uncommitted = kctl(f"consume {topic} --isolation read_uncommitted").rows
     assert [row[4] for row in uncommitted] == ["kept", "dropped", "kept too"]

@@ -7,13 +7,15 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from tests.integration.cli.conftest import BROKERS, KAFKA_4, Kctl, ThreeBrokers
+from tests.integration.cli.conftest import BROKERS, KAFKA_4, TIMEOUT_S, Kctl, ThreeBrokers
 from tests.integration.cli.hanging import leave_hanging
-from tests.peers import apache_kafka
+from tests.peers import apache_kafka, probe
+from tests.peers.markers import wait_for_markers
 
 TOOLS = "org.apache.kafka.tools.consumer"
 GROUP_COMMANDS = (
@@ -128,10 +130,10 @@ def test_kafkas_tool_says_the_same(
 @pytest.mark.parametrize("bootstrap", BROKERS_THAT_TELL_TRANSACTIONS, indirect=True)
 def test_transactions_from_the_command_line(kctl: Kctl, topic: str, bootstrap: str) -> None:
     """What Kafka tells since 3.0."""
-    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic)
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic, transaction_timeout_ms=600_000)
     producer.init_transactions()
     producer.begin_transaction()
-    start = producer.send(topic, b"x", partition=0).get(timeout=10).offset
+    start = producer.send(topic, b"x", partition=0).get(timeout=TIMEOUT_S).offset
     assert [topic, "Ongoing"] in [[row[0], row[3]] for row in kctl("transactions list --state Ongoing").rows]
     (item,) = kctl(f"transactions describe {topic} --format json").document
     assert (item["state"], item["partitions"]) == ("Ongoing", [{"topic": topic, "partitions": [0]}])
@@ -141,6 +143,7 @@ def test_transactions_from_the_command_line(kctl: Kctl, topic: str, bootstrap: s
     assert kctl(f"transactions abort {topic}:0 --start-offset {start} --yes").status == 5
     producer.commit_transaction()
     producer.close()
+    wait_for_markers(bootstrap, topic)
     assert kctl(f"consume {topic}").rows[0][4] == "x"
     assert kctl("transactions describe nobody").rows[0][-2] == "TRANSACTIONAL_ID_NOT_FOUND"
 
@@ -194,19 +197,32 @@ def test_formatters_are_kafkas(
             for partition in range(3):
                 producer.send(read, b"x", partition=partition)
             end()
+    claim = lambda: records_about(kctl, read, "transactions")[-1]["value"]["state"] == "CompleteAbort"  # noqa: E731
+    probe.wait_until(claim, what="the last record of both transactions", timeout_s=TIMEOUT_S)
     for formatter in ("offsets", "group-metadata", "transactions"):
-        internal = "__transaction_state" if formatter == "transactions" else "__consumer_offsets"
-        lines = kctl(f"consume {internal} --formatter {formatter}").out.splitlines()
-        partition = next(told["partition"] for told in map(json.loads, lines) if read in told["key"].values())
-        where = ["--topic", internal, "--partition", str(partition), "--offset", "earliest", "--timeout-ms", "4000"]
-        told = ["--formatter", FORMATTERS[formatter, compat]]
-        theirs = console_consumer(version, main_class, ["--bootstrap-server", bootstrap, *where, *told])
-        options = f"--partition {partition} --isolation read_uncommitted --compat {compat}"
-        ours = kctl(f"consume {internal} --formatter {formatter} {options}")
+        internal = internal_topic(formatter)
+        where = f"--partition {records_about(kctl, read, formatter)[0]['partition']}"
+        options = f"{where} --isolation read_uncommitted"
+        count = len(kctl(f"consume {internal} {options} --format jsonl").out.splitlines())
+        args = ["--bootstrap-server", bootstrap, "--topic", internal, *where.split(), "--offset", "earliest"]
+        args += ["--formatter", FORMATTERS[formatter, compat]]
+        theirs = console_consumer(version, main_class, args, count)
+        ours = kctl(f"consume {internal} --formatter {formatter} {options} --compat {compat}")
         assert ours.out == theirs.stdout, theirs.stderr
         assert read in ours.out
 
 
-def console_consumer(version: str, main_class: str, args: list[str]) -> subprocess.CompletedProcess[str]:
-    """Kafka's console consumer, until nothing more comes."""
-    return apache_kafka.run_java_tool(version, main_class, args)
+def internal_topic(formatter: str) -> str:
+    return "__transaction_state" if formatter == "transactions" else "__consumer_offsets"
+
+
+def records_about(kctl: Kctl, name: str, formatter: str) -> list[dict[str, Any]]:
+    """What an internal topic says of the group or transactional id."""
+    lines = kctl(f"consume {internal_topic(formatter)} --formatter {formatter}").out.splitlines()
+    return [told for told in map(json.loads, lines) if name in told["key"].values()]
+
+
+def console_consumer(version: str, main_class: str, args: list[str], count: int) -> subprocess.CompletedProcess[str]:
+    """Kafka's console consumer, until it has read so many records."""
+    patience = ["--max-messages", str(count), "--timeout-ms", "50000"]
+    return apache_kafka.run_java_tool(version, main_class, [*args, *patience])

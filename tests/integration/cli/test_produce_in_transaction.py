@@ -7,19 +7,24 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.integration.cli.conftest import ON_OURS, ROOT, TIMEOUT_S, Kctl
 from tests.peers import probe
+from tests.peers.markers import wait_for_markers
 
-STOP_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 60
 
 
 @pytest.fixture
-def open_transaction(kctl: Kctl, bootstrap: str, topic: str) -> Iterator[subprocess.Popen[bytes]]:
+def open_transaction(kctl: Kctl, bootstrap: str, topic: str, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """`kctl produce` in the middle of its input, with ten records in the log already."""
+    config = tmp_path / "open.properties"
+    config.write_text("transaction.timeout.ms=600000\n")
     command = [sys.executable, "-m", "kctl", "produce", topic, "--transactional-id", topic]
+    command += ["--command-config", str(config)]
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -41,20 +46,22 @@ def values(kctl: Kctl, topic: str, isolation: str = "read_committed") -> list[st
     return [row[4] for row in kctl(f"consume {topic} --isolation {isolation}").rows]
 
 
-def test_all_of_the_input_is_seen_or_nothing(kctl: Kctl, topic: str) -> None:
+def test_all_of_the_input_is_seen_or_nothing(kctl: Kctl, topic: str, bootstrap: str) -> None:
     lines = "".join(f"{number}:{number}\n" for number in range(1_000))
     options = f"--transactional-id {topic} --key-separator :"
     done = kctl(f"produce {topic} {options}", stdin=lines.encode())
     assert (done.status, "1,000 records" in done.err) == (0, True)
+    wait_for_markers(bootstrap, topic)
     assert sorted(values(kctl, topic), key=int) == [str(number) for number in range(1_000)]
 
     bad = kctl(f"produce {topic} {options}", stdin=lines.encode() + b"no separator\n")
     assert (bad.status, "line 1001" in bad.err) == (2, True)
+    wait_for_markers(bootstrap, topic)
     assert len(values(kctl, topic)) == 1_000
 
 
 @ON_OURS
-def test_record_that_is_refused_takes_the_others_with_it(kctl: Kctl, topic: str) -> None:
+def test_record_that_is_refused_takes_the_others_with_it(kctl: Kctl, topic: str, bootstrap: str) -> None:
     assert kctl(f"topics alter {topic} --config max.message.bytes=100000").status == 0
     refused = kctl(
         f"produce {topic} --transactional-id {topic} --partition 0 --format json",
@@ -63,33 +70,37 @@ def test_record_that_is_refused_takes_the_others_with_it(kctl: Kctl, topic: str)
     assert refused.status == 1
     assert {row["offset"] for row in refused.document} == {None}
     assert {"MESSAGE_TOO_LARGE"} <= {row["error"] for row in refused.document}
+    wait_for_markers(bootstrap, topic)
     assert values(kctl, topic) == []
 
 
 @ON_OURS
 def test_open_transaction_is_seen_by_nobody_and_ends_with_the_input(
-    kctl: Kctl, topic: str, open_transaction: subprocess.Popen[bytes]
+    kctl: Kctl, topic: str, bootstrap: str, open_transaction: subprocess.Popen[bytes]
 ) -> None:
     assert values(kctl, topic) == []
     assert open_transaction.stdin
     open_transaction.stdin.write(b"late\n")
     open_transaction.stdin.close()
     assert open_transaction.wait(STOP_TIMEOUT_S) == 0
+    wait_for_markers(bootstrap, topic)
     assert sorted(values(kctl, topic)) == ["early"] * 10 + ["late"]
 
 
 @ON_OURS
-def test_interrupt_aborts(kctl: Kctl, topic: str, open_transaction: subprocess.Popen[bytes]) -> None:
+def test_interrupt_aborts(kctl: Kctl, topic: str, bootstrap: str, open_transaction: subprocess.Popen[bytes]) -> None:
     open_transaction.send_signal(signal.SIGINT)
     assert open_transaction.wait(STOP_TIMEOUT_S) == 130
+    wait_for_markers(bootstrap, topic)
     after = kctl(f"produce {topic}", stdin=b"after\n")
     assert (after.status, values(kctl, topic)) == (0, ["after"])
 
 
 def test_next_run_under_the_id_takes_over_from_one_that_hangs(
-    kctl: Kctl, topic: str, open_transaction: subprocess.Popen[bytes]
+    kctl: Kctl, topic: str, bootstrap: str, open_transaction: subprocess.Popen[bytes]
 ) -> None:
     assert kctl(f"produce {topic} --transactional-id {topic}", stdin=b"second\n").status == 0
+    wait_for_markers(bootstrap, topic)
     assert values(kctl, topic) == ["second"]
     assert open_transaction.stdin
     assert open_transaction.stderr

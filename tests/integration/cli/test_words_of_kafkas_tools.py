@@ -29,6 +29,8 @@ TRANSACTIONS_COMMAND = {
 DURATIONS = {"describe": 7, "find-hanging": 7}
 """Columns that tell how much time has passed."""
 MEMBERS_TIMEOUT_S = 60
+LONG_MS = 600_000
+"""So long that nothing that is compared ends by itself."""
 BROKERS = ["kctl", apache_kafka.LAST_WITH_ZOOKEEPER]
 
 
@@ -55,7 +57,7 @@ def groups(topic: str, kctl: Kctl, bootstrap: str) -> Iterator[list[str]]:
     }
     members = [
         Consumer({**common, "client.id": "the-first"}),
-        Consumer({**common, "client.id": "second", "group.instance.id": "static", "session.timeout.ms": 30_000}),
+        Consumer({**common, "client.id": "second", "group.instance.id": "static", "session.timeout.ms": 60_000}),
     ]
 
     def holds() -> bool:
@@ -107,12 +109,13 @@ def test_transactions(kctl: Kctl, topic: str, bootstrap: str, compat: str) -> No
     assert kctl(f"topics create {other} --partitions 15").status == 0
     for partition in (0, 1, 2, 1):
         leave_hanging(bootstrap, topic, partition)
-    open_ = producer(bootstrap, f"{topic}-open")
+    open_ = producer(bootstrap, f"{topic}-open", timeout_ms=LONG_MS)
     open_.begin_transaction()
     for partition in range(15):
         open_.produce(other, b"x", partition=partition)
     assert open_.flush(TIMEOUT_S) == 0
     transact(producer(bootstrap, f"{topic}-done"), other, [b"x"])
+    wait_until(lambda: is_settled(kctl), what="the end of what is decided", timeout_s=TIMEOUT_S)
     theirs: list[list[str]] = []
     ours: list[str] = []
     for partition in range(3):
@@ -147,6 +150,11 @@ def test_transactions(kctl: Kctl, topic: str, bootstrap: str, compat: str) -> No
     assert ours[1].count("\n") == 3
     assert ours[6].count(topic) == 4
     open_.abort_transaction(TIMEOUT_S)
+
+
+def is_settled(kctl: Kctl) -> bool:
+    """No transaction is on its way from the decision to its last marker."""
+    return not any(row[3].startswith("Prepare") for row in kctl("transactions list").rows)
 
 
 def without(column: int | None, table: str) -> str:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.peers.markers import wait_for_markers
 from tests.peers.probe import wait_until
 
 TIMEOUT_S = 60
@@ -76,6 +77,7 @@ class Topic:
         assert producer.flush(TIMEOUT_S) == 0
         if transactional_id:
             producer.commit_transaction(TIMEOUT_S)
+            wait_for_markers(self.bootstrap, self.name)
 
     def produce_aborted(self, entries: Iterable[dict[str, Any]], transactional_id: str) -> None:
         producer = self._producer("none", transactional_id)
@@ -85,6 +87,7 @@ class Topic:
             producer.produce(self.name, **entry)
         assert producer.flush(TIMEOUT_S) == 0
         producer.abort_transaction(TIMEOUT_S)
+        wait_for_markers(self.bootstrap, self.name)
 
     def _producer(self, codec: str, transactional_id: str) -> Producer:
         extra = {"transactional.id": transactional_id} if transactional_id else {}
