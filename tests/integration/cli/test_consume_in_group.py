@@ -16,7 +16,7 @@ from kafka import KafkaConsumer
 from tests.integration.cli.conftest import ON_OURS, ROOT, TIMEOUT_S, Kctl
 from tests.peers import probe
 
-STOP_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 60
 
 
 class Reader:
@@ -45,13 +45,19 @@ class Reader:
 
 
 @pytest.fixture
-def readers(tmp_path: Path) -> Iterator[list[Reader]]:
-    """Whatever still runs at the end is killed."""
+def readers(kctl: Kctl, topic: str) -> Iterator[list[Reader]]:
+    """Whatever still runs at the end is killed.
+
+    The group that loses a member so has to notice: other tests compare what is told of all groups, and their log.
+    """
     started: list[Reader] = []
     yield started
-    for reader in started:
-        if reader.process.poll() is None:
-            reader.end(signal.SIGKILL)
+    running = [reader for reader in started if reader.process.poll() is None]
+    for reader in running:
+        reader.end(signal.SIGKILL)
+    if running:
+        claim = lambda: [topic, "Empty"] in [row[:2] for row in kctl("groups list").rows]  # noqa: E731
+        probe.wait_until(claim, what="a group without members", timeout_s=TIMEOUT_S)
 
 
 def fill(kctl: Kctl, topic: str, values: range) -> list[str]:
@@ -159,7 +165,7 @@ def test_static_id_belongs_to_who_came_last(
     kctl: Kctl, bootstrap: str, topic: str, tmp_path: Path, readers: list[Reader]
 ) -> None:
     config = tmp_path / "static.properties"
-    config.write_text("group.instance.id=one\nheartbeat.interval.ms=500\n")
+    config.write_text("group.instance.id=one\nsession.timeout.ms=6000\nheartbeat.interval.ms=500\n")
     values = fill(kctl, topic, range(9))
     readers.append(Reader(bootstrap, topic, tmp_path / "first", config=config))
     await_values(values, *readers)
