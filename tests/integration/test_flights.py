@@ -13,6 +13,7 @@ import pytest
 
 from examples.flights.flights import FLIGHTS, TOPIC, Departures, exported, flights, half, produce, totals
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
+from tests.peers.probe import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.clients, pytest.mark.timeout(600)]
 
@@ -35,7 +36,7 @@ def test_a_year_of_flights_survives_a_kill_and_two_exports(tmp_path: Path) -> No
             produce(broker.bootstrap, half(2))
             assert _export(broker, tmp_path / "export") == FLIGHTS - FLIGHTS // 2
             assert group.wait_for(FLIGHTS, TIMEOUT_S), f"the group read only {group.count}"
-            assert group.partitions == [2, 2, 2]
+            wait_until(lambda: group.partitions == [2, 2, 2], what="two partitions for each", timeout_s=TIMEOUT_S)
         finally:
             group.close()
     assert group.count == FLIGHTS

@@ -37,8 +37,9 @@ def test_broker_dies_and_the_cluster_is_started_again(operate: Kctl, three_broke
     victim = next(row for row in rows.values() if row[0] != "zookeeper" and row[2] != three_brokers.bootstrap)
 
     os.kill(int(victim[3]), signal.SIGKILL)
-    status = operate(f"cluster status {where}")
-    assert (status.status, {row[0]: row[1] for row in status.rows}[victim[0]]) == (3, "stopped")
+    claim = lambda: [victim[0], "stopped"] in [row[:2] for row in operate(f"cluster status {where}").rows]  # noqa: E731
+    probe.wait_until(claim, what=f"the end of {victim[0]}", timeout_s=30)
+    assert operate(f"cluster status {where}").status == 3
     health = operate("cluster health")
     assert health.status == 3
     assert health.rows[0][:2] in (["broker unreachable", victim[0][-1]], ["broker missing", victim[0][-1]])

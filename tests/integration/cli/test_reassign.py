@@ -39,6 +39,13 @@ def throttles(operate: Kctl, topic: str) -> dict[str, str]:
     }
 
 
+def replicas(operate: Kctl, topic: str) -> list[int]:
+    """Of partition 0."""
+    (item,) = operate(f"topics describe {topic} --format json").document
+    found: list[int] = item["partitions"][0]["replicas"]
+    return found
+
+
 def test_move_with_a_throttle_leaves_what_was_there_before(operate: Kctl) -> None:
     topic = filled(operate, "moved", "0:1,1:2", kilobytes=300)
     assert operate(f"configs alter broker 1 --set {RATE}=777777").status == 0
@@ -104,6 +111,7 @@ def test_move_under_way_as_kafkas_tool_tells_it(operate: Kctl, three_brokers: Th
     assert operate(f"reassign cancel {given} --compat {compat}").out.startswith(
         f"Successfully cancelled partition reassignment for: {topic}-0\n"
     )
+    probe.wait_until(lambda: replicas(operate, topic) == [1, 0], what="a broker that knows it", timeout_s=TIMEOUT_S)
     ours = operate(f"reassign execute {given} {throttled} --compat {compat}").out
     assert ours == started.replace('"replicas":[0,1]', '"replicas":[1,0]')
 
