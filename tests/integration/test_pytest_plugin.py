@@ -40,13 +40,13 @@ from kafka import KafkaConsumer, KafkaProducer
 
 def write(broker, topic, value):
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-    producer.send(topic, value).get(timeout=20)
+    producer.send(topic, value).get(timeout=60)
     producer.close()
 
 
 def read(broker, topic, count=1):
     consumer = KafkaConsumer(
-        topic, bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", consumer_timeout_ms=20000
+        topic, bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", consumer_timeout_ms=60000
     )
     values = [next(consumer).value for _ in range(count)]
     consumer.close()

@@ -23,7 +23,7 @@ from tests.peers.probe import wait_until
 def leave_hanging(bootstrap: str, topic: str, partition: int) -> int:
     """Write one record of a transaction that nobody began to the partition's leader, and return the producer's id."""
     settings = client_settings(
-        bootstrap_servers=bootstrap, properties={}, timeout_ms=10_000, default_servers="", default_timeout_ms=10_000
+        bootstrap_servers=bootstrap, properties={}, timeout_ms=60_000, default_servers="", default_timeout_ms=60_000
     )
 
     made: list[InitProducerIdResponse] = []
@@ -39,7 +39,7 @@ def leave_hanging(bootstrap: str, topic: str, partition: int) -> int:
         run_blocking(ask())
         return made[-1].error_code == 0
 
-    wait_until(holds, what="a producer id", timeout_s=30)
+    wait_until(holds, what="a producer id", timeout_s=60)
     producer = made[-1]
 
     async def work() -> int:
@@ -58,7 +58,7 @@ def leave_hanging(bootstrap: str, topic: str, partition: int) -> int:
             request = ProduceRequest(
                 transactional_id="nobody",
                 acks=-1,
-                timeout_ms=10_000,
+                timeout_ms=60_000,
                 topic_data=[TopicProduceData(name=topic, partition_data=data)],
             )
             response = await connection.send(request, ProduceResponse)

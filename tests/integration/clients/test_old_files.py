@@ -73,7 +73,7 @@ def test_kafka_python_reads_them_in_every_format(
         bootstrap_servers=broker.bootstrap,
         api_version=api_version,
         enable_auto_commit=False,
-        consumer_timeout_ms=10_000,
+        consumer_timeout_ms=round(TIMEOUT_S * 1000),
     )
     partition = KafkaPythonPartition(topic, 0)
     consumer.assign([partition])
