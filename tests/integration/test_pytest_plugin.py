@@ -22,7 +22,7 @@ def run_pytest(folder: Path, tests: str, *arguments: str) -> subprocess.Complete
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=250,
     )
 
 
