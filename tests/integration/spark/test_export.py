@@ -104,7 +104,8 @@ def test_a_driver_killed_in_the_middle_is_finished_by_the_next_run(
     topic = make_topic(kctl_bootstrap, 6)
     topic.produce(entries(30_000, partitions=6), codec="lz4")
     signs = {"planned": "_kctl/plans/*.json", "first file": "*/*.parquet"}
-    _interrupt(topic, tmp_path, signal.SIGKILL, when=lambda: any(tmp_path.glob(signs[moment])))
+    many_files = ("--target-file-size", "32k")  # the first one comes long before the last
+    _interrupt(topic, tmp_path, signal.SIGKILL, *many_files, when=lambda: any(tmp_path.glob(signs[moment])))
     assert not list(tmp_path.glob("_kctl/commits/*.json"))
     topic.produce(entries(600, tag="later", partitions=6))
     document = export(topic, tmp_path)
@@ -127,11 +128,11 @@ def test_ctrl_c_ends_a_run_with_130_and_without_a_traceback(
     assert export(topic, tmp_path)["records"] == 400
 
 
-def _interrupt(topic: Topic, folder: Path, number: int, *, when: Callable[[], bool]) -> tuple[int, str]:
+def _interrupt(topic: Topic, folder: Path, number: int, *options: str, when: Callable[[], bool]) -> tuple[int, str]:
     scratch = folder.with_name(f"{folder.name}-scratch")  # what a killed process cannot remove stays in there
     scratch.mkdir()
     with subprocess.Popen(
-        export_command(topic, folder),
+        export_command(topic, folder, *options),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
