@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -131,7 +132,7 @@ import sys
 
 def test_nothing_is_loaded():
     loaded = {name for name in sys.modules if name.startswith("kctl.")}
-    assert loaded <= {"kctl.testing", "kctl.testing.pytest_plugin"}
+    assert loaded == {"kctl.testing", "kctl.testing.pytest_plugin"}
 """
     finished = run_pytest(tmp_path, tests)
     assert finished.returncode == 0, finished.stdout + finished.stderr
@@ -140,4 +141,4 @@ def test_nothing_is_loaded():
 @pytest.mark.parametrize("name", ["kafka_broker", "kafka_broker_factory"])
 def test_the_fixtures_are_listed_with_their_help(tmp_path: Path, name: str) -> None:
     finished = run_pytest(tmp_path, "", "--fixtures")
-    assert name in finished.stdout
+    assert re.search(rf"^{name}\b.*\n +\S", finished.stdout, re.MULTILINE), finished.stdout
