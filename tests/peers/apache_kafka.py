@@ -175,7 +175,7 @@ def _java(folder: Path, main_class: str, args: Sequence[str | Path], log_level: 
 
 
 def run_java_tool(
-    version: str, main_class: str, args: Sequence[str | Path], *, timeout_s: float = 60, stdin: str | None = None
+    version: str, main_class: str, args: Sequence[str | Path], *, timeout_s: float = 180, stdin: str | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Runs one of Kafka's command-line tools to its end; what it said is in stdout and stderr."""
     return subprocess.run(

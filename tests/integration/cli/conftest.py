@@ -17,7 +17,7 @@ from tests.peers.kctl_broker import kctl_broker
 from tests.peers.three_brokers import apache_cluster, kctl_cluster
 
 ROOT = Path(__file__).parent.parent.parent.parent
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 
 BROKERS = [
     "kctl",

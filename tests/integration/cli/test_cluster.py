@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.integration.cli.conftest import BROKERS, Kctl, ThreeBrokers
+from tests.integration.cli.conftest import BROKERS, TIMEOUT_S, Kctl, ThreeBrokers
 from tests.peers import probe
 
 
@@ -38,7 +38,7 @@ def test_broker_dies_and_the_cluster_is_started_again(operate: Kctl, three_broke
 
     os.kill(int(victim[3]), signal.SIGKILL)
     claim = lambda: [victim[0], "stopped"] in [row[:2] for row in operate(f"cluster status {where}").rows]  # noqa: E731
-    probe.wait_until(claim, what=f"the end of {victim[0]}", timeout_s=30)
+    probe.wait_until(claim, what=f"the end of {victim[0]}", timeout_s=TIMEOUT_S)
     assert operate(f"cluster status {where}").status == 3
     health = operate("cluster health")
     assert health.status == 3
@@ -51,5 +51,5 @@ def test_broker_dies_and_the_cluster_is_started_again(operate: Kctl, three_broke
     assert operate("topics describe --unavailable").status == 0
     # A new leader knows how far its followers are only after they have fetched from it.
     claim = lambda: [row[4] for row in operate("consume lasting").rows] == ["still here"]  # noqa: E731
-    probe.wait_until(claim, what="the record", timeout_s=30)
+    probe.wait_until(claim, what="the record", timeout_s=TIMEOUT_S)
     assert operate(f"cluster start {where} --brokers 2").status == 2

@@ -7,7 +7,7 @@ from typing import Any
 from tests.integration.cli.conftest import Kctl
 from tests.peers import probe
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def configs(operate: Kctl, line: str) -> dict[str, Any]:

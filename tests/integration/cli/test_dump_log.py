@@ -93,7 +93,7 @@ def _transact(bootstrap: str, topic: str) -> None:
 def dump(*words: str | Path) -> tuple[int, list[dict[str, Any]]]:
     """Exit status and items of `kctl dump-log`."""
     command = [sys.executable, "-m", "kctl", "dump-log", "--format", "jsonl", *map(str, words)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
     assert ran.stderr == ""
     return ran.returncode, [json.loads(line) for line in ran.stdout.splitlines()]
 
@@ -185,7 +185,7 @@ def classic(compat: str, files: list[Path], options: tuple[str, ...]) -> tuple[s
     """What `kctl dump-log --compat` says on stdout and stderr."""
     listed = ",".join(map(str, files))
     command = [sys.executable, "-m", "kctl", "dump-log", "--compat", compat, "--files", listed, *options]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
     return ran.stdout, ran.stderr
 
 
@@ -195,7 +195,7 @@ def kafka_text(version: str, files: list[Path], options: tuple[str, ...]) -> tup
     package = "org.apache.kafka.tools" if version == apache_kafka.TOOLS_FOR_NEWEST else "kafka.tools"
     command = apache_kafka.java_command(version, f"{package}.DumpLogSegments", ["--files", listed, *options])
     command.insert(1, "-Dfile.encoding=UTF-8")
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout, "".join(line for line in ran.stderr.splitlines(keepends=True) if not line.startswith("SLF4J: "))
 

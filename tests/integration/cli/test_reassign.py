@@ -17,7 +17,7 @@ TOOLS = {
     apache_kafka.LAST_WITH_ZOOKEEPER: ("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "kafka-4"),
 }
 RECORD = b"x" * 1_000
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def filled(operate: Kctl, name: str, assignment: str, *, kilobytes: int) -> str:
