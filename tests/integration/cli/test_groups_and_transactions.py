@@ -196,6 +196,7 @@ def test_formatters_are_kafkas(
             producer.begin_transaction()
             for partition in range(3):
                 producer.send(read, b"x", partition=partition)
+            producer.flush()  # what is not sent yet would be dropped by an abort, and the abort with it
             end()
     claim = lambda: records_about(kctl, read, "transactions")[-1]["value"]["state"] == "CompleteAbort"  # noqa: E731
     probe.wait_until(claim, what="the last record of both transactions", timeout_s=TIMEOUT_S)
