@@ -32,7 +32,8 @@ NEWEST_BROKER = "4.3.1"
 """The last that was published as a whole."""
 LAST_MAJOR_WITH_ZOOKEEPER = 3
 
-JVM_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+UTF_8 = ("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")  # whatever the locale; the second since Java 19
+JVM_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", *UTF_8)
 DOWNLOAD_TIMEOUT_S = 900
 BROKER_START_TIMEOUT_S = 90
 

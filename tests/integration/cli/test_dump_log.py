@@ -190,11 +190,10 @@ def classic(compat: str, files: list[Path], options: tuple[str, ...]) -> tuple[s
 
 
 def kafka_text(version: str, files: list[Path], options: tuple[str, ...]) -> tuple[str, str]:
-    """What Kafka's tool says on stdout and stderr, in UTF-8 whatever the locale."""
+    """What Kafka's tool says on stdout and stderr."""
     listed = ",".join(map(str, files))
     package = "org.apache.kafka.tools" if version == apache_kafka.TOOLS_FOR_NEWEST else "kafka.tools"
     command = apache_kafka.java_command(version, f"{package}.DumpLogSegments", ["--files", listed, *options])
-    command.insert(1, "-Dfile.encoding=UTF-8")
     ran = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout, "".join(line for line in ran.stderr.splitlines(keepends=True) if not line.startswith("SLF4J: "))
