@@ -16,6 +16,7 @@ from tests.integration.transactions.writing import (
     transact,
     write,
 )
+from tests.peers.markers import wait_for_markers
 from tests.peers.probe import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
@@ -31,6 +32,7 @@ def test_records_are_seen_from_the_commit_on(bootstrap: str, topic: str) -> None
     assert read(bootstrap, topic) == []
     assert read(bootstrap, topic, committed=False) == FIRST
     made.commit_transaction(TIMEOUT_S)
+    wait_for_markers(bootstrap, topic)
     assert read(bootstrap, topic) == FIRST
 
 
@@ -40,6 +42,7 @@ def test_aborted_records_are_seen_only_by_those_who_read_everything(bootstrap: s
     write(made, topic, FIRST)
     made.abort_transaction(TIMEOUT_S)
     transact(made, topic, SECOND)
+    wait_for_markers(bootstrap, topic)
     assert read(bootstrap, topic) == SECOND
     assert read(bootstrap, topic, committed=False) == FIRST + SECOND
 
@@ -51,6 +54,7 @@ def test_open_transaction_holds_up_readers_of_what_comes_after_it(bootstrap: str
     transact(producer(bootstrap, f"{topic}-quick"), topic, SECOND)
     assert read(bootstrap, topic) == []
     waiting.commit_transaction(TIMEOUT_S)
+    wait_for_markers(bootstrap, topic)
     assert read(bootstrap, topic) == FIRST + SECOND
 
 
@@ -66,6 +70,7 @@ def test_many_transactions_in_a_row(bootstrap: str, topic: str) -> None:
             kept += values
         else:
             made.abort_transaction(TIMEOUT_S)
+    wait_for_markers(bootstrap, topic)
     assert read(bootstrap, topic) == kept
 
 
@@ -91,6 +96,7 @@ def test_offsets_are_committed_with_the_records_or_not_at_all(bootstrap: str, to
     assert undecided.value.args[0].code() == KafkaError._TIMED_OUT, "readers of offsets wait for the decision (KIP-447)"
     made.commit_transaction(TIMEOUT_S)
     assert offset_of(bootstrap, group, source) == len(FIRST)
+    wait_for_markers(bootstrap, topic)
     assert read(bootstrap, topic) == SECOND
     consumer.close()
 
@@ -119,6 +125,7 @@ def test_new_instance_fences_the_old_one_and_aborts_what_it_had_open(bootstrap: 
         old.commit_transaction(TIMEOUT_S)
     assert is_fenced(fenced.value)
     transact(new, topic, SECOND)
+    wait_for_markers(bootstrap, topic)
     assert read(bootstrap, topic) == SECOND
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ from tests.integration.transactions.writing import TIMEOUT_S, producer, read, tr
 from tests.peers import apache_kafka, probe
 from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, run_java_tool
 from tests.peers.kctl_broker import KctlBroker, kctl_broker
+from tests.peers.markers import wait_for_markers
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(300)]
 
@@ -44,6 +47,13 @@ def test_kafka_reads_our_transaction_log(tmp_path: Path) -> None:
         made.begin_transaction()
         write(made, "t", [b"3"])
         made.abort_transaction(TIMEOUT_S)
+        describe = [sys.executable, "-m", "kctl", "transactions", "describe", "the id"]
+        describe += ["--bootstrap-server", broker.bootstrap]
+        probe.wait_until(
+            lambda: b"CompleteAbort" in subprocess.run(describe, capture_output=True, check=True).stdout,
+            what="the markers of the abort",
+            timeout_s=TIMEOUT_S,
+        )
         broker.stop()
         file = broker.logs_dir / "__transaction_state-0" / "00000000000000000000.log"
         dumped = run_java_tool(
@@ -74,8 +84,12 @@ class TestTransactionsCommand:
         (writing,) = self._rows(broker, "describe-producers", "--topic", "described", "--partition", "0")
         assert (writing["ProducerId"], writing["CurrentTransactionStartOffset"]) == (row["ProducerId"], "0")
         made.abort_transaction(TIMEOUT_S)
-        (row,) = self._rows(broker, "describe", "--transactional-id", "id-described")
-        assert row["TransactionState"] == "CompleteAbort"
+
+        def is_complete() -> bool:
+            (row,) = self._rows(broker, "describe", "--transactional-id", "id-described")
+            return row["TransactionState"] == "CompleteAbort"
+
+        probe.wait_until(is_complete, what="the markers of the abort", timeout_s=TIMEOUT_S)
 
     def test_ends_a_transaction_that_hangs(self, broker: KctlBroker) -> None:
         """KIP-664: records of a transaction that its coordinator does not know hold up readers until somebody acts."""
@@ -85,6 +99,7 @@ class TestTransactionsCommand:
         transact(producer(broker.bootstrap, "id-after"), topic, [b"after"])
         assert read(broker.bootstrap, topic) == []
         self._run(broker, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
+        wait_for_markers(broker.bootstrap, topic)
         assert read(broker.bootstrap, topic) == [b"after"]
 
     def _rows(self, broker: KctlBroker, *words: str) -> list[dict[str, str]]:
