@@ -93,14 +93,14 @@ _kctl() {
         esac
         ;;
     'consume consume')
-        flags='--from --until -n --max-records --partition --follow -f --group --isolation --formatter --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--from --until -n --max-records --partition --follow -f --group --assignor --isolation --formatter --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --formatter) words='offsets group-metadata transactions' flags='' ;;
         --compat) words='kafka-2.8 kafka-4' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --from | --until | -n | --max-records | --partition | --group | --bootstrap-server | --timeout) kind='none' ;;
+        --from | --until | -n | --max-records | --partition | --group | --assignor | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'groups list')

@@ -112,6 +112,7 @@ complete -c kctl -n '__fish_seen_subcommand_from consume' -s n -l max-records -x
 complete -c kctl -n '__fish_seen_subcommand_from consume' -l partition -x -d 'Only these partitions.  Default: all.'
 complete -c kctl -n '__fish_seen_subcommand_from consume' -l follow -s f -d 'Wait for more records at the end.'
 complete -c kctl -n '__fish_seen_subcommand_from consume' -l group -x -d 'Read as a member of this consumer group, and commit what was shown.'
+complete -c kctl -n '__fish_seen_subcommand_from consume' -l assignor -x -d 'With --group: how to share partitions: range, roundrobin, sticky, cooperative-sticky.  Default: range,cooperative-sticky.'
 complete -c kctl -n '__fish_seen_subcommand_from consume' -l isolation -x -a 'read_committed read_uncommitted' -d 'Whether records of open and aborted transactions are read.'
 complete -c kctl -n '__fish_seen_subcommand_from consume' -l formatter -x -a 'offsets group-metadata transactions' -d 'Decode the records of __consumer_offsets or __transaction_state, and skip those of other kinds.'
 complete -c kctl -n '__fish_seen_subcommand_from consume' -l compat -x -a 'kafka-2.8 kafka-4' -d 'With --formatter: print what the formatter of that version of Kafka prints.'

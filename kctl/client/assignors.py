@@ -1,38 +1,18 @@
-"""Who of a group reads what, as the leader of the group decides it.  Pure.
+"""The assignors by the names that go over the wire, and the two that look at nothing but the subscriptions.  Pure.
 
-Any member may lead, so an assignor must come to the same result in every client: these are Kafka's RangeAssignor and
-RoundRobinAssignor, which all clients have.  Members are taken in the order of their static id, else their member id.
+Any member may lead.  The ranges of topics with equally many partitions fit together, and programs rely on that, so
+`range` and `roundrobin` come to the same result as Kafka's RangeAssignor and RoundRobinAssignor.  Members are taken in
+the order of their static id, else their member id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from itertools import cycle
 
+from kctl.client.assignment import Assignment, Assignor, Subscriber
+from kctl.client.sticky_assignors import assign_cooperatively, assign_sticky
 from kctl.model import TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class Subscriber:
-    """One member of a group and the topics that it reads."""
-
-    member_id: str
-    group_instance_id: str | None
-    topics: frozenset[str]
-
-    @property
-    def rank(self) -> tuple[bool, str]:
-        """Where it stands among the others: those with a static id come first, in its order."""
-        if self.group_instance_id is None:
-            return True, self.member_id
-        return False, self.group_instance_id
-
-
-Assignment = dict[str, list[TopicPartition]]
-"""What each member reads, by member id; everyone has an entry."""
-Assignor = Callable[[Collection[Subscriber], Mapping[str, int]], Assignment]
-"""Members and the number of partitions of each topic -> what each member reads; unknown topics are left out."""
 
 
 def assign_ranges(members: Collection[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
@@ -63,8 +43,29 @@ def assign_round_robin(members: Collection[Subscriber], partition_counts: Mappin
     return assignment
 
 
-ASSIGNORS: Mapping[str, Assignor] = {"range": assign_ranges, "roundrobin": assign_round_robin}
-"""By the names that go over the wire, the preferred one first."""
+RANGE = "range"
+ROUND_ROBIN = "roundrobin"
+STICKY = "sticky"
+COOPERATIVE_STICKY = "cooperative-sticky"
+
+ASSIGNORS: Mapping[str, Assignor] = {
+    RANGE: assign_ranges,
+    ROUND_ROBIN: assign_round_robin,
+    STICKY: assign_sticky,
+    COOPERATIVE_STICKY: assign_cooperatively,
+}
+"""By the names that go over the wire."""
+DEFAULT_ASSIGNORS = (RANGE, COOPERATIVE_STICKY)
+"""Those of Java's consumer since 3.0, the preferred one first."""
+
+
+def is_cooperative(assignors: Sequence[str]) -> bool:
+    """Whether a member that knows these keeps what it reads through a rebalance (KIP-429): only if all of them let it.
+
+    `range, cooperative-sticky` is how a group moves from one to the other: everybody knows both and gives up everything
+    first, whichever of them the group chooses; then one after the other leaves out `range`.
+    """
+    return all(name == COOPERATIVE_STICKY for name in assignors)
 
 
 def _rank(member: Subscriber) -> tuple[bool, str]:

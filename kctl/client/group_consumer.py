@@ -1,10 +1,10 @@
 """Reads what a group assigns to it: a member and its heartbeats around a simple consumer.
 
     poll() -> settle (join, sync, look up what is committed) -> fetch
-    beside it, one task: heartbeats
+    beside it: heartbeats; joins of a cooperative member, which reads on meanwhile
 
-Everything that changes what is read happens inside `poll`, so between two calls nothing is taken away; heartbeats only
-learn that it should.  Records are read at least once: what was not committed when its reader died is read again.
+The member's state says what may be read; what is read changes inside `poll` only, so that nothing is taken away between
+two calls.  Records are read at least once: what was not committed when its reader died is read again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
-from kctl.client.assignors import ASSIGNORS
+from kctl.client.assignors import ASSIGNORS, COOPERATIVE_STICKY
 from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import commit_offsets, committed_offsets
 from kctl.client.consumer import Consumer
@@ -78,6 +78,8 @@ LEAVERS_VERSION_MIN = 3
 PARTITIONS_CHECK_MS = 300_000
 """How often the leader looks whether topics have grown: metadata.max.age.ms of Java's consumer."""
 CLOSE_MS = 5_000
+GIVING_UP_BEATS = 2
+"""Within so many heartbeat intervals the others hear that they have to give something up, and come again without it."""
 
 _OF_PARTITIONS = frozenset(
     {
@@ -113,14 +115,25 @@ class GroupConsumer:
         """What the caller is done with, of the partitions that are read: what a commit commits."""
         self._committed: dict[TopicPartition, int] = {}
         self._committed_ms = self._now_ms()
-        self._given: tuple[TopicPartition, ...] | None = None
-        """Partitions just assigned, whose positions are not looked up yet."""
+        self._settled: set[TopicPartition] = set()
+        """Partitions of which it was looked up where to read."""
         self._partition_counts: Mapping[str, int] = {}
         self._counted_ms = 0
         self._is_closing = False
         self._deadline: Deadline = client.deadline()
         self._failure: ApiError | None = None
+        self._told_ms = 0
+        """When the group last said what this member reads."""
         self._heartbeats: asyncio.Task[None] | None = None
+        self._joining: asyncio.Task[None] | None = None
+
+    @property
+    def expects_more(self) -> bool:
+        """Whether it was just given nothing although it may have a share: others have to give that up first."""
+        member = self.member
+        patience_ms = GIVING_UP_BEATS * member.settings.heartbeat_interval_ms
+        is_recent = self._now_ms() < self._told_ms + patience_ms
+        return member.assignor == COOPERATIVE_STICKY and not member.owned and is_recent
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
@@ -174,8 +187,10 @@ class GroupConsumer:
     async def close(self) -> None:
         """Commit what is done with and leave the group, as far as that is possible within a few seconds."""
         self._is_closing = True
-        if self._heartbeats is not None:
-            self._heartbeats.cancel()
+        tasks = [task for task in (self._heartbeats, self._joining) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         try:
             async with asyncio.timeout(CLOSE_MS / 1000):
                 await self.commit()
@@ -188,36 +203,56 @@ class GroupConsumer:
             pass  # The coordinator notices when the session is over.
 
     async def _settle(self) -> None:
-        """Until this member is in a generation and knows where to read."""
-        while self.member.phase is not Phase.STABLE or self._given is not None:
+        """Until this member knows where to read: it is in a generation, or still has something while it joins again."""
+        member = self.member
+        while True:
             if self._failure is not None:
                 raise self._failure
-            if self.member.phase is Phase.STABLE:
-                await self._look_up_positions()
-            elif self.member.phase is Phase.REVOKING:
+            self._read_only_owned()
+            if self._joining is not None:
+                if not self._joining.done() and self._consumer.positions:
+                    return
+                joining, self._joining = self._joining, None
+                await joining
+            elif member.phase is Phase.REVOKING:
                 await self.commit()
-                self._read_nothing()
-                await self._drive(Revoked())
+                self._drive_aside(Revoked())
+            elif member.phase is not Phase.STABLE:
+                self._drive_aside(Wanted())
+            elif not self._settled.issuperset(member.owned):
+                await self._look_up_positions()
             else:
-                self._read_nothing()
-                await self._drive(Wanted())
+                break
         self._deadline = self._client.deadline()
 
-    def _read_nothing(self) -> None:
-        self._consumer.assign({})
-        self._taken.clear()
-        self._committed.clear()
-        self._given = None
+    def _drive_aside(self, event: Event) -> None:
+        """Join, and wait for it only when there is nothing to read meanwhile.
+
+        The member's state changes at once: what it gives up by joining is not read any more.
+        """
+        actions = step(self.member, event, self._now_ms())
+        self._joining = asyncio.create_task(self._perform_all(actions), name="group join")
+
+    def _read_only_owned(self) -> None:
+        owned = set(self.member.owned)
+        self._settled &= owned
+        for known in (self._taken, self._committed):
+            for tp in known.keys() - self._settled:
+                del known[tp]
+        positions = self._consumer.positions
+        kept = {tp: position for tp, position in positions.items() if tp in self._settled}
+        if len(kept) < len(positions):
+            self._consumer.assign(kept)
 
     async def _look_up_positions(self) -> None:
-        given = self._given or ()
-        committed = await self._ask_committed(given) if given else {}
+        given = [tp for tp in self.member.owned if tp not in self._settled]
+        committed = await self._ask_committed(given)
         fresh = [tp for tp in given if tp not in committed]
         begun = await self._begin(fresh) if fresh else {}
         self._committed.update(committed)
-        self._consumer.assign({**begun, **committed})
+        self._consumer.assign({**self._consumer.positions, **begun, **committed})
         self._taken.update(committed)
-        self._given = None
+        self._settled.update(given)
 
     async def _ask_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         while True:
@@ -244,14 +279,17 @@ class GroupConsumer:
     async def _commit_once(self) -> bool:
         """Whether there is nothing left to commit: done, or no longer this member's to do."""
         member = self.member
-        offsets = {tp: offset for tp, offset in self._taken.items() if self._committed.get(tp) != offset}
-        if not offsets or not member.is_in_generation:
+        ours = self._settled.intersection(member.owned)
+        offsets = {tp: offset for tp, offset in self._taken.items() if tp in ours and self._committed.get(tp) != offset}
+        if not offsets or not member.may_commit:
             return True
         generation = member.generation
+        # The connection of a member that joins is busy until all others have joined.
+        is_aside = member.phase is Phase.JOINING
         self._committed_ms = self._now_ms()
         try:
             codes = await commit_offsets(
-                await self._connect(),
+                await self._connect(purpose="" if is_aside else PURPOSE),
                 member.settings.group_id,
                 offsets,
                 member_id=member.member_id,
@@ -259,7 +297,10 @@ class GroupConsumer:
                 group_instance_id=member.settings.group_instance_id,
             )
         except ConnectionLost:
-            await self._drive(Disconnected(member.phase))
+            if is_aside:
+                self._client.forget_coordinator(member.settings.group_id)
+            else:
+                await self._drive(Disconnected(member.phase))
             return False
         except ApiError as error:
             if error.code not in COORDINATOR_MOVED:
@@ -297,12 +338,14 @@ class GroupConsumer:
 
     async def _drive(self, event: Event) -> None:
         """Let an event happen to the member, and all that follows from it."""
-        events = deque([event])
-        while events:
-            for action in step(self.member, events.popleft(), self._now_ms()):
-                outcome = await self._perform(action)
-                if outcome is not None:
-                    events.append(outcome)
+        await self._perform_all(step(self.member, event, self._now_ms()))
+
+    async def _perform_all(self, actions: Collection[Action]) -> None:
+        waiting = deque(actions)
+        while waiting:
+            outcome = await self._perform(waiting.popleft())
+            if outcome is not None:
+                waiting += step(self.member, outcome, self._now_ms())
 
     async def _perform(self, action: Action) -> Event | None:
         match action:
@@ -320,7 +363,8 @@ class GroupConsumer:
                 self._partition_counts = await self._counts(topics)
                 return Assigned(ASSIGNORS[assignor](members, self._partition_counts))
             case Take(partitions):
-                self._given = partitions
+                self._settled.difference_update(partitions)
+                self._told_ms = self._now_ms()
             case LookUpCoordinator():
                 self._client.forget_coordinator(self.member.settings.group_id)
                 if self.member.phase is Phase.OUTSIDE:
@@ -375,9 +419,9 @@ class GroupConsumer:
         self._counted_ms = self._now_ms()
         return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.partitions}
 
-    async def _connect(self) -> Connection:
+    async def _connect(self, *, purpose: str = PURPOSE) -> Connection:
         # A goodbye does not wait behind a JoinGroup that was given up.
-        purpose = "" if self._is_closing else PURPOSE
+        purpose = "" if self._is_closing else purpose
         return await self._client.coordinator(self.member.settings.group_id, purpose=purpose)
 
     async def _look_elsewhere(self, problem: str) -> None:

@@ -40,6 +40,7 @@ ISOLATIONS = ("read_committed", "read_uncommitted")
         "kctl consume orders --from @2026-11-21T09:00:00Z --until @2026-11-21T10:00:00Z --format jsonl",
         "kctl consume orders --from end --follow",
         "kctl consume orders --group audit --follow --format jsonl",
+        "kctl consume orders --group audit --follow --assignor cooperative-sticky",
         "kctl consume __consumer_offsets --formatter offsets",
     ),
 )
@@ -69,6 +70,15 @@ def consume(
     group: Annotated[
         str | None,
         Option("--group", metavar="GROUP", help="Read as a member of this consumer group, and commit what was shown."),
+    ] = None,
+    assignor: Annotated[
+        str | None,
+        Option(
+            "--assignor",
+            metavar="NAME[,NAME]",
+            help="With --group: how to share partitions: range, roundrobin, sticky, cooperative-sticky.  "
+            "Default: range,cooperative-sticky.",
+        ),
     ] = None,
     isolation: Annotated[
         str,
@@ -100,7 +110,11 @@ def consume(
     group has committed nothing.  What was shown is committed every 5 s (auto.commit.interval.ms), before the group
     shares anew, and at the end, also after SIGINT and SIGTERM; what was shown after the last commit of a process that
     was killed is shown again.  group.instance.id, session.timeout.ms, heartbeat.interval.ms and max.poll.interval.ms
-    count in --command-config.  The member knows the assignors range and roundrobin.
+    count in --command-config.
+
+    --assignor, or partition.assignment.strategy in --command-config, says by which assignors the member can share; all
+    members of a group must have one in common.  Only one whose assignors are cooperative-sticky and nothing else keeps
+    reading while the group shares anew; any other gives up its partitions first.
 
     TIME is RFC 3339 (UTC without a zone), a date, epoch seconds or milliseconds, or a duration back from now: @-1h.
 
@@ -120,6 +134,8 @@ def consume(
 
     if compat and not formatter:
         raise UsageError("--compat goes with --formatter")
+    if assignor is not None and group is None:
+        raise UsageError("--assignor goes with --group")
     if group is not None:
         if partition is not None or until is not None:
             raise UsageError(
@@ -146,6 +162,7 @@ def consume(
                     group,
                     topic,
                     run.client_properties(),
+                    assignor=assignor,
                     lower=lower,
                     isolation=level,
                     ends=None if follow else {tp: range_.end for tp, range_ in held.items()},

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kctl.errors import ConfigError, UsageError
+from kctl.errors import ApiError, ConfigError, ErrorCode, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from kctl.records.header import Record
 
 AUTO_COMMIT_INTERVAL_MS = 5_000
+JAVA_ASSIGNORS = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
+"""As Java's consumer has them in partition.assignment.strategy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +48,19 @@ def group_reading(
     topic: str,
     properties: Mapping[str, str],
     *,
+    assignor: str | None,
     lower: OffsetSpec,
     isolation: IsolationLevel,
     ends: Mapping[TopicPartition, int] | None,
     records_max: int | None,
 ) -> GroupReading:
-    """How to take part is said by Kafka's consumer properties.  Raises UsageError and ConfigError."""
+    """How to take part is said by Kafka's consumer properties, and by `assignor`, which counts more than they do.
+
+    Raises UsageError and ConfigError.
+    """
     from kctl.client.settings import parse_milliseconds  # noqa: PLC0415 - help needs no client
 
-    settings = _membership_settings(group_id, topic, properties)
+    settings = replace(_membership_settings(group_id, topic, properties), assignors=_assignors(properties, assignor))
     interval_ms = parse_milliseconds(properties, "auto.commit.interval.ms", AUTO_COMMIT_INTERVAL_MS)
     return GroupReading(settings, interval_ms, lower, isolation, ends, records_max)
 
@@ -89,6 +100,10 @@ async def read_in_group(
         await _copy(consumer, write, flush, reading.ends, reading.records_max)
         consumer.confirm()
         await consumer.commit()
+    except ApiError as error:
+        if error.code is not ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+            raise
+        raise ApiError(error.code, f"{error}; {await _shared_by(client, reading.settings)}") from error
     finally:
         await consumer.close()
 
@@ -114,8 +129,45 @@ async def _copy(
         flush()
         for tp, offset in cut.items():
             consumer.finish(tp, offset)
-        if ends is not None and all(offset >= ends.get(tp, 0) for tp, offset in consumer.positions.items()):
+        if ends is None or consumer.expects_more:
+            continue
+        if all(offset >= ends.get(tp, 0) for tp, offset in consumer.positions.items()):
             return
+
+
+async def _shared_by(client: ClusterClient, settings: MembershipSettings) -> str:
+    """What to say instead, as far as the broker tells by which assignor the group shares."""
+    from kctl.admin.groups import look_up_group  # noqa: PLC0415 - only for those who are refused
+    from kctl.client.assignors import ASSIGNORS  # noqa: PLC0415 - help needs no client
+    from kctl.protocol.consumer_protocol import PROTOCOL_TYPE  # noqa: PLC0415 - same
+
+    group = await look_up_group(client, settings.group_id)
+    if group.protocol_type not in {"", PROTOCOL_TYPE}:
+        return f"its members are no consumers but of the kind '{group.protocol_type}'"
+    others = [name for name in ASSIGNORS if name not in settings.assignors]
+    if group.protocol in others:
+        return f"it shares by {group.protocol}, so say --assignor {group.protocol}"
+    return f"--assignor can say {', '.join(others)}" if others else "it shares by something else"
+
+
+def _assignors(properties: Mapping[str, str], said: str | None) -> tuple[str, ...]:
+    """Names as librdkafka writes them, or the classes of Java's consumer."""
+    from kctl.client.assignors import ASSIGNORS, DEFAULT_ASSIGNORS  # noqa: PLC0415 - help needs no client
+
+    told = said if said is not None else properties.get("partition.assignment.strategy")
+    if told is None:
+        return DEFAULT_ASSIGNORS
+    names = tuple(
+        dict.fromkeys(JAVA_ASSIGNORS.get(name, name) for name in (part.strip() for part in told.split(",")) if name)
+    )
+    wrong = next((name for name in names if name not in ASSIGNORS), None)
+    if names and wrong is None:
+        return names
+    problem = f"'{wrong}' is no assignor" if wrong else "at least one assignor is needed"
+    known = ", ".join(ASSIGNORS)
+    if said is not None:
+        raise UsageError(f"--assignor: {problem}; there are {known}")
+    raise ConfigError("partition.assignment.strategy", told, f"{problem}; there are {known}")
 
 
 def _membership_settings(group_id: str, topic: str, properties: Mapping[str, str]) -> MembershipSettings:
@@ -132,6 +184,7 @@ def _membership_settings(group_id: str, topic: str, properties: Mapping[str, str
         parse_milliseconds(properties, "session.timeout.ms", default.session_timeout_ms),
         parse_milliseconds(properties, "max.poll.interval.ms", default.rebalance_timeout_ms),
         parse_milliseconds(properties, "heartbeat.interval.ms", default.heartbeat_interval_ms),
+        rack=properties.get("client.rack", ""),
     )
     if settings.heartbeat_interval_ms >= settings.session_timeout_ms:
         raise ConfigError(

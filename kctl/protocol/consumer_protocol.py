@@ -5,6 +5,8 @@ fields at the end, so a version above ours is read as our newest, as Kafka's Con
 
 Versions: 1 adds the partitions that a member still owns (KIP-429).  2 adds the generation in which it got them
 (KIP-792).  3 adds its rack (KIP-881).  An assignment is the same in all of them.
+
+Java's sticky assignors wrote what the versions 1 and 2 tell into the user data before there were these, and still do.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from kctl.protocol.message import array, bytes_, data, definition_of, int32, str
 from kctl.protocol.versioned import decode_body, encode_versioned, version_of
 
 PROTOCOL_TYPE = "consumer"
-VERSION = 1
-"""What we write, as Kafka 2.8 does."""
+SUBSCRIPTION_VERSION = 3
+"""What we write, as librdkafka and Kafka 4 do: librdkafka takes the generation from nowhere else."""
+ASSIGNMENT_VERSION = 1
 
 T = TypeVar("T")
 
@@ -49,6 +52,21 @@ class ConsumerProtocolAssignment:
     user_data: bytes | None = bytes_(nullable="0+", default=None)
 
 
+@data(versions="0-1")
+class StickyUserData:
+    """The user data of `sticky`; Java's StickyAssignor writes version 1 and does not say so."""
+
+    previous_assignment: list[TopicPartitions] = array(TopicPartitions)
+    generation: int = int32("1+", default=-1, ignorable=True)
+
+
+@data(versions="0")
+class CooperativeStickyUserData:
+    """The user data of `cooperative-sticky`: when the member was given what it owns."""
+
+    generation: int = int32()
+
+
 def decode_subscription(blob: memoryview | bytes) -> ConsumerProtocolSubscription:
     """Raises MalformedRequest when another kind of client wrote the bytes."""
     return _decode(ConsumerProtocolSubscription, blob)
@@ -59,12 +77,12 @@ def decode_assignment(blob: memoryview | bytes) -> ConsumerProtocolAssignment:
     return _decode(ConsumerProtocolAssignment, blob)
 
 
-def encode_subscription(subscription: ConsumerProtocolSubscription, version: int = VERSION) -> bytes:
+def encode_subscription(subscription: ConsumerProtocolSubscription, version: int = SUBSCRIPTION_VERSION) -> bytes:
     """The `metadata` of a JoinGroup protocol."""
     return encode_versioned(subscription, version)
 
 
-def encode_assignment(assignment: ConsumerProtocolAssignment, version: int = VERSION) -> bytes:
+def encode_assignment(assignment: ConsumerProtocolAssignment, version: int = ASSIGNMENT_VERSION) -> bytes:
     """The `assignment` of a SyncGroup member."""
     return encode_versioned(assignment, version)
 

@@ -1,8 +1,9 @@
 """Members and their group, each by its own rules, over connections that lose, delay and repeat nothing but break.
 
-Goal: no partition is read by two members of one generation, nothing is committed by one that has no say any more, and
-when the trouble ends every partition has a reader.  Method: members' `step` against the coordinator's `step` in virtual
-time; the seed is the failure.
+Goal: no partition is read by two members of one generation, nothing is committed by one that has no say any more, what
+is committed goes neither back nor past what was read, and when the trouble ends every partition has a reader.  Method:
+members' `step` against the coordinator's `step` in virtual time, with assignors that all members know; the seed is the
+failure.
 """
 
 from __future__ import annotations
@@ -60,6 +61,13 @@ from tests.unit.groups.world import GroupWorld, Token
 COUNTS = {"t": 5, "u": 2}
 PARTITIONS = sorted(TopicPartition(topic, number) for topic, count in COUNTS.items() for number in range(count))
 TICK_MS = 100
+LISTS = (
+    ("range", "roundrobin"),
+    ("sticky",),
+    ("cooperative-sticky",),
+    ("range", "cooperative-sticky"),
+)
+"""What members know, by which they share partitions; a group of the last two moves from one to the other."""
 
 
 @dataclass
@@ -68,7 +76,8 @@ class Reader:
 
     name: str
     member: Member
-    reads: frozenset[TopicPartition] = frozenset()
+    reads: dict[TopicPartition, int] = field(default_factory=dict)
+    """Positions."""
     asked: tuple[Token, Phase] | None = None
     pause_ms: int = 0
     is_alive: bool = True
@@ -86,8 +95,14 @@ class Play:
     def __init__(self, chance: Random) -> None:
         self.chance = chance
         self.world = GroupWorld(group_initial_rebalance_delay_ms=chance.choice((0, 100)))
+        self.lists = chance.choice([(one,) for one in LISTS] + [LISTS[2:]])
         self.readers: list[Reader] = []
         self.owners: dict[tuple[int, TopicPartition], str] = {}
+        self.read_to = dict.fromkeys(PARTITIONS, 0)
+        """How far anybody has read."""
+        self.committed = dict.fromkeys(PARTITIONS, 0)
+        self.twice = 0
+        """How many records were read again."""
         self._names = 0
 
     def start(self) -> None:
@@ -95,7 +110,10 @@ class Play:
         instance = self.chance.choice((None, None, f"i{self._names % 3}"))
         if any(r.is_alive and instance and r.member.settings.group_instance_id == instance for r in self.readers):
             instance = None
-        wanted = MembershipSettings("g", ("t", "u"), instance, session_timeout_ms=2_000, heartbeat_interval_ms=500)
+        assignors = self.chance.choice(self.lists)
+        wanted = MembershipSettings(
+            "g", ("t", "u"), instance, session_timeout_ms=2_000, heartbeat_interval_ms=500, assignors=assignors
+        )
         self.readers.append(Reader(f"r{self._names}", Member(wanted)))
 
     @property
@@ -119,21 +137,26 @@ class Play:
         if reader.pause_ms > 0:
             reader.pause_ms -= TICK_MS
             return
+        if reader.member.phase is not Phase.REVOKING:
+            self._read(reader)
         if reader.asked is not None:
             token, _ = reader.asked
             if token in self.world.answers:
                 reader.asked = None
                 self._do(reader, self._answered(token))
+            elif self.chance.random() < 0.1:
+                self._commit(reader)
             return
         self._do(reader, HeartbeatDue())
         if reader.asked is None and reader.member.phase is Phase.OUTSIDE:
-            reader.reads = frozenset()
             self._do(reader, Wanted())
         elif reader.asked is None and reader.member.phase is Phase.REVOKING:
             self._commit(reader)
-            reader.reads = frozenset()
-            self._do(reader, Revoked())
-        elif reader.member.phase is Phase.STABLE and self.chance.random() < 0.1:
+            if reader.member.phase is Phase.REVOKING:
+                for tp in reader.member.revoking:
+                    del reader.reads[tp]
+                self._do(reader, Revoked())
+        elif self.chance.random() < 0.1:
             self._commit(reader)
 
     def _trouble(self, reader: Reader) -> None:
@@ -151,12 +174,19 @@ class Play:
         elif luck < 0.022:
             self._do(reader, PartitionsChanged())
 
+    def _read(self, reader: Reader) -> None:
+        for tp, position in reader.reads.items():
+            self.twice += position < self.read_to[tp]
+            reader.reads[tp] = position + 1
+            self.read_to[tp] = max(self.read_to[tp], position + 1)
+
     def _commit(self, reader: Reader) -> None:
+        """What it has read, as far as it has a generation to name."""
         member = reader.member
         is_theirs = {tp for (generation, tp), owner in self.owners.items()
                      if generation == self.world.group.generation and owner != reader.owner}  # fmt: skip
-        offsets = dict.fromkeys(reader.reads, self.world.elapsed_ms)
-        if not offsets or not member.is_in_generation:
+        offsets = dict(reader.reads)
+        if not offsets or not member.may_commit:
             return
         token = self.world.commit(
             offsets,
@@ -165,7 +195,11 @@ class Play:
             instance=member.settings.group_instance_id,
         )
         codes = cast("dict[TopicPartition, ErrorCode]", self.world.answers[token])
-        assert not (is_theirs & reader.reads) or ErrorCode.NONE not in codes.values()
+        assert not (is_theirs & offsets.keys()) or ErrorCode.NONE not in codes.values()
+        for tp, offset in offsets.items():
+            if codes[tp] is ErrorCode.NONE:
+                assert offset >= self.committed[tp], f"{tp}: what is committed goes back"
+                self.committed[tp] = offset
         for code in set(codes.values()):
             self._do(reader, CommitAnswered(code, member.generation))
 
@@ -208,12 +242,13 @@ class Play:
             case Assign(assignor, members):
                 self._do(reader, Assigned(ASSIGNORS[assignor](members, COUNTS)))
             case Take(partitions):
-                reader.reads = frozenset(partitions)
-                for tp in partitions:
+                assert not reader.reads.keys() & set(partitions)
+                reader.reads |= {tp: self.committed[tp] for tp in partitions}
+                for tp in reader.reads:
                     owner = self.owners.setdefault((reader.member.generation, tp), reader.owner)
                     assert owner == reader.owner, f"{tp} of generation {reader.member.generation} has two readers"
             case Abandon():
-                reader.reads = frozenset()
+                reader.reads = {}
             case Fail():
                 reader.failures.append(action)
                 reader.is_alive = False
@@ -244,8 +279,9 @@ class Play:
                 raise AssertionError(other)
 
     def _check(self) -> None:
-        reading = Counter((r.member.generation, tp) for r in self.alive for tp in r.reads)
+        reading = Counter((r.member.generation, tp) for r in self.alive if r.member.is_in_generation for tp in r.reads)
         assert all(count == 1 for count in reading.values())
+        assert all(set(r.reads) == set(r.member.owned) for r in self.alive)
 
 
 @settings(max_examples=30, deadline=None)
@@ -261,5 +297,11 @@ def test_members_share_through_any_trouble_and_end_with_everything_read_once(see
     play.run(15_000, is_calm=True)
     assert {reader.member.phase for reader in play.alive} == {Phase.STABLE}
     assert sorted(tp for reader in play.alive for tp in reader.reads) == PARTITIONS
+    play.twice = 0
+    play.start()
+    play.run(5_000, is_calm=True)
+    assert play.twice == 0, "whoever hands a partition on has committed what it read"
+    assert sorted(tp for reader in play.alive for tp in reader.reads) == PARTITIONS
+    assert len(play.alive) > len(PARTITIONS) or all(reader.reads for reader in play.alive), "everybody has a share"
     fenced = [fail.error.code for reader in play.readers for fail in reader.failures]
     assert set(fenced) <= {ErrorCode.FENCED_INSTANCE_ID}

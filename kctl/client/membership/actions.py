@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl.client.assignors import Subscriber
+from kctl.client.assignment import Subscriber
 from kctl.errors import ApiError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.heartbeat import HeartbeatRequest
@@ -50,19 +50,21 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Read these from now on, from where the group has committed."""
+    """Read these too from now on, from where the group has committed."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """Give up what is read, after committing; then tell by `Revoked`."""
+    """Commit, give up these of what is read, then tell by `Revoked`; for a cooperative member it may be none."""
+
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """What is read belongs to others already."""
+    """All that is read belongs to others already."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class PartitionsChanged:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """What was read is given up: committed, if that was possible."""
+    """What was to be given up is: committed, if that was possible."""
 
 
 @dataclass(frozen=True, slots=True)

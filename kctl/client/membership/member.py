@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-NO_GENERATION = -1
+from kctl.client.assignment import NO_GENERATION
+from kctl.client.assignors import DEFAULT_ASSIGNORS, is_cooperative
+from kctl.model import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,14 @@ class MembershipSettings:
     rebalance_timeout_ms: int = 300_000
     """max.poll.interval.ms: how long the others wait for this member to give up what it reads."""
     heartbeat_interval_ms: int = 3_000
+    assignors: tuple[str, ...] = DEFAULT_ASSIGNORS
+    """partition.assignment.strategy: the ways of sharing that this member knows, the preferred one first."""
+    rack: str = ""
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether it keeps what it reads through a rebalance and gives up only what it is told to."""
+        return is_cooperative(self.assignors)
 
 
 class Phase(Enum):
@@ -42,6 +52,13 @@ class Member:
     assignor: str = ""
     """The one that all members of this generation know, by its name."""
     is_leader: bool = False
+    owned: tuple[TopicPartition, ...] = ()
+    """What it may read and commit now, what it is about to give up among it."""
+    revoking: tuple[TopicPartition, ...] = ()
+    """What it is about to give up."""
+    assigned: tuple[TopicPartition, ...] = ()
+    """What it was given last, even if it has given that up or lost it since."""
+    assigned_generation: int = NO_GENERATION
     heard_ms: int = 0
     """When the coordinator last said that all is well."""
     beat_ms: int = 0
@@ -49,8 +66,13 @@ class Member:
 
     @property
     def is_in_generation(self) -> bool:
-        """Whether heartbeats and commits have a generation to name."""
+        """Whether heartbeats have a generation to name."""
         return self.phase in {Phase.STABLE, Phase.REVOKING}
+
+    @property
+    def may_commit(self) -> bool:
+        """A cooperative member also while it waits for the others to join: until then its generation goes on."""
+        return self.is_in_generation or (self.phase is Phase.JOINING and bool(self.owned))
 
     @property
     def session_end_ms(self) -> int:

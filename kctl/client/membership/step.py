@@ -3,17 +3,20 @@
     OUTSIDE -> JOINING -> SYNCING -> STABLE -> REVOKING -> JOINING ...
 
 The eager protocol: whoever rejoins first gives up all it reads (`Revoke`, at its own pace, so that it can commit), and
-has nothing until it is assigned again (`Take`).  What is lost without being asked (`Abandon`) cannot be committed any
-more, because the group has given it to others.  `step` takes one event and changes the member; what it returns is to be
-done by whoever owns the connection.  Source: Kafka's AbstractCoordinator and ConsumerCoordinator, KIP-62, KIP-345,
-KIP-394.
+has nothing until it is assigned again (`Take`).  The cooperative protocol (KIP-429): whoever rejoins reads on and says
+what it has.  `Take` then tells what it has got on top, and `Revoke` what it has to give up, after which it joins again,
+because only then somebody else is given that.
+
+What is lost without being asked (`Abandon`) cannot be committed any more, because the group has given it to others.
+`step` takes one event and changes the member; what it returns is to be done by whoever owns the connection.  Source:
+Kafka's AbstractCoordinator and ConsumerCoordinator, KIP-62, KIP-345, KIP-394.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kctl.client.assignors import ASSIGNORS, Subscriber
+from kctl.client.assignment import NO_GENERATION
 from kctl.client.membership.actions import (
     Abandon,
     Action,
@@ -41,26 +44,14 @@ from kctl.client.membership.events import (
     Synced,
     Wanted,
 )
-from kctl.client.membership.member import (
-    NO_GENERATION,
-    Member,
-    Phase,
-)
+from kctl.client.membership.member import Member, Phase
+from kctl.client.membership.subscriptions import decode_partitions, encode_partitions, protocols, subscriber
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.heartbeat import HeartbeatRequest
-from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
 from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from kctl.protocol.consumer_protocol import (
-    PROTOCOL_TYPE,
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    TopicPartitions,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    encode_subscription,
-)
+from kctl.protocol.consumer_protocol import PROTOCOL_TYPE
 
 BEAT_AGAIN_MS = 100
 """How long to wait after a heartbeat that found no coordinator: retry.backoff.ms of Kafka's clients."""
@@ -73,9 +64,9 @@ def step(member: Member, event: Event, now_ms: int) -> list[Action]:
     """Let one event happen to a member, and say what is to be done; times are of a clock that never goes back."""
     match event:
         case Wanted():
-            return _join(member) if member.phase is Phase.OUTSIDE else []
+            return [*_notice_end(member, now_ms), *_join(member)] if member.phase is Phase.OUTSIDE else []
         case Joined(response):
-            return _joined(member, response) if member.phase is Phase.JOINING else []
+            return _joined(member, response, now_ms) if member.phase is Phase.JOINING else []
         case Assigned(assignment):
             return _hand_in(member, assignment) if member.phase is Phase.SYNCING else []
         case Synced(response):
@@ -92,9 +83,9 @@ def step(member: Member, event: Event, now_ms: int) -> list[Action]:
         case Disconnected(during):
             return _disconnected(member, during, now_ms)
         case PartitionsChanged():
-            return _revoke(member) if member.phase is Phase.STABLE and member.is_leader else []
+            return _prepare(member) if member.phase is Phase.STABLE and member.is_leader else []
         case Revoked():
-            return _join(member) if member.phase is Phase.REVOKING else []
+            return _revoked(member) if member.phase is Phase.REVOKING else []
         case Left():
             return _leave(member)
 
@@ -102,7 +93,6 @@ def step(member: Member, event: Event, now_ms: int) -> list[Action]:
 def _join(member: Member) -> list[Action]:
     member.phase = Phase.JOINING
     settings = member.settings
-    metadata = encode_subscription(ConsumerProtocolSubscription(topics=sorted(settings.topics)))
     request = JoinGroupRequest(
         group_id=settings.group_id,
         session_timeout_ms=settings.session_timeout_ms,
@@ -110,12 +100,12 @@ def _join(member: Member) -> list[Action]:
         member_id=member.member_id,
         group_instance_id=settings.group_instance_id,
         protocol_type=PROTOCOL_TYPE,
-        protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name in ASSIGNORS],
+        protocols=protocols(member),
     )
     return [SendJoin(request)]
 
 
-def _joined(member: Member, response: JoinGroupResponse) -> list[Action]:
+def _joined(member: Member, response: JoinGroupResponse, now_ms: int) -> list[Action]:
     code = ErrorCode.of(response.error_code)
     if code is ErrorCode.MEMBER_ID_REQUIRED:
         member.member_id = response.member_id
@@ -126,20 +116,17 @@ def _joined(member: Member, response: JoinGroupResponse) -> list[Action]:
     member.assignor = response.protocol_name or ""
     member.is_leader = response.leader == response.member_id
     member.phase = Phase.SYNCING
+    member.heard_ms = now_ms
     if not member.is_leader:
         return _sync(member, [])
-    subscribers = tuple(
-        Subscriber(one.member_id, one.group_instance_id, frozenset(decode_subscription(one.metadata).topics))
-        for one in response.members
-    )
-    return [Assign(member.assignor, subscribers)]
+    return [Assign(member.assignor, tuple(subscriber(one, member.assignor) for one in response.members))]
 
 
 def _hand_in(member: Member, assignment: Mapping[str, Sequence[TopicPartition]]) -> list[Action]:
     return _sync(
         member,
         [
-            SyncGroupRequestAssignment(member_id=member_id, assignment=_encode(partitions))
+            SyncGroupRequestAssignment(member_id=member_id, assignment=encode_partitions(partitions))
             for member_id, partitions in assignment.items()
         ],
     )
@@ -164,28 +151,37 @@ def _synced(member: Member, response: SyncGroupResponse, now_ms: int) -> list[Ac
         return _start_over(member, code)
     member.phase = Phase.STABLE
     member.heard_ms = member.beat_ms = now_ms
-    return [Take(_decode(response.assignment))]
+    member.assigned = decode_partitions(response.assignment)
+    member.assigned_generation = member.generation
+    before = set(member.owned)
+    taken = tuple(tp for tp in member.assigned if tp not in before)
+    revoking = tuple(sorted(before.difference(member.assigned)))
+    member.owned += taken
+    return [Take(taken), *(_revoke(member, revoking) if revoking else [])]
 
 
 def _start_over(member: Member, code: ErrorCode) -> list[Action]:
-    """A join or sync that failed: nothing is read meanwhile, so there is nothing to give up."""
+    """A join or sync that failed: a cooperative member reads on unless the group has moved on without it."""
     if code in _ELSEWHERE:
         member.phase = Phase.OUTSIDE
         return [LookUpCoordinator()]
+    if code is ErrorCode.REBALANCE_IN_PROGRESS:
+        return _join(member)
     if code is ErrorCode.UNKNOWN_MEMBER_ID:
         _forget(member)
-        return _join(member)
-    if code in {ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}:
-        return _join(member)
+        return [*_lose(member), *_join(member)]
+    if code is ErrorCode.ILLEGAL_GENERATION:
+        return [*_lose(member), *_join(member)]
     return _fail(member, code)
 
 
 def _beat(member: Member, now_ms: int) -> list[Action]:
+    if member.phase is Phase.OUTSIDE:
+        return _notice_end(member, now_ms)
     if not member.is_in_generation:
         return []
     if now_ms >= member.session_end_ms and member.phase is Phase.STABLE:
-        member.phase = Phase.OUTSIDE
-        return [Abandon()]
+        return _leave_generation(member)
     if now_ms < member.next_beat_ms:
         return []
     member.beat_ms = now_ms
@@ -205,20 +201,50 @@ def _told(member: Member, code: ErrorCode, generation: int, now_ms: int) -> list
     if code in _ELSEWHERE:
         return _beat_elsewhere(member, now_ms)
     if code is ErrorCode.REBALANCE_IN_PROGRESS:
-        return _revoke(member) if member.phase is Phase.STABLE else []
+        return _prepare(member) if member.phase is Phase.STABLE else []
     if code in {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID}:
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             _forget(member)
-        member.phase = Phase.OUTSIDE
-        return [Abandon()]
+        return _leave_generation(member)
     if code in _FATAL:
         return _fail(member, code)
     return []
 
 
-def _revoke(member: Member) -> list[Action]:
+def _prepare(member: Member) -> list[Action]:
+    """Before it joins again an eager member gives up everything; a cooperative one only commits."""
+    return _revoke(member, () if member.settings.is_cooperative else member.owned)
+
+
+def _revoke(member: Member, partitions: tuple[TopicPartition, ...]) -> list[Action]:
     member.phase = Phase.REVOKING
-    return [Revoke()]
+    member.revoking = partitions
+    return [Revoke(partitions)]
+
+
+def _revoked(member: Member) -> list[Action]:
+    given_up = set(member.revoking)
+    member.owned = tuple(tp for tp in member.owned if tp not in given_up)
+    member.revoking = ()
+    return _join(member)
+
+
+def _leave_generation(member: Member) -> list[Action]:
+    member.phase = Phase.OUTSIDE
+    member.owned = member.revoking = ()
+    return [Abandon()]
+
+
+def _notice_end(member: Member, now_ms: int) -> list[Action]:
+    """While no coordinator is found a cooperative member reads on, but not longer than its session."""
+    return _lose(member) if now_ms >= member.session_end_ms else []
+
+
+def _lose(member: Member) -> list[Action]:
+    if not member.owned:
+        return []
+    member.owned = member.revoking = ()
+    return [Abandon()]
 
 
 def _disconnected(member: Member, during: Phase, now_ms: int) -> list[Action]:
@@ -240,6 +266,7 @@ def _leave(member: Member) -> list[Action]:
     """A static member only goes away: the group keeps its place for it until the session times out (KIP-345)."""
     member_id = member.member_id
     member.phase = Phase.OUTSIDE
+    member.owned = member.revoking = ()
     _forget(member)
     if not member_id or member.settings.group_instance_id is not None:
         return []
@@ -253,7 +280,7 @@ def _forget(member: Member) -> None:
 _FATAL: Mapping[ErrorCode, str] = {
     ErrorCode.FENCED_INSTANCE_ID: "another member has taken the group.instance.id '{instance}'",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
-        "the members of the group have no way of sharing in common with this one, which knows " + ", ".join(ASSIGNORS)
+        "its members have no way of sharing partitions in common with this one, which knows {assignors}"
     ),
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "not allowed to read in this group",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the group is full",
@@ -265,23 +292,11 @@ _FATAL: Mapping[ErrorCode, str] = {
 def _fail(member: Member, code: ErrorCode) -> list[Action]:
     settings = member.settings
     member.phase = Phase.OUTSIDE
+    member.owned = member.revoking = ()
     words = _FATAL.get(code, code.description).format(
-        instance=settings.group_instance_id, group=settings.group_id, session=settings.session_timeout_ms
+        instance=settings.group_instance_id,
+        group=settings.group_id,
+        session=settings.session_timeout_ms,
+        assignors=", ".join(settings.assignors),
     )
     return [Fail(ApiError(code, f"group '{settings.group_id}': {words}"))]
-
-
-def _encode(partitions: Sequence[TopicPartition]) -> bytes:
-    by_topic: dict[str, list[int]] = {}
-    for tp in partitions:
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    told = [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic.items()]
-    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=told))
-
-
-def _decode(blob: memoryview | bytes) -> tuple[TopicPartition, ...]:
-    """A member that joined too late for the leader to know it is given no bytes at all: nothing to read."""
-    if not len(blob):
-        return ()
-    told = decode_assignment(blob).assigned_partitions
-    return tuple(sorted(TopicPartition(one.topic, number) for one in told for number in one.partitions))

@@ -83,7 +83,7 @@ def test_group_with_a_member_whose_subscription_and_assignment_are_those_of_a_ja
                 client_host="/127.0.0.1",
                 rebalance_timeout=300_000,
                 session_timeout=10_000,
-                subscription=encode_subscription(subscription),
+                subscription=encode_subscription(subscription, 1),
                 assignment=encode_assignment(assignment),
             )
         ],

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.client.assignors import ASSIGNORS, Assignment, Subscriber, assign_ranges, assign_round_robin
+from kctl.client.assignment import Assignment, Subscriber
+from kctl.client.assignors import ASSIGNORS, assign_ranges, assign_round_robin, is_cooperative
 from kctl.model import TopicPartition
 
 
@@ -78,6 +79,12 @@ def test_every_partition_that_somebody_reads_has_one_reader(
         ]
         assert all(tp.topic in wanted[member] for member, tps in assignment.items() for tp in tps)
         assert assign(list(reversed(members)), dict(reversed(counts.items()))) == assignment
+
+
+def test_member_is_cooperative_only_if_all_its_assignors_allow_it() -> None:
+    assert is_cooperative(["cooperative-sticky"])
+    assert not is_cooperative(["range", "cooperative-sticky"])
+    assert not is_cooperative(["sticky"])
 
 
 @given(st.integers(1, 7), st.dictionaries(st.sampled_from("tuvw"), st.integers(1, 9)))

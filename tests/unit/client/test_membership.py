@@ -33,28 +33,37 @@ from kctl.client.membership.events import (
 )
 from kctl.client.membership.member import Member, MembershipSettings, Phase
 from kctl.client.membership.step import BEAT_AGAIN_MS, step
+from kctl.client.membership.subscriptions import encode_partitions
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.heartbeat import HeartbeatResponse
 from kctl.protocol.apis.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kctl.protocol.apis.sync_group import SyncGroupResponse
-from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
+from kctl.protocol.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    TopicPartitions,
+    decode_subscription,
+    encode_subscription,
+)
 
 SETTINGS = MembershipSettings("g", ("t",))
 T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+T2 = TopicPartition("t", 2)
+COOPERATIVE = replace(SETTINGS, assignors=("cooperative-sticky",))
 SOON_MS = 10
 BEAT_MS = SETTINGS.heartbeat_interval_ms
 SESSION_MS = SETTINGS.session_timeout_ms
 
 
-def joined(leader: str = "me", *, generation: int = 1) -> Joined:
+def joined(leader: str = "me", *, generation: int = 1, assignor: str = "range") -> Joined:
     metadata = encode_subscription(ConsumerProtocolSubscription(topics=["t"]))
     members = [JoinGroupResponseMember(member_id="me", metadata=metadata)] if leader == "me" else []
     return Joined(
         JoinGroupResponse(
             error_code=0,
             generation_id=generation,
-            protocol_name="range",
+            protocol_name=assignor,
             leader=leader,
             member_id="me",
             members=members,
@@ -81,6 +90,30 @@ def reading(settings: MembershipSettings = SETTINGS) -> Member:
     taken = step(member, Synced(SyncGroupResponse(error_code=0, assignment=assignment.assignment)), 0)
     assert taken == [Take((T0,))]
     return member
+
+
+def synced(*partitions: TopicPartition) -> Synced:
+    return Synced(SyncGroupResponse(error_code=0, assignment=encode_partitions(partitions)))
+
+
+def cooperating(*partitions: TopicPartition) -> Member:
+    """It was given these in generation 1, by another member."""
+    member = Member(COOPERATIVE)
+    step(member, Wanted(), 0)
+    step(member, joined("you", assignor="cooperative-sticky"), 0)
+    assert step(member, synced(*partitions), 0) == [Take(partitions)]
+    return member
+
+
+def subscription(join: object, assignor: str) -> ConsumerProtocolSubscription:
+    """What the join tells for this assignor."""
+    assert isinstance(join, SendJoin)
+    (metadata,) = [one.metadata for one in join.request.protocols if one.name == assignor]
+    return decode_subscription(metadata)
+
+
+def told_partitions(owned: list[TopicPartitions]) -> list[TopicPartition]:
+    return [TopicPartition(one.topic, number) for one in owned for number in one.partitions]
 
 
 def test_new_member_joins_again_with_the_id_that_it_is_given() -> None:
@@ -114,7 +147,7 @@ def test_heartbeats_come_at_their_interval() -> None:
 
 def test_rebalance_gives_up_what_is_read_before_it_joins_again() -> None:
     member = reading()
-    assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == [Revoke()]
+    assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == [Revoke((T0,))]
     assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == []
     (beat,) = step(member, HeartbeatDue(), BEAT_MS)
     assert isinstance(beat, SendHeartbeat), "the session goes on while it commits"
@@ -178,7 +211,7 @@ def test_answer_to_a_join_that_was_given_up_changes_nothing() -> None:
     [
         (ErrorCode.FENCED_INSTANCE_ID, "another member has taken the group.instance.id 'mine'"),
         (ErrorCode.GROUP_MAX_SIZE_REACHED, "the group is full"),
-        (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "range, roundrobin"),
+        (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "range, cooperative-sticky"),
         (ErrorCode.INVALID_SESSION_TIMEOUT, "session.timeout.ms=10000"),
     ],
 )
@@ -202,3 +235,100 @@ def test_member_that_came_too_late_for_its_leader_reads_nothing() -> None:
     step(member, Wanted(), 0)
     step(member, joined(leader="you"), 0)
     assert step(member, Synced(SyncGroupResponse(error_code=0, assignment=b"")), 0) == [Take(())]
+
+
+def test_cooperative_member_keeps_what_it_reads_and_says_so() -> None:
+    member = cooperating(T0, T1)
+    assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == [Revoke(())]
+    (join,) = step(member, Revoked(), SOON_MS)
+    claim = subscription(join, "cooperative-sticky")
+    assert told_partitions(claim.owned_partitions) == [T0, T1]
+    assert (claim.generation_id, claim.user_data) == (1, b"\0\0\0\1")
+    assert member.owned == (T0, T1)
+    assert member.may_commit
+    assert not member.is_in_generation
+
+
+def test_cooperative_member_gives_up_what_was_taken_and_then_joins_again_without_it() -> None:
+    member = cooperating(T0, T1)
+    step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
+    step(member, Revoked(), SOON_MS)
+    step(member, joined("you", generation=2, assignor="cooperative-sticky"), SOON_MS)
+    assert step(member, synced(T1, T2), SOON_MS) == [Take((T2,)), Revoke((T0,))]
+    assert member.is_in_generation, "it commits what it gives up"
+    assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS, generation=2), SOON_MS) == []
+    (join,) = step(member, Revoked(), SOON_MS)
+    claim = subscription(join, "cooperative-sticky")
+    assert (told_partitions(claim.owned_partitions), claim.generation_id) == ([T1, T2], 2)
+
+
+def test_cooperative_member_that_is_taken_nothing_reads_on() -> None:
+    member = cooperating(T0)
+    step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
+    step(member, Revoked(), SOON_MS)
+    step(member, joined("you", generation=2, assignor="cooperative-sticky"), SOON_MS)
+    assert step(member, synced(T0), SOON_MS) == [Take(())]
+    assert member.phase is Phase.STABLE
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
+def test_cooperative_member_that_the_group_has_given_up_claims_nothing(code: ErrorCode) -> None:
+    for phase in (Phase.STABLE, Phase.SYNCING):
+        member = cooperating(T0)
+        if phase is Phase.STABLE:
+            assert step(member, told(code), SOON_MS) == [Abandon()]
+            (join,) = step(member, Wanted(), SOON_MS)
+        else:
+            step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
+            step(member, Revoked(), SOON_MS)
+            step(member, joined("you", generation=2, assignor="cooperative-sticky"), SOON_MS)
+            refusal = Synced(SyncGroupResponse(error_code=code, assignment=b""))
+            abandon, join = step(member, refusal, SOON_MS)
+            assert abandon == Abandon()
+        assert subscription(join, "cooperative-sticky").owned_partitions == []
+        assert not member.may_commit
+
+
+def test_cooperative_member_claims_the_generation_in_which_it_was_given_something() -> None:
+    """It joined the next one and heard no more of it."""
+    member = cooperating(T0)
+    step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
+    step(member, Revoked(), SOON_MS)
+    step(member, joined("you", generation=2, assignor="cooperative-sticky"), SOON_MS)
+    refusal = Synced(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, assignment=b""))
+    (join,) = step(member, refusal, SOON_MS)
+    claim = subscription(join, "cooperative-sticky")
+    assert (told_partitions(claim.owned_partitions), claim.generation_id) == ([T0], 1)
+
+
+def test_cooperative_member_without_a_coordinator_reads_on_until_its_session_is_over() -> None:
+    member = cooperating(T0)
+    step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
+    step(member, Revoked(), SOON_MS)
+    assert step(member, Disconnected(Phase.JOINING), SOON_MS) == [LookUpCoordinator()]
+    assert step(member, HeartbeatDue(), SESSION_MS - 1) == []
+    assert member.owned == (T0,)
+    assert step(member, HeartbeatDue(), SESSION_MS) == [Abandon()]
+    assert member.owned == ()
+
+
+def test_member_that_also_knows_an_eager_assignor_gives_up_everything_whichever_is_chosen() -> None:
+    member = Member(replace(SETTINGS, assignors=("range", "cooperative-sticky")))
+    step(member, Wanted(), 0)
+    step(member, joined("you", assignor="cooperative-sticky"), 0)
+    step(member, synced(T0), 0)
+    assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == [Revoke((T0,))]
+    (join,) = step(member, Revoked(), SOON_MS)
+    assert subscription(join, "cooperative-sticky").owned_partitions == []
+
+
+def test_sticky_member_tells_what_it_had_though_it_gave_it_up() -> None:
+    member = Member(replace(SETTINGS, assignors=("sticky",)))
+    step(member, Wanted(), 0)
+    step(member, joined("you", generation=7, assignor="sticky"), 0)
+    step(member, synced(T0, T2), 0)
+    assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS, generation=7), SOON_MS) == [Revoke((T0, T2))]
+    (join,) = step(member, Revoked(), SOON_MS)
+    claim = subscription(join, "sticky")
+    assert claim.owned_partitions == []
+    assert claim.user_data == bytes.fromhex("00000001 0001 74 00000002 00000000 00000002 00000007")

@@ -288,6 +288,9 @@ def test_cluster_describe(kctl: Kctl, cluster: FakeCluster) -> None:
         ("--group g --until 3", "leave out --partition and --until"),
         ("--group g --format json", "use jsonl"),
         ("--group=", "--group needs a name"),
+        ("--group g --assignor range,fair", "'fair' is no assignor; there are range, roundrobin, sticky, cooperative"),
+        ("--group g --assignor ,", "at least one assignor is needed"),
+        ("--assignor range", "--assignor goes with --group"),
     ],
 )
 def test_what_does_not_go_with_a_group_is_said(cluster: FakeCluster, kctl: Kctl, line: str, words: str) -> None:
@@ -301,6 +304,7 @@ def test_what_does_not_go_with_a_group_is_said(cluster: FakeCluster, kctl: Kctl,
     [
         ("session.timeout.ms=soon", "session.timeout.ms=soon"),
         ("heartbeat.interval.ms=10000", "must be less than session.timeout.ms"),
+        ("partition.assignment.strategy=my.own.Assignor", "'my.own.Assignor' is no assignor"),
     ],
 )
 def test_properties_of_a_member_are_checked(
