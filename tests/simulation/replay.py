@@ -1,7 +1,7 @@
 """`./dev sim --seed N` plays simulated bad days again, `./dev sim --minutes M` fresh ones until the time is up.
 
-There is one of each kind per seed: of a cluster that is written to, of transactions, of groups.  `--of` picks one kind,
-and `--fault` plays its seed with one kind of trouble instead of a mixture.
+There is one of each kind per seed: of a cluster that is written to, of transactions, of groups, of kctl's own readers in
+a group.  `--of` picks one kind, and `--fault` plays its seed with one kind of trouble instead of a mixture.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 
-from tests.simulation import test_groups, test_transactions
+from tests.simulation import test_group_readers, test_groups, test_transactions
 from tests.simulation.mishaps import FAULTS, Fault, bad_day
 from tests.simulation.test_cluster import run_bad_day
 
@@ -26,7 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev sim", description=__doc__)
     parser.add_argument("--seed", type=int, help="the seed that a failure printed")
     parser.add_argument("--minutes", type=float, default=1.0, help="how long to look for a failure (default: 1)")
-    parser.add_argument("--of", choices=("cluster", "transactions", "groups"), help="(default: all)")
+    parser.add_argument("--of", choices=("cluster", "transactions", "groups", "readers"), help="(default: all)")
     parser.add_argument("--fault", choices=[*FAULT_BY_NAME, "all"], default=bad_day.__name__, help="not of a cluster")
     options = parser.parse_args()
     # Brokers that are killed by the dozen have much to say; the days look at what is wrong by themselves.
@@ -51,7 +51,8 @@ def _days(kind: str | None, faults: tuple[Fault, ...]) -> dict[str, Callable[[in
     days: dict[str, Callable[[int], str]] = {}
     if kind in {None, "cluster"}:
         days["--of cluster"] = run_bad_day
-    for name, run in (("transactions", test_transactions.run), ("groups", test_groups.run)):
+    runs = {"transactions": test_transactions.run, "groups": test_groups.run, "readers": test_group_readers.run}
+    for name, run in runs.items():
         if kind in {None, name}:
             days |= {f"--of {name} --fault {fault.__name__}": partial(run, fault) for fault in faults}
     return days

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,12 +13,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.integration.cli.group_readers import ROOT, TIMEOUT_S, Reader
 from tests.peers import apache_kafka, apache_zookeeper, probe
 from tests.peers.kctl_broker import kctl_broker
 from tests.peers.three_brokers import apache_cluster, kctl_cluster
-
-ROOT = Path(__file__).parent.parent.parent.parent
-TIMEOUT_S = 120
 
 BROKERS = [
     "kctl",
@@ -123,3 +122,19 @@ def topic(request: pytest.FixtureRequest, kctl: Kctl) -> str:
     name = "".join(character if character.isalnum() else "-" for character in request.node.name)[:200]
     assert kctl(f"topics create {name} --partitions 3 --config retention.ms=-1").status == 0
     return name
+
+
+@pytest.fixture
+def readers(kctl: Kctl, topic: str) -> Iterator[list[Reader]]:
+    """`kctl consume --group` in the background; whatever still runs at the end is killed.
+
+    The group that loses a member so has to notice: other tests compare what is told of all groups, and their log.
+    """
+    started: list[Reader] = []
+    yield started
+    running = [reader for reader in started if reader.process.poll() is None]
+    for reader in running:
+        reader.end(signal.SIGKILL)
+    if running:
+        claim = lambda: [topic, "Empty"] in [row[:2] for row in kctl("groups list").rows]  # noqa: E731
+        probe.wait_until(claim, what="a group without members", timeout_s=TIMEOUT_S)

@@ -3,84 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from confluent_kafka import Consumer
 from kafka import KafkaConsumer
 
-from tests.integration.cli.conftest import ON_OURS, ROOT, TIMEOUT_S, Kctl
+from tests.integration.cli.conftest import ON_OURS, TIMEOUT_S, Kctl
+from tests.integration.cli.group_readers import (
+    STOP_TIMEOUT_S,
+    Reader,
+    await_values,
+    fill,
+    lag,
+    partitions_of_members,
+)
 from tests.peers import probe
-
-STOP_TIMEOUT_S = 60
-
-
-class Reader:
-    """`kctl consume --group` in the background; what it shows goes to a file."""
-
-    def __init__(self, bootstrap: str, topic: str, out: Path, *, config: Path | None = None) -> None:
-        self.out = out
-        self.err = out.with_suffix(".err")
-        command = [sys.executable, "-m", "kctl", "consume", topic, "--group", topic, "--follow", "--format", "jsonl"]
-        command += ["--command-config", str(config)] if config else []
-        with out.open("wb") as stdout, self.err.open("wb") as stderr:
-            self.process = subprocess.Popen(
-                command, stdout=stdout, stderr=stderr, cwd=ROOT, env=os.environ | {"KCTL_BOOTSTRAP_SERVER": bootstrap}
-            )
-
-    @property
-    def values(self) -> list[str]:
-        """Of the whole lines so far."""
-        lines = self.out.read_bytes().rpartition(b"\n")[0].splitlines()
-        return [json.loads(line)["value"] for line in lines]
-
-    def end(self, number: signal.Signals) -> int:
-        """Its exit status after this signal."""
-        self.process.send_signal(number)
-        return self.process.wait(STOP_TIMEOUT_S)
-
-
-@pytest.fixture
-def readers(kctl: Kctl, topic: str) -> Iterator[list[Reader]]:
-    """Whatever still runs at the end is killed.
-
-    The group that loses a member so has to notice: other tests compare what is told of all groups, and their log.
-    """
-    started: list[Reader] = []
-    yield started
-    running = [reader for reader in started if reader.process.poll() is None]
-    for reader in running:
-        reader.end(signal.SIGKILL)
-    if running:
-        claim = lambda: [topic, "Empty"] in [row[:2] for row in kctl("groups list").rows]  # noqa: E731
-        probe.wait_until(claim, what="a group without members", timeout_s=TIMEOUT_S)
-
-
-def fill(kctl: Kctl, topic: str, values: range) -> list[str]:
-    """The values, spread over all three partitions."""
-    lines = "".join(f"{value}:{value}\n" for value in values)
-    assert kctl(f"produce {topic} --key-separator :", stdin=lines.encode()).status == 0
-    return [str(value) for value in values]
-
-
-def partitions_of_members(kctl: Kctl, group: str) -> list[int]:
-    """How many partitions each member has; none while there is no such group."""
-    return sorted(int(row[5]) for row in kctl(f"groups members {group}").rows if row[5] != "-")
-
-
-def lag(kctl: Kctl, group: str) -> int:
-    return sum(int(row[5]) for row in kctl(f"groups describe {group}").rows if row[5] != "-")
-
-
-def await_values(what: list[str], *readers: Reader) -> None:
-    def claim() -> bool:
-        return set(what) <= {value for reader in readers for value in reader.values}
-
-    probe.wait_until(claim, what=f"{len(what)} records shown", timeout_s=TIMEOUT_S)
 
 
 def test_reading_goes_on_where_the_group_stopped(kctl: Kctl, topic: str) -> None:
@@ -127,6 +65,27 @@ def test_shares_with_another_client_and_takes_over_when_that_leaves(
     await_values(last, ours)
     assert ours.end(signal.SIGTERM) == 143
     assert lag(kctl, topic) == 0
+
+
+def test_group_that_shares_otherwise_is_refused_with_what_to_say(kctl: Kctl, bootstrap: str, topic: str) -> None:
+    fill(kctl, topic, range(9))
+    other = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": topic,
+            "partition.assignment.strategy": "roundrobin",
+            "auto.offset.reset": "earliest",
+            "heartbeat.interval.ms": 500,
+        }
+    )
+    other.subscribe([topic])
+    probe.wait_until(lambda: other.poll(0.1) is not None, what="the other reads", timeout_s=TIMEOUT_S)
+    refused = kctl(f"consume {topic} --group {topic}")
+    assert (refused.status, refused.out) == (1, "")
+    assert "INCONSISTENT_GROUP_PROTOCOL" in refused.err
+    assert "it shares by roundrobin, so say --assignor roundrobin" in refused.err
+    other.close()
+    assert kctl(f"consume {topic} --group {topic} --assignor sticky").status == 0
 
 
 @ON_OURS

@@ -3,77 +3,28 @@
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from tests.integration.clients.confluent import Confluent
-from tests.peers.apache_kafka import NEWEST, OLDEST_JUDGE, java_command
+from tests.integration.jvm.members import Event, Host
+from tests.peers.apache_kafka import NEWEST, OLDEST_JUDGE
 from tests.peers.kctl_broker import kctl_broker
 from tests.peers.probe import wait_until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(800)]
 
-PROGRAM = Path(__file__).with_name("Members.java")
 ASSIGNORS = ("Range", "RoundRobin", "Sticky", "CooperativeSticky")
 PARTITIONS = 7
 ROUNDS = 5
 PORTION = 140
 MEMBERS_MAX = 4
-SESSION_TIMEOUT_MS = 3_000
 TIMEOUT_S = 200
 PROPERTIES = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "100"}
-
-
-class Event(NamedTuple):
-    """What a member told."""
-
-    nanos: int
-    group: str
-    member: str
-    kind: str
-    numbers: tuple[int, ...]
-
-
-class Host:
-    """A JVM with members of all groups."""
-
-    def __init__(self, version: str, bootstrap: str, topic: str, log: Path) -> None:
-        self._log = log
-        command = java_command(version, str(PROGRAM), [bootstrap, topic, str(SESSION_TIMEOUT_MS)])
-        with log.open("ab") as output, log.with_suffix(".errors").open("ab") as errors:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=errors)
-
-    def join(self, assignor: str, name: str, *, static: bool = False) -> None:
-        self._say(f"join {assignor} {name} {assignor}{' static' if static else ''}")
-
-    def leave(self, assignor: str, name: str) -> None:
-        self._say(f"leave {assignor} {name}")
-
-    def kill(self) -> None:
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-
-    def events(self) -> list[Event]:
-        """All that was told in this log; a line that a kill cut off is left out."""
-        found = []
-        for line in self._log.read_text().split("\n")[:-1]:
-            nanos, group, member, kind, *numbers = line.split()
-            found.append(Event(int(nanos), group, member, kind, tuple(map(int, numbers))))
-        return found
-
-    def _say(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n".encode())
-        self._process.stdin.flush()
 
 
 @pytest.mark.parametrize(("steady", "killed"), [(OLDEST_JUDGE, NEWEST), (NEWEST, OLDEST_JUDGE)])
