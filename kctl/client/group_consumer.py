@@ -18,6 +18,7 @@ from kctl.client.assignors import ASSIGNORS, COOPERATIVE_STICKY
 from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import commit_offsets, committed_offsets
 from kctl.client.consumer import Consumer
+from kctl.client.group_progress import GroupProgress
 from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, OffsetAt, list_offsets
 from kctl.client.membership.actions import (
     Abandon,
@@ -111,12 +112,8 @@ class GroupConsumer:
         self._on_lost = on_lost
         self._consumer = Consumer(client, {}, isolation=isolation)
         self._auto_commit_interval_ms = auto_commit_interval_ms
-        self._taken: dict[TopicPartition, int] = {}
-        """What the caller is done with, of the partitions that are read: what a commit commits."""
-        self._committed: dict[TopicPartition, int] = {}
+        self._progress = GroupProgress()
         self._committed_ms = self._now_ms()
-        self._settled: set[TopicPartition] = set()
-        """Partitions of which it was looked up where to read."""
         self._partition_counts: Mapping[str, int] = {}
         self._counted_ms = 0
         self._is_closing = False
@@ -138,7 +135,7 @@ class GroupConsumer:
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
         """The offset behind what was returned, of every partition that is read now."""
-        return {**self._taken, **self._consumer.positions}
+        return {**self._progress.done, **self._consumer.positions}
 
     async def poll(self) -> list[tuple[TopicPartition, list[Record]]]:
         """The next records of this member's partitions, none when none came in time; joins first if need be.
@@ -167,12 +164,12 @@ class GroupConsumer:
 
     def confirm(self) -> None:
         """What was returned so far is done with, and may be committed."""
-        self._taken.update(self._consumer.positions)
+        self._progress.confirm(self._consumer.positions)
 
     def finish(self, tp: TopicPartition, offset: int) -> None:
         """Done with the partition up to `offset`, exclusive: read no more of it before the next assignment."""
         self._consumer.drop(tp)
-        self._taken[tp] = offset
+        self._progress.confirm({tp: offset})
 
     async def commit(self) -> None:
         """Commit what is done with.  Raises ApiError and ClusterUnreachable; a group that has moved on is none.
@@ -219,8 +216,8 @@ class GroupConsumer:
                 self._drive_aside(Revoked())
             elif member.phase is not Phase.STABLE:
                 self._drive_aside(Wanted())
-            elif not self._settled.issuperset(member.owned):
-                await self._look_up_positions()
+            elif given := self._progress.missing(member.owned):
+                await self._look_up_positions(given)
             else:
                 break
         self._deadline = self._client.deadline()
@@ -234,25 +231,18 @@ class GroupConsumer:
         self._joining = asyncio.create_task(self._perform_all(actions), name="group join")
 
     def _read_only_owned(self) -> None:
-        owned = set(self.member.owned)
-        self._settled &= owned
-        for known in (self._taken, self._committed):
-            for tp in known.keys() - self._settled:
-                del known[tp]
+        self._progress.keep_only(self.member.owned)
         positions = self._consumer.positions
-        kept = {tp: position for tp, position in positions.items() if tp in self._settled}
-        if len(kept) < len(positions):
-            self._consumer.assign(kept)
+        lost = set(self._progress.missing(positions))
+        if lost:
+            self._consumer.assign({tp: position for tp, position in positions.items() if tp not in lost})
 
-    async def _look_up_positions(self) -> None:
-        given = [tp for tp in self.member.owned if tp not in self._settled]
+    async def _look_up_positions(self, given: Collection[TopicPartition]) -> None:
         committed = await self._ask_committed(given)
         fresh = [tp for tp in given if tp not in committed]
         begun = await self._begin(fresh) if fresh else {}
-        self._committed.update(committed)
         self._consumer.assign({**self._consumer.positions, **begun, **committed})
-        self._taken.update(committed)
-        self._settled.update(given)
+        self._progress.begin(given, committed)
 
     async def _ask_committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         while True:
@@ -279,8 +269,7 @@ class GroupConsumer:
     async def _commit_once(self) -> bool:
         """Whether there is nothing left to commit: done, or no longer this member's to do."""
         member = self.member
-        ours = self._settled.intersection(member.owned)
-        offsets = {tp: offset for tp, offset in self._taken.items() if tp in ours and self._committed.get(tp) != offset}
+        offsets = self._progress.uncommitted(member.owned)
         if not offsets or not member.may_commit:
             return True
         generation = member.generation
@@ -307,7 +296,7 @@ class GroupConsumer:
                 raise
             self._client.forget_coordinator(member.settings.group_id)
             return False
-        self._committed.update((tp, offsets[tp]) for tp, code in codes.items() if code is ErrorCode.NONE)
+        self._progress.note_committed({tp: offsets[tp] for tp, code in codes.items() if code is ErrorCode.NONE})
         for code in set(codes.values()) - {ErrorCode.NONE}:
             await self._drive(CommitAnswered(code, generation))
         for tp, code in codes.items():
@@ -363,7 +352,7 @@ class GroupConsumer:
                 self._partition_counts = await self._counts(topics)
                 return Assigned(ASSIGNORS[assignor](members, self._partition_counts))
             case Take(partitions):
-                self._settled.difference_update(partitions)
+                self._progress.forget(partitions)
                 self._told_ms = self._now_ms()
             case LookUpCoordinator():
                 self._client.forget_coordinator(self.member.settings.group_id)

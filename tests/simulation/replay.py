@@ -1,7 +1,7 @@
 """`./dev sim --seed N` plays simulated bad days again, `./dev sim --minutes M` fresh ones until the time is up.
 
-There is one of each kind per seed: of a cluster that is written to, of transactions, of groups, of kctl's own readers in
-a group.  `--of` picks one kind, and `--fault` plays its seed with one kind of trouble instead of a mixture.
+There is one of each kind per seed: of a cluster that is written to, of transactions, of groups, of kctl's own readers
+in a group.  `--of` picks one kind, and `--fault` plays its seed with one kind of trouble instead of a mixture.
 """
 
 from __future__ import annotations
