@@ -19,6 +19,7 @@ from kctl.client.committed_offsets import committed_offsets
 from kctl.client.group_consumer import GroupConsumer
 from kctl.client.membership.member import MembershipSettings, Phase
 from kctl.client.producer import Delivery, Producer, ProducerSettings
+from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.testing.sim_cluster import SimCluster
@@ -176,8 +177,11 @@ class Run:
                 await asyncio.gather(*map(self.poll, readers))
 
     async def _have_caught_up(self, client: ClusterClient) -> bool:
-        connection = await client.coordinator(GROUP)
-        committed = await committed_offsets(connection, GROUP, PARTITIONS)
+        try:
+            committed = await committed_offsets(await client.coordinator(GROUP), GROUP, PARTITIONS)
+        except (ApiError, ConnectionLost):
+            client.forget_coordinator(GROUP)  # The trouble has just ended.
+            return False
         owned = sorted(tp for consumer in self.consumers for tp in consumer.member.owned)
         return (
             all(self._written[tp] <= self.read_to[tp] == committed.get(tp, 0) for tp in PARTITIONS)
@@ -220,7 +224,10 @@ async def read_beside_a_slow_one(run: Run) -> None:
         run.is_writing = False
         await writing
         await asyncio.gather(coming, run.poll(steady), run.poll(slow))
+        assert not third.member.owned
+        assert third.expects_more, "the others give up its share first"
         await run.share(steady, slow, third)
+        assert not third.expects_more
         for reader in (steady, slow, third):
             await run.leave(reader)
 
