@@ -18,6 +18,8 @@ CLASSES: list[type] = [
     *(cls for api in APIS.values() for cls in (api.request, api.response)),
     consumer_protocol.ConsumerProtocolSubscription,
     consumer_protocol.ConsumerProtocolAssignment,
+    consumer_protocol.StickyUserData,
+    consumer_protocol.CooperativeStickyUserData,
     internal_topics.OffsetCommitKey,
     internal_topics.OffsetCommitValue,
     internal_topics.GroupMetadataKey,

@@ -26,6 +26,8 @@ PROGRAM = Path(__file__).with_name("KafkaCodec.java")
 SEED = 28
 MESSAGES_PER_VERSION = 6
 
+HAND_WRITTEN = {"StickyUserData", "CooperativeStickyUserData"}
+"""Kafka's assignors have no generated classes for it."""
 MISSING = {
     OLDEST_JUDGE: {
         *("DescribeTransactionsRequest", "DescribeTransactionsResponse"),
@@ -34,10 +36,12 @@ MISSING = {
         *("ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse"),
         *("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"),
         *("OffsetCommitValue", "GroupMetadataValue", "TransactionLogValue"),
+        *HAND_WRITTEN,
     },
     LAST_WITH_ZOOKEEPER: {
         *("ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse"),
         *("DescribeGroupsRequest", "DescribeGroupsResponse"),
+        *HAND_WRITTEN,
     },
 }
 """What that Kafka does not know, or not in all of our versions."""
