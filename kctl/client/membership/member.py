@@ -52,6 +52,10 @@ class Member:
     assignor: str = ""
     """The one that all members of this generation know, by its name."""
     is_leader: bool = False
+    claimed: frozenset[TopicPartition] = frozenset()
+    """What the members said that they read, as this one, the leader, was told."""
+    is_withholding: bool = False
+    """Whether this one, the leader, gave some of that to nobody, because its reader has to give it up first."""
     owned: tuple[TopicPartition, ...] = ()
     """What it may read and commit now, what it is about to give up among it."""
     revoking: tuple[TopicPartition, ...] = ()
@@ -59,6 +63,8 @@ class Member:
     assigned: tuple[TopicPartition, ...] = ()
     """What it was given last, even if it has given that up or lost it since."""
     assigned_generation: int = NO_GENERATION
+    synced_ms: int = 0
+    """When it was last given something to read."""
     heard_ms: int = 0
     """When the coordinator last said that all is well."""
     beat_ms: int = 0

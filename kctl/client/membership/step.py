@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kctl.client.assignment import NO_GENERATION
+from kctl.client.assignors import COOPERATIVE_STICKY
 from kctl.client.membership.actions import (
     Abandon,
     Action,
@@ -117,12 +118,17 @@ def _joined(member: Member, response: JoinGroupResponse, now_ms: int) -> list[Ac
     member.is_leader = response.leader == response.member_id
     member.phase = Phase.SYNCING
     member.heard_ms = now_ms
+    member.is_withholding = False
     if not member.is_leader:
         return _sync(member, [])
-    return [Assign(member.assignor, tuple(subscriber(one, member.assignor) for one in response.members))]
+    subscribers = tuple(subscriber(one, member.assignor) for one in response.members)
+    is_cooperative = member.assignor == COOPERATIVE_STICKY
+    member.claimed = frozenset(tp for one in subscribers for tp in one.claims if is_cooperative)
+    return [Assign(member.assignor, subscribers)]
 
 
 def _hand_in(member: Member, assignment: Mapping[str, Sequence[TopicPartition]]) -> list[Action]:
+    member.is_withholding = not member.claimed.issubset(tp for tps in assignment.values() for tp in tps)
     return _sync(
         member,
         [
@@ -150,7 +156,7 @@ def _synced(member: Member, response: SyncGroupResponse, now_ms: int) -> list[Ac
     if code is not ErrorCode.NONE:
         return _start_over(member, code)
     member.phase = Phase.STABLE
-    member.heard_ms = member.beat_ms = now_ms
+    member.heard_ms = member.beat_ms = member.synced_ms = now_ms
     member.assigned = decode_partitions(response.assignment)
     member.assigned_generation = member.generation
     before = set(member.owned)
@@ -182,6 +188,8 @@ def _beat(member: Member, now_ms: int) -> list[Action]:
         return []
     if now_ms >= member.session_end_ms and member.phase is Phase.STABLE:
         return _leave_generation(member)
+    if _waits_in_vain(member, now_ms):
+        return _prepare(member)
     if now_ms < member.next_beat_ms:
         return []
     member.beat_ms = now_ms
@@ -192,6 +200,16 @@ def _beat(member: Member, now_ms: int) -> list[Action]:
         group_instance_id=member.settings.group_instance_id,
     )
     return [SendHeartbeat(request)]
+
+
+def _waits_in_vain(member: Member, now_ms: int) -> bool:
+    """Whether the reader of something withheld has not come without it for so long that it may have no successor.
+
+    Whoever takes the place of a static member that died just then knows nothing of what that one had to give up, so it
+    would not come again (KIP-345), and the partition would have no reader until the group shares anew.
+    """
+    is_late = now_ms >= member.synced_ms + member.settings.session_timeout_ms
+    return member.phase is Phase.STABLE and member.is_leader and member.is_withholding and is_late
 
 
 def _told(member: Member, code: ErrorCode, generation: int, now_ms: int) -> list[Action]:

@@ -56,9 +56,16 @@ BEAT_MS = SETTINGS.heartbeat_interval_ms
 SESSION_MS = SETTINGS.session_timeout_ms
 
 
-def joined(leader: str = "me", *, generation: int = 1, assignor: str = "range") -> Joined:
+def joined(
+    leader: str = "me",
+    *,
+    generation: int = 1,
+    assignor: str = "range",
+    members: list[JoinGroupResponseMember] | None = None,
+) -> Joined:
     metadata = encode_subscription(ConsumerProtocolSubscription(topics=["t"]))
-    members = [JoinGroupResponseMember(member_id="me", metadata=metadata)] if leader == "me" else []
+    if members is None:
+        members = [JoinGroupResponseMember(member_id="me", metadata=metadata)] if leader == "me" else []
     return Joined(
         JoinGroupResponse(
             error_code=0,
@@ -332,3 +339,21 @@ def test_sticky_member_tells_what_it_had_though_it_gave_it_up() -> None:
     claim = subscription(join, "sticky")
     assert claim.owned_partitions == []
     assert claim.user_data == bytes.fromhex("00000001 0001 74 00000002 00000000 00000002 00000007")
+
+
+def test_leader_that_withholds_something_in_vain_has_the_group_share_anew() -> None:
+    """The static member that had to give it up was replaced by one that reads nothing."""
+    member = Member(COOPERATIVE)
+    step(member, Wanted(), 0)
+    claim = ConsumerProtocolSubscription(
+        topics=["t"], owned_partitions=[TopicPartitions(topic="t", partitions=[0, 1])], generation_id=1
+    )
+    members = [JoinGroupResponseMember(member_id=name, metadata=encode_subscription(claim)) for name in ("me", "you")]
+    step(member, joined(generation=2, assignor="cooperative-sticky", members=members), 0)
+    step(member, Assigned({"me": [T0], "you": []}), 0)
+    step(member, synced(T0), 0)
+    for now_ms in range(BEAT_MS, SESSION_MS, BEAT_MS):
+        step(member, HeartbeatDue(), now_ms)
+        step(member, told(ErrorCode.NONE, generation=2), now_ms)
+    assert member.phase is Phase.STABLE
+    assert step(member, HeartbeatDue(), SESSION_MS) == [Revoke(())]
