@@ -17,7 +17,7 @@ from tests.peers import apache_kafka, probe
 pytestmark = pytest.mark.jvm
 
 PORTION = 30
-SESSION_TIMEOUT_MS = 10_000
+SESSION_TIMEOUT_MS = 30_000
 CONFIG = "heartbeat.interval.ms=500\nauto.commit.interval.ms=200\n"
 
 Place = tuple[int, int]
