@@ -6,10 +6,16 @@ Both questions are in the oldest encoding of their API, which every broker since
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import functools
+import os
+import random
 import socket
 import struct
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 API_VERSIONS = 18
 METADATA = 3
@@ -19,21 +25,39 @@ CORRELATION_ID = 7
 NOT_YET = (OSError, struct.error, EOFError)
 
 
+PORTS = range(12_000, 32_000)
+"""Below those that systems give to clients, and to servers that ask for any."""
+_chance = random.SystemRandom()
 _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A TCP port of the loopback address on which nobody listened a moment ago; never the same twice.
+    """A TCP port of the loopback address on which nobody listens; it stays this process's for as long as that lives.
 
-    Who got one may not listen yet, or not now: its server is down and will be back.
+    Who got one may not listen yet, or not now: its server is down and will be back.  Tests run in several processes, so
+    who has a port locks the byte of that number in a file.
     """
+    claims = _claims()
     while True:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port: int = listener.getsockname()[1]
-            if port not in _given:
-                _given.add(port)
-                return port
+        port = _chance.choice(PORTS)
+        if port in _given:
+            continue
+        try:
+            fcntl.lockf(claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+            with socket.socket() as listener:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        _given.add(port)
+        return port
+
+
+@functools.cache
+def _claims() -> int:
+    """Open for as long as the process lives: closing it would give up all locks."""
+    path = Path(tempfile.gettempdir()) / f"kctl-test-ports-{os.getuid()}.lock"
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def address(bootstrap: str) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.records.build import build_batch
+from kctl.records.salvage import cut_all
 from kctl.server.coordinators.replay import PartitionReplay
 from kctl.server.groups.actions import (
     JoinOutcome,
@@ -276,7 +277,7 @@ def replayed(world: GroupWorld) -> Group:
                 records = offset_records("g", entry.offsets, 1)
             case PersistTombstones():
                 records = tombstones("g", entry.partitions, is_group_gone=entry.is_group_gone, timestamp_ms=1)
-        list(replay.batches(build_batch(records, base_offset=position)))
+        list(replay.batches(cut_all(build_batch(records, base_offset=position))))
     assert not replay.skipped
     groups = {group.group_id: group for group in playback.groups(world.group.config)}
     return groups.get("g") or Group("g", world.group.config)
