@@ -8,8 +8,9 @@ from uuid import UUID
 
 from kctl.admin.outcome import Outcome, outcome_of, raise_if
 from kctl.client.cluster import ClusterClient
-from kctl.client.transport import Connection
-from kctl.errors import ErrorCode
+from kctl.client.retrying import Deadline
+from kctl.client.transport import Connection, ConnectionLost
+from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID
 from kctl.protocol.apis.create_partitions import (
     CreatePartitionsAssignment,
@@ -32,6 +33,8 @@ DEFAULTS_VERSION = 4
 
 DELETE_BY_ID_VERSION = 6
 """From this version on DeleteTopics takes a name or an id for each topic (KIP-516)."""
+
+KNOWN_WAIT_MS = 5_000
 
 Assignment = Sequence[Sequence[int]]
 """For each new partition the broker ids of its replicas, the preferred leader first."""
@@ -61,7 +64,7 @@ class CreatedTopic:
 async def create_topics(
     client: ClusterClient, topics: Sequence[NewTopic], *, validate_only: bool = False
 ) -> list[CreatedTopic]:
-    """Create topics, or only check whether they could be created."""
+    """Create topics, or only check whether they could be created.  Those created are known to all brokers then."""
 
     async def ask(connection: Connection) -> list[CreatedTopic]:
         version = connection.versions.highest(CreateTopicsRequest)
@@ -83,7 +86,12 @@ async def create_topics(
             for topic in sorted(response.topics, key=lambda topic: topic.name)
         ]
 
-    return await client.on_controller(ask)
+    created = await client.on_controller(ask)
+    if not validate_only:
+        for topic in topics:
+            if any(one.outcome.is_done and one.outcome.name == topic.name for one in created):
+                await _wait_until_known(client, topic.name, max(topic.partitions, len(topic.assignment), 1))
+    return created
 
 
 async def delete_topics(client: ClusterClient, names: Collection[str]) -> list[Outcome]:
@@ -110,7 +118,7 @@ async def delete_topics(client: ClusterClient, names: Collection[str]) -> list[O
 async def create_partitions(
     client: ClusterClient, name: str, count: int, *, assignment: Assignment = (), validate_only: bool = False
 ) -> Outcome:
-    """Give a topic `count` partitions in all; `assignment` places the new ones."""
+    """Give a topic `count` partitions in all, known to all brokers then; `assignment` places the new ones."""
     assignments = [CreatePartitionsAssignment(broker_ids=list(replicas)) for replicas in assignment] or None
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=name, count=count, assignments=assignments)],
@@ -124,7 +132,31 @@ async def create_partitions(
         raise_if(result.error_code, ErrorCode.NOT_CONTROLLER)
         return outcome_of(result.name, result.error_code, result.error_message)
 
-    return await client.on_controller(ask)
+    outcome = await client.on_controller(ask)
+    if outcome.is_done and not validate_only:
+        await _wait_until_known(client, name, count)
+    return outcome
+
+
+async def _wait_until_known(client: ClusterClient, name: str, partitions: int) -> None:
+    """Return when every live broker tells so many partitions of the topic with their leaders, or after KNOWN_WAIT_MS.
+
+    Brokers hear of a change one after the other, and one that has not heard of it yet says that there is no such topic.
+    Who has just made the change would be told so by the next command, depending on whom that asks.
+    """
+    deadline = Deadline(client.transport, KNOWN_WAIT_MS)
+    for node_id in (await client.metadata([])).brokers:
+        while not await _knows(client, node_id, name, partitions) and await deadline.pause():
+            pass
+
+
+async def _knows(client: ClusterClient, node_id: int, name: str, partitions: int) -> bool:
+    try:
+        metadata = await client.metadata_from(await client.broker(node_id), [name])
+    except (ApiError, ConnectionLost):
+        return True  # Whoever goes now asks others before it tells anything again.
+    told = metadata.topics[name].partitions if name in metadata.topics else ()
+    return len(told) >= partitions and all(partition.leader >= 0 for partition in told)
 
 
 def _creatable(topic: NewTopic, version: int) -> CreatableTopic:

@@ -163,14 +163,17 @@ class ClusterClient:
         """Do several things at once where the transport can."""
         return await self.transport.gather(work)
 
-    async def _ask_metadata(self, topics: Collection[str] | None) -> ClusterMetadata:
-        connection = await self.any_broker()
+    async def metadata_from(self, connection: Connection, topics: Collection[str] | None) -> ClusterMetadata:
+        """What this one broker knows, as `metadata` tells it; others may know more, or less.  Raises ConnectionLost."""
         version = connection.versions.highest(MetadataRequest)
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(topics)]
         if version == 0:
             wanted = wanted or []  # version 0 has no null, and an empty list means all topics
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=version < 4)
-        self._metadata = metadata_of(await connection.send(request, MetadataResponse))
+        return metadata_of(await connection.send(request, MetadataResponse))
+
+    async def _ask_metadata(self, topics: Collection[str] | None) -> ClusterMetadata:
+        self._metadata = await self.metadata_from(await self.any_broker(), topics)
         return self._metadata
 
     async def _connect(self, host: str, port: int, purpose: str = "") -> Connection:

@@ -159,7 +159,11 @@ def create(
     if_not_exists: Annotated[bool, Option("--if-not-exists", help="No failure if it exists already.")] = False,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
-    """Create a topic."""
+    """Create a topic.
+
+    It is done when every live broker knows the topic, so that the next command finds it whichever broker that asks; it
+    waits 5 s for that at most.
+    """
     from kctl.admin.topic_changes import BROKER_DEFAULT, NewTopic, create_topics  # noqa: PLC0415 - help needs no client
     from kctl.commands.values import parse_pairs  # noqa: PLC0415 - same
 

@@ -1,0 +1,81 @@
+"""A topic that was just created or has just grown is known to every broker when the command is done."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from kctl.admin.topic_changes import KNOWN_WAIT_MS, NewTopic, create_partitions, create_topics
+from kctl.client.blocking_transport import run_blocking
+from kctl.client.cluster import ClusterClient
+from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from tests.unit.client.fake_cluster import DROP, FakeCluster
+from tests.unit.client.hasty import HastyBlockingTransport
+
+BROKERS = 3
+
+
+def run(cluster: FakeCluster, work: Callable[[ClusterClient], Awaitable[object]]) -> int:
+    """How many milliseconds of pauses it took."""
+    transport = HastyBlockingTransport()
+
+    async def main() -> None:
+        async with ClusterClient(cluster.settings(), transport) as client:
+            await work(client)
+
+    run_blocking(main())
+    return transport.monotonic_ms()
+
+
+def asked_of(cluster: FakeCluster) -> list[int]:
+    """The brokers that were asked about the topic, in order."""
+    return [broker for broker, request in cluster.asked(MetadataRequest) if request.topics]
+
+
+def slow_to_hear(cluster: FakeCluster, broker: int, *, partitions: int, times: int) -> None:
+    """For so many questions one broker knows only so many partitions of the topic."""
+
+    def answer(request: MetadataRequest) -> MetadataResponse | None:
+        asked = asked_of(cluster)
+        if not asked or asked[-1] != broker or asked.count(broker) > times:
+            return None
+        response: MetadataResponse = cluster._metadata(broker, request)
+        for topic in response.topics:
+            del topic.partitions[partitions:]
+        return response
+
+    cluster.intercept(MetadataRequest, answer)
+
+
+def test_creation_waits_for_the_broker_that_hears_of_it_last() -> None:
+    with FakeCluster(BROKERS) as cluster:
+        slow_to_hear(cluster, 1, partitions=0, times=3)
+        assert run(cluster, lambda client: create_topics(client, [NewTopic("orders", partitions=2)])) > 0
+        assert asked_of(cluster) == [0, 1, 1, 1, 1, 2]
+
+
+def test_added_partitions_are_waited_for() -> None:
+    with FakeCluster(BROKERS) as cluster:
+        cluster.create("orders", 2)
+        slow_to_hear(cluster, 2, partitions=2, times=1)
+        run(cluster, lambda client: create_partitions(client, "orders", 4))
+        assert asked_of(cluster) == [0, 1, 2, 2]
+
+
+def test_broker_that_never_hears_of_it_is_not_waited_for_for_ever() -> None:
+    with FakeCluster(BROKERS) as cluster:
+        slow_to_hear(cluster, 0, partitions=0, times=1_000)
+        assert 0 < run(cluster, lambda client: create_topics(client, [NewTopic("orders")])) <= KNOWN_WAIT_MS
+
+
+def test_broker_that_goes_away_is_not_waited_for() -> None:
+    with FakeCluster(BROKERS) as cluster:
+        cluster.intercept(MetadataRequest, lambda request: DROP if request.topics else None)
+        assert run(cluster, lambda client: create_topics(client, [NewTopic("orders")])) == 0
+
+
+def test_check_and_refusal_wait_for_nobody() -> None:
+    with FakeCluster(BROKERS) as cluster:
+        run(cluster, lambda client: create_topics(client, [NewTopic("orders")], validate_only=True))
+        cluster.create("payments", 1)
+        run(cluster, lambda client: create_topics(client, [NewTopic("payments")]))
+        assert asked_of(cluster) == []
