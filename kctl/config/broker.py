@@ -95,13 +95,13 @@ SINGLE_BROKER_PROPERTIES: Mapping[str, str] = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
-    "group.initial.rebalance.delay.ms": "500",
+    "group.initial.rebalance.delay.ms": "200",
 }
 """What a lone broker for trying things out needs beyond the defaults, as in Kafka's sample server.properties.
 
 That one waits 0 ms before a group's first generation; some clients (kafka-python 3.0) never recover when they are
 made leader before they know the topic's partitions, so here it is long enough for their first Metadata; and members
-that start together share the first generation instead of rebalancing at once.
+that start together share the first generation instead of rebalancing at once.  It is short enough not to hold tests up.
 """
 
 
