@@ -7,12 +7,17 @@ everywhere else Hypothesis looks for fresh ones.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
 EVERYTHING_IS_REQUIRED = os.environ.get("CI") == "true" or os.environ.get("KCTL_REQUIRE_ALL") == "1"
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Shells start what runs in the background so, and it would pass that on to every process of the tests.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("kctl", deadline=None, print_blob=True)
 settings.register_profile("ci", parent=settings.get_profile("kctl"), derandomize=True, database=None)
