@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kctl.client.cluster import ClusterClient
+from kctl.client.producer import Delivery, Producer, ProducerSettings
 from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -38,6 +39,17 @@ async def create_topic(client: ClusterClient, name: str, partitions: int) -> Non
     request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
     response = await client.on_controller(lambda connection: connection.send(request, CreateTopicsResponse))
     assert [each.error_code for each in response.topics] == [ErrorCode.NONE]
+
+
+def eager_producer(client: ClusterClient, loop: SimLoop, delivered: Callable[[Delivery], None]) -> Producer:
+    """Sends whatever it is given at once, by the clock of the simulation."""
+    return Producer(
+        client,
+        ProducerSettings(linger_ms=0),
+        delivered,
+        clock_ms=lambda: int(loop.time() * 1000),
+        choose=random.Random(1).randrange,
+    )
 
 
 async def restart_the_dead(cluster: SimCluster) -> None:

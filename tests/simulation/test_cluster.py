@@ -15,14 +15,14 @@ import pytest
 
 from kctl.client.cluster import ClusterClient
 from kctl.client.consumer import Consumer
-from kctl.client.producer import Delivery, Producer, ProducerSettings
+from kctl.client.producer import Delivery
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop
 from tests.simulation.invariants import Invariants
 from tests.simulation.mishaps import bad_day
-from tests.simulation.scene import create_topic, traced
+from tests.simulation.scene import create_topic, eager_producer, traced
 
 TOPIC = "orders"
 PROPERTIES = {
@@ -84,13 +84,7 @@ class Run:
         return self._partitions[number % len(self._partitions)]
 
     async def _write(self, client: ClusterClient, records: int) -> None:
-        producer = Producer(
-            client,
-            ProducerSettings(linger_ms=0),
-            self._delivered,
-            clock_ms=lambda: int(self.loop.time() * 1000),
-            choose=random.Random(1).randrange,
-        )
+        producer = eager_producer(client, self.loop, self._delivered)
         for number in range(records):
             await producer.send(TOPIC, b"%06d" % number, partition=self._partition_of(number).partition)
             await asyncio.sleep(0.05)

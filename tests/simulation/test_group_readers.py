@@ -18,14 +18,14 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import committed_offsets
 from kctl.client.group_consumer import GroupConsumer
 from kctl.client.membership.member import MembershipSettings, Phase
-from kctl.client.producer import Delivery, Producer, ProducerSettings
+from kctl.client.producer import Delivery
 from kctl.client.transport import ConnectionLost
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop
 from tests.simulation.mishaps import CLIENT, Fault, bad_day, brokers_killed, connections_reset, nothing
-from tests.simulation.scene import create_topic, restart_the_dead, traced
+from tests.simulation.scene import create_topic, eager_producer, restart_the_dead, traced
 
 GROUP = "readers"
 TOPIC = "orders"
@@ -105,13 +105,7 @@ class Run:
 
     async def write(self, client: ClusterClient) -> None:
         """A record now and then, until the writing is over."""
-        producer = Producer(
-            client,
-            ProducerSettings(linger_ms=0),
-            self._delivered,
-            clock_ms=lambda: int(self.loop.time() * 1000),
-            choose=random.Random(1).randrange,
-        )
+        producer = eager_producer(client, self.loop, self._delivered)
         while self.is_writing:
             await producer.send(TOPIC, b"x", partition=self.chance.randrange(len(PARTITIONS)))
             await asyncio.sleep(0.05)

@@ -10,12 +10,13 @@ import pytest
 from kctl.admin.log_dirs import describe_log_dirs, move_replicas
 from kctl.client.cluster import ClusterClient
 from kctl.client.consumer import Consumer
-from kctl.client.producer import Delivery, Producer, ProducerSettings
+from kctl.client.producer import Delivery
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop, simulate
+from tests.simulation.scene import eager_producer
 
 TOPIC = "orders"
 PARTITIONS = [TopicPartition(TOPIC, index) for index in range(2)]
@@ -65,13 +66,7 @@ class Run:
         assert self.moved > 0
 
     async def _write(self, client: ClusterClient) -> None:
-        producer = Producer(
-            client,
-            ProducerSettings(linger_ms=0),
-            self._delivered,
-            clock_ms=lambda: int(self.loop.time() * 1000),
-            choose=random.Random(1).randrange,
-        )
+        producer = eager_producer(client, self.loop, self._delivered)
         for number in range(RECORDS):
             await producer.send(TOPIC, b"%06d" % number, partition=number % len(PARTITIONS))
             await asyncio.sleep(0.05)
