@@ -45,3 +45,75 @@ _configured(
     "100 MiB",
     on_excess="the connection is closed before the frame is read",
 )
+_configured(
+    "connections.max.idle.ms",
+    "time without a byte from or to a client, also one that does not read its responses",
+    "10 minutes",
+    on_excess="the connection is closed",
+)
+READ_AHEAD_BYTES_MAX = _limit(
+    "bytes received from one connection while its request is handled",
+    1 << 16,
+    "bytes",
+    on_excess="nothing more is read from the connection until the response has been sent",
+)
+RETAINED_BUFFER_BYTES_MAX = _limit(
+    "unused receive buffers that the broker keeps for reuse",
+    16 << 20,
+    "bytes",
+    on_excess="buffers are returned to the system",
+)
+MAPPED_BUFFERS_MAX = _limit(
+    "receive buffers that are memory maps, of which the system allows a process about 65,000",
+    8_192,
+    "buffers",
+    on_excess="further buffers come from the heap",
+)
+TURN_REQUESTS_MAX = _limit(
+    "pipelined requests of one connection that are handled in a row",
+    64,
+    "requests",
+    on_excess="the other connections get their turn first",
+)
+TURN_REQUEST_BYTES_MAX = _limit(
+    "bytes of requests of one connection that are handled in a row, after the first",
+    1 << 20,
+    "bytes",
+    on_excess="the other connections get their turn first",
+)
+TURN_RESPONSE_BYTES_MAX = _limit(
+    "bytes of responses of one connection that are made in a row, after the first",
+    1 << 20,
+    "bytes",
+    on_excess="the other connections get their turn first",
+)
+TURN_MS_MAX = _limit(
+    "time for requests of one connection in a row, after the first",
+    2,
+    "ms",
+    on_excess="the other connections get their turn first",
+)
+LOOP_SLICE_MS_MAX = _limit(
+    "time for connections in one iteration of the event loop",
+    10,
+    "ms",
+    on_excess="timers and other sockets are looked at first",
+)
+FLUSH_BYTES_MAX = _limit(
+    "bytes sent to one connection in a row",
+    8 << 20,
+    "bytes",
+    on_excess="the other connections get their turn first",
+)
+LISTEN_BACKLOG = _limit(
+    "connections that the system has accepted and the broker has not looked at",
+    1_024,
+    "connections",
+    on_excess="the system delays further connections",
+)
+RESERVED_DESCRIPTORS = _limit(
+    "file descriptors that connections leave to log files and checkpoints (at most a quarter of the process's limit)",
+    2_048,
+    "descriptors",
+    on_excess="new connections are closed at once; a line is logged",
+)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import resource
 
+from kctl.limits import RESERVED_DESCRIPTORS
+
 FOR_THE_REST = 1_000
 """Connections, checkpoints, indexes while they are written, and what the interpreter has open."""
 
@@ -26,6 +28,13 @@ def limit() -> int:
     """How many may be open at once."""
     soft: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return soft
+
+
+def descriptors_for_connections(limit: int) -> int:
+    """Connections are refused whose descriptor is this number or above; the others are left to log files."""
+    if limit in {resource.RLIM_INFINITY, -1}:
+        return 1 << 31
+    return limit - min(RESERVED_DESCRIPTORS, limit // 4)
 
 
 def shortage(limit: int, *, segments: int) -> str | None:

@@ -20,6 +20,7 @@ from kctl.config.properties import format_properties
 from kctl.errors import KctlError
 from kctl.server.data_folder import DataFolder, RunningBroker
 from kctl.server.host import BrokerHost
+from kctl.server.loop_lag import MeasuredEventLoop
 from kctl.server.open_files import raise_limit
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,8 @@ def run(
             on_warning(warning)
     _set_up_logging(log_stream)
     raise_limit()
-    asyncio.run(_serve(wanted, properties, on_serving))
+    with asyncio.Runner(loop_factory=MeasuredEventLoop) as runner:
+        runner.run(_serve(wanted, properties, on_serving))
 
 
 async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Callable[[RunningBroker], None]) -> None:
@@ -106,6 +108,8 @@ async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Call
         stopping.cancel()
     finally:
         await broker.stop()
+        if isinstance(loop, MeasuredEventLoop):
+            log.info("event_loop %s", loop.lag)
     if broker.failed.done():
         broker.failed.result()
 

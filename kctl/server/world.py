@@ -16,7 +16,7 @@ from kctl.environment import Clock
 from kctl.model import Endpoint
 from kctl.server.clock import SystemClock
 from kctl.server.network.acceptor import Acceptor
-from kctl.server.network.connection import Handle
+from kctl.server.network.request_pump import Handle
 from kctl.storage.files import Files, RealFiles
 from kctl.zookeeper.operations import SessionState, WatchEvent, ZooKeeper
 from kctl.zookeeper.session import ZooKeeperSession

@@ -1,6 +1,4 @@
-"""A broker's listeners on the simulated network: network.acceptor and network.connection without sockets.
-
-Requests of one connection are handled one at a time and answered in order, as the real connection does it.
+"""A broker's listeners on the simulated network.  Each connection runs the real request pump.
 
 Owner: event loop.
 """
@@ -8,20 +6,18 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
-import struct
-from collections import deque
 from functools import partial
 from typing import Any
 
 from kctl.errors import MalformedRequest
 from kctl.model import Endpoint
-from kctl.server.network.connection import Handle, Reply
+from kctl.server.network.buffer_pool import BufferPool
+from kctl.server.network.inbox import Inbox
 from kctl.server.network.outbox import Chunk
+from kctl.server.network.request_pump import Handle, RequestPump, TurnEnd
 from kctl.server.requests.context import Peer
 from kctl.storage.lookup import RecordsSlice
 from kctl.testing.sim_network import SimNetwork, SimServer
-
-_LENGTH = struct.Struct(">i")
 
 
 class SimListening:
@@ -37,6 +33,7 @@ class SimListening:
         self._endpoints: list[Endpoint] = []
         self._servers: list[SimServer] = []
         self._connections: dict[SimBrokerConnection, None] = {}
+        self.buffers = BufferPool(is_poisoned=True)
         self.malformed_count = 0
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
@@ -73,68 +70,62 @@ class SimBrokerConnection(asyncio.Protocol):
     def __init__(self, listening: SimListening, listener: str) -> None:
         self._listening = listening
         self._listener = listener
-        self._received = bytearray()
-        self._frames: deque[bytearray] = deque()
-        self._pending: asyncio.Future[Reply] | None = None
+        self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._was_malformed = False
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        self._peer = Peer(f"/{transport.get_extra_info('peername')[0]}", self._listener)
+        self._inbox = Inbox(self._listening.buffers, self._listening.frame_bytes_max)
+        self._pump = RequestPump(
+            self._inbox,
+            Peer(f"/{transport.get_extra_info('peername')[0]}", self._listener),
+            loop=self._loop,
+            handle=self._listening.handle,
+            put=self._send,
+            on_wake=self._take_turn,
+        )
 
     def data_received(self, data: bytes) -> None:
-        self._received += data
-        while len(self._received) >= _LENGTH.size:
-            (size,) = _LENGTH.unpack_from(self._received)
-            if not 0 <= size <= self._listening.frame_bytes_max:
-                self._refuse()
-                return
-            if len(self._received) < _LENGTH.size + size:
-                break
-            self._frames.append(self._received[_LENGTH.size : _LENGTH.size + size])
-            del self._received[: _LENGTH.size + size]
-        self._process()
+        while data:
+            room = self._inbox.buffer()
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            self._inbox.received(count)
+            data = data[count:]
+        self._take_turn()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._pump.close()
         self._listening.forget(self, was_malformed=self._was_malformed)
 
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
 
-    def _process(self) -> None:
-        while self._frames and self._pending is None and self._transport is not None:
-            try:
-                reply = self._listening.handle(memoryview(self._frames.popleft()), self._peer)
-            except MalformedRequest:
-                self._refuse()
-                return
-            if isinstance(reply, asyncio.Future):
-                self._pending = reply
-                reply.add_done_callback(self._on_reply)
-            else:
-                self._answer(reply)
-
-    def _on_reply(self, future: asyncio.Future[Reply]) -> None:
-        self._pending = None
-        if future.cancelled() or self._transport is None:
+    def _take_turn(self) -> None:
+        if self._transport is None:
+            return
+        try:
+            end = self._pump.turn()
+        except MalformedRequest:
+            self._was_malformed = True
             self.close()
             return
-        if isinstance(future.exception(), MalformedRequest):
-            self._refuse()
+        except asyncio.CancelledError:
+            self.close()
             return
-        self._answer(future.result())
-        self._process()
+        if end is TurnEnd.HAS_MORE:
+            self._loop.call_soon(self._take_turn)
+        else:
+            self._inbox.settle()
 
-    def _answer(self, reply: Reply) -> None:
-        if reply is not None and self._transport is not None:
-            self._transport.write(b"".join(_bytes_of(chunk) for chunk in reply))
-
-    def _refuse(self) -> None:
-        self._was_malformed = True
-        self.close()
+    def _send(self, chunks: list[Chunk]) -> int:
+        data = b"".join(_bytes_of(chunk) for chunk in chunks)
+        if self._transport is not None:
+            self._transport.write(data)
+        return len(data)
 
 
 def _bytes_of(chunk: Chunk) -> bytes | bytearray | memoryview:

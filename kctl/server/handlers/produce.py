@@ -131,7 +131,8 @@ class ProduceHandler:
         if operation.try_complete():
             return response
         operation.future = asyncio.get_running_loop().create_future()
-        self._purgatory.complete_or_watch(operation, (w.partition.topic_partition for w in appended), timeout_ms)
+        keys = (waiting.partition.topic_partition for waiting in appended)
+        self._purgatory.complete_or_watch(operation, keys, timeout_ms, cancelled_by=operation.future)
         return operation.future
 
 

@@ -9,8 +9,13 @@ import logging
 import socket
 
 from kctl.errors import KctlError
+from kctl.limits import LISTEN_BACKLOG
 from kctl.model import Endpoint
-from kctl.server.network.connection import Connection, Handle
+from kctl.server import open_files
+from kctl.server.network.buffer_pool import BufferPool
+from kctl.server.network.connection import Connection
+from kctl.server.network.request_pump import Handle
+from kctl.server.network.turns import Turns
 from kctl.server.requests.context import Peer
 
 log = logging.getLogger(__name__)
@@ -27,14 +32,15 @@ class ListenError(KctlError):
 class Acceptor:
     """All listeners of a broker.  Owner: event loop."""
 
-    def __init__(
-        self, *, handle: Handle, frame_bytes_max: int, connections_max_idle_ms: int, backlog: int = 50
-    ) -> None:
+    def __init__(self, *, handle: Handle, frame_bytes_max: int, connections_max_idle_ms: int) -> None:
         self._handle = handle
         self._frame_bytes_max = frame_bytes_max
         self._idle_s = connections_max_idle_ms / 1000
-        self._backlog = backlog
         self._loop = asyncio.get_running_loop()
+        self._turns = Turns(self._loop)
+        self._buffers = BufferPool()
+        self._descriptors_max = open_files.descriptors_for_connections(open_files.limit())
+        self._refused_count = 0
         self._listeners: dict[socket.socket, str] = {}
         self._connections: dict[Connection, None] = {}
         self._idle_check: asyncio.TimerHandle | None = None
@@ -62,7 +68,7 @@ class Acceptor:
     def start(self) -> None:
         """Accepts from now on."""
         for sock in self._listeners:
-            sock.listen(self._backlog)
+            sock.listen(LISTEN_BACKLOG)
             self._loop.add_reader(sock, self._accept, sock)
         self._schedule_idle_check()
 
@@ -95,18 +101,42 @@ class Acceptor:
                     self._loop.call_later(_RETRY_ACCEPT_S, self._resume_accepting, listener)
                     return
                 continue
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = Connection(
-                sock,
-                Peer("/" + _address_text(address[0]), self._listeners[listener]),
-                loop=self._loop,
-                handle=self._handle,
-                frame_bytes_max=self._frame_bytes_max,
-                on_close=self._forget,
-                on_malformed=self._count_malformed,
+            if sock.fileno() >= self._descriptors_max:
+                self._refuse(sock)
+            else:
+                self._open(sock, "/" + _address_text(address[0]), self._listeners[listener])
+
+    def _refuse(self, sock: socket.socket) -> None:
+        """The system gives out the lowest free descriptor, so a high one tells that many are in use."""
+        sock.close()
+        self._refused_count += 1
+        if self._refused_count == 1:
+            log.warning(
+                "refusing connections open_connections=%s descriptors_for_connections=%s: the other descriptors are "
+                "reserved for log files; raise the limit on open files (ulimit -n, LimitNOFILE)",
+                len(self._connections),
+                self._descriptors_max,
             )
-            self._connections[connection] = None
+
+    def _open(self, sock: socket.socket, host: str, listener: str) -> None:
+        if self._refused_count:
+            log.warning("accepting connections again refused=%s", self._refused_count)
+            self._refused_count = 0
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection = Connection(
+            sock,
+            Peer(host, listener),
+            loop=self._loop,
+            turns=self._turns,
+            buffers=self._buffers,
+            handle=self._handle,
+            frame_bytes_max=self._frame_bytes_max,
+            on_close=self._forget,
+            on_malformed=self._count_malformed,
+        )
+        self._connections[connection] = None
 
     def _resume_accepting(self, listener: socket.socket) -> None:
         if listener in self._listeners:
@@ -125,7 +155,7 @@ class Acceptor:
     def _close_idle(self) -> None:
         oldest_s = self._loop.time() - self._idle_s
         for connection in list(self._connections):
-            if connection.is_idle and connection.last_active_s < oldest_s:
+            if connection.last_active_s < oldest_s:
                 connection.close()
         self._schedule_idle_check()
 

@@ -1,7 +1,4 @@
-"""One accepted connection: reads frames, has them handled one at a time, sends the answers in order.
-
-As in Kafka a connection is muted from the moment a request is taken until its answer has been handed over: the next
-frame, though it may have arrived, waits.  That gives answers in request order without bookkeeping.
+"""One accepted connection: moves bytes between its socket and its request pump.
 
 A raw non-blocking socket on the loop's add_reader and add_writer: asyncio's transports copy and have no sendfile that
 can be mixed with other writes.
@@ -17,16 +14,14 @@ import socket
 from collections.abc import Callable
 
 from kctl.errors import MalformedRequest
+from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.inbox import Inbox
-from kctl.server.network.outbox import Chunk, Outbox
+from kctl.server.network.outbox import Outbox
+from kctl.server.network.request_pump import Handle, RequestPump, TurnEnd
+from kctl.server.network.turns import Turns
 from kctl.server.requests.context import Peer
 
 log = logging.getLogger(__name__)
-
-Reply = list[Chunk] | None
-"""The chunks of one framed response; None for a request without an answer (produce with acks=0)."""
-
-Handle = Callable[[memoryview, Peer], "Reply | asyncio.Future[Reply]"]
 
 
 class Connection:
@@ -38,6 +33,8 @@ class Connection:
         peer: Peer,
         *,
         loop: asyncio.AbstractEventLoop,
+        turns: Turns,
+        buffers: BufferPool,
         handle: Handle,
         frame_bytes_max: int,
         on_close: Callable[[Connection], None],
@@ -45,126 +42,130 @@ class Connection:
     ) -> None:
         self.peer = peer
         self.last_active_s = loop.time()
+        """When bytes were last received or sent."""
         self._sock = sock
         self._loop = loop
-        self._handle = handle
+        self._turns = turns
         self._on_close = on_close
         self._on_malformed = on_malformed
-        self._inbox = Inbox(frame_bytes_max)
+        self._inbox = Inbox(buffers, frame_bytes_max)
         self._outbox = Outbox(sock)
-        self._pending: asyncio.Future[Reply] | None = None
+        self._pump = RequestPump(
+            self._inbox, peer, loop=loop, handle=handle, put=self._outbox.put, on_wake=self._take_or_queue_turn
+        )
+        self._is_queued = False
         self._is_reading = False
         self._is_writing = False
         self._is_closed = False
-        self._resume_reading()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request is under way."""
-        return self._pending is None and not self._outbox
+        self._update_reading()
 
     def close(self) -> None:
-        """Ends the connection at once; an answer under way is lost."""
+        """Ends the connection at once; a response under way is lost, and whatever waits is cancelled."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._pause_reading()
+        if self._is_reading:
+            self._loop.remove_reader(self._sock)
         if self._is_writing:
             self._loop.remove_writer(self._sock)
-        # A request under way goes on: half of a topic creation is worse than an answer that nobody reads.
+        self._pump.close()
+        self._outbox.clear()
         self._sock.close()
         self._on_close(self)
 
-    def _resume_reading(self) -> None:
-        if not self._is_reading:
-            self._is_reading = True
-            self._loop.add_reader(self._sock, self._on_readable)
+    def take_turn(self) -> None:
+        """Handles requests that have arrived and sends their responses."""
+        self._is_queued = False
+        if self._is_closed:
+            return
+        if self._is_writing:
+            # Stop handling requests while responses back up.
+            self._settle()
+            return
+        end = self._pumped()
+        if end is None:
+            self.close()
+            return
+        self._flush()
+        if end is TurnEnd.HAS_MORE and not self._is_writing:
+            self._is_queued = True
+            self._turns.queue(self)
+        else:
+            self._settle()
 
-    def _pause_reading(self) -> None:
-        if self._is_reading:
-            self._is_reading = False
-            self._loop.remove_reader(self._sock)
+    def _pumped(self) -> TurnEnd | None:
+        """How the pump's turn ended; None if the connection has to be closed."""
+        try:
+            return self._pump.turn()
+        except MalformedRequest as error:
+            self._on_malformed()
+            log.info("closing connection peer=%s reason=%s", self.peer.client_host, error)
+            self._flush()
+        except asyncio.CancelledError:
+            pass
+        except Exception:
+            log.exception("closing connection peer=%s after a failure in a handler", self.peer.client_host)
+        return None
+
+    def _take_or_queue_turn(self) -> None:
+        if not self._is_queued:
+            self._is_queued = True
+            self._turns.take_or_queue(self)
 
     def _on_readable(self) -> None:
-        if self._inbox.is_full:
-            self._pause_reading()
-            return
+        if self._is_queued:
+            return  # Received after the turn.
         try:
-            received = self._inbox.receive(self._sock)
+            received = self._sock.recv_into(self._inbox.buffer())
         except BlockingIOError:
+            self._settle()
             return
         except OSError:
             received = 0
         if not received:
             self.close()
             return
-        self._process()
-
-    def _process(self) -> None:
-        """Handles frames until one has to wait, the answers do not fit into the socket, or more bytes are needed."""
+        self._inbox.received(received)
         self.last_active_s = self._loop.time()
-        try:
-            while self._pending is None and not self._is_writing:
-                frame = self._inbox.next_frame()
-                if frame is None:
-                    break
-                reply = self._handle(frame, self.peer)
-                if isinstance(reply, asyncio.Future):
-                    self._pending = reply
-                    reply.add_done_callback(self._on_reply)
-                elif reply is not None:
-                    self._outbox.put(reply)
-        except MalformedRequest as error:
-            self._on_malformed()
-            log.info("closing connection peer=%s reason=%s", self.peer.client_host, error)
-            self._flush()
-            self.close()
-            return
-        except Exception:
-            log.exception("closing connection peer=%s after a failure in a handler", self.peer.client_host)
-            self.close()
-            return
-        self._flush()
-        if not self._is_closed and not self._inbox.is_full:
-            self._resume_reading()
+        if self._pump.is_waiting or self._is_writing:
+            self._settle()
+        else:
+            self._take_or_queue_turn()
 
-    def _on_reply(self, future: asyncio.Future[Reply]) -> None:
-        self._pending = None
-        error = None if future.cancelled() else future.exception()
-        if isinstance(error, MalformedRequest):
-            log.info("closing connection peer=%s reason=%s", self.peer.client_host, error)
-        elif error is not None:
-            log.error("closing connection peer=%s after a failure", self.peer.client_host, exc_info=error)
-        if future.cancelled() or error is not None:
-            self.close()
-        if self._is_closed:
-            return
-        reply = future.result()
-        if reply is not None:
-            self._outbox.put(reply)
-            self._flush()
+    def _settle(self) -> None:
+        """Frees memory; stops receiving while enough is buffered for later turns."""
         if not self._is_closed:
-            self._process()
+            self._inbox.settle()
+            self._update_reading()
+
+    def _update_reading(self) -> None:
+        wants_bytes = self._inbox.wants_bytes
+        if wants_bytes and not self._is_reading:
+            self._loop.add_reader(self._sock, self._on_readable)
+        elif self._is_reading and not wants_bytes:
+            self._loop.remove_reader(self._sock)
+        self._is_reading = wants_bytes
 
     def _flush(self) -> None:
         if self._is_writing or not self._outbox:
             return
-        try:
-            is_sent = self._outbox.flush()
-        except OSError:
-            self.close()
-            return
-        if not is_sent:
+        is_sent = self._send()
+        if not is_sent and not self._is_closed:
             self._is_writing = True
             self._loop.add_writer(self._sock, self._on_writable)
 
     def _on_writable(self) -> None:
+        if self._send():
+            self._is_writing = False
+            self._loop.remove_writer(self._sock)
+            self._take_or_queue_turn()
+
+    def _send(self) -> bool:
+        """Whether everything has been sent; closes the connection when the peer is gone."""
         try:
             is_sent = self._outbox.flush()
         except OSError:
             self.close()
-            return
-        if is_sent:
-            self._is_writing = False
-            self._loop.remove_writer(self._sock)
-            self._process()
+            return False
+        self.last_active_s = self._loop.time()
+        return is_sent

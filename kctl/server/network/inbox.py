@@ -1,77 +1,116 @@
-"""Bytes from a socket, cut into frames.
+"""Received bytes of one connection, cut into frames.  Knows no socket.
 
-A frame is a 32-bit length and that many bytes.  The buffer is anonymous memory: page-aligned, which the kernel fills
-several times faster than a bytearray on some processors, and resident only as far as it was ever used.
+A frame is a 32-bit length and that many bytes.  Memory follows the bytes that have arrived, not the length that a peer
+declares: a buffer grows by doubling, up to the size of the frame.
 
 Owner: event loop.
 """
 
 from __future__ import annotations
 
-import mmap
-import socket
 import struct
 
 from kctl.errors import MalformedRequest
+from kctl.limits import READ_AHEAD_BYTES_MAX
+from kctl.server.network.buffer_pool import MAPPED_BYTES_MIN, BufferPool
 
 _LENGTH = struct.Struct(">i")
-_BUFFER_BYTES = 1 << 20
-_RETAINED_BYTES_MAX = 8 << 20
+_EXPECTED_BYTES_MAX = 1 << 20
+_SMALL_REST_BYTES = 1 << 14
+"""A rest of fewer bytes moves to a small buffer of its own, so that many slow peers do not hold large ones."""
+_SMALLEST_BUFFER_BYTES = 256
+_NOTHING = memoryview(b"")
 
 
 class Inbox:
-    """The receive buffer of one connection; frames are views into it, valid until the next `receive`."""
+    """Write received bytes to `buffer()`, say how many with `received`, take frames with `next_frame`.
 
-    __slots__ = ("_buffer", "_end", "_frame_bytes_max", "_start", "_view")
+    A frame is a view that is valid until the next call of `buffer` or `settle`.
+    """
 
-    def __init__(self, frame_bytes_max: int) -> None:
+    __slots__ = ("_buffer", "_end", "_expected_bytes", "_frame_bytes_max", "_pool", "_start")
+
+    def __init__(self, pool: BufferPool, frame_bytes_max: int) -> None:
+        self._pool = pool
         self._frame_bytes_max = frame_bytes_max
-        self._buffer = mmap.mmap(-1, _BUFFER_BYTES)
-        self._view = memoryview(self._buffer)
+        self._buffer = _NOTHING
         self._start = 0
         self._end = 0
+        self._expected_bytes = MAPPED_BYTES_MIN
 
-    def receive(self, sock: socket.socket) -> int:
-        """Reads once from a non-blocking socket; 0 means that the peer has closed.  Raises OSError."""
-        if self._start == self._end:
-            self._start = self._end = 0
-        received = sock.recv_into(self._view[self._end :])
-        self._end += received
-        return received
+    def __len__(self) -> int:
+        """Bytes received and not taken yet."""
+        return self._end - self._start
 
     @property
-    def is_full(self) -> bool:
-        """Whether nothing more can be received before a frame is taken out."""
-        return self._end == len(self._view)
+    def wants_bytes(self) -> bool:
+        """Whether more should be received before a frame is taken: no whole frame is here, or few bytes are."""
+        available = len(self)
+        return available < READ_AHEAD_BYTES_MAX or available < self._first_frame_bytes()
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        if not self._buffer:
+            self._buffer = self._pool.take(self._expected_bytes)
+        elif self._end == len(self._buffer):
+            self._make_room()
+        return self._buffer[self._end :]
+
+    def received(self, count: int) -> None:
+        """The first `count` bytes of `buffer()` have been filled."""
+        self._end += count
 
     def next_frame(self) -> memoryview | None:
-        """The next whole frame without its length, or None when more bytes are needed, for which room is made.
+        """The next whole frame without its length, or None when more bytes are needed.
 
         Raises MalformedRequest for a length that is negative or above socket.request.max.bytes.
         """
         start = self._start
         available = self._end - start
-        if available < 4:
-            if len(self._view) - start < 4:
-                self._compact(_BUFFER_BYTES)
+        if available < _LENGTH.size:
             return None
-        (size,) = _LENGTH.unpack_from(self._view, start)
+        (size,) = _LENGTH.unpack_from(self._buffer, start)
         if size < 0 or size > self._frame_bytes_max:
             raise MalformedRequest(f"frame of {size} bytes; socket.request.max.bytes is {self._frame_bytes_max}")
-        if available < 4 + size:
-            if len(self._view) - start < 4 + size:
-                self._compact(4 + size)
+        if available < _LENGTH.size + size:
             return None
-        self._start = start + 4 + size
-        return self._view[start + 4 : self._start]
+        self._start = start + _LENGTH.size + size
+        self._expected_bytes = min(max(_LENGTH.size + size, MAPPED_BYTES_MIN), _EXPECTED_BYTES_MAX)
+        return self._buffer[start + _LENGTH.size : self._start]
 
-    def _compact(self, needed: int) -> None:
-        """Moves what is left to the front, of a larger buffer if the frame needs one."""
-        left = bytes(self._view[self._start : self._end])
-        size = len(self._view)
-        if needed > size or size > _RETAINED_BYTES_MAX >= needed:
-            # Views of the old buffer may still be alive in a waiting request; it goes when they do.
-            self._buffer = mmap.mmap(-1, max(_BUFFER_BYTES, -(-needed // mmap.PAGESIZE) * mmap.PAGESIZE))
-            self._view = memoryview(self._buffer)
-        self._view[: len(left)] = left
-        self._start, self._end = 0, len(left)
+    def settle(self) -> None:
+        """Gives back the memory that the rest of the received bytes does not need."""
+        rest = len(self)
+        if rest == 0:
+            self.close()
+        elif rest < _SMALL_REST_BYTES and len(self._buffer) > max(2 * rest, _SMALLEST_BUFFER_BYTES):
+            self._move_to(self._pool.take(max(rest, _SMALLEST_BUFFER_BYTES)))
+
+    def close(self) -> None:
+        """Gives back all memory; what has been received is lost."""
+        if self._buffer:
+            self._pool.give_back(self._buffer)
+            self._buffer = _NOTHING
+        self._start = self._end = 0
+
+    def _first_frame_bytes(self) -> int:
+        """Size of the frame that begins the buffer with its length, as far as it is known and allowed."""
+        if len(self) < _LENGTH.size:
+            return _LENGTH.size
+        (size,) = _LENGTH.unpack_from(self._buffer, self._start)
+        return _LENGTH.size + size if 0 <= size <= self._frame_bytes_max else 0
+
+    def _make_room(self) -> None:
+        if self._start >= len(self._buffer) // 2:
+            rest = len(self)
+            self._buffer[:rest] = self._buffer[self._start : self._end]
+            self._start, self._end = 0, rest
+            return
+        needed = max(self._first_frame_bytes(), READ_AHEAD_BYTES_MAX)
+        self._move_to(self._pool.take(max(len(self) + 1, min(2 * len(self._buffer), needed))))
+
+    def _move_to(self, buffer: memoryview) -> None:
+        rest = len(self)
+        buffer[:rest] = self._buffer[self._start : self._end]
+        self._pool.give_back(self._buffer)
+        self._buffer, self._start, self._end = buffer, 0, rest

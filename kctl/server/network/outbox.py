@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
+from kctl.limits import FLUSH_BYTES_MAX
+
 _GATHER_MAX = 512
 """Chunks for one sendmsg; Linux takes 1,024."""
 
@@ -44,36 +46,48 @@ class _SliceLeft:
 class Outbox:
     """What one connection still has to send, in order."""
 
-    __slots__ = ("_chunks", "_sock")
+    __slots__ = ("_chunks", "_sent", "_sock")
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._sent = 0
         self._chunks: deque[bytes | bytearray | memoryview | _SliceLeft] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._chunks)
 
-    def put(self, chunks: Iterable[Chunk]) -> None:
-        """Queues; nothing is sent before `flush`."""
+    def put(self, chunks: Iterable[Chunk]) -> int:
+        """Queues; nothing is sent before `flush`.  Returns the size of the chunks in bytes."""
+        size = 0
         for chunk in chunks:
+            size += len(chunk)
             if isinstance(chunk, (bytes, bytearray, memoryview)):
                 if len(chunk):
                     self._chunks.append(chunk)
             elif chunk.size:
                 self._chunks.append(_SliceLeft(chunk))
+        return size
+
+    def clear(self) -> None:
+        """Drops what has not been sent."""
+        self._chunks.clear()
 
     def flush(self) -> bool:
-        """Sends as much as the socket takes; answers whether all of it went.  Raises OSError when the peer is gone."""
+        """Sends as much as the socket takes, up to FLUSH_BYTES_MAX; returns whether nothing is left.
+
+        Raises OSError when the peer is gone.
+        """
         chunks = self._chunks
+        self._sent = 0
         try:
-            while chunks:
+            while chunks and self._sent < FLUSH_BYTES_MAX:
                 head = chunks[0]
                 done = self._send_slice(head) if isinstance(head, _SliceLeft) else self._send_bytes()
                 if not done:
                     return False
         except BlockingIOError:
             return False
-        return True
+        return not chunks
 
     def _send_bytes(self) -> bool:
         chunks = self._chunks
@@ -87,6 +101,7 @@ class Outbox:
             if len(gathered) == _GATHER_MAX:
                 break
         sent = self._sock.send(gathered[0], flags) if len(gathered) == 1 else self._sock.sendmsg(gathered, (), flags)
+        self._sent += sent
         for chunk in gathered:
             if sent < len(chunk):
                 chunks[0] = memoryview(chunk)[sent:]
@@ -96,9 +111,12 @@ class Outbox:
         return True
 
     def _send_slice(self, left: _SliceLeft) -> bool:
-        sent = os.sendfile(self._sock.fileno(), left.source.fileno(), left.position, left.remaining)
+        sent = os.sendfile(
+            self._sock.fileno(), left.source.fileno(), left.position, min(left.remaining, FLUSH_BYTES_MAX)
+        )
         if sent == 0:
             raise ConnectionAbortedError("the file ended before its slice did")
+        self._sent += sent
         left.position += sent
         left.remaining -= sent
         if left.remaining:

@@ -7,6 +7,7 @@ API or version, or a body that cannot be read, closes the connection; only ApiVe
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -16,7 +17,10 @@ from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.headers import decode_request_header, response_header_version
 from kctl.server.network.outbox import Chunk
+from kctl.server.network.request_pump import Reply
 from kctl.server.requests.context import Peer, RequestContext
+
+log = logging.getLogger(__name__)
 
 API_VERSIONS_KEY = 18
 _RESPONSE_PREFIX = struct.Struct(">ii")
@@ -26,15 +30,13 @@ Response = Any
 Handler = Callable[[Any, RequestContext], "Response | Awaitable[Response | None] | None"]
 """Takes a request; gives its response, None for no answer, or something to await for one of them."""
 
-Reply = list[Chunk] | None
-
 
 class Dispatcher:
     """Owner: event loop."""
 
     def __init__(self) -> None:
         self._handlers: dict[int, tuple[registry.Api, Handler]] = {}
-        self._tasks: set[asyncio.Future[Reply]] = set()
+        self._tasks: set[asyncio.Future[Response | None]] = set()
 
     def register(self, api_name: str, handler: Handler) -> None:
         """Serves the API from now on, in the versions that the registry says."""
@@ -72,19 +74,39 @@ class Dispatcher:
     def _later(
         self, api: registry.Api, context: RequestContext, result: Awaitable[Response | None]
     ) -> asyncio.Future[Reply]:
+        """The reply to come.  Cancelling it ends a wait; work that has begun goes on to its end."""
         loop = asyncio.get_running_loop()
-        if isinstance(result, asyncio.Future) and result.done():
-            # Decided at once: no task for it.
-            reply: asyncio.Future[Reply] = loop.create_future()
-            reply.set_result(self._encode(api, context, result.result()))
-            return reply
-        task = loop.create_task(self._await(api, context, result), name=f"request-{api.name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        reply: asyncio.Future[Reply] = loop.create_future()
+        if isinstance(result, asyncio.Future):
+            wait = result
+            reply.add_done_callback(lambda reply: wait.cancel() if reply.cancelled() else None)
+        else:
+            wait = loop.create_task(_awaited(result), name=f"request-{api.name}")
+            self._tasks.add(wait)
+            wait.add_done_callback(self._tasks.discard)
+        wait.add_done_callback(lambda wait: self._settle(api, context, wait, reply))
+        return reply
 
-    async def _await(self, api: registry.Api, context: RequestContext, result: Awaitable[Response | None]) -> Reply:
-        return self._encode(api, context, await result)
+    def _settle(
+        self,
+        api: registry.Api,
+        context: RequestContext,
+        wait: asyncio.Future[Response | None],
+        reply: asyncio.Future[Reply],
+    ) -> None:
+        error = None if wait.cancelled() else wait.exception()
+        if reply.done():
+            if error is not None:
+                log.error("request failed after its connection closed api=%s", api.name, exc_info=error)
+        elif wait.cancelled():
+            reply.cancel()
+        elif error is not None:
+            reply.set_exception(error)
+        else:
+            try:
+                reply.set_result(self._encode(api, context, wait.result()))
+            except Exception as failure:
+                reply.set_exception(failure)
 
     def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
         if response is None:
@@ -98,6 +120,10 @@ class Dispatcher:
         """The version 0 layout with all ranges, so that the client can ask again in a version of ours.  KIP-511."""
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions())
         return _framed(codec.encode(response, 0), correlation_id, is_flexible=False)
+
+
+async def _awaited(result: Awaitable[Response | None]) -> Response | None:
+    return await result
 
 
 def _framed(body: list[Chunk], correlation_id: int, *, is_flexible: bool) -> list[Chunk]:

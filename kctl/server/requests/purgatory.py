@@ -6,8 +6,9 @@ looks whether it can complete now.  An operation completes once: by `try_complet
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Hashable, Iterable
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from kctl.environment import Timer, TimerTask
 
@@ -49,8 +50,18 @@ class Purgatory(Generic[K]):
         """How many operations wait."""
         return self._size
 
-    def complete_or_watch(self, operation: DelayedOperation, keys: Iterable[K], timeout_ms: int) -> None:
-        """Completes the operation now if possible, else when a key is checked, at the latest after `timeout_ms`."""
+    def complete_or_watch(
+        self,
+        operation: DelayedOperation,
+        keys: Iterable[K],
+        timeout_ms: int,
+        *,
+        cancelled_by: asyncio.Future[Any] | None = None,
+    ) -> None:
+        """Completes the operation now if possible, else when a key is checked, at the latest after `timeout_ms`.
+
+        The operation is dropped without completing when the future `cancelled_by` is cancelled.
+        """
         if operation.try_complete():
             return
         waiting = _Waiting(operation, tuple(keys))
@@ -58,6 +69,8 @@ class Purgatory(Generic[K]):
             self._watchers.setdefault(key, {})[waiting] = None
         self._size += 1
         waiting.timeout = self._timer.schedule(timeout_ms, lambda: self._expire(waiting))
+        if cancelled_by is not None:
+            cancelled_by.add_done_callback(lambda future: self._drop(waiting) if future.cancelled() else None)
 
     def watches(self, key: K) -> bool:
         """Whether anything waits for this key; a cheap question for the hot path."""
@@ -92,6 +105,10 @@ class Purgatory(Generic[K]):
         if not waiting.done:
             self._remove(waiting)
             waiting.operation.on_timeout()
+
+    def _drop(self, waiting: _Waiting[K]) -> None:
+        if not waiting.done:
+            self._remove(waiting)
 
     def _remove(self, waiting: _Waiting[K]) -> None:
         waiting.done = True

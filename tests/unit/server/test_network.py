@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 import struct
@@ -17,9 +16,8 @@ from hypothesis import strategies as st
 from kctl.errors import MalformedRequest
 from kctl.model import Endpoint
 from kctl.server.network.acceptor import Acceptor, ListenError
-from kctl.server.network.connection import Reply
-from kctl.server.network.inbox import Inbox
 from kctl.server.network.outbox import Outbox
+from kctl.server.network.request_pump import Reply
 from kctl.server.requests.context import Peer
 
 Handle = Callable[[memoryview, Peer], "Reply | asyncio.Future[Reply]"]
@@ -49,57 +47,6 @@ async def listening(handle: Handle) -> tuple[Acceptor, int]:
     port = acceptor.bind(LOOPBACK).port
     acceptor.start()
     return acceptor, port
-
-
-@given(st.lists(st.binary(max_size=300), max_size=30), st.lists(st.integers(1, 400), min_size=1, max_size=50))
-def test_frames_come_out_whole_however_the_bytes_arrive(frames: list[bytes], cuts: list[int]) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.setblocking(False)
-        inbox = Inbox(1 << 20)
-        data = b"".join(framed(frame) for frame in frames)
-        seen, position, turn = [], 0, 0
-        while position < len(data):
-            step = cuts[turn % len(cuts)]
-            theirs.sendall(data[position : position + step])
-            position, turn = position + step, turn + 1
-            inbox.receive(ours)
-            while (frame := inbox.next_frame()) is not None:
-                seen.append(bytes(frame))
-        assert seen == frames
-
-
-def test_a_frame_larger_than_the_buffer_makes_room_for_itself() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.setblocking(False)
-        inbox = Inbox(16 << 20)
-        payload = os.urandom(5 << 20)
-        pending = framed(payload) + framed(b"next")
-        frames: list[bytes] = []
-        theirs.setblocking(False)
-        while len(frames) < 2:
-            if pending:
-                with contextlib.suppress(BlockingIOError):
-                    pending = pending[theirs.send(pending) :]
-            try:
-                inbox.receive(ours)
-            except BlockingIOError:
-                continue
-            while (frame := inbox.next_frame()) is not None:
-                frames.append(bytes(frame))
-        assert frames == [payload, b"next"]
-
-
-@pytest.mark.parametrize("size", [-1, -(1 << 31), (1 << 20) + 1])
-def test_an_impossible_length_is_refused(size: int) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        inbox = Inbox(1 << 20)
-        theirs.sendall(struct.pack(">i", size))
-        inbox.receive(ours)
-        with pytest.raises(MalformedRequest):
-            inbox.next_frame()
 
 
 @given(

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from kctl.errors import MalformedRequest
 from kctl.model import Endpoint
-from kctl.server.network.connection import Reply
+from kctl.server.network.request_pump import Reply
 from kctl.server.requests.context import Peer
 from kctl.testing.sim_listening import SimListening
 from kctl.testing.sim_loop import SimLoop, simulate

@@ -1,0 +1,104 @@
+"""How long the event loop is busy before it looks at sockets and timers again.
+
+Every iteration of the loop is measured: wall time, which is what peers notice, and processor time of the loop's thread,
+which does not depend on what else the machine does.  The measurement sits in the selector, between the end of one wait
+and the begin of the next, and costs two readings of clocks per iteration.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+from bisect import bisect_left
+from typing import Any
+
+BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
+"""Upper bounds of the histogram's buckets; one more bucket counts what is above."""
+
+
+class Histogram:
+    """Durations in buckets."""
+
+    __slots__ = ("counts", "max_ms", "sum_ms")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS_MS) + 1)
+        self.max_ms = 0.0
+        self.sum_ms = 0.0
+
+    @property
+    def count(self) -> int:
+        """Number of observations."""
+        return sum(self.counts)
+
+    def observe(self, duration_ms: float) -> None:
+        """Counts one duration."""
+        self.counts[bisect_left(BOUNDS_MS, duration_ms)] += 1
+        self.sum_ms += duration_ms
+        self.max_ms = max(self.max_ms, duration_ms)
+
+    def above(self, bound_ms: int) -> int:
+        """How many observations exceed one of BOUNDS_MS."""
+        return sum(self.counts[BOUNDS_MS.index(bound_ms) + 1 :])
+
+
+class LoopLag:
+    """What has been measured since the loop started."""
+
+    def __init__(self) -> None:
+        self.wall = Histogram()
+        self.cpu = Histogram()
+
+    def __str__(self) -> str:
+        """For the log: `iterations=... wall_max_ms=... cpu_max_ms=... cpu_above_20_ms=...`."""
+        return (
+            f"iterations={self.wall.count} wall_max_ms={self.wall.max_ms:.1f} wall_above_20_ms={self.wall.above(20)} "
+            f"cpu_max_ms={self.cpu.max_ms:.1f} cpu_above_20_ms={self.cpu.above(20)}"
+        )
+
+
+class _MeasuringSelector(selectors.DefaultSelector):
+    """Measures the time between two calls of `select`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lag = LoopLag()
+        self.started_s = time.monotonic()
+        self._cpu_started_s = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        cpu_s = time.thread_time()
+        if self._cpu_started_s:
+            self.lag.wall.observe((time.monotonic() - self.started_s) * 1000)
+            self.lag.cpu.observe((cpu_s - self._cpu_started_s) * 1000)
+        self._cpu_started_s = cpu_s
+        try:
+            return super().select(timeout)
+        finally:
+            self.started_s = time.monotonic()
+
+
+class MeasuredEventLoop(asyncio.SelectorEventLoop):
+    """asyncio's loop with `lag`."""
+
+    def __init__(self) -> None:
+        self._measuring = _MeasuringSelector()
+        super().__init__(self._measuring)
+
+    @property
+    def lag(self) -> LoopLag:
+        """All iterations until now."""
+        return self._measuring.lag
+
+    @property
+    def iteration_started_s(self) -> float:
+        """When the current iteration began, in the loop's time."""
+        return self._measuring.started_s
+
+
+def iteration_started_s(loop: asyncio.AbstractEventLoop) -> float:
+    """When the current iteration of the loop began; for loops without a measurement, now."""
+    return loop.iteration_started_s if isinstance(loop, MeasuredEventLoop) else loop.time()

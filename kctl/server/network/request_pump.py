@@ -1,0 +1,127 @@
+"""The requests of one connection, without its socket: frames in, one request at a time, responses out in order.
+
+As in Kafka a connection is muted from the moment a request is taken until its response has been queued: the next frame
+waits, though it may have arrived.  That keeps responses in request order without bookkeeping.
+
+The owner moves bytes between the pump and the network, and calls `turn` when bytes have arrived, when `on_wake` says
+that a response has become ready, and when responses have been sent.  A turn ends after a bounded number of requests and
+bytes and a bounded time, so that one connection with many pipelined requests does not delay the others.  The network
+of the simulator runs the same pump.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+
+from kctl.limits import TURN_MS_MAX, TURN_REQUEST_BYTES_MAX, TURN_REQUESTS_MAX, TURN_RESPONSE_BYTES_MAX
+from kctl.server.network.inbox import Inbox
+from kctl.server.network.outbox import Chunk
+from kctl.server.requests.context import Peer
+
+Reply = list[Chunk] | None
+"""The chunks of one framed response; None for a request without a response (produce with acks=0)."""
+
+Handle = Callable[[memoryview, Peer], "Reply | asyncio.Future[Reply]"]
+"""Handles one frame, which is valid until the call returns.  Cancelling the future tells that nobody waits any more."""
+
+
+class TurnEnd(Enum):
+    """Why a turn ended."""
+
+    NEEDS_BYTES = "needs bytes"
+    """No whole frame has arrived."""
+    WAITS = "waits"
+    """A request waits for its response; `on_wake` will be called."""
+    HAS_MORE = "has more"
+    """The budget of the turn is used up; more frames may have arrived."""
+
+
+class RequestPump:
+    """See the module's docstring.  `put` queues the chunks of a response and returns their size in bytes."""
+
+    __slots__ = ("_error", "_handle", "_inbox", "_is_closed", "_loop", "_on_wake", "_peer", "_pending", "_put")
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        peer: Peer,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        handle: Handle,
+        put: Callable[[list[Chunk]], int],
+        on_wake: Callable[[], None],
+    ) -> None:
+        self._inbox = inbox
+        self._peer = peer
+        self._loop = loop
+        self._handle = handle
+        self._put = put
+        self._on_wake = on_wake
+        self._pending: asyncio.Future[Reply] | None = None
+        self._error: BaseException | None = None
+        self._is_closed = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request waits for its response."""
+        return self._pending is not None
+
+    def turn(self) -> TurnEnd:
+        """Handles frames until the budget is used up, one has to wait, or more bytes are needed.
+
+        Raises MalformedRequest, also for a request that has waited, and whatever else a handler raised; the
+        connection has to be closed then.
+        """
+        if self._error is not None:
+            raise self._error
+        end_s = self._loop.time() + TURN_MS_MAX / 1000
+        request_bytes = response_bytes = 0
+        for _ in range(TURN_REQUESTS_MAX):
+            if self._pending is not None:
+                return TurnEnd.WAITS
+            frame = self._inbox.next_frame()
+            if frame is None:
+                return TurnEnd.NEEDS_BYTES
+            request_bytes += len(frame)
+            reply = self._handle(frame, self._peer)
+            if isinstance(reply, asyncio.Future):
+                self._pending = reply
+                reply.add_done_callback(self._on_reply)
+                return TurnEnd.WAITS
+            if reply is not None:
+                response_bytes += self._put(reply)
+            if (
+                request_bytes >= TURN_REQUEST_BYTES_MAX
+                or response_bytes >= TURN_RESPONSE_BYTES_MAX
+                or self._loop.time() >= end_s
+            ):
+                break
+        return TurnEnd.HAS_MORE
+
+    def close(self) -> None:
+        """Cancels what waits and gives back the memory of received bytes.  `on_wake` is not called any more.
+
+        A request that does work goes on: half a topic creation is worse than a response that nobody reads.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._inbox.close()
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.remove_done_callback(self._on_reply)
+            pending.cancel()
+
+    def _on_reply(self, future: asyncio.Future[Reply]) -> None:
+        self._pending = None
+        if future.cancelled():
+            self._error = asyncio.CancelledError("the request was cancelled")
+        elif (error := future.exception()) is not None:
+            self._error = error
+        elif (reply := future.result()) is not None:
+            self._put(reply)
+        self._on_wake()

@@ -1,0 +1,124 @@
+"""How received bytes become frames, and how much memory they take meanwhile."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.errors import MalformedRequest
+from kctl.server.network.buffer_pool import BufferPool
+from kctl.server.network.inbox import Inbox
+
+FRAME_MAX = 16 << 20
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+def feed(inbox: Inbox, data: bytes) -> None:
+    while data:
+        room = inbox.buffer()
+        count = min(len(room), len(data))
+        room[:count] = data[:count]
+        inbox.received(count)
+        data = data[count:]
+
+
+def taken(inbox: Inbox) -> list[bytes]:
+    frames = []
+    while (frame := inbox.next_frame()) is not None:
+        frames.append(bytes(frame))
+    return frames
+
+
+@given(
+    st.lists(st.one_of(st.binary(max_size=300), st.integers(0, 200_000).map(bytes)), max_size=30),
+    st.lists(st.integers(1, 90_000), min_size=1, max_size=50),
+    st.lists(st.booleans(), min_size=1),
+)
+def test_frames_come_out_whole_however_the_bytes_arrive(
+    frames: list[bytes], cuts: list[int], takes: list[bool]
+) -> None:
+    pool = BufferPool(is_poisoned=True)
+    inbox = Inbox(pool, FRAME_MAX)
+    data = b"".join(framed(frame) for frame in frames)
+    seen: list[bytes] = []
+    position, turn = 0, 0
+    while position < len(data):
+        step = cuts[turn % len(cuts)]
+        feed(inbox, data[position : position + step])
+        if takes[turn % len(takes)]:
+            seen += taken(inbox)
+            inbox.settle()
+        position, turn = position + step, turn + 1
+    assert seen + taken(inbox) == frames
+    inbox.settle()
+    assert pool.lent_bytes == 0
+
+
+def test_a_frame_of_any_size_up_to_the_bound_is_received_whole() -> None:
+    inbox = Inbox(BufferPool(), FRAME_MAX)
+    payload = os.urandom(FRAME_MAX)
+    feed(inbox, framed(payload) + framed(b"next"))
+    assert taken(inbox) == [payload, b"next"]
+
+
+@pytest.mark.parametrize("size", [-1, -(1 << 31), FRAME_MAX + 1])
+def test_an_impossible_length_is_refused(size: int) -> None:
+    inbox = Inbox(BufferPool(), FRAME_MAX)
+    feed(inbox, struct.pack(">i", size))
+    with pytest.raises(MalformedRequest):
+        inbox.next_frame()
+
+
+def test_an_idle_connection_holds_no_buffer() -> None:
+    pool = BufferPool()
+    inbox = Inbox(pool, FRAME_MAX)
+    feed(inbox, framed(b"request"))
+    assert taken(inbox) == [b"request"]
+    inbox.settle()
+    assert pool.lent_bytes == 0
+
+
+@pytest.mark.parametrize("received", [1, 4, 5, 1_000, 20_000, 100_000, 3_000_000])
+def test_memory_follows_the_received_bytes_and_not_the_declared_length(received: int) -> None:
+    pool = BufferPool()
+    inbox = Inbox(pool, 100 << 20)
+    data = struct.pack(">i", 100 << 20) + bytes(received)
+    for position in range(0, received, 1 << 14):
+        feed(inbox, data[position : min(position + (1 << 14), received)])
+        assert inbox.next_frame() is None
+        inbox.settle()
+    assert pool.lent_bytes <= max(4 * received, 256)
+
+
+def test_nothing_more_is_wanted_while_a_whole_frame_and_enough_read_ahead_are_buffered() -> None:
+    inbox = Inbox(BufferPool(), FRAME_MAX)
+    feed(inbox, framed(bytes(100)))
+    assert inbox.wants_bytes
+    feed(inbox, framed(bytes(1 << 16)))
+    assert not inbox.wants_bytes
+    inbox.next_frame()
+    inbox.next_frame()
+    assert inbox.wants_bytes
+
+
+def test_bytes_are_wanted_as_long_as_the_first_frame_is_incomplete() -> None:
+    inbox = Inbox(BufferPool(), FRAME_MAX)
+    feed(inbox, framed(bytes(1 << 20))[:-1])
+    assert inbox.wants_bytes
+
+
+def test_the_memory_of_a_very_large_frame_is_not_kept() -> None:
+    pool = BufferPool()
+    inbox = Inbox(pool, 100 << 20)
+    feed(inbox, framed(bytes(20 << 20)))
+    inbox.next_frame()
+    inbox.close()
+    assert pool.lent_bytes == 0
+    assert pool.retained_bytes <= 16 << 20

@@ -1,0 +1,140 @@
+"""The requests of one connection: order, turns, waits and failures, without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from kctl.errors import MalformedRequest
+from kctl.limits import TURN_REQUEST_BYTES_MAX, TURN_REQUESTS_MAX, TURN_RESPONSE_BYTES_MAX
+from kctl.server.network.buffer_pool import BufferPool
+from kctl.server.network.inbox import Inbox
+from kctl.server.network.request_pump import Handle, Reply, RequestPump, TurnEnd
+from kctl.server.requests.context import Peer
+from tests.unit.server.test_inbox import feed, framed
+
+
+class Scene:
+    """A pump whose responses are collected."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.pool = BufferPool(is_poisoned=True)
+        self.inbox = Inbox(self.pool, 64 << 20)
+        self.sent: list[bytes] = []
+        self.wakes = 0
+        self.pump = RequestPump(
+            self.inbox,
+            Peer("/127.0.0.1", "PLAINTEXT"),
+            loop=asyncio.get_running_loop(),
+            handle=handle,
+            put=self._put,
+            on_wake=self._wake,
+        )
+
+    def _put(self, chunks: list[Any]) -> int:
+        data = b"".join(bytes(chunk) for chunk in chunks)
+        self.sent.append(data)
+        return len(data)
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+
+def echo(frame: memoryview, _peer: Peer) -> Reply:
+    return [bytes(frame)]
+
+
+def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(scene())
+
+
+def test_a_turn_ends_after_a_bounded_number_of_requests() -> None:
+    async def main() -> None:
+        scene = Scene(echo)
+        feed(scene.inbox, framed(b"x") * (2 * TURN_REQUESTS_MAX + 1))
+        assert scene.pump.turn() is TurnEnd.HAS_MORE
+        assert len(scene.sent) <= TURN_REQUESTS_MAX
+        while scene.pump.turn() is TurnEnd.HAS_MORE:
+            pass
+        assert len(scene.sent) == 2 * TURN_REQUESTS_MAX + 1
+
+    play(main)
+
+
+def test_a_turn_ends_after_a_bounded_number_of_request_bytes() -> None:
+    async def main() -> None:
+        scene = Scene(lambda _frame, _peer: None)
+        feed(scene.inbox, framed(bytes(TURN_REQUEST_BYTES_MAX // 2)) * 5)
+        left = len(scene.inbox)
+        assert scene.pump.turn() is TurnEnd.HAS_MORE
+        assert left - len(scene.inbox) <= TURN_REQUEST_BYTES_MAX * 3 // 2
+
+    play(main)
+
+
+def test_a_turn_ends_after_a_bounded_number_of_response_bytes() -> None:
+    async def main() -> None:
+        scene = Scene(lambda _frame, _peer: [bytes(TURN_RESPONSE_BYTES_MAX // 2)])
+        feed(scene.inbox, framed(b"x") * 5)
+        assert scene.pump.turn() is TurnEnd.HAS_MORE
+        assert len(scene.sent) == 2
+
+    play(main)
+
+
+def test_the_next_request_waits_until_the_one_before_is_answered() -> None:
+    async def main() -> None:
+        waits: list[asyncio.Future[Reply]] = []
+
+        def handle(frame: memoryview, _peer: Peer) -> Reply | asyncio.Future[Reply]:
+            if frame == b"wait":
+                waits.append(asyncio.get_running_loop().create_future())
+                return waits[-1]
+            return [bytes(frame)]
+
+        scene = Scene(handle)
+        feed(scene.inbox, framed(b"wait") + framed(b"next"))
+        assert scene.pump.turn() is TurnEnd.WAITS
+        assert scene.pump.turn() is TurnEnd.WAITS
+        assert scene.sent == []
+        waits[0].set_result([b"waited"])
+        await asyncio.sleep(0)
+        assert scene.wakes == 1
+        assert scene.pump.turn() is TurnEnd.NEEDS_BYTES
+        assert scene.sent == [b"waited", b"next"]
+
+    play(main)
+
+
+@pytest.mark.parametrize("error", [MalformedRequest("as asked"), RuntimeError("a bug")])
+def test_a_request_that_fails_after_a_wait_fails_the_next_turn(error: Exception) -> None:
+    async def main() -> None:
+        wait: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        scene = Scene(lambda _frame, _peer: wait)
+        feed(scene.inbox, framed(b"x"))
+        scene.pump.turn()
+        wait.set_exception(error)
+        await asyncio.sleep(0)
+        assert scene.wakes == 1
+        with pytest.raises(type(error)):
+            scene.pump.turn()
+
+    play(main)
+
+
+def test_closing_cancels_what_waits_and_frees_the_buffer() -> None:
+    async def main() -> None:
+        wait: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        scene = Scene(lambda _frame, _peer: wait)
+        feed(scene.inbox, framed(b"x") + framed(b"y"))
+        scene.pump.turn()
+        scene.pump.close()
+        assert wait.cancelled()
+        assert scene.pool.lent_bytes == 0
+        await asyncio.sleep(0)
+        assert scene.wakes == 0
+
+    play(main)
