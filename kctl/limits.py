@@ -71,7 +71,7 @@ MAPPED_BUFFERS_MAX = _limit(
 )
 TURN_REQUESTS_MAX = _limit(
     "pipelined requests of one connection that are handled in a row",
-    64,
+    256,
     "requests",
     on_excess="the other connections get their turn first",
 )

@@ -1,8 +1,8 @@
 """How long the event loop is busy before it looks at sockets and timers again.
 
-Every iteration of the loop is measured: wall time, which is what peers notice, and processor time of the loop's thread,
-which does not depend on what else the machine does.  The measurement sits in the selector, between the end of one wait
-and the begin of the next, and costs two readings of clocks per iteration.
+Every iteration of the loop is measured in wall time, which is what peers notice.  The measurement sits in the selector,
+between the end of one wait and the beginning of the next.  On request the processor time of the loop's thread is
+measured too: it does not depend on what else the machine does, but reading it costs a system call per iteration.
 
 Owner: event loop.
 """
@@ -27,6 +27,7 @@ class Histogram:
     def __init__(self) -> None:
         self.counts = [0] * (len(BOUNDS_MS) + 1)
         self.max_ms = 0.0
+        """The longest duration above the first bound; 0 if there was none."""
         self.sum_ms = 0.0
 
     @property
@@ -36,8 +37,11 @@ class Histogram:
 
     def observe(self, duration_ms: float) -> None:
         """Counts one duration."""
-        self.counts[bisect_left(BOUNDS_MS, duration_ms)] += 1
         self.sum_ms += duration_ms
+        if duration_ms <= BOUNDS_MS[0]:
+            self.counts[0] += 1
+            return
+        self.counts[bisect_left(BOUNDS_MS, duration_ms)] += 1
         self.max_ms = max(self.max_ms, duration_ms)
 
     def above(self, bound_ms: int) -> int:
@@ -53,39 +57,39 @@ class LoopLag:
         self.cpu = Histogram()
 
     def __str__(self) -> str:
-        """For the log: `iterations=... wall_max_ms=... cpu_max_ms=... cpu_above_20_ms=...`."""
-        return (
-            f"iterations={self.wall.count} wall_max_ms={self.wall.max_ms:.1f} wall_above_20_ms={self.wall.above(20)} "
-            f"cpu_max_ms={self.cpu.max_ms:.1f} cpu_above_20_ms={self.cpu.above(20)}"
-        )
+        """For the log: `iterations=... wall_max_ms=... wall_above_20_ms=...`, and `cpu_...` where it was measured."""
+        text = f"iterations={self.wall.count} wall_max_ms={self.wall.max_ms:.1f} wall_above_20_ms={self.wall.above(20)}"
+        if self.cpu.count:
+            text += f" cpu_max_ms={self.cpu.max_ms:.1f} cpu_above_20_ms={self.cpu.above(20)}"
+        return text
 
 
 class _MeasuringSelector(selectors.DefaultSelector):
     """Measures the time between two calls of `select`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, measures_cpu: bool) -> None:
         super().__init__()
         self.lag = LoopLag()
         self.started_s = time.monotonic()
-        self._cpu_started_s = 0.0
+        self._measures_cpu = measures_cpu
+        self._cpu_started_s = time.thread_time()
 
     def select(self, timeout: float | None = None) -> Any:
-        cpu_s = time.thread_time()
-        if self._cpu_started_s:
-            self.lag.wall.observe((time.monotonic() - self.started_s) * 1000)
+        self.lag.wall.observe((time.monotonic() - self.started_s) * 1000)
+        if self._measures_cpu:
+            cpu_s = time.thread_time()
             self.lag.cpu.observe((cpu_s - self._cpu_started_s) * 1000)
-        self._cpu_started_s = cpu_s
-        try:
-            return super().select(timeout)
-        finally:
-            self.started_s = time.monotonic()
+            self._cpu_started_s = cpu_s
+        ready = super().select(timeout)
+        self.started_s = time.monotonic()
+        return ready
 
 
 class MeasuredEventLoop(asyncio.SelectorEventLoop):
     """asyncio's loop with `lag`."""
 
-    def __init__(self) -> None:
-        self._measuring = _MeasuringSelector()
+    def __init__(self, *, measures_cpu: bool = False) -> None:
+        self._measuring = _MeasuringSelector(measures_cpu=measures_cpu)
         super().__init__(self._measuring)
 
     @property

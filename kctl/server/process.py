@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TextIO
 
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
@@ -30,6 +31,8 @@ _REASON = "kctl: "
 _WARNING = "kctl: warning: "
 """How the lines begin that kctl says to whoever started it."""
 _DETACHED = "KCTL_BROKER_DETACHED"
+MEASURE_LOOP_CPU = "KCTL_MEASURE_LOOP_CPU"
+"""Environment variable that has the processor time of each iteration of the event loop measured, for tests."""
 GC_THRESHOLDS = (50_000, 20, 100)
 """A full collection over all that a busy broker holds takes tens of milliseconds; it comes rarely."""
 
@@ -77,7 +80,8 @@ def run(
             on_warning(warning)
     _set_up_logging(log_stream)
     raise_limit()
-    with asyncio.Runner(loop_factory=MeasuredEventLoop) as runner:
+    loop_factory = partial(MeasuredEventLoop, measures_cpu=MEASURE_LOOP_CPU in os.environ)
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(_serve(wanted, properties, on_serving))
 
 

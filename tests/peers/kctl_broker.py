@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,14 @@ class KctlBroker:
         """SIGKILL: no flush, no marker, no goodbye to ZooKeeper."""
         self._process.stop(signal.SIGKILL)
 
+    def halt(self) -> None:
+        """SIGSTOP: the process does nothing until `resume`."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
     @property
     def logs_dir(self) -> Path:
         """Its log directory: one folder for each partition."""
@@ -84,10 +93,25 @@ def kctl_broker(
     properties: Mapping[str, str] | None = None,
     zookeeper: str | None = None,
     port: int | None = None,
+    run_by: Sequence[str] = (),
 ) -> Iterator[KctlBroker]:
-    """A serving broker; without `zookeeper` (a connect string) it runs on its embedded one."""
+    """A serving broker; without `zookeeper` (a connect string) it runs on its embedded one.
+
+    `run_by` is a command that runs the command line given to it, under a resource limit for example.
+    """
     port = port or probe.free_port()
-    command = [sys.executable, "-m", "kctl", "broker", "start", "--data-dir", str(data_dir), "--port", str(port)]
+    command = [
+        *run_by,
+        sys.executable,
+        "-m",
+        "kctl",
+        "broker",
+        "start",
+        "--data-dir",
+        str(data_dir),
+        "--port",
+        str(port),
+    ]
     if zookeeper:
         command += ["--zookeeper", zookeeper]
     for name, value in {**TEST_PROPERTIES, **(properties or {})}.items():

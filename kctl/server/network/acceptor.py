@@ -153,9 +153,12 @@ class Acceptor:
             self._idle_check = self._loop.call_later(self._idle_s / _IDLE_CHECKS_PER_TIMEOUT, self._close_idle)
 
     def _close_idle(self) -> None:
-        oldest_s = self._loop.time() - self._idle_s
+        now_s = self._loop.time()
         for connection in list(self._connections):
-            if connection.last_active_s < oldest_s:
+            if connection.was_active:
+                connection.was_active = False
+                connection.last_active_s = now_s
+            elif connection.last_active_s < now_s - self._idle_s:
                 connection.close()
         self._schedule_idle_check()
 

@@ -19,6 +19,11 @@ _RETAINED_SIZE_MAX = 1 << 23
 _POISON = b"\xdd"
 
 
+def rounded_up(size: int) -> int:
+    """The next power of two."""
+    return 1 << max(size - 1, 1).bit_length()
+
+
 class BufferPool:
     """Lends writable buffers.  With `is_poisoned`, returned ones are overwritten, so that tests find late readers."""
 
@@ -33,7 +38,12 @@ class BufferPool:
 
     def take(self, size: int) -> memoryview:
         """A buffer of at least `size` bytes; its content is undefined."""
-        rounded = 1 << max(size - 1, 1).bit_length()
+        free = self._free.get(size)
+        if free:
+            self.lent_bytes += size
+            self.retained_bytes -= size
+            return free.pop()
+        rounded = rounded_up(size)
         self.lent_bytes += rounded
         free = self._free.get(rounded)
         if free:

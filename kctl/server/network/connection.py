@@ -42,7 +42,9 @@ class Connection:
     ) -> None:
         self.peer = peer
         self.last_active_s = loop.time()
-        """When bytes were last received or sent."""
+        """When the acceptor last saw `was_active`."""
+        self.was_active = False
+        """Whether bytes were received or sent since the acceptor looked."""
         self._sock = sock
         self._loop = loop
         self._turns = turns
@@ -126,7 +128,7 @@ class Connection:
             self.close()
             return
         self._inbox.received(received)
-        self.last_active_s = self._loop.time()
+        self.was_active = True
         if self._pump.is_waiting or self._is_writing:
             self._settle()
         else:
@@ -140,11 +142,13 @@ class Connection:
 
     def _update_reading(self) -> None:
         wants_bytes = self._inbox.wants_bytes
-        if wants_bytes and not self._is_reading:
-            self._loop.add_reader(self._sock, self._on_readable)
-        elif self._is_reading and not wants_bytes:
-            self._loop.remove_reader(self._sock)
+        if wants_bytes is self._is_reading:
+            return
         self._is_reading = wants_bytes
+        if wants_bytes:
+            self._loop.add_reader(self._sock, self._on_readable)
+        else:
+            self._loop.remove_reader(self._sock)
 
     def _flush(self) -> None:
         if self._is_writing or not self._outbox:
@@ -167,5 +171,5 @@ class Connection:
         except OSError:
             self.close()
             return False
-        self.last_active_s = self._loop.time()
+        self.was_active = True
         return is_sent

@@ -12,7 +12,7 @@ import struct
 
 from kctl.errors import MalformedRequest
 from kctl.limits import READ_AHEAD_BYTES_MAX
-from kctl.server.network.buffer_pool import MAPPED_BYTES_MIN, BufferPool
+from kctl.server.network.buffer_pool import MAPPED_BYTES_MIN, BufferPool, rounded_up
 
 _LENGTH = struct.Struct(">i")
 _EXPECTED_BYTES_MAX = 1 << 20
@@ -45,7 +45,7 @@ class Inbox:
     @property
     def wants_bytes(self) -> bool:
         """Whether more should be received before a frame is taken: no whole frame is here, or few bytes are."""
-        available = len(self)
+        available = self._end - self._start
         return available < READ_AHEAD_BYTES_MAX or available < self._first_frame_bytes()
 
     def buffer(self) -> memoryview:
@@ -75,12 +75,13 @@ class Inbox:
         if available < _LENGTH.size + size:
             return None
         self._start = start + _LENGTH.size + size
-        self._expected_bytes = min(max(_LENGTH.size + size, MAPPED_BYTES_MIN), _EXPECTED_BYTES_MAX)
+        if size >= self._expected_bytes < _EXPECTED_BYTES_MAX:
+            self._expected_bytes = min(rounded_up(_LENGTH.size + size), _EXPECTED_BYTES_MAX)
         return self._buffer[start + _LENGTH.size : self._start]
 
     def settle(self) -> None:
         """Gives back the memory that the rest of the received bytes does not need."""
-        rest = len(self)
+        rest = self._end - self._start
         if rest == 0:
             self.close()
         elif rest < _SMALL_REST_BYTES and len(self._buffer) > max(2 * rest, _SMALLEST_BUFFER_BYTES):

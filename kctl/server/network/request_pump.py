@@ -22,6 +22,8 @@ from kctl.server.network.inbox import Inbox
 from kctl.server.network.outbox import Chunk
 from kctl.server.requests.context import Peer
 
+_TURN_S = TURN_MS_MAX / 1000
+
 Reply = list[Chunk] | None
 """The chunks of one framed response; None for a request without a response (produce with acks=0)."""
 
@@ -43,7 +45,7 @@ class TurnEnd(Enum):
 class RequestPump:
     """See the module's docstring.  `put` queues the chunks of a response and returns their size in bytes."""
 
-    __slots__ = ("_error", "_handle", "_inbox", "_is_closed", "_loop", "_on_wake", "_peer", "_pending", "_put")
+    __slots__ = ("_error", "_handle", "_inbox", "_is_closed", "_now_s", "_on_wake", "_peer", "_pending", "_put")
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class RequestPump:
     ) -> None:
         self._inbox = inbox
         self._peer = peer
-        self._loop = loop
+        self._now_s = loop.time
         self._handle = handle
         self._put = put
         self._on_wake = on_wake
@@ -78,11 +80,17 @@ class RequestPump:
         """
         if self._error is not None:
             raise self._error
-        end_s = self._loop.time() + TURN_MS_MAX / 1000
+        if self._pending is not None:
+            return TurnEnd.WAITS
+        end_s = 0.0
         request_bytes = response_bytes = 0
-        for _ in range(TURN_REQUESTS_MAX):
-            if self._pending is not None:
-                return TurnEnd.WAITS
+        for count in range(TURN_REQUESTS_MAX):
+            if request_bytes >= TURN_REQUEST_BYTES_MAX or response_bytes >= TURN_RESPONSE_BYTES_MAX:
+                break
+            if count == 1:
+                end_s = self._now_s() + _TURN_S
+            elif count and self._now_s() >= end_s:
+                break
             frame = self._inbox.next_frame()
             if frame is None:
                 return TurnEnd.NEEDS_BYTES
@@ -94,12 +102,6 @@ class RequestPump:
                 return TurnEnd.WAITS
             if reply is not None:
                 response_bytes += self._put(reply)
-            if (
-                request_bytes >= TURN_REQUEST_BYTES_MAX
-                or response_bytes >= TURN_RESPONSE_BYTES_MAX
-                or self._loop.time() >= end_s
-            ):
-                break
         return TurnEnd.HAS_MORE
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from functools import partial
 
 from kctl.server.loop_lag import BOUNDS_MS, Histogram, MeasuredEventLoop
 from kctl.server.network.turns import Turns
@@ -81,13 +82,14 @@ def test_the_loop_counts_its_long_iterations() -> None:
             pass
         await asyncio.sleep(0)
 
-    with asyncio.Runner(loop_factory=MeasuredEventLoop) as runner:
+    with asyncio.Runner(loop_factory=partial(MeasuredEventLoop, measures_cpu=True)) as runner:
         runner.run(main())
         loop = runner.get_loop()
         assert isinstance(loop, MeasuredEventLoop)
         assert loop.lag.cpu.above(20) == 1
         assert loop.lag.cpu.max_ms >= 30
         assert loop.lag.wall.above(20) >= 1
+        assert "cpu_above_20_ms=1" in str(loop.lag)
 
 
 def test_a_histogram_counts_each_duration_in_one_bucket() -> None:

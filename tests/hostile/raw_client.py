@@ -1,0 +1,64 @@
+"""Frames written by hand to a broker, without a client library that would refuse to send them."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+
+WAIT_S = 60.0
+"""Bound of every wait for a condition; a loaded machine needs a part of it."""
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+def request(api_key: int, version: int, body: bytes, *, correlation_id: int = 1) -> bytes:
+    """A frame with a header of version 1 and the client id "h"."""
+    return framed(struct.pack(">hhih", api_key, version, correlation_id, 1) + b"h" + body)
+
+
+API_VERSIONS = request(18, 0, b"")
+
+
+def waiting_fetch(topic: str) -> bytes:
+    """Fetch v0 of partition 0 that waits as long as the protocol can say for more bytes than ever come."""
+    name = topic.encode()
+    partition = struct.pack(">iqi", 0, 0, 1 << 20)
+    topics = struct.pack(">ih", 1, len(name)) + name + struct.pack(">i", 1) + partition
+    return request(1, 0, struct.pack(">iii", -1, (1 << 31) - 1, 1 << 20) + topics)
+
+
+@contextlib.contextmanager
+def connected(bootstrap: str) -> Iterator[socket.socket]:
+    """A plain connection."""
+    host, port = bootstrap.split(":")
+    with socket.create_connection((host, int(port)), timeout=WAIT_S) as sock:
+        yield sock
+
+
+def receive_frame(sock: socket.socket) -> bytes:
+    """The payload of the next response; raises EOFError when the broker closes the connection."""
+    (size,) = struct.unpack(">i", _receive_exactly(sock, 4))
+    return _receive_exactly(sock, size)
+
+
+def _receive_exactly(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        received = sock.recv(size - len(data))
+        if not received:
+            raise EOFError("the broker closed the connection")
+        data += received
+    return data
+
+
+def wait_until(is_true: Callable[[], bool], what: str) -> None:
+    """Polls until the condition holds; fails after WAIT_S."""
+    end_s = time.monotonic() + WAIT_S
+    while not is_true():
+        assert time.monotonic() < end_s, f"not so after {WAIT_S:.0f} s: {what}"
+        time.sleep(0.02)
