@@ -102,9 +102,9 @@ def test_a_closed_connection_leaves_nothing_behind_although_its_fetch_would_wait
     for _ in range(3):
         storm()
     wait_until(lambda: descriptors(broker.pid) <= idle + 5, "all descriptors are free again")
-    assert memory_maps(broker.pid) <= maps + 20
-    # 3,000 waiting fetches would hold more than 10 MB.
-    assert resident_bytes(broker.pid) <= resident + (5 << 20)
+    # One map or 4 KB for each of the 3,000 connections would be more.
+    assert memory_maps(broker.pid) <= maps + 300
+    assert resident_bytes(broker.pid) <= resident + (8 << 20)
 
 
 def test_a_frame_of_100_mb_does_not_stay_in_memory(broker: KctlBroker) -> None:
@@ -179,10 +179,19 @@ def test_a_client_that_never_reads_is_closed_after_the_idle_time(tmp_path: Path)
         kctl_broker(tmp_path / "data", properties={"connections.max.idle.ms": "2000"}) as broker,
         connected(broker.bootstrap) as sock,
     ):
-        before = descriptors(broker.pid)
         sock.setblocking(False)
         data = API_VERSIONS * 100_000
         with contextlib.suppress(BlockingIOError):
             while data:
                 data = data[sock.send(data) :]
-        wait_until(lambda: descriptors(broker.pid) < before, "the connection is closed")
+
+        def is_closed() -> bool:
+            try:
+                sock.send(b"x")
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True
+            return False
+
+        wait_until(is_closed, "the connection is closed")
