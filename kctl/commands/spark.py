@@ -102,7 +102,7 @@ def export(
     interrupted is finished by the next one.  Columns are those of Spark's Kafka source.
 
     Exit status 3: records that were due are gone (see --on-data-loss).  5: another export into the folder is running.
-    Spark is an extra: pip install 'kctl[spark]', and Java 17 or newer.
+    Spark is an extra: pip install 'kctl-kafka[spark]', and Java 17 or newer.
     """
     from kctl.commands.values import parse_offset, parse_pairs, parse_partitions, parse_size  # noqa: PLC0415
     from kctl.spark.cluster_view import Wanted  # noqa: PLC0415 - help needs none of this

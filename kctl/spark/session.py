@@ -82,7 +82,7 @@ def require_spark() -> None:
     """Raises SparkMissing with the one line that helps, before anything is touched."""
     missing = [name for name in ("pyspark", "pyarrow", "numpy") if find_spec(name) is None]
     if missing:
-        raise SparkMissing(f"{', '.join(missing)} missing: pip install 'kctl[spark]'")
+        raise SparkMissing(f"{', '.join(missing)} missing: pip install 'kctl-kafka[spark]'")
     if java() is None:
         raise SparkMissing("Spark needs Java 17 or newer: install a JRE (openjdk-17-jre-headless) or set JAVA_HOME")
 

@@ -23,7 +23,7 @@ KILL_AFTER = 50_000
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="java is not on the PATH: install a Java 17 runtime")
 def test_a_year_of_flights_survives_a_kill_and_two_exports(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kctl[spark]'")
+    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kctl-kafka[spark]'")
     with kctl_broker(tmp_path / "data") as broker:
         _kctl(broker, "topics", "create", TOPIC, "--partitions", "6")
         group = Departures(broker.bootstrap)

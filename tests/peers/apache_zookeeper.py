@@ -26,7 +26,7 @@ def why_not() -> str | None:
     if shutil.which("java") is None:
         return "java is not on the PATH: install a Java 17 runtime"
     if importlib.util.find_spec("pyspark") is None:
-        return "ZooKeeper's jars come with pyspark: pip install 'kctl[spark]'"
+        return "ZooKeeper's jars come with pyspark: pip install 'kctl-kafka[spark]'"
     return None
 
 

@@ -36,7 +36,7 @@ def test_without_pyspark_one_line_says_how_to_get_it(
     assert main(command("--to", str(folder), "--format", "json")) == 1
     out, err = capsys.readouterr()
     assert json.loads(out)["error"]["code"] == "SPARK_MISSING"
-    assert err == "kctl: pyspark missing: pip install 'kctl[spark]'\n"
+    assert err == "kctl: pyspark missing: pip install 'kctl-kafka[spark]'\n"
     assert not folder.exists()
 
 
