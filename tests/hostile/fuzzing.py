@@ -1,0 +1,334 @@
+"""Random and mutated requests to every API and version that a broker advertises, beside an honest client.
+
+    python -m tests.hostile.fuzzing --minutes 10 --seed 7
+
+starts a broker, measures an honest producer while nothing else happens, then while several connections send hostile
+requests as fast as they can.  It prints one JSON object: requests sent, latencies of the honest producer, memory, the
+longest iterations of the broker's event loop, and whatever the broker logged as an error.  The exit status is 1 if a
+record of the honest client is missing or doubled, or the broker logged a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import os
+import random
+import select
+import socket
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kctl.protocol import codec
+from kctl.protocol.headers import RequestHeader, encode_request_header
+from kctl.protocol.message import Field, definition_of
+from kctl.protocol.registry import APIS, Api
+from kctl.records.build import build_batch
+from kctl.records.compression import Codec
+from kctl.records.header import Record
+from tests.hostile.raw_client import API_VERSIONS, connected, framed, receive_frame
+from tests.peers.kctl_broker import KctlBroker, kctl_broker
+
+HONEST = "honest"
+_NAMES = ("a", "b.c", "fuzz-1", "fuzz-2", "__consumer_offsets", "__transaction_state", "../../victim", "..", "")
+_TEXTS = (
+    *_NAMES,
+    "g1",
+    "g2",
+    "x" * 249,
+    "x" * 32_000,
+    "\0",
+    "\x1b[2J",
+    "\u202e",
+    "é" * 99,
+    "%s%n",
+    "consumer",
+    "PLAINTEXT",
+    "0",
+)
+_INTEGERS = (0, 1, -1, 2, 3, 100, 1 << 15, (1 << 31) - 1, -(1 << 31), (1 << 63) - 1, -(1 << 63), 1 << 40)
+_BITS = {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64}
+_DANGEROUS = frozenset({"num_partitions", "count"})
+"""Fields with which random values would only ask for much legitimate work."""
+
+
+class Fuzzer:
+    """Makes requests from a seed."""
+
+    def __init__(self, seed: int, apis: list[tuple[Api, int]]) -> None:
+        self._random = random.Random(seed)
+        self._apis = apis
+
+    def frame(self) -> bytes:
+        """The next request, which may be malformed in any way."""
+        chance = self._random
+        if chance.random() < 0.02:
+            return chance.randbytes(chance.randrange(1, 200))
+        api, version = chance.choice(self._apis)
+        header = RequestHeader(api.key, version, chance.getrandbits(31), chance.choice(_TEXTS))
+        payload = encode_request_header(header) + self._body(api, version)
+        if chance.random() < 0.3:
+            payload = self._mutated(payload)
+        return framed(payload)
+
+    def _body(self, api: Api, version: int) -> bytes:
+        with contextlib.suppress(ValueError):
+            return codec.encode_bytes(self._message(api.request, version), version)
+        return self._random.randbytes(self._random.randrange(100))
+
+    def _message(self, cls: type, version: int) -> Any:
+        fields = [each for each in definition_of(cls).fields if version in each.versions]
+        return cls(**{each.name: self._value(each, version) for each in fields})
+
+    def _value(self, spec: Field, version: int) -> Any:
+        chance = self._random
+        may_be_null = version in spec.nullable or (spec.struct is not None and spec.tag is not None)
+        if may_be_null and chance.random() < 0.2:
+            return None
+        if spec.struct is not None:
+            return self._message(spec.struct, version)
+        if spec.element is not None:
+            count = chance.choice((0, 1, 1, 2, 3, 30))
+            return [self._value(spec.element, version) for _ in range(count)]
+        return self._scalar(spec)
+
+    def _scalar(self, spec: Field) -> Any:
+        chance = self._random
+        if spec.kind in _BITS:
+            value = chance.choice((0, 1, 2, -1, 1 << 30)) if spec.name in _DANGEROUS else chance.choice(_INTEGERS)
+            bits = _BITS[spec.kind]
+            value &= (1 << bits) - 1
+            return value if spec.kind.startswith("u") or value < 1 << bits - 1 else value - (1 << bits)
+        match spec.kind:
+            case "boolean":
+                return chance.random() < 0.5
+            case "float64":
+                return chance.choice((0.0, -1.0, float("inf"), float("nan"), 1e308))
+            case "uuid":
+                return UUID(int=chance.getrandbits(128))
+            case "string":
+                return chance.choice(_NAMES if "name" in spec.name or "topic" in spec.name else _TEXTS)
+            case "records":
+                return self._records()
+            case _:
+                return chance.randbytes(chance.choice((0, 1, 10, 1_000)))
+
+    def _records(self) -> bytes:
+        chance = self._random
+        size = chance.choice((0, 10, 1_000, 100_000))
+        records = [Record(0, n, None, bytes(size), ()) for n in range(chance.randrange(1, 5))]
+        batch = bytearray(build_batch(records, codec=chance.choice(list(Codec))))
+        for _ in range(chance.choice((0, 0, 1, 3))):
+            batch[chance.randrange(len(batch))] = chance.randrange(256)
+        return bytes(batch)
+
+    def _mutated(self, payload: bytes) -> bytes:
+        chance = self._random
+        data = bytearray(payload)
+        for _ in range(chance.randrange(1, 4)):
+            if not data:
+                break
+            position = chance.randrange(len(data))
+            match chance.randrange(4):
+                case 0:
+                    data[position] = chance.randrange(256)
+                case 1:
+                    del data[position:]
+                case 2:
+                    data[position:position] = chance.randbytes(chance.randrange(1, 20))
+                case _:
+                    data[position : position + 4] = struct.pack(">i", chance.choice((-1, (1 << 31) - 1, 1 << 20)))
+        return bytes(data)
+
+
+def advertised_apis(bootstrap: str) -> list[tuple[Api, int]]:
+    """Every API and version in the broker's answer to ApiVersions, as far as its requests are defined here."""
+    with connected(bootstrap) as sock:
+        sock.sendall(API_VERSIONS)
+        body = receive_frame(sock)[10:]
+    served = [struct.unpack_from(">hhh", body, position) for position in range(0, len(body) - 5, 6)]
+    return [(APIS[key], version) for key, first, last in served if key in APIS for version in range(first, last + 1)]
+
+
+class Attack:
+    """A process with several connections that send requests as fast as the broker takes them."""
+
+    def __init__(self, bootstrap: str, seed: int, *, connections: int, requests_max: int | None = None) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._sent = context.Value("q", 0)
+        self._is_stopping = context.Event()
+        self._process = context.Process(
+            target=_attack, args=(bootstrap, seed, connections, requests_max, self._sent, self._is_stopping)
+        )
+        self._process.start()
+
+    @property
+    def sent(self) -> int:
+        """Requests until now."""
+        return int(self._sent.value)
+
+    def join(self) -> None:
+        """Waits until `requests_max` requests have been sent."""
+        self._process.join()
+        assert self._process.exitcode == 0
+
+    def stop(self) -> None:
+        """Ends the attack."""
+        self._is_stopping.set()
+        self.join()
+
+
+def _attack(bootstrap: str, seed: int, connections: int, requests_max: int | None, sent: Any, is_stopping: Any) -> None:
+    fuzzer = Fuzzer(seed, advertised_apis(bootstrap))
+    host, port = bootstrap.split(":")
+    socks: list[socket.socket] = []
+    while not is_stopping.is_set() and (requests_max is None or sent.value < requests_max):
+        while len(socks) < connections:
+            with contextlib.suppress(OSError):
+                socks.append(socket.create_connection((host, int(port)), timeout=10))
+                socks[-1].setblocking(False)
+        readable, writable, _ = select.select(socks, socks, [], 1)
+        for sock in {*readable, *writable}:
+            sent.value += sock in writable
+            if not _exchange(sock, fuzzer, is_readable=sock in readable, is_writable=sock in writable):
+                socks.remove(sock)
+                sock.close()
+    for sock in socks:
+        sock.close()
+
+
+def _exchange(sock: socket.socket, fuzzer: Fuzzer, *, is_readable: bool, is_writable: bool) -> bool:
+    """Reads and drops responses, sends the next request; returns whether the connection is of use still."""
+    try:
+        if is_readable and not sock.recv(1 << 20):
+            return False
+        if is_writable:
+            # What the socket does not take is lost, which makes the rest of the connection garbage as well.
+            sock.send(fuzzer.frame())
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+@dataclass
+class Honest:
+    """A producer that sends one numbered record after the other, and a consumer that looks for all of them."""
+
+    bootstrap: str
+    sent: int = 0
+    latencies_s: list[float] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_topics([NewTopic(HONEST, 1, 1)])[HONEST].result(60)
+        self._producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0, "enable.idempotence": True})
+
+    def produce(self, count: int) -> list[float]:
+        """Sends `count` records, each when the one before has been acknowledged; returns the seconds that each took."""
+        latencies = []
+        for _ in range(count):
+            began_s = time.perf_counter()
+            self._producer.produce(HONEST, str(self.sent).encode(), partition=0, on_delivery=_raise_error)
+            if self._producer.flush(60):
+                raise TimeoutError("an honest record was not acknowledged within 60 s")
+            latencies.append(time.perf_counter() - began_s)
+            self.sent += 1
+        return latencies
+
+    def consumed(self) -> list[int]:
+        """All records of the topic, in order."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": HONEST, "enable.auto.commit": False})
+        consumer.assign([TopicPartition(HONEST, 0, OFFSET_BEGINNING)])
+        numbers: list[int] = []
+        end_s = time.monotonic() + 120
+        while len(numbers) < self.sent and time.monotonic() < end_s:
+            numbers += [int(each.value()) for each in consumer.consume(10_000, 1.0) if each.error() is None]
+        consumer.close()
+        return numbers
+
+
+def _raise_error(error: Any, _message: Any) -> None:
+    if error is not None:
+        raise KafkaException(error)
+
+
+def percentile_ms(latencies_s: list[float], share: float) -> float:
+    return round(sorted(latencies_s)[min(int(len(latencies_s) * share), len(latencies_s) - 1)] * 1000, 2)
+
+
+def resident_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def unexpected_lines(log_text: str) -> list[str]:
+    """Lines of the broker's log that tell of a failure that nobody foresaw."""
+    return [line for line in log_text.splitlines() if line.startswith("Traceback") or " ERROR " in line][:20]
+
+
+@contextlib.contextmanager
+def broker_for_fuzzing(folder: Path) -> Iterator[KctlBroker]:
+    """A broker that measures the processor time of its event loop."""
+    with kctl_broker(folder / "data", run_by=("env", "KCTL_MEASURE_LOOP_CPU=1")) as broker:
+        yield broker
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
+    parser.add_argument("--connections", type=int, default=8)
+    options = parser.parse_args()
+    sys.stderr.write(f"seed {options.seed}\n")
+    with tempfile.TemporaryDirectory() as folder, broker_for_fuzzing(Path(folder)) as broker:
+        honest = Honest(broker.bootstrap)
+        honest.prepare()
+        honest.produce(200)
+        quiet = honest.produce(2_000)
+        before = resident_bytes(broker.pid)
+        attack = Attack(broker.bootstrap, options.seed, connections=options.connections)
+        attacked: list[float] = []
+        memory: list[int] = []
+        end_s = time.monotonic() + options.minutes * 60
+        while time.monotonic() < end_s:
+            attacked += honest.produce(100)
+            memory.append(resident_bytes(broker.pid) >> 20)
+        attack.stop()
+        numbers = honest.consumed()
+        after = resident_bytes(broker.pid)
+        broker.stop()
+        loop_lines = [line for line in broker.log_text.splitlines() if "event_loop" in line]
+        unexpected = unexpected_lines(broker.log_text)
+    is_complete = numbers == list(range(honest.sent))
+    report = {
+        "seed": options.seed,
+        "requests": attack.sent,
+        "honest_records": honest.sent,
+        "honest_records_complete": is_complete,
+        "honest_records_consumed": len(numbers),
+        "honest_records_missing": sorted({*range(honest.sent)} - {*numbers})[:10],
+        "quiet_ms": {"p50": percentile_ms(quiet, 0.5), "p99": percentile_ms(quiet, 0.99)},
+        "attacked_ms": {"p50": percentile_ms(attacked, 0.5), "p99": percentile_ms(attacked, 0.99)},
+        "resident_mb": {"before": before >> 20, "max": max(memory), "after": after >> 20},
+        "event_loop": loop_lines[-1:],
+        "unexpected": unexpected,
+    }
+    sys.stdout.write(json.dumps(report, indent=1) + "\n")
+    return 0 if is_complete and not unexpected else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
