@@ -48,7 +48,7 @@ class TopicWriter:
         try:
             data, _ = await self._zookeeper.get(paths.topic(name))
         except NoNodeError as error:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.") from error
         with _told_precisely():
             return znodes.decode_topic(paths.topic(name), data)
 
@@ -64,7 +64,7 @@ class TopicWriter:
             )
             await self._zookeeper.set(path, znodes.encode_topic(grown), version=stat.version)
         except NoNodeError as error:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.") from error
         except BadVersionError as error:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, f"topic {name} was changed by somebody else; try again"

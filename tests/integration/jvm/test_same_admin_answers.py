@@ -13,16 +13,27 @@ import pytest
 
 from kctl.protocol.apis import (
     alter_client_quotas,
+    alter_configs,
+    alter_partition_reassignments,
     alter_user_scram_credentials,
     api_versions,
     create_acls,
     create_delegation_token,
+    create_partitions,
+    create_topics,
     delete_acls,
+    delete_topics,
     describe_acls,
     describe_client_quotas,
+    describe_cluster,
+    describe_configs,
     describe_delegation_token,
+    describe_producers,
     describe_user_scram_credentials,
+    elect_leaders,
     expire_delegation_token,
+    incremental_alter_configs,
+    list_partition_reassignments,
     renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
@@ -398,3 +409,198 @@ def assert_stored_alike(brokers: SideBySide, *folders: str) -> None:
 def configs(brokers: SideBySide, who: str, folder: str) -> dict[str, object]:
     stored = brokers.stored(who, folder)
     return {path: json.loads(data) if data else None for path, data in stored.items()}
+
+
+# Topics, configurations and reassignments: error messages and codes of success and of failure.
+
+
+def topic(name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> create_topics.CreatableTopic:
+    return create_topics.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replicas,
+        assignments=[],
+        configs=[
+            create_topics.CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ],
+    )
+
+
+def create(*topics: create_topics.CreatableTopic) -> create_topics.CreateTopicsRequest:
+    return create_topics.CreateTopicsRequest(topics=list(topics), timeout_ms=10_000)
+
+
+def describe_config(resource_type: int, name: str, *keys: str) -> describe_configs.DescribeConfigsRequest:
+    resource = describe_configs.DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=list(keys)
+    )
+    return describe_configs.DescribeConfigsRequest(resources=[resource])
+
+
+def replace(resource_type: int, name: str, **configs: str) -> alter_configs.AlterConfigsRequest:
+    return alter_configs.AlterConfigsRequest(
+        resources=[
+            alter_configs.AlterConfigsResource(
+                resource_type=resource_type,
+                resource_name=name,
+                configs=[
+                    alter_configs.AlterableConfig(name=key.replace("_", "."), value=value)
+                    for key, value in configs.items()
+                ],
+            )
+        ],
+        validate_only=False,
+    )
+
+
+def change(
+    resource_type: int, name: str, *operations: tuple[int, str, str | None]
+) -> incremental_alter_configs.IncrementalAlterConfigsRequest:
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[
+            incremental_alter_configs.AlterConfigsResource(
+                resource_type=resource_type,
+                resource_name=name,
+                configs=[
+                    incremental_alter_configs.AlterableConfig(name=key, config_operation=operation, value=value)
+                    for operation, key, value in operations
+                ],
+            )
+        ],
+        validate_only=False,
+    )
+
+
+def grow(name: str, count: int) -> create_partitions.CreatePartitionsRequest:
+    grown = create_partitions.CreatePartitionsTopic(name=name, count=count, assignments=None)
+    return create_partitions.CreatePartitionsRequest(topics=[grown], timeout_ms=10_000, validate_only=False)
+
+
+def reassign(name: str) -> alter_partition_reassignments.AlterPartitionReassignmentsRequest:
+    """A move to cancel, one to a broker that does not exist, and one of a partition that does not exist."""
+    partitions = [
+        alter_partition_reassignments.ReassignablePartition(partition_index=index, replicas=replicas)
+        for index, replicas in ((0, None), (1, [9]), (9, [0]))
+    ]
+    moved = alter_partition_reassignments.ReassignableTopic(name=name, partitions=partitions)
+    return alter_partition_reassignments.AlterPartitionReassignmentsRequest(topics=[moved], timeout_ms=5000)
+
+
+IS_DEFAULT = "Apache Kafka 2.8 says in version 0 that no value is the default; ours tells which are"
+NO_TOPIC = (
+    "Apache Kafka answers UNKNOWN_TOPIC_OR_PARTITION; ours INVALID_REQUEST, as both do to the incremental request"
+)
+NOWHERE = "Apache Kafka looks at the brokers first; ours says first that there is no such partition"
+TOPICS = [
+    *(Case(f"create {v}", create(topic(f"t{v}"), topic("bad name"), topic("")), v) for v in range(8)),
+    Case("create twice", create(topic("twice"), topic("twice"))),
+    Case("create what exists", create(topic("t0"))),
+    Case("create without partitions", create(topic("z", 0))),
+    Case("create without replicas", create(topic("z", 1, 0))),
+    Case("create with too many replicas", create(topic("z", 1, 9))),
+    Case("create with an unknown property", create(topic("z", nope="1"))),
+    Case("create with a wrong value", create(topic("z", retention_ms="x"))),
+    Case("create nothing", create()),
+    *(
+        Case(
+            f"describe configuration {kind} {name!r} {v}",
+            describe_config(kind, name, *keys),
+            v,
+            IS_DEFAULT if v == 0 and (kind, name) in {(TOPIC, "t0"), (BROKER, "0")} else None,
+        )
+        for v in range(5)
+        for kind, name, keys in (
+            (TOPIC, "t0", ("flush.ms", "nope")),
+            (BROKER, "0", ("background.threads",)),
+            (BROKER, "", ("background.threads",)),
+            (LOGGER, "0", ("kafka.server.KafkaApis", "kafka.request.logger", "nope")),
+            (TOPIC, "", ()),
+            (TOPIC, "bad name", ()),
+            (TOPIC, "nowhere", ()),
+            (BROKER, "7", ()),
+            (BROKER, "x", ()),
+            (LOGGER, "", ()),
+            (LOGGER, "7", ()),
+            (3, "a", ()),
+        )
+    ),
+    *(Case(f"replace {v}", replace(TOPIC, "t0", flush_ms="5"), v) for v in range(3)),
+    Case("replace of nowhere", replace(TOPIC, "nowhere")),
+    Case("replace of no topic", replace(TOPIC, ""), difference=NO_TOPIC),
+    Case("replace of another broker", replace(BROKER, "7")),
+    Case("replace of a strange broker", replace(BROKER, "x")),
+    Case("replace levels", replace(LOGGER, "0", root="INFO")),
+    Case("replace unknown property", replace(TOPIC, "t0", nope="1")),
+    Case("replace wrong value", replace(TOPIC, "t0", flush_ms="x")),
+    Case("replace what a broker cannot change", replace(BROKER, "0", broker_rack="x")),
+    *(Case(f"set {v}", change(TOPIC, "t0", (SET, "flush.ms", "6")), v) for v in (0, 1)),
+    Case("set of nowhere", change(TOPIC, "nowhere", (SET, "flush.ms", "6"))),
+    Case("set of no topic", change(TOPIC, "", (SET, "flush.ms", "6"))),
+    Case("set unknown property", change(TOPIC, "t0", (SET, "nope", "6"))),
+    Case("set wrong value", change(TOPIC, "t0", (SET, "flush.ms", "x"))),
+    Case("set null", change(TOPIC, "t0", (SET, "flush.ms", None))),
+    Case("set twice", change(TOPIC, "t0", (SET, "flush.ms", "6"), (DELETE, "flush.ms", None))),
+    Case("append to no list", change(TOPIC, "t0", (APPEND, "flush.ms", "6"))),
+    Case("append to the unknown", change(TOPIC, "t0", (APPEND, "nope", "6")), difference=INTERNAL_ERROR),
+    Case("unknown operation", change(TOPIC, "t0", (9, "flush.ms", "6")), difference=INTERNAL_ERROR),
+    Case("delete", change(TOPIC, "t0", (DELETE, "flush.ms", None))),
+    Case("set for another broker", change(BROKER, "7", (SET, "background.threads", "6"))),
+    *(
+        Case(f"level {operation}", change(LOGGER, "0", operation))
+        for operation in (
+            (SET, "kafka.server.KafkaApis", "WARN"),
+            (SET, "root", "LOUD"),
+            (SET, "root", "info"),
+            (SET, "root", None),
+            (SET, "no.such.logger", "INFO"),
+            (DELETE, "root", None),
+            (APPEND, "root", "INFO"),
+        )
+    ),
+    Case("level that is set", describe_config(LOGGER, "0", "kafka.server.KafkaApis")),
+    Case("level of another broker", change(LOGGER, "7", (SET, "root", "INFO"))),
+    *(Case(f"grow of nowhere {v}", grow("nowhere", 3), v) for v in range(4)),
+    Case("grow", grow("t0", 2)),
+    Case("shrink", grow("t0", 1)),
+    Case("grow to nothing", grow("t0", -1)),
+    Case(
+        "reassign nothing",
+        alter_partition_reassignments.AlterPartitionReassignmentsRequest(topics=[], timeout_ms=5000),
+    ),
+    Case("reassign", reassign("t0")),
+    Case("reassign nowhere", reassign("nowhere"), difference=NOWHERE),
+    Case(
+        "list reassignments",
+        list_partition_reassignments.ListPartitionReassignmentsRequest(topics=None, timeout_ms=5000),
+    ),
+    *(
+        Case(
+            f"elect {v}",
+            elect_leaders.ElectLeadersRequest(
+                topic_partitions=[
+                    elect_leaders.TopicPartitions(topic=name, partitions=[0, 99]) for name in ("t0", "nowhere")
+                ],
+                timeout_ms=5000,
+            ),
+            v,
+        )
+        for v in range(3)
+    ),
+    Case(
+        "producers",
+        describe_producers.DescribeProducersRequest(
+            topics=[describe_producers.TopicRequest(name=name, partition_indexes=[0, 99]) for name in ("t0", "nowhere")]
+        ),
+    ),
+    Case("cluster", describe_cluster.DescribeClusterRequest(include_cluster_authorized_operations=True)),
+    *(
+        Case(f"delete {v}", delete_topics.DeleteTopicsRequest(topic_names=[f"t{v}"], timeout_ms=10_000), v)
+        for v in (1, 5)
+    ),
+    Case("delete nowhere", delete_topics.DeleteTopicsRequest(topic_names=["nowhere"], timeout_ms=10_000), 5),
+]
+
+
+def test_error_codes_and_messages_are_there_where_apache_kafka_has_them(brokers: SideBySide) -> None:
+    assert_same(brokers.ask(TOPICS))
