@@ -9,6 +9,7 @@ Not done: quotas are stored, but not enforced; authorization.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -42,6 +43,7 @@ class AlterClientQuotasHandler:
     def __init__(self, topics: TopicWriter, resolves: Resolves) -> None:
         self._topics = topics
         self._resolves = resolves
+        self._lookup = asyncio.Lock()  # Slow lookups of all requests together take one thread.
 
     async def handle(self, request: AlterClientQuotasRequest, _context: RequestContext) -> AlterClientQuotasResponse:
         outcomes: dict[tuple[tuple[str, str | None], ...], Outcome] = {}
@@ -72,5 +74,9 @@ class AlterClientQuotasHandler:
 
     async def _check_address(self, entity: Entity) -> None:
         address = entity.get(EntityType.IP)
-        if address is not None and not await self._resolves(address):
+        if address is None:
+            return
+        async with self._lookup:
+            is_known = await self._resolves(address)
+        if not is_known:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{address} is not an IPv4 address or the name of a host.")

@@ -75,6 +75,10 @@ def test_the_same_apis_and_versions_are_advertised(brokers: SideBySide) -> None:
     )
     assert {key: versions for key, versions in ours.items() if key not in NEWER_THAN_2_8} == apache
     assert ours.keys() - apache.keys() == NEWER_THAN_2_8.keys()
+    # Apache Kafka keeps a node /feature, whose version is the epoch; ours keeps none, so there is no epoch.
+    assert (answers.apache.finalized_features_epoch, answers.ours.finalized_features_epoch) == (0, -1)
+    for name in ("error_code", "supported_features", "finalized_features"):
+        assert getattr(answers.ours, name) == getattr(answers.apache, name), name
 
 
 # What a broker without authentication and authorizer refuses.

@@ -122,6 +122,29 @@ def test_an_address_has_quotas_of_its_own_kind() -> None:
     play(scene)
 
 
+def test_names_of_hosts_are_looked_up_one_at_a_time() -> None:
+    """Each lookup takes a thread, and lookups of names that nobody answers for take long."""
+    running = most = 0
+
+    async def resolves(_name: str) -> bool:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(1)  # Virtual time.
+        running -= 1
+        return True
+
+    async def scene(world: World) -> None:
+        handler = AlterClientQuotasHandler(world.topics, resolves)
+        entity = [RequestEntityData(entity_type=IP, entity_name="host")]
+        op = OpData(key="connection_creation_rate", value=1.0, remove=False)
+        request = AlterClientQuotasRequest(entries=[RequestEntryData(entity=entity, ops=[op])], validate_only=True)
+        await asyncio.gather(*(exchange(handler.handle, request, 1) for _ in range(5)))
+        assert (running, most) == (0, 1)
+
+    play(scene)
+
+
 def test_what_is_only_validated_is_not_stored() -> None:
     async def scene(world: World) -> None:
         assert await alter(world, [(USER, "a")], {"producer_byte_rate": 1.0}, validate_only=True) is ErrorCode.NONE

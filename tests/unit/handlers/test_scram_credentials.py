@@ -113,6 +113,7 @@ def test_only_the_controller_alters_credentials() -> None:
 
 def test_of_credentials_set_at_the_same_time_none_is_lost() -> None:
     async def scene(world: World) -> None:
+        await world.topics.change_config("users/sam", {})
         await asyncio.gather(set_credential(world, "sam"), set_credential(world, "sam", SHA_512))
         assert await describe(world, "sam") == {"sam": (ErrorCode.NONE, {SHA_256: 4096, SHA_512: 4096})}
 
