@@ -1,18 +1,23 @@
-"""The handlers of requests about topics, configurations and log directories, put together."""
+"""The handlers of requests about topics, configurations, quotas and log directories, put together."""
 
 from __future__ import annotations
 
 from kctl.server.config_resources import ConfigResources
+from kctl.server.handlers.alter_client_quotas import AlterClientQuotasHandler
 from kctl.server.handlers.alter_configs import AlterConfigsHandler
 from kctl.server.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
 from kctl.server.handlers.create_partitions import CreatePartitionsHandler
 from kctl.server.handlers.create_topics import CreateTopicsHandler
 from kctl.server.handlers.delete_records import DeleteRecordsHandler
 from kctl.server.handlers.delete_topics import DeleteTopicsHandler
+from kctl.server.handlers.describe_client_quotas import DescribeClientQuotasHandler
 from kctl.server.handlers.describe_cluster import DescribeClusterHandler
 from kctl.server.handlers.describe_configs import DescribeConfigsHandler
 from kctl.server.handlers.describe_log_dirs import DescribeLogDirsHandler
 from kctl.server.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from kctl.server.handlers.update_features import UpdateFeaturesHandler
+from kctl.server.host_names import resolves
+from kctl.server.inter_broker import has_features
 from kctl.server.parts import BrokerParts, Foundations
 from kctl.server.requests.dispatch import Dispatcher
 
@@ -39,4 +44,10 @@ def register_admin_handlers(dispatcher: Dispatcher, base: Foundations, parts: Br
     serve("incremental_alter_configs", IncrementalAlterConfigsHandler(broker_id, resources).handle)
     serve("alter_replica_log_dirs", AlterReplicaLogDirsHandler(parts.moves).handle)
     serve("describe_log_dirs", DescribeLogDirsHandler(base.logs, replicas).handle)
+    features = UpdateFeaturesHandler(
+        has_features=has_features(configs.current.inter_broker_protocol_version), is_controller=is_controller
+    )
+    serve("describe_client_quotas", DescribeClientQuotasHandler(topics).handle)
+    serve("alter_client_quotas", AlterClientQuotasHandler(topics, resolves).handle)
+    serve("update_features", features.handle)
     serve("describe_cluster", DescribeClusterHandler(parts.cluster_id, metadata).handle)

@@ -44,6 +44,7 @@ from kctl.server.parts import BrokerParts, Foundations
 from kctl.server.replication.fetch_session import FetchSessionCache
 from kctl.server.replication.replica_selector import ReplicaSelector
 from kctl.server.requests.dispatch import Dispatcher
+from kctl.server.security_api_table import register_security_handlers
 
 
 def register_handlers(dispatcher: Dispatcher, base: Foundations, parts: BrokerParts) -> None:
@@ -105,3 +106,4 @@ def register_handlers(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
     serve("describe_transactions", DescribeTransactionsHandler(transactions).handle)
     serve("list_transactions", ListTransactionsHandler(transactions).handle)
     register_admin_handlers(dispatcher, base, parts)
+    register_security_handlers(dispatcher, parts)

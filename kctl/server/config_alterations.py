@@ -55,8 +55,8 @@ def altered(
 ) -> dict[str, str]:
     """IncrementalAlterConfigs: the overrides after the alterations.
 
-    Raises ApiError: INVALID_REQUEST for a property named twice, a null where a value is needed or an operation that
-    does not exist; INVALID_CONFIG for appending to what is unknown or no list.
+    Raises ApiError: INVALID_REQUEST for a property named twice, a null where a value is needed, an operation that does
+    not exist, or appending to what is no list; INVALID_CONFIG for appending to what is unknown.
     """
     check_alterations(alterations)
     overrides = dict(current)
@@ -109,7 +109,7 @@ def _entries(overrides: Mapping[str, str], name: str, properties: Mapping[str, P
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
     if described.kind.type is not ConfigType.LIST:
         raise ApiError(
-            ErrorCode.INVALID_CONFIG, f"Config {name} is not a list, so nothing can be appended or subtracted"
+            ErrorCode.INVALID_REQUEST, f"Config {name} is not a list, so nothing can be appended or subtracted"
         )
     return _split(overrides[name] if name in overrides else described.format(described.default) or "")
 

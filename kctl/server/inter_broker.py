@@ -63,3 +63,8 @@ def alters_isr_at_controller(protocol_version: str) -> bool:
 def uses_topic_ids(protocol_version: str) -> bool:
     """Whether topics have ids in ZooKeeper and in the controller's requests (KIP-516)."""
     return version_rank(protocol_version) >= version_rank("2.8-IV0")
+
+
+def has_features(protocol_version: str) -> bool:
+    """Whether the cluster keeps finalized features in ZooKeeper (KIP-584)."""
+    return version_rank(protocol_version) >= version_rank("2.7-IV0")

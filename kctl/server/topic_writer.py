@@ -8,7 +8,7 @@ Owner: event loop.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
 from kctl.environment import Random
@@ -48,7 +48,7 @@ class TopicWriter:
         try:
             data, _ = await self._zookeeper.get(paths.topic(name))
         except NoNodeError as error:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.") from error
         with _told_precisely():
             return znodes.decode_topic(paths.topic(name), data)
 
@@ -64,7 +64,7 @@ class TopicWriter:
             )
             await self._zookeeper.set(path, znodes.encode_topic(grown), version=stat.version)
         except NoNodeError as error:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.") from error
         except BadVersionError as error:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, f"topic {name} was changed by somebody else; try again"
@@ -80,9 +80,26 @@ class TopicWriter:
     async def change_config(self, entity_path: str, overrides: Mapping[str, str]) -> None:
         """Replaces the overrides of `topics/NAME`, `brokers/N`, ... and tells all brokers."""
         await self._put(paths.config_entity(entity_path), znodes.encode_config(overrides))
-        await self._zookeeper.create(
-            paths.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(entity_path), sequence=True
-        )
+        await self._announce_config(entity_path)
+
+    async def update_config(self, entity_path: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
+        """Replaces the overrides of an entity by what `change` makes of them and tells all brokers.
+
+        No update of another writer is lost: `change` is called again when the overrides have changed meanwhile.
+        Raises what `change` raises, and ZooKeeperError.
+        """
+        path = paths.config_entity(entity_path)
+        is_written = False
+        while not is_written:  # Each failure means that another writer has succeeded.
+            is_written = await self._try_update(path, change)
+        await self._announce_config(entity_path)
+
+    async def config_entities(self, parent_path: str) -> list[str]:
+        """The path elements of the entities below `users`, `users/NAME/clients`, ...; none when there is no node."""
+        try:
+            return await self._zookeeper.children(paths.config_entity(parent_path))
+        except NoNodeError:
+            return []
 
     async def config(self, entity_path: str) -> dict[str, str]:
         """The overrides of an entity; none when it has no node."""
@@ -93,6 +110,29 @@ class TopicWriter:
             return {}
         with _told_precisely():
             return znodes.decode_config(path, data)
+
+    async def _try_update(self, path: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> bool:
+        """False when another writer was faster."""
+        data, version = b"", None
+        with contextlib.suppress(NoNodeError):
+            data, stat = await self._zookeeper.get(path)
+            version = stat.version
+        with _told_precisely():
+            current = znodes.decode_config(path, data)
+        changed = znodes.encode_config(change(current))
+        try:
+            if version is None:
+                await self._zookeeper.create(path, changed, make_parents=True)
+            else:
+                await self._zookeeper.set(path, changed, version=version)
+        except (NodeExistsError, BadVersionError, NoNodeError):
+            return False
+        return True
+
+    async def _announce_config(self, entity_path: str) -> None:
+        await self._zookeeper.create(
+            paths.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(entity_path), sequence=True
+        )
 
     async def _put(self, path: str, data: bytes) -> None:
         try:

@@ -328,7 +328,7 @@ class _Connection:
     def send(self, request: requests.Read | requests.Write, listener: _Listener) -> None:
         self._there.put(lambda: self._arrived(request, listener))
 
-    def notify(self, event: EventType, path: str) -> None:
+    def notify(self, event: EventType, path: str, zxid: int) -> None:
         self._back.put(lambda: self._on_watch(event, path))
 
     def cut(self) -> None:

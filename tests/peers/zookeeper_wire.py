@@ -33,6 +33,14 @@ class Reply(NamedTuple):
     body: bytes
 
 
+class Event(NamedTuple):
+    """One watch event; `zxid` is what its header says."""
+
+    type: int
+    path: str
+    zxid: int
+
+
 class Connected(NamedTuple):
     """The answer to a connect request; all zeros when there is no such session."""
 
@@ -42,7 +50,7 @@ class Connected(NamedTuple):
 
 
 class WireClient:
-    """One connection with a session; watch events that came with answers gather in `events` as (type, path).
+    """One connection with a session; watch events that came with answers gather in `events`.
 
     Raises EOFError or ConnectionResetError when the server closes the connection instead of answering.
     """
@@ -56,7 +64,7 @@ class WireClient:
         password: bytes = NO_PASSWORD,
         last_zxid: int = 0,
     ) -> None:
-        self.events: list[tuple[int, str]] = []
+        self.events: list[Event] = []
         self._xid = 0
         self.socket = socket.create_connection(probe.address(connect), timeout=20)
         try:
@@ -81,9 +89,9 @@ class WireClient:
                 return Reply(zxid, error, answer[16:])
             assert its_xid == -1, f"an answer to {its_xid}, not to {xid}"
             kind, _state, length = struct.unpack_from(">iii", answer, 16)
-            self.events.append((kind, answer[28 : 28 + length].decode()))
+            self.events.append(Event(kind, answer[28 : 28 + length].decode(), zxid))
 
-    def take_events(self) -> list[tuple[int, str]]:
+    def take_events(self) -> list[Event]:
         """Everything seen so far and not yet taken; a ping first, behind which nothing older can follow."""
         self.ask(PING, xid=-2)
         events, self.events = self.events, []

@@ -43,5 +43,5 @@ class ReassignableTopicResponse:
 class AlterPartitionReassignmentsResponse:
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+", default="")
     responses: list[ReassignableTopicResponse] = array(ReassignableTopicResponse)

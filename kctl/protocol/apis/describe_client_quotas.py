@@ -1,7 +1,7 @@
 """DescribeClientQuotas (key 48, versions 0-1): quotas of users, client ids and addresses (KIP-546).
 
-`match_type` tells what is meant: 0 the entity named by `match`, 1 the default entity, 2 any with a name of its own; for
-1 and 2 `match` is null.  1: flexible.
+`match_type` tells what is meant: 0 the entity named by `match`, 1 the default entity, 2 every entity of the
+type, the default included; for 1 and 2 `match` is null.  1: flexible.
 """
 
 from __future__ import annotations
@@ -44,5 +44,5 @@ class EntryData:
 class DescribeClientQuotasResponse:
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+", default="")
     entries: list[EntryData] | None = array(EntryData, nullable="0+")

@@ -46,7 +46,7 @@ class DescribeConfigsResourceResult:
 @struct
 class DescribeConfigsResult:
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+", default="")
     resource_type: int = int8()
     resource_name: str = string()
     configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult)

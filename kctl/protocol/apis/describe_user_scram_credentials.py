@@ -28,7 +28,7 @@ class CredentialInfo:
 class DescribeUserScramCredentialsResult:
     user: str = string()
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+", default="")
     credential_infos: list[CredentialInfo] = array(CredentialInfo)
 
 
@@ -36,5 +36,5 @@ class DescribeUserScramCredentialsResult:
 class DescribeUserScramCredentialsResponse:
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+", default="")
     results: list[DescribeUserScramCredentialsResult] = array(DescribeUserScramCredentialsResult)

@@ -40,5 +40,5 @@ class OngoingTopicReassignment:
 class ListPartitionReassignmentsResponse:
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
+    error_message: str | None = string(nullable="0+", default="")
     topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment)

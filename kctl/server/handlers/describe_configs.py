@@ -73,7 +73,7 @@ class DescribeConfigsHandler:
         try:
             described = await self._described(resource)
         except ApiError as error:
-            result.error_code, result.error_message = error.code, error.message
+            result.error_code, result.error_message = error.code, error.message or ""
             return result
         keys = resource.configuration_keys
         result.configs = [_entry(each, request, version) for each in described if not keys or each.name in keys]
@@ -129,7 +129,8 @@ def _entry(described: DescribedConfig, request: DescribeConfigsRequest, version:
             DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
             for synonym in described.synonyms
         ]
-    if request.include_documentation:
+    if request.include_documentation or described.source is ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG:
+        # Of loggers, which have none, Kafka always gives an empty one.
         entry.documentation = described.documentation
     return entry
 
@@ -138,7 +139,7 @@ def _logger(name: str, level: str) -> DescribedConfig:
     return DescribedConfig(
         name=name,
         value=level,
-        type=ConfigType.STRING,
+        type=ConfigType.UNKNOWN,
         source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
         read_only=False,
         sensitive=False,

@@ -29,6 +29,7 @@ class Outcome:
 
 SUCCESS = Outcome(ErrorCode.NONE)
 TIMED_OUT = Outcome(ErrorCode.REQUEST_TIMED_OUT)
+NO_AUTHORIZER = Outcome(ErrorCode.SECURITY_DISABLED, "No authorizer is configured on the broker.")
 
 
 async def outcome_of(work: Awaitable[object]) -> Outcome:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+NO_ZXID = -1
+"""Stands where a watch event that no transaction of now has caused would carry one."""
+
 
 class OpCode(IntEnum):
     """What a request asks for.  org.apache.zookeeper.ZooDefs.OpCode."""

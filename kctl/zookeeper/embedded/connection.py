@@ -120,8 +120,8 @@ class Connection(asyncio.Protocol):
         self.session_id = session_id
         self._stop_waiting_for_session()
 
-    def notify(self, event: EventType, path: str) -> None:
-        self.send(responses.watch_event(event, path))
+    def notify(self, event: EventType, path: str, zxid: int) -> None:
+        self.send(responses.watch_event(event, path, zxid))
 
     def send(self, frame: bytes) -> None:
         if self.is_open:

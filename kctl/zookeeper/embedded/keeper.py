@@ -18,7 +18,7 @@ from typing import Protocol
 from kctl.zookeeper.embedded import acl as acls
 from kctl.zookeeper.embedded import codes, node_paths, requests, responses
 from kctl.zookeeper.embedded.acl import Id
-from kctl.zookeeper.embedded.codes import Code, CreateMode, EventType, KeeperError, OpCode
+from kctl.zookeeper.embedded.codes import NO_ZXID, Code, CreateMode, EventType, KeeperError, OpCode
 from kctl.zookeeper.embedded.sessions import Session, Sessions
 from kctl.zookeeper.embedded.tree import CONTAINER_OWNER, Tree, Znode
 from kctl.zookeeper.embedded.watches import Change, WatchBoard, Watches, WatchMode
@@ -30,7 +30,7 @@ class Client(Protocol):
     session_id: int
     identities: tuple[Id, ...]
 
-    def notify(self, event: EventType, path: str) -> None: ...
+    def notify(self, event: EventType, path: str, zxid: int) -> None: ...
 
 
 @dataclass(slots=True)
@@ -225,7 +225,7 @@ class Keeper:
     def _change(self, event: EventType, path: str) -> Change:
         """With the ACLs as they are now: a deletion is described before it is done."""
         node, parent = self.tree.find(path), self.tree.find(node_paths.parent(path))
-        return Change(event, path, node.acl if node else (), parent.acl if parent else ())
+        return Change(event, path, self.zxid, node.acl if node else (), parent.acl if parent else ())
 
     def _remove(self, path: str) -> None:
         change = self._change(EventType.DELETED, path)
@@ -270,27 +270,27 @@ class Keeper:
         return node
 
     def _set_watches(self, client: Client, request: requests.SetWatches) -> None:
-        """DataTree.setWatches: whatever the client missed while it was away is told at once."""
+        """DataTree.setWatches: the client is told at once of changes that it missed, without their transactions."""
         data, children, since = self.watches.data, self.watches.children, request.relative_zxid
         for path in request.data:
             node = self.tree.find(path)
             if node is None:
-                client.notify(EventType.DELETED, path)
+                client.notify(EventType.DELETED, path, NO_ZXID)
             elif node.mzxid > since:
-                client.notify(EventType.DATA_CHANGED, path)
+                client.notify(EventType.DATA_CHANGED, path, NO_ZXID)
             else:
                 data.add(path, client)
         for path in request.exist:
             if self.tree.find(path) is not None:
-                client.notify(EventType.CREATED, path)
+                client.notify(EventType.CREATED, path, NO_ZXID)
             else:
                 data.add(path, client)
         for path in request.children:
             node = self.tree.find(path)
             if node is None:
-                client.notify(EventType.DELETED, path)
+                client.notify(EventType.DELETED, path, NO_ZXID)
             elif node.pzxid > since:
-                client.notify(EventType.CHILDREN_CHANGED, path)
+                client.notify(EventType.CHILDREN_CHANGED, path, NO_ZXID)
             else:
                 children.add(path, client)
         for mode, paths in ((WatchMode.PERSISTENT, request.persistent), (WatchMode.RECURSIVE, request.recursive)):

@@ -167,9 +167,10 @@ def frame(xid: int, zxid: int, code: Code, response: Response | None = None) -> 
     return jute.int32(_HEADER.size + len(body)) + _HEADER.pack(xid, zxid, code) + body
 
 
-def watch_event(event: EventType, path: str) -> bytes:
+def watch_event(event: EventType, path: str, zxid: int) -> bytes:
+    """`zxid` is the transaction behind the event, which ZooKeeper sends since 3.9 (ZOOKEEPER-4655), or NO_ZXID."""
     body = struct.pack(">ii", event, _SYNC_CONNECTED) + jute.string(path)
-    return jute.int32(_HEADER.size + len(body)) + _HEADER.pack(_WATCH_EVENT_XID, -1, Code.OK) + body
+    return jute.int32(_HEADER.size + len(body)) + _HEADER.pack(_WATCH_EVENT_XID, zxid, Code.OK) + body
 
 
 def connected(timeout_ms: int, session_id: int, password: bytes, *, knows_read_only: bool) -> bytes:

@@ -25,7 +25,7 @@ class Watcher(Protocol):
 
     identities: tuple[Id, ...]
 
-    def notify(self, event: EventType, path: str) -> None: ...
+    def notify(self, event: EventType, path: str, zxid: int) -> None: ...
 
 
 class WatchMode(IntFlag):
@@ -107,6 +107,8 @@ class Change:
 
     event: EventType
     path: str
+    zxid: int
+    """The transaction that changed the node."""
     acl: Acls
     parent_acl: Acls
 
@@ -125,21 +127,21 @@ class WatchBoard:
         told = dict.fromkeys(self.data.fire(change.event, change.path))
         if change.event is EventType.DELETED:
             told.update(dict.fromkeys(self.children.fire(EventType.DELETED, change.path)))
-        _notify(told, change.event, change.path, change.acl)
+        _notify(told, change.event, change.path, change.zxid, change.acl)
         if change.event is not EventType.DATA_CHANGED:
             parent = node_paths.parent(change.path)
             watchers = self.children.fire(EventType.CHILDREN_CHANGED, parent)
-            _notify(watchers, EventType.CHILDREN_CHANGED, parent, change.parent_acl)
+            _notify(watchers, EventType.CHILDREN_CHANGED, parent, change.zxid, change.parent_acl)
 
     def remove_watcher(self, watcher: Watcher) -> None:
         self.data.remove_watcher(watcher)
         self.children.remove_watcher(watcher)
 
 
-def _notify(watchers: Iterable[Watcher], event: EventType, path: str, acl: Acls) -> None:
+def _notify(watchers: Iterable[Watcher], event: EventType, path: str, zxid: int, acl: Acls) -> None:
     for watcher in watchers:
         if acls.allows(acl, READ, watcher.identities):
-            watcher.notify(event, path)
+            watcher.notify(event, path, zxid)
 
 
 def _ancestors(path: str) -> Iterator[str]:

@@ -12,6 +12,12 @@ import pytest
 from kctl.client.asyncio_transport import AsyncioConnection, AsyncioTransport
 from kctl.model import ZERO_UUID
 from kctl.protocol import registry
+from kctl.protocol.apis.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    OpData,
+    RequestEntityData,
+    RequestEntryData,
+)
 from kctl.protocol.apis.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kctl.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kctl.protocol.apis.alter_replica_log_dirs import (
@@ -19,17 +25,26 @@ from kctl.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from kctl.protocol.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from kctl.protocol.apis.api_versions import ApiVersionsRequest
+from kctl.protocol.apis.create_acls import AclCreation, CreateAclsRequest
+from kctl.protocol.apis.create_delegation_token import CreateDelegationTokenRequest
 from kctl.protocol.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from kctl.protocol.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kctl.protocol.apis.delete_groups import DeleteGroupsRequest
 from kctl.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kctl.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kctl.protocol.apis.describe_acls import DescribeAclsRequest
+from kctl.protocol.apis.describe_client_quotas import DescribeClientQuotasRequest
 from kctl.protocol.apis.describe_cluster import DescribeClusterRequest
 from kctl.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from kctl.protocol.apis.describe_delegation_token import DescribeDelegationTokenRequest
 from kctl.protocol.apis.describe_groups import DescribeGroupsRequest
 from kctl.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+from kctl.protocol.apis.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from kctl.protocol.apis.elect_leaders import ElectLeadersRequest
+from kctl.protocol.apis.expire_delegation_token import ExpireDelegationTokenRequest
 from kctl.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from kctl.protocol.apis.find_coordinator import FindCoordinatorRequest
 from kctl.protocol.apis.heartbeat import HeartbeatRequest
@@ -54,7 +69,11 @@ from kctl.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kctl.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kctl.protocol.apis.renew_delegation_token import RenewDelegationTokenRequest
+from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
+from kctl.protocol.apis.sasl_handshake import SaslHandshakeRequest
 from kctl.protocol.apis.sync_group import SyncGroupRequest
+from kctl.protocol.apis.update_features import UpdateFeaturesRequest
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from tests.peers.kctl_broker import KctlBroker
@@ -72,6 +91,15 @@ NOT_FOR_CLIENTS = {
 }
 """Between brokers; what a stranger says there would be believed."""
 BATCH = build_batch([Record(0, 1_600_000_000_000, b"k", b"v"), Record(1, 1_600_000_000_001, None, None)])
+
+ANY_ACL: dict[str, Any] = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
 
 Make = Callable[[int], Any]
 
@@ -196,6 +224,36 @@ REQUESTS: dict[str, Make] = {
     "list_partition_reassignments": lambda v: ListPartitionReassignmentsRequest(topics=None, timeout_ms=1000),
     "offset_delete": lambda v: OffsetDeleteRequest(group_id="nothing", topics=[]),
     "describe_cluster": lambda v: DescribeClusterRequest(include_cluster_authorized_operations=True),
+    "sasl_handshake": lambda v: SaslHandshakeRequest(mechanism="PLAIN"),
+    "sasl_authenticate": lambda v: SaslAuthenticateRequest(auth_bytes=b""),
+    "describe_acls": lambda v: DescribeAclsRequest(**ANY_ACL),
+    "create_acls": lambda v: CreateAclsRequest(
+        creations=[
+            AclCreation(
+                resource_type=2, resource_name=TOPIC, principal="User:a", host="*", operation=3, permission_type=3
+            )
+        ]
+    ),
+    "delete_acls": lambda v: DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY_ACL)]),
+    "create_delegation_token": lambda v: CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1),
+    "renew_delegation_token": lambda v: RenewDelegationTokenRequest(hmac=b"", renew_period_ms=-1),
+    "expire_delegation_token": lambda v: ExpireDelegationTokenRequest(hmac=b"", expiry_time_period_ms=-1),
+    "describe_delegation_token": lambda v: DescribeDelegationTokenRequest(owners=None),
+    "describe_client_quotas": lambda v: DescribeClientQuotasRequest(components=[], strict=False),
+    "alter_client_quotas": lambda v: AlterClientQuotasRequest(
+        entries=[
+            RequestEntryData(
+                entity=[RequestEntityData(entity_type="user", entity_name="every")],
+                ops=[OpData(key="producer_byte_rate", value=1e9, remove=False)],
+            )
+        ],
+        validate_only=False,
+    ),
+    "describe_user_scram_credentials": lambda v: DescribeUserScramCredentialsRequest(users=None),
+    "alter_user_scram_credentials": lambda v: AlterUserScramCredentialsRequest(
+        deletions=[ScramCredentialDeletion(name="nobody", mechanism=1)], upsertions=[]
+    ),
+    "update_features": lambda v: UpdateFeaturesRequest(feature_updates=[]),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.protocol.apis import alter_configs, incremental_alter_configs
+from kctl.server.broker_loggers import KAFKA_LOGGERS, logger_levels
 from kctl.server.handlers.alter_configs import AlterConfigsHandler
 from kctl.server.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from kctl.server.replication.replica_manager import state_log
 from tests.unit.handlers.world import BROKER_ID, World, exchange, play
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
@@ -113,7 +116,7 @@ def test_lists_are_appended_to_and_subtracted_from() -> None:
         ((SET, "retention.ms", "soon"), ErrorCode.INVALID_REQUEST),
         ((SET, "no.such", "1"), ErrorCode.INVALID_CONFIG),
         ((SET, "retention.ms", None), ErrorCode.INVALID_REQUEST),
-        ((APPEND, "retention.ms", "1"), ErrorCode.INVALID_CONFIG),
+        ((APPEND, "retention.ms", "1"), ErrorCode.INVALID_REQUEST),
         ((SUBTRACT, "no.such", "1"), ErrorCode.INVALID_CONFIG),
         ((9, "retention.ms", "1"), ErrorCode.INVALID_REQUEST),
     ],
@@ -225,11 +228,31 @@ def test_the_level_of_a_logger_is_set_and_given_back() -> None:
     play(scene)
 
 
+def test_a_level_under_kafkas_name_is_set_for_our_loggers_and_given_back() -> None:
+    ours = [logging.getLogger(name) for name in KAFKA_LOGGERS["kafka.log.LogCleaner"]]
+    assert len(ours) > 1
+
+    async def scene(world: World) -> None:
+        assert await alter(world, (LOGGER, "0"), (SET, "kafka.log.LogCleaner", "DEBUG")) is ErrorCode.NONE
+        assert [logger.level for logger in ours] == [logging.DEBUG] * len(ours)
+        assert logger_levels()["kafka.log.LogCleaner"] == "DEBUG"
+        assert await alter(world, (LOGGER, "0"), (DELETE, "kafka.log.LogCleaner", None)) is ErrorCode.NONE
+        assert [logger.level for logger in ours] == [logging.NOTSET] * len(ours)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("name", sorted({ours for each in KAFKA_LOGGERS.values() for ours in each}))
+def test_each_counterpart_of_a_logger_of_kafka_is_one_of_ours(name: str) -> None:
+    """A module that is renamed takes its logger along."""
+    assert name == state_log.name or importlib.util.find_spec(name) is not None
+
+
 @pytest.mark.parametrize(
     ("name", "operation", "code"),
     [
-        ("0", (SET, "no.such.logger", "INFO"), ErrorCode.INVALID_CONFIG),
-        ("0", (SET, "kctl", "LOUD"), ErrorCode.INVALID_CONFIG),
+        ("0", (SET, "no.such.logger", "INFO"), ErrorCode.INVALID_REQUEST),
+        ("0", (SET, "kctl", "LOUD"), ErrorCode.INVALID_REQUEST),
         ("0", (APPEND, "kctl", "INFO"), ErrorCode.INVALID_REQUEST),
         ("0", (DELETE, "root", None), ErrorCode.INVALID_REQUEST),
         ("1", (SET, "kctl", "INFO"), ErrorCode.INVALID_REQUEST),

@@ -77,6 +77,16 @@ def test_version_3_gives_types_and_on_demand_documentation() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("version", [0, 4])
+def test_a_successful_answer_has_an_empty_error_message_as_in_kafka(version: int) -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a")
+        for resource_type, name in ((TOPIC, "a"), (BROKER, "0"), (BROKER, ""), (LOGGER, "0")):
+            assert (await describe(world, resource_type, name, version=version)).error_message == ""
+
+    play(scene)
+
+
 @pytest.mark.parametrize("keys", [None, []])
 def test_without_keys_everything_is_told(keys: list[str] | None) -> None:
     async def scene(world: World) -> None:
@@ -139,8 +149,10 @@ def test_the_empty_broker_name_means_the_defaults_for_all() -> None:
 def test_the_levels_of_loggers() -> None:
     async def scene(world: World) -> None:
         entries = by_name(await describe(world, LOGGER, "0"))
-        assert {"root", "kctl"} <= set(entries)
-        assert entries["kctl"].config_source == 6
+        kafkas = {"kafka.controller.KafkaController", "kafka.server.KafkaApis", "kafka.request.logger"}
+        assert {"root", "kctl", *kafkas} <= set(entries)
+        assert (entries["kctl"].config_source, entries["kctl"].config_type) == (6, 0)
+        assert entries["kafka.server.KafkaApis"].value == entries["kctl"].value
 
     play(scene)
 

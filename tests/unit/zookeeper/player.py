@@ -24,9 +24,11 @@ class Player:
         self.session_id = keeper.open_session(bytes(16), TIMEOUT_MS, now_ms=0).id
         self.identities: tuple[Id, ...] = (Id("ip", "127.0.0.1"),)
         self.heard: list[tuple[str, str]] = []
+        self.heard_zxids: list[int] = []
 
-    def notify(self, event: EventType, path: str) -> None:
+    def notify(self, event: EventType, path: str, zxid: int) -> None:
         self.heard.append((event.name, path))
+        self.heard_zxids.append(zxid)
 
     def take_heard(self) -> list[tuple[str, str]]:
         heard, self.heard = self.heard, []

@@ -170,6 +170,31 @@ def test_a_watch_tells_once(one: Player, other: Player) -> None:
     assert other.take_heard() == [("DATA_CHANGED", "/a")]
 
 
+def test_a_watch_event_carries_the_zxid_of_the_transaction_that_caused_it(
+    keeper: Keeper, one: Player, other: Player
+) -> None:
+    other.ask(requests.AddWatch("/", is_recursive=True))
+    one.create("/a", mode=CreateMode.EPHEMERAL)
+    one.set("/a", b"1")
+    created = keeper.zxid - 1
+    keeper.close_session(one.session_id)
+    assert other.take_heard() == [("CREATED", "/a"), ("DATA_CHANGED", "/a"), ("DELETED", "/a")]
+    assert other.heard_zxids == [created, created + 1, keeper.zxid]
+
+
+def test_events_of_a_multi_carry_the_zxid_of_the_multi(keeper: Keeper, one: Player, other: Player) -> None:
+    other.ask(requests.AddWatch("/", is_recursive=True))
+    one.multi(*(requests.Create(path, b"", OPEN_ACL_UNSAFE, CreateMode.PERSISTENT) for path in ("/a", "/b")))
+    assert other.heard_zxids == [keeper.zxid, keeper.zxid]
+
+
+def test_events_that_a_client_missed_carry_no_zxid(one: Player, other: Player) -> None:
+    one.create("/a")
+    other.ask(requests.SetWatches(0, data=["/a", "/gone"], exist=[], children=["/"], persistent=[], recursive=[]))
+    assert other.take_heard() == [("DATA_CHANGED", "/a"), ("DELETED", "/gone"), ("CHILDREN_CHANGED", "/")]
+    assert other.heard_zxids == [-1, -1, -1]
+
+
 def test_exists_leaves_its_watch_even_where_nothing_is(one: Player, other: Player) -> None:
     assert other.exists("/a", watch=True) == "NO_NODE"
     assert other.get("/b", watch=True) == "NO_NODE"

@@ -1,0 +1,82 @@
+"""AlterClientQuotas (key 49, versions 0-1): sets or removes quotas of users, client IDs and IP addresses.  KIP-546.
+
+Any broker stores them, below /config as Kafka does, and announces the change.  Each entity succeeds or fails by itself;
+one that is named twice is changed twice and answered once.  As in Kafka 2.8 an IP address is a name that resolves, and
+IPv6 addresses are refused.
+
+Not done: quotas are stored, but not enforced; authorization.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.protocol.apis.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    RequestEntryData,
+    ResponseEntityData,
+    ResponseEntryData,
+)
+from kctl.server.client_quotas import (
+    Entity,
+    EntityType,
+    QuotaChange,
+    changed_quotas,
+    checked_entity,
+    entity_path,
+)
+from kctl.server.requests.context import RequestContext
+from kctl.server.requests.outcomes import Outcome, outcome_of
+from kctl.server.topic_writer import TopicWriter
+
+Resolves = Callable[[str], Awaitable[bool]]
+"""Whether a name is an IPv4 address or the name of a host."""
+
+
+class AlterClientQuotasHandler:
+    """Owner: event loop."""
+
+    def __init__(self, topics: TopicWriter, resolves: Resolves) -> None:
+        self._topics = topics
+        self._resolves = resolves
+        self._lookup = asyncio.Lock()  # Slow lookups of all requests together take one thread.
+
+    async def handle(self, request: AlterClientQuotasRequest, _context: RequestContext) -> AlterClientQuotasResponse:
+        outcomes: dict[tuple[tuple[str, str | None], ...], Outcome] = {}
+        for entry in request.entries:
+            named = tuple({part.entity_type: part.entity_name for part in entry.entity}.items())
+            outcomes[named] = await outcome_of(self._alter(entry, validate_only=request.validate_only))
+        return AlterClientQuotasResponse(
+            entries=[
+                ResponseEntryData(
+                    error_code=outcome.code,
+                    error_message=outcome.message,
+                    entity=[ResponseEntityData(entity_type=kind, entity_name=name) for kind, name in named],
+                )
+                for named, outcome in outcomes.items()
+            ]
+        )
+
+    async def _alter(self, entry: RequestEntryData, *, validate_only: bool) -> None:
+        """Raises ApiError or ZooKeeperError."""
+        entity = checked_entity((part.entity_type, part.entity_name) for part in entry.entity)
+        await self._check_address(entity)
+        changes = [QuotaChange(each.key, None if each.remove else each.value) for each in entry.ops]
+        change = partial(changed_quotas, entity=entity, changes=changes)
+        if validate_only:
+            change({})
+        else:
+            await self._topics.update_config(entity_path(entity), change)
+
+    async def _check_address(self, entity: Entity) -> None:
+        address = entity.get(EntityType.IP)
+        if address is None:
+            return
+        async with self._lookup:
+            is_known = await self._resolves(address)
+        if not is_known:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{address} is not an IPv4 address or the name of a host.")

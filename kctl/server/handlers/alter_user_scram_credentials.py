@@ -1,0 +1,65 @@
+"""AlterUserScramCredentials (key 51, version 0): sets or removes SCRAM credentials of users.  KIP-554.
+
+Only the active controller answers; others say NOT_CONTROLLER.  Each user succeeds or fails as a whole.  Credentials are
+stored below /config/users as Kafka does, and the change is announced.
+
+Not done: SASL, so credentials are stored, but no listener of kctl asks for them; authorization.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+from kctl.server.requests.context import RequestContext
+from kctl.server.requests.outcomes import Outcome, outcome_of
+from kctl.server.scram_credentials import Alteration, Deletion, Upsertion, altered, refusals
+from kctl.server.topic_writer import TopicWriter
+from kctl.zookeeper import paths
+
+_NOT_CONTROLLER = Outcome(ErrorCode.NOT_CONTROLLER, "The active controller must alter SCRAM credentials.")
+
+
+class AlterUserScramCredentialsHandler:
+    """Owner: event loop."""
+
+    def __init__(self, topics: TopicWriter, *, is_controller: Callable[[], bool]) -> None:
+        self._topics = topics
+        self._is_controller = is_controller
+
+    async def handle(
+        self, request: AlterUserScramCredentialsRequest, _context: RequestContext
+    ) -> AlterUserScramCredentialsResponse:
+        alterations = _alterations(request)
+        by_user: dict[str, list[Alteration]] = {}
+        for each in alterations:
+            by_user.setdefault(each.user, []).append(each)
+        refused = refusals(alterations)
+        results = []
+        for user, own in by_user.items():
+            if not self._is_controller():
+                outcome = _NOT_CONTROLLER
+            elif user in refused:
+                outcome = Outcome.of(refused[user])
+            else:
+                change = partial(altered, alterations=own)
+                outcome = await outcome_of(self._topics.update_config(f"users/{paths.sanitize(user)}", change))
+            results.append(
+                AlterUserScramCredentialsResult(user=user, error_code=outcome.code, error_message=outcome.message or "")
+            )
+        return AlterUserScramCredentialsResponse(results=results)
+
+
+def _alterations(request: AlterUserScramCredentialsRequest) -> list[Alteration]:
+    deletions = [Deletion(each.name, each.mechanism) for each in request.deletions]
+    upsertions = [
+        Upsertion(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))
+        for each in request.upsertions
+    ]
+    return [*deletions, *upsertions]

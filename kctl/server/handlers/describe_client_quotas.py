@@ -1,0 +1,102 @@
+"""DescribeClientQuotas (key 48, versions 0-1): quotas of users, client IDs and IP addresses that a filter matches.
+
+Any broker reads them from ZooKeeper.  A strict filter matches entities of exactly its types, any other also those that
+have more; a filter without components matches everything, or strictly nothing.  KIP-546.
+
+Not done: quotas are stored, but not enforced; authorization.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import TypeVar
+
+from kctl.errors import ApiError
+from kctl.protocol.apis.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from kctl.server.client_quotas import (
+    FOLDERS,
+    Entity,
+    EntityType,
+    Filter,
+    checked_filter,
+    entity_name,
+    entity_path,
+    matches,
+    may_match,
+    stored_quotas,
+)
+from kctl.server.requests.context import RequestContext
+from kctl.server.requests.outcomes import Outcome, outcome_of
+from kctl.server.topic_writer import TopicWriter
+
+T = TypeVar("T")
+
+_USER, _CLIENT_ID = EntityType.USER, EntityType.CLIENT_ID
+
+
+class DescribeClientQuotasHandler:
+    """Owner: event loop."""
+
+    def __init__(self, topics: TopicWriter) -> None:
+        self._topics = topics
+
+    async def handle(
+        self, request: DescribeClientQuotasRequest, _context: RequestContext
+    ) -> DescribeClientQuotasResponse:
+        try:
+            wanted = checked_filter((each.entity_type, each.match_type, each.match) for each in request.components)
+        except ApiError as error:
+            return _refused(Outcome.of(error))
+        entries: list[EntryData] = []
+        outcome = await outcome_of(self._describe(wanted, entries, is_strict=request.strict))
+        if not outcome.is_success:
+            return _refused(outcome)
+        return DescribeClientQuotasResponse(error_code=outcome.code, entries=entries)
+
+    async def _describe(self, wanted: Filter, entries: list[EntryData], *, is_strict: bool) -> None:
+        """Raises ApiError or ZooKeeperError."""
+        entities = await self._entities(wanted, is_strict=is_strict)
+        configs = await _all(self._topics.config(entity_path(entity)) for entity in entities)
+        for entity, config in zip(entities, configs, strict=True):
+            quotas = stored_quotas(config)
+            if quotas:
+                entries.append(
+                    EntryData(
+                        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+                        values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+                    )
+                )
+
+    async def _entities(self, wanted: Filter, *, is_strict: bool) -> list[Entity]:
+        """All that match, with or without quotas."""
+        found: list[Entity] = []
+        for kind in EntityType:
+            if may_match(wanted, [kind], is_strict=is_strict):
+                found += [{kind: name} for name in await self._names(wanted, kind, FOLDERS[kind])]
+        if may_match(wanted, [_USER, _CLIENT_ID], is_strict=is_strict):
+            users = await self._names(wanted, _USER, FOLDERS[_USER])
+            folders = [f"{entity_path({_USER: user})}/{FOLDERS[_CLIENT_ID]}" for user in users]
+            clients = await _all(self._names(wanted, _CLIENT_ID, folder) for folder in folders)
+            found += [
+                {_USER: user, _CLIENT_ID: client} for user, own in zip(users, clients, strict=True) for client in own
+            ]
+        return found
+
+    async def _names(self, wanted: Filter, kind: EntityType, folder: str) -> list[str | None]:
+        names = map(entity_name, await self._topics.config_entities(folder))
+        return [name for name in names if matches(wanted, kind, name)]
+
+
+async def _all(work: Iterable[Awaitable[T]]) -> list[T]:
+    return await asyncio.gather(*work)
+
+
+def _refused(outcome: Outcome) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=outcome.code, error_message=outcome.message, entries=None)

@@ -1,0 +1,64 @@
+"""UpdateFeatures (key 57, version 0): every update is refused, as by Kafka 2.8 brokers on ZooKeeper.  KIP-584.
+
+These brokers support no finalizable feature: each update answers INVALID_REQUEST and says why; of a feature that is
+named twice the last update counts.  Only the active controller judges updates; others say NOT_CONTROLLER.  When
+inter.broker.protocol.version is below 2.7 there are no features at all: INVALID_REQUEST for the whole request.
+
+Not done: authorization.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kctl.errors import ErrorCode
+from kctl.protocol.apis.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from kctl.server.requests.context import RequestContext
+
+_VERSION_LEVEL_MIN = 1
+
+
+class UpdateFeaturesHandler:
+    """Owner: event loop."""
+
+    def __init__(self, *, has_features: bool, is_controller: Callable[[], bool]) -> None:
+        self._has_features = has_features
+        self._is_controller = is_controller
+
+    def handle(self, request: UpdateFeaturesRequest, _context: RequestContext) -> UpdateFeaturesResponse:
+        if not self._has_features:
+            return _refused(
+                ErrorCode.INVALID_REQUEST, "Features need an inter.broker.protocol.version of 2.7 or higher."
+            )
+        if not self._is_controller():
+            return _refused(ErrorCode.NOT_CONTROLLER, "The active controller must update features.")
+        updates = {update.feature: update for update in request.feature_updates}
+        return UpdateFeaturesResponse(
+            error_code=ErrorCode.NONE,
+            results=[
+                UpdatableFeatureResult(
+                    feature=name, error_code=ErrorCode.INVALID_REQUEST, error_message=_problem(update)
+                )
+                for name, update in updates.items()
+            ],
+        )
+
+
+def _refused(code: ErrorCode, message: str) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(error_code=code, error_message=message, results=[])
+
+
+def _problem(update: FeatureUpdateKey) -> str:
+    """Why the update is refused.  Kafka's KafkaController.validateFeatureUpdate."""
+    if not update.feature:
+        return "The feature name is empty."
+    if update.max_version_level >= _VERSION_LEVEL_MIN:
+        return f"This cluster does not support the feature {update.feature}."
+    if update.allow_downgrade:
+        return f"The feature {update.feature} is not finalized, so it cannot be deleted."
+    return f"The maximum version level {update.max_version_level} is below 1: only with allowDowngrade."

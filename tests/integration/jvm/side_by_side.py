@@ -1,0 +1,143 @@
+"""The same requests to Apache Kafka and to our broker, and their answers in a form that can be compared.
+
+Both brokers have a chroot of their own on one ZooKeeper, so that what they store can be compared too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from kctl.client.asyncio_transport import AsyncioConnection, AsyncioTransport
+from kctl.protocol import registry
+from tests.peers import probe
+from tests.peers.apache_kafka import OLDEST_JUDGE, apache_kafka
+from tests.peers.embedded_zookeeper import embedded_zookeeper
+from tests.peers.kctl_broker import kctl_broker
+
+APACHE, OURS = "apache", "ours"
+LEFT_OUT = {"throttle_time_ms", "topic_id", "cluster_id", "port"}
+"""What two brokers cannot have alike."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One request; in the newest version unless another is given.
+
+    `difference` says why our answer is meant to be another one than Apache Kafka's.
+    """
+
+    name: str
+    request: Any
+    version: int | None = None
+    difference: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """What both brokers answered to one case."""
+
+    case: Case
+    apache: Any
+    ours: Any
+
+
+class SideBySide:
+    """Both brokers, by their bootstrap addresses, and the ZooKeeper that they share."""
+
+    def __init__(self, bootstraps: dict[str, str], zookeeper: str) -> None:
+        self.bootstraps = bootstraps
+        self.zookeeper = zookeeper
+
+    def ask(self, cases: Sequence[Case]) -> list[Answers]:
+        """Sends the requests to both in this order, one after the other."""
+        answers = {who: asyncio.run(_play(bootstrap, cases)) for who, bootstrap in self.bootstraps.items()}
+        return [Answers(*each) for each in zip(cases, answers[APACHE], answers[OURS], strict=True)]
+
+    def stored(self, who: str, path: str) -> dict[str, bytes | None]:
+        """The data of all znodes of one broker from `path` on."""
+        with _kazoo(f"{self.zookeeper}/{who}") as client:
+            return dict(_nodes(client, path))
+
+
+@contextlib.contextmanager
+def side_by_side(folder: Path) -> Iterator[SideBySide]:
+    """One broker of each."""
+    with contextlib.ExitStack() as stack:
+        zookeeper = stack.enter_context(embedded_zookeeper(folder / "zookeeper")).connect
+        apache = stack.enter_context(apache_kafka(OLDEST_JUDGE, folder / APACHE, zookeeper=f"{zookeeper}/{APACHE}"))
+        ours = stack.enter_context(
+            kctl_broker(folder / OURS / "data", zookeeper=f"{zookeeper}/{OURS}", properties={"broker.id": "0"})
+        )
+        yield SideBySide({APACHE: apache, OURS: ours.bootstrap}, zookeeper)
+
+
+def assert_same(answers: Sequence[Answers]) -> None:
+    """Fails with all cases that differ without a reason, and with reasons that are out of date."""
+    wrong = []
+    for each in answers:
+        apache, ours = comparable(each.apache), comparable(each.ours)
+        if (apache != ours) != (each.case.difference is not None):
+            wrong.append(f"{each.case.name} ({each.case.difference}):\n  apache {apache}\n  ours   {ours}")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def comparable(value: Any) -> Any:
+    """Without order and without what cannot be alike; of an error message only whether there is one."""
+    if dataclasses.is_dataclass(value):
+        return {
+            field.name: _message_kind(inner) if field.name == "error_message" else comparable(inner)
+            for field in dataclasses.fields(value)
+            if field.name not in LEFT_OUT
+            for inner in [getattr(value, field.name)]
+        }
+    if isinstance(value, list):
+        return sorted(map(comparable, value), key=repr)
+    return "NaN" if value != value else value
+
+
+def _message_kind(message: str | None) -> str:
+    return "null" if message is None else "text" if message else "empty"
+
+
+async def _play(bootstrap: str, cases: Sequence[Case]) -> list[Any]:
+    connection = await _connect(bootstrap)
+    answers = []
+    try:
+        for case in cases:
+            api = registry.api_of(type(case.request))
+            version = api.version_max if case.version is None else case.version
+            answers.append(await connection.send(case.request, api.response, version=version))
+    finally:
+        await connection.close()
+    return answers
+
+
+async def _connect(bootstrap: str) -> AsyncioConnection:
+    host, port = probe.address(bootstrap)
+    return await AsyncioTransport().connect(
+        host, port, client_id="side-by-side", connect_timeout_ms=30_000, timeout_ms=60_000
+    )
+
+
+@contextlib.contextmanager
+def _kazoo(connect: str) -> Iterator[KazooClient]:
+    client = KazooClient(connect)
+    client.start(timeout=30)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def _nodes(client: KazooClient, path: str) -> Iterator[tuple[str, bytes | None]]:
+    yield path, client.get(path)[0]
+    for name in client.get_children(path):
+        yield from _nodes(client, f"{path}/{name}")
