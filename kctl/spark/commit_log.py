@@ -257,6 +257,7 @@ def _file_to_json(
 ) -> dict[str, Any]:
     return {
         "path": path,
+        "records": outcome.records,
         "bytes": outcome.bytes_out,
         "ranges": [
             {

@@ -132,16 +132,19 @@ class Exporter:
         self._report = ExportReport()
 
     def plan(self) -> tuple[Plan | None, bool, list[str]]:
-        """What a run would do: (plan, whether it is an interrupted one, warnings).
+        """What a run would do first: (plan, whether it is an interrupted one, warnings).
 
         Touches nothing and needs no Spark.  Raises as `run` does.
         """
         positions = self._log.positions()
         pending = self._log.pending(positions)
-        self._check_files(positions, pending)
+        inventory = self._check_files(positions, pending)
         if pending:
             return pending, True, self._report.warnings
-        return self._make_plan(positions, self._look(self._request)), False, self._report.warnings
+        view = self._look(self._request)
+        if inventory.unknown:
+            return self._adoption_plans(inventory.unknown, positions, view)[0], False, self._report.warnings
+        return self._make_plan(positions, view), False, self._report.warnings
 
     def run(self, listener: Listener) -> ExportReport:
         """Export what is new.
@@ -201,17 +204,19 @@ class Exporter:
 
     def _adopt(self, paths: tuple[str, ...], positions: Positions, view: ClusterView, listener: Listener) -> Positions:
         """Take over files that no commit names; returns where the folder stands then."""
-        plans = plan_adoption(
+        for plan in self._adoption_plans(paths, positions, view):
+            self._begin(plan)
+            positions = self._carry_out(plan, positions, listener, Origin.ADOPTED)
+        return positions
+
+    def _adoption_plans(self, paths: tuple[str, ...], positions: Positions, view: ClusterView) -> list[Plan]:
+        return plan_adoption(
             find_files(self._request.folder, paths),
             positions,
             cluster_id=view.cluster_id,
             options=self._request.options,
             now_ms=self._clock.now_ms(),
         )
-        for plan in plans:
-            self._begin(plan)
-            positions = self._carry_out(plan, positions, listener, Origin.ADOPTED)
-        return positions
 
     def _begin(self, plan: Plan) -> None:
         """From here on the plan is carried out, by this run or the next one."""

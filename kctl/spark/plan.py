@@ -35,6 +35,8 @@ from kctl.spark.path_set import NO_PATHS, PathSet
 
 FILE_BYTES_MIN = 16 << 20
 """Files are not cut smaller than this only to keep every core busy."""
+SHARED_FILES_PER_CORE = 4
+"""Small ranges do not fill a file further than leaves every core so many: tasks of unequal size then end together."""
 SHARED_FILE_RANGES_MAX = 500
 """Ranges in one file: one task reads them one after the other, and all of them stand in the file's footer."""
 
@@ -234,14 +236,15 @@ def make_plan(
         raise DataLoss("; ".join(losses))
     if not spans:
         return None, losses
-    file_bytes = _file_bytes(spans, split)
+    file_bytes = _file_bytes(spans, split, files_per_core=1)
+    shared_bytes = _file_bytes(spans, split, files_per_core=SHARED_FILES_PER_CORE)
     plan = Plan(
         batch=positions.last_batch + 1,
         created_ms=now_ms,
         cluster_id=view.cluster_id,
         options=options,
         topics=topics,
-        ranges=tuple(range_ for group in _groups(spans, file_bytes) for range_ in _into_files(group, file_bytes)),
+        ranges=tuple(range_ for group in _groups(spans, shared_bytes) for range_ in _into_files(group, file_bytes)),
     )
     return plan, losses
 
@@ -368,12 +371,12 @@ def _topic_spans(
     return spans
 
 
-def _file_bytes(spans: Sequence[_Span], split: SplitRule) -> float:
+def _file_bytes(spans: Sequence[_Span], split: SplitRule, *, files_per_core: int) -> float:
     total = sum(span.size_bytes for span in spans)
-    return min(split.target_file_bytes, max(total / max(split.parallelism, 1), FILE_BYTES_MIN))
+    return min(split.target_file_bytes, max(total / (files_per_core * max(split.parallelism, 1)), FILE_BYTES_MIN))
 
 
-def _groups(spans: Sequence[_Span], file_bytes: float) -> list[list[_Span]]:
+def _groups(spans: Sequence[_Span], shared_bytes: float) -> list[list[_Span]]:
     """Neighbours that share a file; the others alone.
 
     A span of unknown size stays alone, because it may be large, and so does one without offsets, which has no file.
@@ -388,7 +391,7 @@ def _groups(spans: Sequence[_Span], file_bytes: float) -> list[list[_Span]]:
                 room -= span.size_bytes
             else:
                 groups.append([span])
-                room = file_bytes - span.size_bytes if span.width and span.size_bytes else 0.0
+                room = shared_bytes - span.size_bytes if span.width and span.size_bytes else 0.0
     return groups
 
 

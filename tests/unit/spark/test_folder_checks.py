@@ -110,6 +110,16 @@ def test_adopting_rebuilds_the_log_from_the_files_and_goes_on(tmp_path: Path, ma
     assert_exact(cluster, tmp_path)
 
 
+def test_planning_an_adoption_shows_the_files_that_are_there(tmp_path: Path) -> None:
+    cluster = filled()
+    run(cluster, tmp_path)
+    without_log(tmp_path)
+    cluster.append(0, 5)
+    plan, _, _ = exporter(cluster, tmp_path, adopts=True).plan()
+    assert plan is not None
+    assert set(plan.shares()) == data_files(tmp_path)
+
+
 def test_adopting_reads_offsets_again_that_are_in_no_file(tmp_path: Path) -> None:
     cluster = filled()
     for _ in range(3):

@@ -281,6 +281,13 @@ def test_small_partitions_share_files_up_to_the_target_size() -> None:
     assert [[range_.tp.partition for range_, _ in shares] for shares in plan.shares().values()] == [[0, 1], [2, 3], [4]]
 
 
+def test_partitions_share_no_file_where_cores_would_be_idle() -> None:
+    """Six partitions of 40 MB on two cores: two files of three would leave no balance."""
+    large = partition(0, 1000, size_bytes=40 << 20)
+    plan, _ = planned(Positions(), view(*[large] * 6), split=SplitRule(target_file_bytes=256 << 20, parallelism=2))
+    assert len(paths(plan)) == 6
+
+
 def test_a_large_partition_shares_no_file() -> None:
     parts = [partition(0, 10, size_bytes=size) for size in (10, 1000, 10, 10)]
     plan, _ = planned(Positions(), view(*parts), split=SplitRule(target_file_bytes=500, parallelism=1))
