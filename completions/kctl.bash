@@ -403,7 +403,7 @@ _kctl() {
         esac
         ;;
     'spark export')
-        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --master --conf --dry-run --no-progress --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--to --partitions --from --until --isolation --include-headers --compression --target-file-size --on-data-loss --adopt --master --conf --dry-run --no-progress --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --to) kind='directory' ;;
         --isolation) words='read_committed read_uncommitted' flags='' ;;

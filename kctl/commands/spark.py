@@ -14,8 +14,9 @@ from kctl.console import Column, Format
 from kctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from kctl.spark.export import ExportRequest
+    from kctl.spark.export import ExportRequest, Origin
     from kctl.spark.job import JobProgress
+    from kctl.spark.pace import Pace
     from kctl.spark.plan import Plan
 
 app = Group("spark", "Export topics to Parquet with Apache Spark.")
@@ -86,9 +87,13 @@ def export(
         Option(
             "--on-data-loss",
             choices=("fail", "warn"),
-            help="What to do when offsets that are due have expired, or a topic was created anew.",
+            help="What to do when offsets that are due have expired, a topic was created again, or a file is gone.",
         ),
     ] = "fail",
+    adopt: Annotated[
+        bool,
+        Option("--adopt", help="Take over data files of an export whose log (DIR/_kctl) is missing."),
+    ] = False,
     master: Annotated[
         str, Option("--master", metavar="URL", help="Where Spark runs: local[*], local[N], spark://HOST:PORT, ...")
     ] = "local[*]",
@@ -101,7 +106,8 @@ def export(
     The first run exports everything, each further run into the same folder what is new since.  A run that was
     interrupted is finished by the next one.  Columns are those of Spark's Kafka source.
 
-    Exit status 3: records that were due are gone (see --on-data-loss).  5: another export into the folder is running.
+    Exit status 3: records that were due, or files, are gone (see --on-data-loss).  5: another export into the folder is
+    running, or the folder holds files that its log does not name (see --adopt).
     Spark is an extra: pip install 'kctl-kafka[spark]', and Java 17 or newer.
     """
     from kctl.commands.values import parse_offset, parse_pairs, parse_partitions, parse_size  # noqa: PLC0415
@@ -125,6 +131,7 @@ def export(
         options=FileOptions(include_headers, Compression(compression), level),
         target_file_bytes=parse_size(target_file_size),
         on_data_loss=OnDataLoss(on_data_loss),
+        adopts=adopt,
         spark=SparkSettings(master, parse_pairs(conf, "--conf")),
     )
     if request.target_file_bytes < 1:
@@ -157,6 +164,7 @@ def _translated(run: Invocation, request: ExportRequest, *, dry_run: bool, show_
     from kctl.spark.commit_log import LostRace  # noqa: PLC0415 - help needs none of this
     from kctl.spark.exec.files import Locked  # noqa: PLC0415 - same
     from kctl.spark.exec.outcome import DataLoss  # noqa: PLC0415 - same
+    from kctl.spark.inventory import UnknownFiles  # noqa: PLC0415 - same
     from kctl.spark.session import SparkMissing  # noqa: PLC0415 - same
 
     try:
@@ -167,7 +175,7 @@ def _translated(run: Invocation, request: ExportRequest, *, dry_run: bool, show_
     except SparkMissing as error:
         run.console.fail("SPARK_MISSING", str(error))
         return ExitStatus.FAILED
-    except (Locked, LostRace) as error:
+    except (Locked, LostRace, UnknownFiles) as error:
         raise Refused(str(error)) from None
 
 
@@ -184,7 +192,7 @@ def _show_plan(run: Invocation, request: ExportRequest) -> ExitStatus:
         run.console.note("nothing new")
     elif is_pending:
         run.console.note(f"batch {plan.batch} was interrupted; a run finishes it before it looks for what is new")
-    _show(run, document(request, rows, None), rows)
+    _show(run, document(request, rows, None, plan), rows)
     return ExitStatus.DONE
 
 
@@ -212,20 +220,25 @@ class _Talk:
         self._stack = stack
         self._is_shown = show_progress
         self._progress: Any = None
+        self._pace: Pace | None = None
 
-    def on_plan(self, plan: Plan, is_recovered: bool) -> None:
-        doing = "finishing interrupted" if is_recovered else "exporting"
+    def on_plan(self, plan: Plan, origin: Origin) -> None:
+        doing = {"recovered": "finishing interrupted", "adopted": "adopting files as"}.get(origin, "exporting")
         self._run.console.note(
             f"{doing} batch {plan.batch}: {plan.offset_count:,} offsets of {len(plan.ranges)} partitions"
             f" into {plan.file_count} files"
         )
         if self._is_shown:
-            progress = self._run.console.progress("exported", plan.offset_count, unit="records")
+            from kctl.spark.pace import Pace  # noqa: PLC0415 - help needs none of this
+
+            progress = self._run.console.progress("exported", plan.offset_count, unit="offsets")
             self._progress = self._stack.enter_context(progress)
+            self._pace = Pace(plan.offset_count, start_s=time.monotonic())
 
     def on_progress(self, done: JobProgress) -> None:
-        if self._progress is not None:
-            self._progress.update(done.records)
+        if self._progress is not None and self._pace is not None:
+            offsets, note = self._pace.observe(done, now_s=time.monotonic())
+            self._progress.update(offsets, note=note)
 
 
 def _show(run: Invocation, summary: dict[str, Any], rows: list[dict[str, Any]]) -> None:

@@ -12,7 +12,14 @@ import os
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from kctl.spark.session import SparkFailed, SparkSettings, java, require_spark, running_spark
+from kctl.spark.session import (
+    ARCHIVE_TIMEOUT_S,
+    SparkFailed,
+    SparkSettings,
+    java,
+    require_spark,
+    running_spark,
+)
 
 
 def archive_path() -> Path:
@@ -35,11 +42,16 @@ def make_archive() -> Path:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         option = f"-XX:ArchiveClassesAtExit={unfinished}"
-        with running_spark(SparkSettings("local[1]"), name="kctl spark warmup", class_archive_option=option) as spark:
+        with running_spark(
+            SparkSettings("local[1]"),
+            name="kctl spark warmup",
+            class_archive_option=option,
+            end_timeout_s=ARCHIVE_TIMEOUT_S,
+        ) as spark:
             count = spark.context.accumulator(0)
             spark.context.parallelize([1, 2], 2).map(count.add).collect()
         if not unfinished.is_file():
-            raise SparkFailed("this Java wrote no archive of classes")
+            raise SparkFailed(f"Java wrote no archive of classes within {ARCHIVE_TIMEOUT_S} s")
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

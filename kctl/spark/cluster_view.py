@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from kctl.admin.offset_spec import Anchor, OffsetSpec
 from kctl.admin.offsets import OffsetRange, offset_ranges, resolve
 from kctl.client.cluster import ClusterClient
+from kctl.client.fetching import FetchedPartition, FetchLimits, fetch_batches
 from kctl.client.leaders import Outcomes, ask_leaders
 from kctl.client.list_offsets import IsolationLevel
 from kctl.client.metadata import ClusterMetadata
@@ -19,7 +20,13 @@ from kctl.protocol.apis.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from kctl.records.batch import iterate_batches
+from kctl.records.conversion import without_old_messages
+from kctl.records.header import CorruptBatch
+from kctl.spark.density import Sample
 from kctl.spark.plan import ClusterView, Isolation, PartitionView, TopicView
+
+SAMPLE_LIMITS = FetchLimits(max_wait_ms=0, min_bytes=0, max_bytes=8 << 20, partition_max_bytes=64 << 10)
 
 ISOLATION_LEVELS = {
     Isolation.READ_COMMITTED: IsolationLevel.READ_COMMITTED,
@@ -101,6 +108,38 @@ async def _sizes(client: ClusterClient, tps: Collection[TopicPartition]) -> dict
 
     outcomes = await ask_leaders(client, tps, ask)
     return {tp: size for tp, size in outcomes.items() if isinstance(size, int)}
+
+
+async def take_samples(
+    client: ClusterClient, wanted: Mapping[TopicPartition, Sequence[int]]
+) -> dict[TopicPartition, tuple[Sample, ...]]:
+    """What the logs hold at the wanted offsets, as far as the brokers tell; it only guides how ranges are cut."""
+    samples: dict[TopicPartition, list[Sample]] = {}
+    for index in range(max(map(len, wanted.values()), default=0)):
+        offsets = {tp: offsets[index] for tp, offsets in wanted.items() if index < len(offsets)}
+
+        async def ask(
+            connection: Connection, asked: list[TopicPartition], offsets: Mapping[TopicPartition, int] = offsets
+        ) -> Outcomes[Sample | None]:
+            fetched = await fetch_batches(connection, {tp: offsets[tp] for tp in asked}, limits=SAMPLE_LIMITS)
+            return {answer.tp: _sample(answer, offsets[answer.tp]) for answer in fetched}
+
+        outcomes = await ask_leaders(client, offsets, ask)
+        for tp, outcome in outcomes.items():
+            if isinstance(outcome, Sample):
+                samples.setdefault(tp, []).append(outcome)
+    return {tp: tuple(found) for tp, found in samples.items()}
+
+
+def _sample(answer: FetchedPartition, offset: int) -> Sample | None:
+    try:
+        batches = list(iterate_batches(without_old_messages(answer.records)))
+    except CorruptBatch:
+        return None
+    if not batches:
+        return None
+    size = sum(batch.size for batch in batches)
+    return Sample(offset, batches[0].base_offset, batches[-1].next_offset, size)
 
 
 async def _ask_sizes(connection: Connection, tps: list[TopicPartition]) -> Outcomes[int]:

@@ -7,7 +7,8 @@ files are on disk.  Both appear in one step (see exec.files), once.  So a folder
     pending   there is a plan n + 1 without its commit: somebody was interrupted.  The next run carries out that
               plan, never a new cut, and finds the files that were finished already
 
-A commit carries where all partitions of the folder stand, so reading the last one is enough.  The lock keeps exporters
+A commit carries where all partitions of the folder stand and a summary of all data files, so reading the last one is
+enough.  The lock keeps exporters
 from doing the same work twice; correctness does not hang on it (network file systems may ignore it): of two that write
 the same plan or commit one wins, and the other gets LostRace and has damaged nothing, because files of one plan have
 equal content.
@@ -18,7 +19,7 @@ Owner: the process that runs the export.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,7 +29,8 @@ from kctl.errors import KctlError
 from kctl.model import TopicPartition
 from kctl.spark import layout
 from kctl.spark.exec.files import Files, put_if_absent
-from kctl.spark.exec.outcome import FileOutcome
+from kctl.spark.exec.outcome import FileOutcome, PartOutcome
+from kctl.spark.path_set import NO_PATHS, PathSet
 from kctl.spark.plan import (
     Compression,
     FileOptions,
@@ -43,7 +45,9 @@ from kctl.spark.plan import (
     advance,
 )
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""What is written.  Version 1 had one range per file, all incarnations in one folder, and no summary of the files."""
+READABLE_VERSIONS = (1, 2)
 
 
 class LostRace(KctlError):
@@ -62,6 +66,10 @@ class CommitLog:
         self._folder = folder
         self._files = files
         self._writer = writer
+
+    def is_new(self) -> bool:
+        """Whether nothing was ever planned here."""
+        return not self._batches(layout.PLANS) and not self._batches(layout.COMMITS)
 
     def create(self) -> None:
         """Make the folder and the log's directories."""
@@ -89,6 +97,14 @@ class CommitLog:
             )
         return plan_from_json(self._read(layout.PLANS, last)) if last == positions.last_batch + 1 else None
 
+    def committed_paths(self) -> dict[str, int]:
+        """Every data file that a commit names, with its batch.  Reads all commits."""
+        return {
+            file["path"]: batch
+            for batch in sorted(self._batches(layout.COMMITS))
+            for file in self._read(layout.COMMITS, batch)["files"]
+        }
+
     def write_plan(self, plan: Plan) -> None:
         """Record what is going to be done.  Raises LostRace when another exporter has planned this batch."""
         self._put(layout.PLANS, plan.batch, plan_to_json(plan))
@@ -100,7 +116,9 @@ class CommitLog:
 
         Raises LostRace when it is committed already.
         """
-        after = advance(positions, plan)
+        before = NO_PATHS.plus(self.committed_paths()) if positions.files is None else positions.files
+        written = {outcome.path for outcome in outcomes.values() if outcome.path}
+        after = advance(positions, plan, before.plus(written))
         self._put(layout.COMMITS, plan.batch, _commit_to_json(plan, outcomes, after, now_ms))
         if layout.SUCCESS not in self._files.names(self._folder):
             put_if_absent(self._files, self._folder / layout.SUCCESS, b"", temporary=self._temporary(layout.SUCCESS))
@@ -108,11 +126,24 @@ class CommitLog:
 
     def remove_unfinished(self, topics: Collection[str]) -> None:
         """Remove what interrupted tasks and exporters left under temporary names."""
-        directories = [layout.PLANS, layout.COMMITS, *map(layout.topic_directory, sorted(topics))]
-        for directory in (self._folder / name for name in directories):
-            for name in self._files.names(directory):
+        for directory in [layout.PLANS, layout.COMMITS, layout.PROGRESS, *self.topic_directories(topics)]:
+            for name in self._files.names(self._folder / directory):
                 if layout.is_temporary(name):
-                    self._files.remove(directory / name)
+                    self._files.remove(self._folder / directory / name)
+
+    def data_files(self, topics: Collection[str]) -> set[str]:
+        """The paths of all data files of the topics that are there."""
+        return {
+            f"{directory}/{name}"
+            for directory in self.topic_directories(topics)
+            for name in self._files.names(self._folder / directory)
+            if layout.is_data_file(name)
+        }
+
+    def topic_directories(self, topics: Collection[str]) -> list[str]:
+        """The folders that hold files of the topics."""
+        names = self._files.names(self._folder)
+        return [directory for topic in sorted(topics) for directory in layout.topic_directories(topic, names)]
 
     def _batches(self, kind: str) -> list[int]:
         numbers = map(layout.batch_number, self._files.names(self._folder / kind))
@@ -125,8 +156,8 @@ class CommitLog:
             version = document["version"]
         except (ValueError, KeyError, TypeError) as error:
             raise BrokenExportFolder(f"{path} is not a log entry: {error}") from error
-        if version != FORMAT_VERSION:
-            raise BrokenExportFolder(f"{path} has version {version}; this kctl reads version {FORMAT_VERSION}")
+        if version not in READABLE_VERSIONS:
+            raise BrokenExportFolder(f"{path} has version {version}; this kctl reads up to {FORMAT_VERSION}")
         return dict(document)
 
     def _put(self, kind: str, batch: int, document: dict[str, Any]) -> None:
@@ -204,13 +235,11 @@ def _commit_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome], after: Posi
         "batch": plan.batch,
         "committed_ms": now_ms,
         "files": [
-            _file_to_json(range_, file, outcomes[file.path])
-            for range_ in plan.ranges
-            for file in range_.files
-            if outcomes[file.path].path
+            _file_to_json(path, shares, outcomes[path]) for path, shares in plan.shares().items() if outcomes[path].path
         ],
-        "lost": {str(range_.tp): lost for range_ in plan.ranges if (lost := lost_in(range_, outcomes))},
+        "lost": _lost_to_json(plan, outcomes),
         "include_headers": after.include_headers,
+        "all_files": _path_set_to_json(after.files),
         "positions": {
             topic: {
                 "topic_id": str(position.topic_id),
@@ -223,21 +252,51 @@ def _commit_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome], after: Posi
     }
 
 
-def lost_in(range_: PartitionRange, outcomes: Mapping[str, FileOutcome]) -> int:
-    """Offsets of a range that were gone, at planning or when its tasks came to read them."""
-    return range_.lost + sum(outcomes[file.path].lost for file in range_.files)
-
-
-def _file_to_json(range_: PartitionRange, file: FileRange, outcome: FileOutcome) -> dict[str, Any]:
+def _file_to_json(
+    path: str, shares: Sequence[tuple[PartitionRange, FileRange]], outcome: FileOutcome
+) -> dict[str, Any]:
     return {
-        "path": file.path,
-        "topic": range_.tp.topic,
-        "partition": range_.tp.partition,
-        "start": file.start,
-        "end": file.end,
+        "path": path,
         "records": outcome.records,
         "bytes": outcome.bytes_out,
+        "ranges": [
+            {
+                "topic": range_.tp.topic,
+                "partition": range_.tp.partition,
+                "start": file.start,
+                "end": file.end,
+                "records": part.records,
+            }
+            for (range_, file), part in zip(shares, outcome.parts, strict=True)
+        ],
     }
+
+
+def _lost_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> dict[str, int]:
+    lost: dict[str, int] = {}
+    for range_, parts in parts_of(plan, outcomes):
+        count = range_.lost + sum(part.lost for part in parts)
+        if count:
+            lost[str(range_.tp)] = lost.get(str(range_.tp), 0) + count
+    return lost
+
+
+def parts_of(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> list[tuple[PartitionRange, list[PartOutcome]]]:
+    """What became of every range: one part per file of it.  `outcomes` has an entry for every planned path."""
+    parts = {
+        (file.path, range_.tp, file.start): part
+        for path, shares in plan.shares().items()
+        for (range_, file), part in zip(shares, outcomes[path].parts, strict=True)
+    }
+    return [(range_, [parts[file.path, range_.tp, file.start] for file in range_.files]) for range_ in plan.ranges]
+
+
+def _path_set_to_json(paths: PathSet | None) -> dict[str, Any] | None:
+    return None if paths is None else {"size": paths.size, "digest": f"{paths.digest:032x}"}
+
+
+def _path_set_from_json(document: Mapping[str, Any] | None) -> PathSet | None:
+    return None if document is None else PathSet(document["size"], int(document["digest"], 16))
 
 
 def _positions_from_json(document: Mapping[str, Any], batch: int) -> Positions:
@@ -250,4 +309,9 @@ def _positions_from_json(document: Mapping[str, Any], batch: int) -> Positions:
         )
         for topic, position in document["positions"].items()
     }
-    return Positions(last_batch=batch, topics=topics, include_headers=document["include_headers"])
+    return Positions(
+        last_batch=batch,
+        topics=topics,
+        include_headers=document["include_headers"],
+        files=_path_set_from_json(document.get("all_files")),
+    )

@@ -1,16 +1,20 @@
 """A whole run of `kctl spark export`: recover what was interrupted, plan what is new, carry it out, commit.
 
-The order is what makes it exactly once: lock, read the commit log, finish the pending plan if there is one, ask the
-cluster, write the new plan, run its tasks, write its commit.  Being killed between any two steps leaves a folder that
-the next run brings to the same state as an undisturbed run would have.
+The order is what makes it exactly once: lock, read the commit log, compare it with the files, finish the pending plan
+if there is one, ask the cluster, start Spark, write the new plan, run its tasks, write its commit.  Being killed
+between any two steps leaves a folder that the next run brings to the same state as an undisturbed run would have.
+
+A pending plan is finished before the cluster is asked what is new, because that question fails for a topic that was
+deleted meanwhile.  Spark is started before a plan is written, so that a Spark that cannot start leaves nothing pending.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,12 +22,25 @@ from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
 from kctl.client.settings import ClientSettings
 from kctl.environment import Clock
-from kctl.spark.cluster_view import Wanted, view_cluster
-from kctl.spark.commit_log import CommitLog, lost_in
+from kctl.model import TopicPartition
+from kctl.spark.adoption import find_files, plan_adoption
+from kctl.spark.cluster_view import Wanted, take_samples, view_cluster
+from kctl.spark.commit_log import CommitLog, parts_of
+from kctl.spark.density import Sample, sample_offsets
 from kctl.spark.exec.files import DiskFiles, Files
-from kctl.spark.exec.outcome import Failure, FileOutcome
+from kctl.spark.exec.outcome import DataLoss, FileOutcome
+from kctl.spark.inventory import Inventory, UnknownFiles, take_inventory
 from kctl.spark.job import JobProgress, TaskRunner, check_outcomes, spark_runner, tasks_of
-from kctl.spark.plan import ClusterView, FileOptions, OnDataLoss, Plan, Positions, SplitRule, make_plan
+from kctl.spark.plan import (
+    ClusterView,
+    FileOptions,
+    OnDataLoss,
+    Plan,
+    Positions,
+    SplitRule,
+    make_plan,
+    with_samples,
+)
 from kctl.spark.session import SparkSettings, require_spark
 
 
@@ -37,7 +54,19 @@ class ExportRequest:
     options: FileOptions
     target_file_bytes: int
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
+    adopts: bool = False
+    """Whether to take over data files that no commit names."""
     spark: SparkSettings = field(default_factory=SparkSettings)
+
+
+class Origin(StrEnum):
+    """Where a batch comes from, in the word that the summary has for it."""
+
+    NEW = "exported"
+    INTERRUPTED = "recovered"
+    """An earlier run had planned it."""
+    ADOPTED = "adopted"
+    """Its files were there without a log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +75,13 @@ class FinishedBatch:
 
     plan: Plan
     outcomes: dict[str, FileOutcome]
-    is_recovered: bool
-    """Whether an earlier run had planned it and was interrupted."""
+    origin: Origin
 
     @property
     def lost(self) -> int:
-        return sum(lost_in(range_, self.outcomes) for range_ in self.plan.ranges)
+        return sum(
+            range_.lost + sum(part.lost for part in parts) for range_, parts in parts_of(self.plan, self.outcomes)
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,13 +100,16 @@ class ExportReport:
 class Listener:
     """What a run tells while it works."""
 
-    on_plan: Callable[[Plan, bool], None]
-    """A batch is about to start; True when it is one that was interrupted."""
+    on_plan: Callable[[Plan, Origin], None]
+    """A batch is about to start."""
     on_progress: Callable[[JobProgress], None]
 
 
+Samples = Mapping[TopicPartition, tuple[Sample, ...]]
+
+
 class Exporter:
-    """One run.  `files`, `look` and `start_runner` are its ports; the defaults are the real ones."""
+    """One run.  `files`, `look`, `sample` and `start_runner` are its ports; the defaults are the real ones."""
 
     def __init__(
         self,
@@ -85,58 +118,115 @@ class Exporter:
         *,
         files: Files | None = None,
         look: Callable[[ExportRequest], ClusterView] | None = None,
+        sample: Callable[[ExportRequest, Mapping[TopicPartition, list[int]]], Samples] | None = None,
         start_runner: Callable[[SparkSettings], AbstractContextManager[TaskRunner]] | None = None,
     ) -> None:
         self._request = request
         self._clock = clock
         self._log = CommitLog(request.folder, files or DiskFiles(), writer=uuid4().hex)
         self._look = look or look_at_cluster
+        self._sample = sample or sample_logs
         self._start_runner = start_runner
         self._runner: TaskRunner | None = None
         self._stack = contextlib.ExitStack()
         self._report = ExportReport()
 
     def plan(self) -> tuple[Plan | None, bool, list[str]]:
-        """What a run would do: (plan, whether it is an interrupted one, warnings).
+        """What a run would do first: (plan, whether it is an interrupted one, warnings).
 
         Touches nothing and needs no Spark.  Raises as `run` does.
         """
         positions = self._log.positions()
         pending = self._log.pending(positions)
+        inventory = self._check_files(positions, pending)
         if pending:
-            return pending, True, []
-        plan, warnings = self._make_plan(positions, self._look(self._request))
-        return plan, False, warnings
+            return pending, True, self._report.warnings
+        view = self._look(self._request)
+        if inventory.unknown:
+            return self._adoption_plans(inventory.unknown, positions, view)[0], False, self._report.warnings
+        return self._make_plan(positions, view), False, self._report.warnings
 
     def run(self, listener: Listener) -> ExportReport:
         """Export what is new.
 
-        Raises DataLoss, Locked, LostRace, SparkMissing, SparkFailed, UsageError, ClusterUnreachable, ApiError and
-        other KctlErrors; what was planned then stays pending.
+        Raises DataLoss, Locked, LostRace, UnknownFiles, SparkMissing, SparkFailed, UsageError, ClusterUnreachable,
+        ApiError and other KctlErrors; what was planned then stays pending.
         """
         if self._start_runner is None:
             require_spark()
-        self._log.create()
-        with self._log.lock(), self._stack:
-            positions = self._log.positions()
-            pending = self._log.pending(positions)
-            self._log.remove_unfinished({*positions.topics, *(pending.topics if pending else ())})
-            with self._timed("plan"):
-                view = self._look(self._request)
-            if pending:
-                positions = self._carry_out(pending, positions, listener, is_recovered=True)
-            with self._timed("plan"):
-                plan, warnings = self._make_plan(positions, view)
-                self._report.warnings += warnings
-                if plan is None:
-                    return self._report
-                self._log.write_plan(plan)
-            self._carry_out(plan, positions, listener, is_recovered=False)
+        with self._stack:
+            view = self._prepare_new_folder() if self._log.is_new() else None
+            self._log.create()
+            # Spark ends before the lock is released.
+            with self._log.lock(), self._stack:
+                self._run_locked(view, listener)
         return self._report
 
-    def _carry_out(self, plan: Plan, positions: Positions, listener: Listener, *, is_recovered: bool) -> Positions:
+    def _prepare_new_folder(self) -> ClusterView:
+        """Do all that may fail before the folder is made, so that a failure leaves nothing behind."""
+        inventory = take_inventory(self._log, Positions(), None, self._request.wanted.topics)
+        if inventory.unknown and not self._request.adopts:
+            raise UnknownFiles(inventory.unknown_text())
+        with self._timed("plan"):
+            view = self._look(self._request)
+            plan, _ = self._plan_from(Positions(), view)
+        if plan and plan.file_count:
+            self._started_runner()
+        return view
+
+    def _run_locked(self, view: ClusterView | None, listener: Listener) -> None:
+        positions = self._log.positions()
+        pending = self._log.pending(positions)
+        inventory = self._check_files(positions, pending)
+        self._log.remove_unfinished({*positions.topics, *(pending.topics if pending else ())})
+        if pending:
+            positions = self._carry_out(pending, positions, listener, Origin.INTERRUPTED)
+        with self._timed("plan"):
+            view = view or self._look(self._request)
+        if inventory.unknown:
+            positions = self._adopt(inventory.unknown, positions, view, listener)
+        with self._timed("plan"):
+            plan = self._make_plan(positions, view)
+        if plan is not None:
+            self._begin(plan)
+            self._carry_out(plan, positions, listener, Origin.NEW)
+
+    def _check_files(self, positions: Positions, pending: Plan | None) -> Inventory:
+        """Raises DataLoss for committed files that are gone, UnknownFiles for others that are there."""
+        inventory = take_inventory(self._log, positions, pending, self._request.wanted.topics)
+        if inventory.missing:
+            if self._request.on_data_loss is OnDataLoss.FAIL:
+                raise DataLoss(inventory.missing_text())
+            self._report.warnings.append(inventory.missing_text())
+        if inventory.unknown and not self._request.adopts:
+            raise UnknownFiles(inventory.unknown_text())
+        return inventory
+
+    def _adopt(self, paths: tuple[str, ...], positions: Positions, view: ClusterView, listener: Listener) -> Positions:
+        """Take over files that no commit names; returns where the folder stands then."""
+        for plan in self._adoption_plans(paths, positions, view):
+            self._begin(plan)
+            positions = self._carry_out(plan, positions, listener, Origin.ADOPTED)
+        return positions
+
+    def _adoption_plans(self, paths: tuple[str, ...], positions: Positions, view: ClusterView) -> list[Plan]:
+        return plan_adoption(
+            find_files(self._request.folder, paths),
+            positions,
+            cluster_id=view.cluster_id,
+            options=self._request.options,
+            now_ms=self._clock.now_ms(),
+        )
+
+    def _begin(self, plan: Plan) -> None:
+        """From here on the plan is carried out, by this run or the next one."""
+        if plan.file_count:
+            self._started_runner()
+        self._log.write_plan(plan)
+
+    def _carry_out(self, plan: Plan, positions: Positions, listener: Listener, origin: Origin) -> Positions:
         """Run a plan that is written and commit it."""
-        listener.on_plan(plan, is_recovered)
+        listener.on_plan(plan, origin)
         outcomes: dict[str, FileOutcome] = {}
         if plan.file_count:
             may_skip = self._request.on_data_loss is OnDataLoss.WARN
@@ -144,16 +234,23 @@ class Exporter:
             runner = self._started_runner()
             with self._timed("run"):
                 outcomes = runner.run(tasks, listener.on_progress)
-            outcomes = _as_lost(plan, outcomes) if may_skip else outcomes
             check_outcomes(outcomes)
             self._report.warnings += sorted({one.message for one in outcomes.values() if one.message})
         after = self._log.write_commit(plan, outcomes, positions, now_ms=self._clock.now_ms())
         # Of tasks that died and were tried again.
         self._log.remove_unfinished(plan.topics)
-        self._report.batches.append(FinishedBatch(plan=plan, outcomes=outcomes, is_recovered=is_recovered))
+        self._report.batches.append(FinishedBatch(plan=plan, outcomes=outcomes, origin=origin))
         return after
 
-    def _make_plan(self, positions: Positions, view: ClusterView) -> tuple[Plan | None, list[str]]:
+    def _make_plan(self, positions: Positions, view: ClusterView) -> Plan | None:
+        """The next batch; large ranges are sampled first, so that they are cut by size."""
+        plan, warnings = self._plan_from(positions, view)
+        if plan and (wanted := _samples_wanted(plan)):
+            plan, warnings = self._plan_from(positions, with_samples(view, self._sample(self._request, wanted)))
+        self._report.warnings += warnings
+        return plan
+
+    def _plan_from(self, positions: Positions, view: ClusterView) -> tuple[Plan | None, list[str]]:
         request = self._request
         return make_plan(
             positions,
@@ -194,12 +291,20 @@ def look_at_cluster(request: ExportRequest) -> ClusterView:
     return run_blocking(ask())
 
 
-def _as_lost(plan: Plan, outcomes: dict[str, FileOutcome]) -> dict[str, FileOutcome]:
-    """Files whose topic has gone since planning count as lost offsets, where losses are to be tolerated."""
-    sizes = {file.path: file.end - file.start for range_ in plan.ranges for file in range_.files}
+def sample_logs(request: ExportRequest, wanted: Mapping[TopicPartition, list[int]]) -> Samples:
+    """Take samples at the wanted offsets over blocking sockets."""
+
+    async def ask() -> Samples:
+        async with ClusterClient(request.client, BlockingTransport()) as client:
+            return await take_samples(client, wanted)
+
+    return run_blocking(ask())
+
+
+def _samples_wanted(plan: Plan) -> dict[TopicPartition, list[int]]:
+    """Offsets in every range that is cut into several files."""
     return {
-        path: FileOutcome(lost=sizes[path], message=outcome.message)
-        if outcome.failure is Failure.DATA_LOSS
-        else outcome
-        for path, outcome in outcomes.items()
+        range_.tp: sample_offsets(range_.start, range_.end, len(range_.files))
+        for range_ in plan.ranges
+        if len(range_.files) > 1
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from kctl.client.settings import ClientSettings
 from kctl.errors import ClusterUnreachable, KctlError
+from kctl.spark import layout
 from kctl.spark.class_archive import use_option
 from kctl.spark.cluster_view import ISOLATION_LEVELS
 from kctl.spark.exec.outcome import DataLoss, Failure, FileOutcome
+from kctl.spark.exec.progress import running_tasks
 from kctl.spark.plan import Plan
 from kctl.spark.session import RunningSpark, SparkSettings, running_spark
 
@@ -27,10 +30,12 @@ POLL_INTERVAL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a batch is; records and bytes count finished files."""
+    """How far a batch is, tasks that are still running included."""
 
     files_done: int
     files_total: int
+    offsets: int
+    """Offsets that are behind; the plan has the total."""
     records: int
     bytes_in: int
 
@@ -67,13 +72,16 @@ class SparkRunner:
 
     def run(self, tasks: Sequence[FileTask], on_progress: Callable[[JobProgress], None]) -> dict[str, FileOutcome]:
         """See TaskRunner; an interrupt while it waits cancels the job and goes on to the caller."""
-        from kctl.spark.exec.task import export_file  # noqa: PLC0415 - imports pyarrow and numpy
+        from kctl.spark.exec.worker import run_pickled  # noqa: PLC0415 - tasks refer to it by name
 
         context = self._spark.context
-        records, bytes_in, files = (context.accumulator(0) for _ in range(3))
+        offsets, records, bytes_in, files = (context.accumulator(0) for _ in range(4))
+        progress_directory = str(Path(tasks[0].folder, layout.PROGRESS))
 
-        def carry_out(task: FileTask) -> FileOutcome:
-            outcome = export_file(task)
+        def carry_out(one: tuple[bytes, int]) -> FileOutcome:
+            pickled, offset_count = one
+            outcome = run_pickled(pickled, progress_directory)
+            offsets.add(offset_count)
             records.add(outcome.records)
             bytes_in.add(outcome.bytes_in)
             files.add(1)
@@ -81,17 +89,28 @@ class SparkRunner:
 
         def collect() -> list[FileOutcome]:
             context.setJobGroup(JOB_GROUP, f"export {len(tasks)} files", interruptOnCancel=True)
-            outcomes: list[FileOutcome] = context.parallelize(tasks, len(tasks)).map(carry_out).collect()
+            # Pickled here, because an executor can say which packages it lacks only before it unpickles a task.
+            pickled = [(pickle.dumps(task), task.offset_count) for task in tasks]
+            outcomes: list[FileOutcome] = context.parallelize(pickled, len(tasks)).map(carry_out).collect()
             return outcomes
 
         job = _in_background(collect)
         try:
             while not _is_done_within(job, POLL_INTERVAL_S):
-                # Accumulators may count a task twice that ran twice: they are for the eye, the outcomes count.
-                done = min(files.value, len(tasks))
-                on_progress(JobProgress(done, len(tasks), records.value, bytes_in.value))
+                # Accumulators may count a task twice that ran twice: they are for display, the outcomes count.
+                running = running_tasks(Path(progress_directory))
+                on_progress(
+                    JobProgress(
+                        min(files.value, len(tasks)),
+                        len(tasks),
+                        offsets.value + running.offsets,
+                        records.value + running.records,
+                        bytes_in.value + running.bytes_in,
+                    )
+                )
         except BaseException:
-            context.cancelJobGroup(JOB_GROUP)
+            with contextlib.suppress(Exception):  # the JVM may be dead
+                context.cancelJobGroup(JOB_GROUP)
             raise
         error = job.exception()
         if isinstance(error, Exception):
@@ -104,26 +123,23 @@ def tasks_of(plan: Plan, folder: Path, settings: ClientSettings, *, may_skip: bo
     from kctl.spark.exec.fetch import OffsetRange  # noqa: PLC0415 - imports numpy
     from kctl.spark.exec.task import FileTask  # noqa: PLC0415
 
+    isolation = ISOLATION_LEVELS[plan.options.isolation]
     tasks = [
         FileTask(
             settings=settings,
             folder=str(folder),
-            path=file.path,
-            range=OffsetRange(
-                range_.tp,
-                plan.topics[range_.tp.topic].topic_id,
-                file.start,
-                file.end,
-                ISOLATION_LEVELS[plan.options.isolation],
+            path=path,
+            ranges=tuple(
+                OffsetRange(range_.tp, plan.topics[range_.tp.topic].topic_id, file.start, file.end, isolation)
+                for range_, file in shares
             ),
             include_headers=plan.options.include_headers,
             compression=plan.options.compression.value,
             may_skip=may_skip,
         )
-        for range_ in plan.ranges
-        for file in range_.files
+        for path, shares in plan.shares().items()
     ]
-    return sorted(tasks, key=lambda task: task.range.start - task.range.end)
+    return sorted(tasks, key=lambda task: -task.offset_count)
 
 
 def check_outcomes(outcomes: Mapping[str, FileOutcome]) -> None:

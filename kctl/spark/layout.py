@@ -1,14 +1,21 @@
 """Names inside an export folder.
 
     DIR/orders/orders+3+00000000000000051200-00000000000000102400.parquet      offsets [51200, 102400) of orders-3
+    DIR/orders/orders+0-57+6f1c0a52d1e94b7c.parquet                            small ranges of partitions 0 to 57
+    DIR/orders+r1+<topic id>/...             files of the topic after it was deleted and created again
     DIR/_kctl/plans/000000000007.json        what batch 7 will write, recorded before any of its tasks starts
     DIR/_kctl/commits/000000000007.json      what batch 7 wrote and where every partition stands: this is the commit
+    DIR/_kctl/progress                       how far running tasks are; only for display
     DIR/_kctl/lock                           held by the one exporter at work
     DIR/_SUCCESS                             there after the first commit, for old tools that look for it
 
-A data file's name is a pure function of its range, so a task that runs twice writes the same file twice.  `+` cannot
+A data file's name is a pure function of its ranges, so a task that runs twice writes the same file twice.  `+` cannot
 occur in a topic's name.  Readers of Parquet folders skip names that begin with `_` or `.`: that hides the log from
 them, and it would hide topics such as __consumer_offsets, which therefore get a leading `+`.
+
+An offset occurs once per partition in each folder of a topic.  A topic that starts over, or a partition that was
+truncated, uses offsets a second time: its incarnation goes up, and with it the folder changes.  Exports before version
+2 of the log kept all incarnations in one folder; their commits name the paths, which stay valid.
 
 The folders are not in Hive's `topic=orders/partition=3` form: the columns topic and partition are in the files, and
 readers disagree about a column that is in both.
@@ -16,27 +23,71 @@ readers disagree about a column that is in both.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from kctl.model import ZERO_UUID
+
 LOG_DIRECTORY = "_kctl"
 PLANS = f"{LOG_DIRECTORY}/plans"
 COMMITS = f"{LOG_DIRECTORY}/commits"
+PROGRESS = f"{LOG_DIRECTORY}/progress"
 LOCK = f"{LOG_DIRECTORY}/lock"
 SUCCESS = "_SUCCESS"
 TEMPORARY_SUFFIX = ".tmp"
+DATA_SUFFIX = ".parquet"
 
 
-def topic_directory(topic: str) -> str:
-    """The folder of a topic's data files."""
-    return f"+{topic}" if topic.startswith(("_", ".")) else topic
+class NamedRange(NamedTuple):
+    """The offsets [start, end) of a partition, as they enter the name of a file."""
+
+    partition: int
+    start: int
+    end: int
 
 
-def data_path(topic: str, *, incarnation: int, partition: int, start: int, end: int) -> str:
-    """The data file of offsets [start, end).
+def topic_directory(topic: str, *, topic_id: UUID = ZERO_UUID, incarnation: int = 0) -> str:
+    """The folder of one incarnation of a topic.
 
-    A topic that was deleted and created again starts over at offset 0; its incarnation keeps its names apart.
+    The first one has the topic's name.  The others also have the topic id, unless the brokers give none.
     """
-    directory = topic_directory(topic)
+    name = f"+{topic}" if topic.startswith(("_", ".")) else topic
+    if not incarnation:
+        return name
+    return f"{name}+r{incarnation}" + (f"+{topic_id}" if topic_id != ZERO_UUID else "")
+
+
+def topic_directories(topic: str, names: Iterable[str]) -> list[str]:
+    """Those of `names`, the entries of an export folder, that hold files of the topic."""
+    first = topic_directory(topic)
+    return sorted(name for name in names if name == first or name.startswith(f"{first}+r"))
+
+
+def data_path(topic: str, ranges: Sequence[NamedRange], *, topic_id: UUID = ZERO_UUID, incarnation: int = 0) -> str:
+    """The data file that holds the given ranges of one incarnation of a topic."""
+    name = topic_directory(topic)
+    if len(ranges) == 1:
+        ((partition, start, end),) = ranges
+        held = f"{partition}+{start:020d}-{end:020d}"
+    else:
+        digest = hashlib.sha256(repr([tuple(range_) for range_ in ranges]).encode()).hexdigest()
+        held = f"{ranges[0].partition}-{ranges[-1].partition}+{digest[:16]}"
     recreated = f"+r{incarnation}" if incarnation else ""
-    return f"{directory}/{directory}+{partition}+{start:020d}-{end:020d}{recreated}.parquet"
+    directory = topic_directory(topic, topic_id=topic_id, incarnation=incarnation)
+    return f"{directory}/{name}+{held}{recreated}{DATA_SUFFIX}"
+
+
+def incarnation_of(path: str) -> int:
+    """The incarnation that the name of a data file tells."""
+    _, plus, number = path.removesuffix(DATA_SUFFIX).rpartition("+r")
+    return int(number) if plus and number.isdecimal() else 0
+
+
+def is_data_file(name: str) -> bool:
+    """Whether readers of Parquet folders read a file of this name."""
+    return name.endswith(DATA_SUFFIX) and not name.startswith(("_", "."))
 
 
 def batch_name(batch: int) -> str:

@@ -10,26 +10,35 @@ cuts the difference into files (Plan).  Per partition:
   gone or offsets no longer mean the same records: DataLoss, or with --on-data-loss=warn a warning and a new beginning.
 
 A topic is the same as before when both topic ids are known and equal; brokers older than 2.8 have no ids, and there
-the cluster id decides.  A new beginning gets a new incarnation, which is part of the file names: offsets that are used
+the cluster id decides.  A new beginning gets a new incarnation, which is part of the paths: offsets that are used
 a second time must not meet the files of the first time.
+
+Files are cut by size.  A large range is cut where its shares of bytes are equal, as far as samples of the log tell;
+ranges that are small together share a file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 from uuid import UUID
 
 from kctl.errors import UsageError
 from kctl.model import ZERO_UUID, TopicPartition
+from kctl.spark.density import Sample, cut_by_size
 from kctl.spark.exec.outcome import DataLoss
-from kctl.spark.layout import data_path
+from kctl.spark.layout import NamedRange, data_path
+from kctl.spark.path_set import NO_PATHS, PathSet
 
 FILE_BYTES_MIN = 16 << 20
 """Files are not cut smaller than this only to keep every core busy."""
+SHARED_FILES_PER_CORE = 4
+"""Small ranges do not fill a file further than leaves every core so many: tasks of unequal size then end together."""
+SHARED_FILE_RANGES_MAX = 500
+"""Ranges in one file: one task reads them one after the other, and all of them stand in the file's footer."""
 
 
 class Isolation(StrEnum):
@@ -89,6 +98,8 @@ class Positions:
     topics: Mapping[str, TopicPosition] = field(default_factory=dict)
     include_headers: bool | None = None
     """Whether the folder's files have the headers column; None while there are none."""
+    files: PathSet | None = NO_PATHS
+    """The data files of all commits; None where the last commit is of version 1, which does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +116,8 @@ class PartitionView:
     """What --until means here."""
     size_bytes: int = 0
     """Size of the whole log on its leader; 0 when unknown."""
+    samples: tuple[Sample, ...] = ()
+    """Where the log is dense, in the order of offsets; without samples all offsets count alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +138,7 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """One file to write: offsets [start, end)."""
+    """Offsets [start, end) and the file they go into, which other partitions of the topic may share."""
 
     start: int
     end: int
@@ -175,7 +188,15 @@ class Plan:
     @property
     def file_count(self) -> int:
         """How many files it writes at most: one whose offsets hold no record is left out."""
-        return sum(len(range_.files) for range_ in self.ranges)
+        return len(self.shares())
+
+    def shares(self) -> dict[str, list[tuple[PartitionRange, FileRange]]]:
+        """Every path with the ranges that go into the file, in their order."""
+        found: dict[str, list[tuple[PartitionRange, FileRange]]] = {}
+        for range_ in self.ranges:
+            for file in range_.files:
+                found.setdefault(file.path, []).append((range_, file))
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,14 +236,15 @@ def make_plan(
         raise DataLoss("; ".join(losses))
     if not spans:
         return None, losses
-    file_bytes = _file_bytes(spans, split)
+    file_bytes = _file_bytes(spans, split, files_per_core=1)
+    shared_bytes = _file_bytes(spans, split, files_per_core=SHARED_FILES_PER_CORE)
     plan = Plan(
         batch=positions.last_batch + 1,
         created_ms=now_ms,
         cluster_id=view.cluster_id,
         options=options,
         topics=topics,
-        ranges=tuple(_cut(span, file_bytes) for span in spans),
+        ranges=tuple(range_ for group in _groups(spans, shared_bytes) for range_ in _into_files(group, file_bytes)),
     )
     return plan, losses
 
@@ -234,8 +256,8 @@ def is_same_topic(topic_id: UUID, cluster_id: str, *, then_topic_id: UUID, then_
     return topic_id == then_topic_id
 
 
-def advance(positions: Positions, plan: Plan) -> Positions:
-    """Where the folder stands once `plan` is committed."""
+def advance(positions: Positions, plan: Plan, files: PathSet | None = None) -> Positions:
+    """Where the folder stands once `plan` is committed; `files` are then the data files of all commits."""
     topics = dict(positions.topics)
     for topic, planned in plan.topics.items():
         partitions = _kept(topics.get(topic), planned.topic_id, plan.cluster_id)
@@ -243,7 +265,22 @@ def advance(positions: Positions, plan: Plan) -> Positions:
             if range_.tp.topic == topic:
                 partitions[range_.tp.partition] = Position(range_.end, range_.incarnation)
         topics[topic] = TopicPosition(planned.topic_id, plan.cluster_id, planned.incarnation, partitions)
-    return Positions(last_batch=plan.batch, topics=topics, include_headers=plan.options.include_headers)
+    return Positions(last_batch=plan.batch, topics=topics, include_headers=plan.options.include_headers, files=files)
+
+
+def with_samples(view: ClusterView, samples: Mapping[TopicPartition, tuple[Sample, ...]]) -> ClusterView:
+    """The view with samples of some of its partitions."""
+    topics = {
+        topic: TopicView(
+            topic_view.topic_id,
+            {
+                partition: replace(there, samples=samples.get(TopicPartition(topic, partition), ()))
+                for partition, there in topic_view.partitions.items()
+            },
+        )
+        for topic, topic_view in view.topics.items()
+    }
+    return ClusterView(view.cluster_id, topics)
 
 
 class _Beginning(NamedTuple):
@@ -262,10 +299,16 @@ class _Span(NamedTuple):
     tp: TopicPartition
     start: int
     end: int
+    topic_id: UUID
     incarnation: int
     lost: int
     size_bytes: float
-    """Estimated size on the broker."""
+    """Estimated size on the broker; 0 when unknown."""
+    samples: tuple[Sample, ...]
+
+    @property
+    def width(self) -> int:
+        return self.end - self.start
 
 
 def _check_columns(positions: Positions, options: FileOptions) -> None:
@@ -323,23 +366,57 @@ def _topic_spans(
         if before and before.partitions.get(partition) == Position(end, incarnation):
             continue
         share = (end - start) / max(there.high_watermark - there.log_start, 1)
-        spans.append(_Span(tp, start, end, incarnation, start - due, there.size_bytes * share))
+        size_bytes = there.size_bytes * share
+        spans.append(_Span(tp, start, end, view.topic_id, incarnation, start - due, size_bytes, there.samples))
     return spans
 
 
-def _file_bytes(spans: Sequence[_Span], split: SplitRule) -> float:
+def _file_bytes(spans: Sequence[_Span], split: SplitRule, *, files_per_core: int) -> float:
     total = sum(span.size_bytes for span in spans)
-    return min(split.target_file_bytes, max(total / max(split.parallelism, 1), FILE_BYTES_MIN))
+    return min(split.target_file_bytes, max(total / (files_per_core * max(split.parallelism, 1)), FILE_BYTES_MIN))
+
+
+def _groups(spans: Sequence[_Span], shared_bytes: float) -> list[list[_Span]]:
+    """Neighbours that share a file; the others alone.
+
+    A span of unknown size stays alone, because it may be large, and so does one without offsets, which has no file.
+    """
+    groups: list[list[_Span]] = []
+    for _, same_folder in groupby(spans, lambda span: (span.tp.topic, span.incarnation)):
+        room = 0.0
+        for span in same_folder:
+            can_share = span.width > 0 and 0 < span.size_bytes <= room and len(groups[-1]) < SHARED_FILE_RANGES_MAX
+            if can_share:
+                groups[-1].append(span)
+                room -= span.size_bytes
+            else:
+                groups.append([span])
+                room = shared_bytes - span.size_bytes if span.width and span.size_bytes else 0.0
+    return groups
+
+
+def _into_files(group: list[_Span], file_bytes: float) -> list[PartitionRange]:
+    if len(group) == 1:
+        return [_cut(group[0], file_bytes)]
+    path = _path(group[0], [NamedRange(span.tp.partition, span.start, span.end) for span in group])
+    return [
+        PartitionRange(
+            span.tp, span.start, span.end, span.incarnation, (FileRange(span.start, span.end, path),), span.lost
+        )
+        for span in group
+    ]
 
 
 def _cut(span: _Span, file_bytes: float) -> PartitionRange:
-    """Equal shares of the offsets.  Cuts fall inside batches; the reader of each side drops the other's records."""
-    width = span.end - span.start
-    count = min(max(round(span.size_bytes / file_bytes), 1), width)
-    borders = [span.start + width * index // count for index in range(count + 1)] if count else []
-    topic, partition = span.tp
+    """Equal shares of the bytes.  Cuts fall inside batches; the reader of each side drops the other's records."""
+    count = min(max(round(span.size_bytes / file_bytes), 1), span.width)
+    borders = cut_by_size(span.start, span.end, span.samples, count) if count else []
     files = tuple(
-        FileRange(start, end, data_path(topic, incarnation=span.incarnation, partition=partition, start=start, end=end))
+        FileRange(start, end, _path(span, [NamedRange(span.tp.partition, start, end)]))
         for start, end in pairwise(borders)
     )
     return PartitionRange(span.tp, span.start, span.end, span.incarnation, files, span.lost)
+
+
+def _path(span: _Span, ranges: Sequence[NamedRange]) -> str:
+    return data_path(span.tp.topic, ranges, topic_id=span.topic_id, incarnation=span.incarnation)

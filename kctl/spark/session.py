@@ -12,6 +12,8 @@ import contextlib
 import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -31,13 +33,25 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 JVM_END_TIMEOUT_S = 60
-"""Ending takes a fraction of a second, and some seconds where an archive of classes is written."""
+"""Ending takes a fraction of a second."""
+ARCHIVE_TIMEOUT_S = 900
+"""Ending of a JVM that writes an archive of classes first: ten seconds of processor time, much longer on a machine that
+is busy with other work."""
+MASTER_CONNECT_TIMEOUT_S = 10
+PORT_MAX = 65_535
+JVM_DEATH_TIMEOUT_S = 5
+"""How long to wait for the exit status of a JVM that no longer answers."""
 
 JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOCAL_ATTEMPTS = 4
 """How often a local master tries a task whose worker process died; other masters have spark.task.maxFailures."""
 
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:, *(\d+))?\])?\Z")
+_HOST_PORT = r"(?:\[[0-9a-fA-F:.]+\]|[^\s,:/\[\]]+):\d{1,5}"
+_STANDALONE = re.compile(rf"spark://({_HOST_PORT}(?:,{_HOST_PORT})*)\Z")
+_OTHER = re.compile(r"(?:yarn|local-cluster\[\d+, *\d+, *\d+\]|k8s://\S+)\Z")
+_NO_REASON = re.compile(r"WARNING|Using Spark's default|\s|\d\d:\d\d:\d\d (?:WARN|INFO|DEBUG) ")
+"""Lines of a JVM's output that do not say why it ended."""
 _LOG_SETTINGS = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -59,11 +73,18 @@ class SparkFailed(KctlError):
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """How to start Spark."""
+    """How to start Spark.  Raises UsageError for a master that is none."""
 
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
     """Wins over what is set here."""
+
+    def __post_init__(self) -> None:
+        is_known = any(known.match(self.master) for known in (_LOCAL, _STANDALONE, _OTHER))
+        if not is_known or any(not 0 < port <= PORT_MAX for _, port in self.standalone_addresses):
+            raise UsageError(
+                f"'{self.master}' is not a Spark master; write local[*], local[N], spark://HOST:PORT, yarn or k8s://URL"
+            )
 
     @property
     def is_local(self) -> bool:
@@ -76,6 +97,13 @@ class SparkSettings:
         if not found or found[1] is None:
             return 1
         return os.cpu_count() or 1 if found[1] == "*" else max(int(found[1]), 1)
+
+    @property
+    def standalone_addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each standalone master."""
+        found = _STANDALONE.match(self.master)
+        pairs = [address.rpartition(":") for address in found[1].split(",")] if found else []
+        return [(host.strip("[]"), int(port)) for host, _, port in pairs]
 
 
 def require_spark() -> None:
@@ -96,8 +124,9 @@ def java() -> str | None:
 class RunningSpark:
     """Spark as it was started, and its log."""
 
-    def __init__(self, context: SparkContext, log: Path) -> None:
+    def __init__(self, context: SparkContext, process: subprocess.Popen[bytes], log: Path) -> None:
         self.context = context
+        self._process = process
         self._log = log
 
     @property
@@ -107,15 +136,24 @@ class RunningSpark:
 
     def failure(self, error: Exception) -> SparkFailed:
         """What to raise for a job that Spark gave up; the log is kept for the user."""
-        return SparkFailed(f"Spark gave up: {_message(error)}; its log: {_keep(self._log)}")
+        reason = _death(self._process, error) or f"Spark gave up: {_message(error)}"
+        return SparkFailed(f"{reason}; its log: {_keep(self._log)}")
 
 
 @contextlib.contextmanager
-def running_spark(settings: SparkSettings, *, name: str, class_archive_option: str = "") -> Iterator[RunningSpark]:
+def running_spark(
+    settings: SparkSettings,
+    *,
+    name: str,
+    class_archive_option: str = "",
+    end_timeout_s: float | None = None,
+) -> Iterator[RunningSpark]:
     """Spark with kctl's code on its executors.  Raises SparkFailed, and UsageError for a master it does not take.
 
-    `class_archive_option` makes a local JVM use or write an archive of its classes.
+    `class_archive_option` makes a local JVM use or write an archive of its classes.  A JVM that has not ended
+    `end_timeout_s` after it was told to (default: JVM_END_TIMEOUT_S) is killed.
     """
+    _check_standalone_master(settings)
     with tempfile.TemporaryDirectory(prefix="kctl-spark-", ignore_cleanup_errors=True) as scratch:
         log = Path(scratch, "spark.log")
         log_settings = Path(scratch, "log4j2.properties")
@@ -126,26 +164,54 @@ def running_spark(settings: SparkSettings, *, name: str, class_archive_option: s
         configuration = _configuration(settings, name, log_settings, class_archive_option)
         with contextlib.ExitStack() as stack:
             try:
-                context = _start(configuration, log, stack)
+                spark = _start(configuration, log, stack, end_timeout_s)
             except Exception as error:
                 raise _start_failure(settings, error, log) from error
-            context.addPyFile(str(build_package(Path(scratch))))
-            yield RunningSpark(context, log)
+            spark.context.addPyFile(str(build_package(Path(scratch))))
+            yield spark
 
 
-def _start(configuration: Mapping[str, str], log: Path, stack: contextlib.ExitStack) -> SparkContext:
+def _check_standalone_master(settings: SparkSettings) -> None:
+    """Raises SparkFailed when no standalone master accepts a connection: Spark itself would try for over a minute."""
+    reasons = []
+    for host, port in settings.standalone_addresses:
+        try:
+            socket.create_connection((host, port), MASTER_CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            reasons.append(f"{host}:{port}: {(error.strerror or str(error)).lower()}")
+        else:
+            return
+    if reasons:
+        raise SparkFailed(f"cannot reach the Spark master {settings.master} ({'; '.join(reasons)})")
+
+
+def _start(
+    configuration: Mapping[str, str], log: Path, stack: contextlib.ExitStack, end_timeout_s: float | None
+) -> RunningSpark:
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - half a second that only exports pay
 
     conf = SparkConf(loadDefaults=False)
     for key, value in configuration.items():
         conf.set(key, value)
     gateway = _launch_jvm(conf, log)
-    stack.callback(_end_jvm, gateway)
+    stack.callback(_end_jvm, gateway, JVM_END_TIMEOUT_S if end_timeout_s is None else end_timeout_s)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark talks about the version of pandas, which nothing here uses
-        context = SparkContext(conf=conf, gateway=gateway)
-    stack.callback(context.stop)
-    return context
+        try:
+            context = SparkContext(conf=conf, gateway=gateway)
+        except Exception as error:
+            if death := _death(gateway.proc, error):
+                raise SparkFailed(death) from error
+            raise
+    stack.callback(_stop, context)
+    return RunningSpark(context, gateway.proc, log)
+
+
+def _stop(context: SparkContext) -> None:
+    """End the application; a JVM that has died has none to end."""
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        context.stop()
 
 
 def _launch_jvm(conf: SparkConf, log: Path) -> Any:
@@ -162,11 +228,11 @@ def _launch_jvm(conf: SparkConf, log: Path) -> Any:
             return launch.result()
         except BaseException:
             with contextlib.suppress(Exception):
-                _end_jvm(launch.result())
+                _end_jvm(launch.result(), JVM_END_TIMEOUT_S)
             raise
 
 
-def _end_jvm(gateway: Any) -> None:
+def _end_jvm(gateway: Any, timeout_s: float) -> None:
     """Let the JVM end; it does when its standard input does, after it has removed its own scratch folders."""
     from pyspark import SparkContext  # noqa: PLC0415 - see above
 
@@ -175,7 +241,7 @@ def _end_jvm(gateway: Any) -> None:
     gateway.shutdown()
     gateway.proc.stdin.close()
     try:
-        gateway.proc.wait(timeout=JVM_END_TIMEOUT_S)
+        gateway.proc.wait(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         gateway.proc.kill()
         gateway.proc.wait()
@@ -186,10 +252,36 @@ def _start_failure(settings: SparkSettings, error: Exception, log: Path) -> Kctl
     if "UnsupportedClassVersionError" in output:
         return SparkMissing("this Java is too old for Spark: it needs Java 17 or newer (see JAVA_HOME)")
     if "Could not parse Master URL" in f"{error} {output}" or "Master must either be" in output:
-        return UsageError(f"'{settings.master}' is no Spark master; write local[*], local[N] or spark://HOST:PORT")
-    told = [line for line in output.splitlines() if line.strip() and not line.startswith(("WARNING", "\t"))]
-    reason = told[0] if told and "JAVA_GATEWAY_EXITED" in str(error) else _message(error)
-    return SparkFailed(f"Spark did not start: {reason}; its log: {_keep(log)}")
+        return UsageError(f"Spark does not take '{settings.master}' as a master")
+    reason = _told(output) if "JAVA_GATEWAY_EXITED" in str(error) else ""
+    return SparkFailed(f"Spark did not start: {reason or _message(error)}; its log: {_keep(log)}")
+
+
+def _told(output: str) -> str:
+    """The line of a JVM's output that says why it ended: the first that is no warning and no frame of a stack trace."""
+    lines = [line for line in output.splitlines() if line.strip() and not _NO_REASON.match(line)]
+    return lines[0] if lines else ""
+
+
+def _death(process: subprocess.Popen[bytes], error: Exception) -> str:
+    """How the JVM ended, if that is why `error` was raised; else nothing.
+
+    PySpark only notices that nobody answers any more.
+    """
+    if "Py4J" not in type(error).__name__ and not isinstance(error, (OSError, EOFError)):
+        return ""
+    try:
+        status = process.wait(timeout=JVM_DEATH_TIMEOUT_S if _is_silent(error) else 0)
+    except subprocess.TimeoutExpired:
+        return ""
+    if status < 0:
+        return f"Spark's Java process was killed by {signal.Signals(-status).name} (out of memory, perhaps)"
+    return f"Spark's Java process ended with status {status}"
+
+
+def _is_silent(error: Exception) -> bool:
+    """Whether the JVM did not answer; otherwise the error is its answer."""
+    return "Py4JJavaError" not in type(error).__name__
 
 
 def _configuration(

@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kctl.spark.commit_log import lost_in
-from kctl.spark.exec.outcome import FileOutcome
-from kctl.spark.export import ExportReport, ExportRequest
+from kctl.model import TopicPartition
+from kctl.spark.commit_log import parts_of
+from kctl.spark.exec.outcome import PartOutcome
+from kctl.spark.export import ExportReport, ExportRequest, FinishedBatch
+from kctl.spark.pace import size_text
 from kctl.spark.plan import PartitionRange, Plan
 
 API_VERSION = "kctl/v1"
 KIND = "SparkExport"
 
-_UNITS = ("B", "kB", "MB", "GB", "TB")
+_Share = tuple[str, TopicPartition, int]
+"""A path, and one of the ranges that share the file: its partition and its start."""
 
 
 def rows_of(report: ExportReport) -> list[dict[str, Any]]:
     """One row per partition and batch of what was committed."""
     return [
-        _row(batch.plan, range_, batch.outcomes, "recovered" if batch.is_recovered else "exported")
+        _committed_row(batch, range_, parts, sizes)
         for batch in report.batches
-        for range_ in batch.plan.ranges
+        for sizes in [_sizes(batch)]
+        for range_, parts in parts_of(batch.plan, batch.outcomes)
     ]
 
 
 def planned_rows(plan: Plan, *, is_pending: bool) -> list[dict[str, Any]]:
     """The same rows for a plan that is only looked at."""
-    return [_row(plan, range_, {}, "interrupted" if is_pending else "planned") for range_ in plan.ranges]
+    unknown = dict.fromkeys(("records", "bytes_in", "bytes_out"))
+    status = "interrupted" if is_pending else "planned"
+    return [
+        _range_columns(plan, range_) | unknown | {"files": len(range_.files), "lost": range_.lost, "status": status}
+        for range_ in plan.ranges
+    ]
 
 
-def document(request: ExportRequest, rows: list[dict[str, Any]], report: ExportReport | None) -> dict[str, Any]:
-    """The summary as one document; without a report it is that of a dry run."""
-    totals = {
-        name: sum(row[name] or 0 for row in rows) for name in ("records", "bytes_in", "bytes_out", "files", "lost")
-    }
+def document(
+    request: ExportRequest, rows: list[dict[str, Any]], report: ExportReport | None, plan: Plan | None = None
+) -> dict[str, Any]:
+    """The summary as one document: of a run by its report, of a dry run by its plan."""
+    totals = {name: sum(row[name] or 0 for row in rows) for name in ("records", "bytes_in", "bytes_out", "lost")}
     seconds = report.seconds if report else {}
     return {
         "apiVersion": API_VERSION,
@@ -43,6 +52,7 @@ def document(request: ExportRequest, rows: list[dict[str, Any]], report: ExportR
         "dry_run": report is None,
         "batches": sorted({row["batch"] for row in rows}),
         **totals,
+        "files": file_count(report) if report else plan.file_count if plan else 0,
         "records_per_second": round(totals["records"] / seconds["run"]) if seconds.get("run") else None,
         "seconds": seconds,
         "master": request.spark.master,
@@ -52,39 +62,55 @@ def document(request: ExportRequest, rows: list[dict[str, Any]], report: ExportR
     }
 
 
-def _row(plan: Plan, range_: PartitionRange, outcomes: Mapping[str, FileOutcome], status: str) -> dict[str, Any]:
-    done = [outcomes[file.path] for file in range_.files if file.path in outcomes]
-    is_planned = len(done) < len(range_.files)
+def file_count(report: ExportReport) -> int:
+    """How many files the batches of a run have; partitions may share one."""
+    return sum(1 for batch in report.batches for outcome in batch.outcomes.values() if outcome.path)
+
+
+def _committed_row(
+    batch: FinishedBatch, range_: PartitionRange, parts: Sequence[PartOutcome], sizes: Mapping[_Share, int]
+) -> dict[str, Any]:
+    written = [file for file in range_.files if batch.outcomes[file.path].path]
+    return _range_columns(batch.plan, range_) | {
+        "records": sum(part.records for part in parts),
+        "bytes_in": sum(part.bytes_in for part in parts),
+        "bytes_out": sum(sizes[file.path, range_.tp, file.start] for file in written),
+        "files": len(written),
+        "lost": range_.lost + sum(part.lost for part in parts),
+        "status": batch.origin.value,
+    }
+
+
+def _range_columns(plan: Plan, range_: PartitionRange) -> dict[str, Any]:
     return {
         "batch": plan.batch,
         "topic": range_.tp.topic,
         "partition": range_.tp.partition,
         "start": range_.start,
         "end": range_.end,
-        "records": None if is_planned else sum(one.records for one in done),
-        "bytes_in": None if is_planned else sum(one.bytes_in for one in done),
-        "bytes_out": None if is_planned else sum(one.bytes_out for one in done),
-        "files": len(range_.files) if is_planned else sum(1 for one in done if one.path),
-        "lost": range_.lost if is_planned else lost_in(range_, outcomes),
-        "status": status,
     }
+
+
+def _sizes(batch: FinishedBatch) -> dict[_Share, int]:
+    """The size of every file, divided among its ranges by their records; the parts add up to the whole."""
+    sizes: dict[_Share, int] = {}
+    for path, shares in batch.plan.shares().items():
+        outcome = batch.outcomes[path]
+        records = told = 0
+        for (range_, file), part in zip(shares, outcome.parts, strict=True):
+            records += part.records
+            reached = outcome.bytes_out * records // max(outcome.records, 1)
+            sizes[path, range_.tp, file.start] = reached - told
+            told = reached
+    return sizes
 
 
 def sentence(rows: list[dict[str, Any]], report: ExportReport) -> str:
     """What happened, in one line for people."""
     if not rows:
         return "nothing new"
-    records, bytes_out, files = (sum(row[name] for row in rows) for name in ("records", "bytes_out", "files"))
+    records, bytes_out = (sum(row[name] for row in rows) for name in ("records", "bytes_out"))
+    files = file_count(report)
     seconds = sum(report.seconds.values())
     numbers = ", ".join(str(batch) for batch in sorted({row["batch"] for row in rows}))
-    return f"{records:,} records in {files:,} files ({_size(bytes_out)}), {seconds:.1f} s, batch {numbers}"
-
-
-def _size(count: float) -> str:
-    if count < 1000:
-        return f"{count} B"
-    unit = 0
-    while count >= 1000 and unit < len(_UNITS) - 1:
-        count /= 1000
-        unit += 1
-    return f"{count:.1f} {_UNITS[unit]}"
+    return f"{records:,} records in {files:,} files ({size_text(bytes_out)}), {seconds:.1f} s, batch {numbers}"

@@ -55,11 +55,13 @@ class RangeReader:
     """Reads one range, once.  Use as a context manager; iterate over `answers`.  Owner: one task."""
 
     def __init__(self, client: ClusterClient, range_: OffsetRange, *, may_skip: bool) -> None:
-        """`client` is on a blocking transport and belongs to the reader.
+        """`client` is on a blocking transport; nobody else uses it while the reader is open.
 
         `may_skip`: go on where the log starts when offsets are gone, and count them in `lost`; else DataLoss.
         """
         self.lost = 0
+        self.position = range_.start
+        """The offset after the last answer that was yielded."""
         self._client = client
         self._range = range_
         self._may_skip = may_skip
@@ -70,7 +72,6 @@ class RangeReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._thread.submit(lambda: run_blocking(self._client.close())).result()
         self._thread.shutdown()
 
     def answers(self) -> Iterator[Fetched]:
@@ -84,9 +85,11 @@ class RangeReader:
             partition, position = pending.result()
             fetched, position = self._select(partition, position)
             if position >= self._range.end:
+                self.position = self._range.end
                 yield fetched
                 return
             pending = self._thread.submit(run_blocking, self._fetch(position))
+            self.position = position
             yield fetched
 
     def _select(self, partition: FetchedPartition, position: int) -> tuple[Fetched, int]:

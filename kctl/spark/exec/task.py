@@ -3,12 +3,16 @@
 The file is written under a temporary name, synced, and published under the planned one (see files), so a task may run
 twice, be killed anywhere, or run beside a copy of itself.  A planned file that exists already was finished by an
 earlier attempt of the same plan and is used as it is.
+
+A file holds one range of one partition, or small ranges of several partitions of a topic, one after the other.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
@@ -16,7 +20,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from kctl.client.blocking_transport import BlockingTransport
+from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
 from kctl.client.settings import ClientSettings
 from kctl.errors import ClusterUnreachable, KctlError
@@ -24,11 +28,14 @@ from kctl.spark.exec.chunk import chunks
 from kctl.spark.exec.decode import decode
 from kctl.spark.exec.fetch import Fetched, OffsetRange, RangeReader
 from kctl.spark.exec.files import DiskFiles, Files
-from kctl.spark.exec.outcome import CorruptRecords, DataLoss, Failure, FileOutcome
+from kctl.spark.exec.outcome import CorruptRecords, DataLoss, Failure, FileOutcome, PartOutcome
+from kctl.spark.exec.progress import Report, TaskProgress
 from kctl.spark.exec.writer import ParquetFile, footer
 
 RANGE_KEY = "kctl.range"
 LOST_KEY = "kctl.lost"
+PARTS_KEY = "kctl.parts"
+"""[records, lost] of each range; files of version 1 have one range and no such entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +46,8 @@ class FileTask:
     folder: str
     path: str
     """Relative to the folder."""
-    range: OffsetRange
+    ranges: tuple[OffsetRange, ...]
+    """All of one topic."""
     include_headers: bool
     compression: str
     may_skip: bool
@@ -48,13 +56,18 @@ class FileTask:
     @property
     def identity(self) -> str:
         """What the file must say about itself to count as the result of this task."""
-        return f"{self.range.tp} [{self.range.start}, {self.range.end}) {self.range.topic_id}"
+        return "; ".join(f"{one.tp} [{one.start}, {one.end}) {one.topic_id}" for one in self.ranges)
+
+    @property
+    def offset_count(self) -> int:
+        return sum(one.end - one.start for one in self.ranges)
 
 
 class Reader(Protocol):
-    """Where the records of a task come from; a context manager."""
+    """Where the records of a range come from; a context manager."""
 
     lost: int
+    position: int
 
     def __enter__(self) -> Self: ...
 
@@ -65,18 +78,29 @@ class Reader(Protocol):
         ...
 
 
-def read_from_leader(task: FileTask) -> Reader:
-    """The records of a task from the partition's leader."""
+OpenReader = Callable[[OffsetRange], Reader]
+
+
+@contextmanager
+def leader_readers(task: FileTask) -> Iterator[OpenReader]:
+    """Readers of a task's ranges from the partition leaders, over connections that they share one after the other."""
     client = ClusterClient(task.settings, BlockingTransport())
-    return RangeReader(client, task.range, may_skip=task.may_skip)
+    try:
+        yield lambda range_: RangeReader(client, range_, may_skip=task.may_skip)
+    finally:
+        run_blocking(client.close())
 
 
 def export_file(
-    task: FileTask, *, files: Files | None = None, open_reader: Callable[[FileTask], Reader] = read_from_leader
+    task: FileTask,
+    *,
+    files: Files | None = None,
+    open_readers: Callable[[FileTask], AbstractContextManager[OpenReader]] = leader_readers,
+    report: Report = lambda progress: None,
 ) -> FileOutcome:
     """Write the file unless it is there.  Expected failures are outcomes; only defects raise."""
     try:
-        return _find_finished(task) or _write(task, files or DiskFiles(), open_reader)
+        return _find_finished(task) or _write(task, files or DiskFiles(), open_readers, report)
     except DataLoss as error:
         return FileOutcome(failure=Failure.DATA_LOSS, message=str(error))
     except ClusterUnreachable as error:
@@ -90,16 +114,23 @@ def _find_finished(task: FileTask) -> FileOutcome | None:
     if not path.exists():
         return None
     try:
-        records, metadata = footer(path)
+        records, metadata, _ = footer(path)
     except pa.ArrowException as error:
         raise KctlError(f"{path} is in the way: it is no Parquet file ({error})") from error
     if metadata.get(RANGE_KEY) != task.identity:
         raise KctlError(f"{path} is in the way: it holds {metadata.get(RANGE_KEY)}, not {task.identity}")
-    lost = int(metadata.get(LOST_KEY, "0"))
-    return FileOutcome(path=task.path, records=records, bytes_out=path.stat().st_size, lost=lost, is_reused=True)
+    parts = json.loads(metadata.get(PARTS_KEY) or f"[[{records}, {metadata.get(LOST_KEY, '0')}]]")
+    return FileOutcome(
+        path=task.path,
+        parts=tuple(PartOutcome(records=part_records, lost=lost) for part_records, lost in parts),
+        bytes_out=path.stat().st_size,
+        is_reused=True,
+    )
 
 
-def _write(task: FileTask, files: Files, open_reader: Callable[[FileTask], Reader]) -> FileOutcome:
+def _write(
+    task: FileTask, files: Files, open_readers: Callable[[FileTask], AbstractContextManager[OpenReader]], report: Report
+) -> FileOutcome:
     final = Path(task.folder, task.path)
     temporary = final.with_name(f".{final.name}.{uuid4().hex}.tmp")
     files.make_directory(final.parent)
@@ -109,41 +140,84 @@ def _write(task: FileTask, files: Files, open_reader: Callable[[FileTask], Reade
         compression=task.compression,
         metadata={RANGE_KEY: task.identity},
     )
+    copy = _Copy(task, parquet, report)
     try:
-        with open_reader(task) as reader:
-            bytes_in = _copy(task, reader, parquet)
-        lost = reader.lost
-        parquet.finish({LOST_KEY: str(lost)})
+        with open_readers(task) as open_reader:
+            for range_ in task.ranges:
+                copy.range(range_, open_reader)
+        parquet.finish(
+            {
+                LOST_KEY: str(sum(part.lost for part in copy.parts)),
+                PARTS_KEY: json.dumps([[part.records, part.lost] for part in copy.parts]),
+            }
+        )
     except BaseException:
         parquet.abandon()
         files.remove(temporary)
         raise
+    parts, message = tuple(copy.parts), "; ".join(copy.losses)
     if not parquet.records:
         files.remove(temporary)
-        return FileOutcome(bytes_in=bytes_in, lost=lost)
+        return FileOutcome(parts=parts, message=message)
     files.sync(temporary)
     size = os.path.getsize(temporary)
     files.publish(temporary, final)
-    return FileOutcome(path=task.path, records=parquet.records, bytes_in=bytes_in, bytes_out=size, lost=lost)
+    return FileOutcome(path=task.path, parts=parts, bytes_out=size, message=message)
 
 
-def _copy(task: FileTask, reader: Reader, parquet: ParquetFile) -> int:
-    """Everything from the range into the file; how many bytes were fetched."""
-    bytes_in = 0
-    topic, partition = task.range.tp
-    for fetched in reader.answers():
-        bytes_in += fetched.size
+class _Copy:
+    """Ranges on their way into the file of a task."""
+
+    def __init__(self, task: FileTask, parquet: ParquetFile, report: Report) -> None:
+        self.parts: list[PartOutcome] = []
+        """One per range that was copied."""
+        self.losses: list[str] = []
+        """Why ranges ended early; only where the task may skip."""
+        self._task = task
+        self._parquet = parquet
+        self._report = report
+        self._done = TaskProgress()
+
+    def range(self, range_: OffsetRange, open_reader: OpenReader) -> None:
+        """Copy one range.  Raises DataLoss unless the task may skip; then what is left of the range counts as lost."""
+        before = self._done
+        with open_reader(range_) as reader:
+            lost_at_end = 0
+            try:
+                for fetched in reader.answers():
+                    self._add(range_, fetched)
+                    self._done = self._done._replace(offsets=before.offsets + reader.position - range_.start)
+                    self._report(self._done)
+            except DataLoss as error:
+                if not self._task.may_skip:
+                    raise
+                self.losses.append(str(error))
+                lost_at_end = range_.end - reader.position
+        done = self._done
+        self.parts.append(
+            PartOutcome(done.records - before.records, done.bytes_in - before.bytes_in, reader.lost + lost_at_end)
+        )
+        self._done = done._replace(offsets=before.offsets + range_.end - range_.start)
+        self._report(self._done)
+
+    def _add(self, range_: OffsetRange, fetched: Fetched) -> None:
+        topic, partition = range_.tp
+        records = self._parquet.records
         try:
             for chunk in chunks(fetched.data, fetched.batches):
                 batch = decode(
                     chunk,
                     topic=topic,
                     partition=partition,
-                    start=task.range.start,
-                    end=task.range.end,
-                    include_headers=task.include_headers,
+                    start=range_.start,
+                    end=range_.end,
+                    include_headers=self._task.include_headers,
                 )
-                parquet.add(batch)
+                self._parquet.add(batch)
         except CorruptRecords as error:
-            raise CorruptRecords(f"{task.range.tp}: {error}") from error
-    return bytes_in
+            raise CorruptRecords(f"{range_.tp}: {error}") from error
+        self._done = TaskProgress(
+            self._done.offsets,
+            self._done.records + self._parquet.records - records,
+            self._done.bytes_in + fetched.size,
+        )

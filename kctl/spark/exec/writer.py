@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -66,8 +67,17 @@ class ParquetFile:
         self._gathered = 0
 
 
-def footer(path: Path) -> tuple[int, dict[str, str]]:
-    """Records in a file and the metadata it was written with.  Raises pyarrow.ArrowException for other files."""
+class Footer(NamedTuple):
+    """What a Parquet file says about itself."""
+
+    records: int
+    metadata: dict[str, str]
+    columns: list[str]
+
+
+def footer(path: Path) -> Footer:
+    """Read the footer of a file.  Raises pyarrow.ArrowException for files that are not Parquet."""
     found = pq.read_metadata(path)
     entries = found.metadata or {}
-    return found.num_rows, {key.decode(): value.decode(errors="replace") for key, value in entries.items()}
+    metadata = {key.decode(): value.decode(errors="replace") for key, value in entries.items()}
+    return Footer(found.num_rows, metadata, found.schema.to_arrow_schema().names)

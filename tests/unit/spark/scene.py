@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Self
@@ -13,18 +13,21 @@ import pyarrow.parquet as pq
 
 from kctl.admin.offset_spec import END, START
 from kctl.client.settings import ClientSettings
+from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
+from kctl.model import TopicPartition
 from kctl.records.batch import iterate_batches
 from kctl.records.build import build_batch
 from kctl.records.header import Record
 from kctl.spark.cluster_view import Wanted
-from kctl.spark.exec.fetch import Fetched
+from kctl.spark.density import Sample
+from kctl.spark.exec.fetch import Fetched, OffsetRange
 from kctl.spark.exec.files import DiskFiles, Files
-from kctl.spark.exec.outcome import FileOutcome
-from kctl.spark.exec.task import FileTask, export_file
+from kctl.spark.exec.outcome import DataLoss, FileOutcome
+from kctl.spark.exec.task import FileTask, OpenReader, export_file
 from kctl.spark.export import Exporter, ExportReport, ExportRequest, Listener
 from kctl.spark.job import JobProgress, TaskRunner
 from kctl.spark.plan import ClusterView, FileOptions, Isolation, OnDataLoss, PartitionView, TopicView
-from kctl.spark.session import SparkSettings
+from kctl.spark.session import SparkFailed, SparkSettings
 
 RECORDS_PER_BATCH = 5
 
@@ -47,11 +50,20 @@ class Cluster:
         self.log_starts = [0] * partitions
         self.ends = [0] * partitions
         self.bytes_per_offset = 0
+        self.exists = True
+        self.gone_after_reads: int | None = None
+        """How many ranges can be read before the topic is deleted."""
+        self.is_reachable = True
+        self.spark_starts = True
 
     def append(self, partition: int, count: int) -> None:
         self.ends[partition] += count
 
     def view(self) -> ClusterView:
+        if not self.is_reachable:
+            raise ClusterUnreachable("cannot reach 127.0.0.1:1")
+        if not self.exists:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic orders does not exist")
         partitions = {
             p: PartitionView(
                 log_start=start,
@@ -64,6 +76,13 @@ class Cluster:
             for p, (start, end) in enumerate(zip(self.log_starts, self.ends, strict=True))
         }
         return ClusterView("cluster-a", {"orders": TopicView(self.topic_id, partitions)})
+
+    def allows_read(self) -> bool:
+        """Whether the topic is there for the reader of one more range."""
+        if self.gone_after_reads is not None:
+            self.exists = self.gone_after_reads > 0
+            self.gone_after_reads -= 1
+        return self.exists
 
     def batches(self, partition: int, start: int, end: int) -> bytes:
         """Whole batches, so usually more than [start, end)."""
@@ -83,11 +102,13 @@ def value(partition: int, offset: int) -> bytes:
 
 
 class ClusterReader:
-    """The records of a task out of a Cluster, in a single answer."""
+    """The records of a range out of a Cluster, in a single answer."""
 
-    def __init__(self, cluster: Cluster, task: FileTask) -> None:
+    def __init__(self, cluster: Cluster, range_: OffsetRange) -> None:
         self.lost = 0
-        self._data = memoryview(cluster.batches(task.range.tp.partition, task.range.start, task.range.end))
+        self.position = range_.start
+        self._cluster = cluster
+        self._range = range_
 
     def __enter__(self) -> Self:
         return self
@@ -95,7 +116,13 @@ class ClusterReader:
     def __exit__(self, *_: object) -> None: ...
 
     def answers(self) -> Iterator[Fetched]:
-        yield Fetched(self._data, list(iterate_batches(self._data)), len(self._data))
+        if not self._cluster.allows_read():
+            raise DataLoss(f"{self._range.tp} does not exist any more")
+        if self._cluster.topic_id != self._range.topic_id:
+            raise DataLoss(f"topic {self._range.tp.topic} was deleted and created again")
+        data = memoryview(self._cluster.batches(self._range.tp.partition, self._range.start, self._range.end))
+        self.position = self._range.end
+        yield Fetched(data, list(iterate_batches(data)), len(data))
 
 
 class LoopRunner:
@@ -108,14 +135,20 @@ class LoopRunner:
         self._files = files
 
     def run(self, tasks: Sequence[FileTask], on_progress: Callable[[JobProgress], None]) -> dict[str, FileOutcome]:
-        return {
-            task.path: export_file(task, files=self._files, open_reader=lambda t: ClusterReader(self._cluster, t))
-            for task in tasks
-        }
+        @contextmanager
+        def readers(_: FileTask) -> Iterator[OpenReader]:
+            yield lambda range_: ClusterReader(self._cluster, range_)
+
+        return {task.path: export_file(task, files=self._files, open_readers=readers) for task in tasks}
 
 
 def exporter(
-    cluster: Cluster, folder: Path, *, files: Files | None = None, on_data_loss: OnDataLoss = OnDataLoss.FAIL
+    cluster: Cluster,
+    folder: Path,
+    *,
+    files: Files | None = None,
+    on_data_loss: OnDataLoss = OnDataLoss.FAIL,
+    adopts: bool = False,
 ) -> Exporter:
     """An exporter of everything in `cluster`, cutting files of about ten records."""
     disk = files or DiskFiles()
@@ -126,14 +159,27 @@ def exporter(
         options=FileOptions(),
         target_file_bytes=10 * max(cluster.bytes_per_offset, 1),
         on_data_loss=on_data_loss,
+        adopts=adopts,
     )
 
     @contextmanager
     def start(settings: SparkSettings) -> Iterator[TaskRunner]:
+        if not cluster.spark_starts:
+            raise SparkFailed("Spark did not start")
         yield LoopRunner(cluster, disk)
 
+    def sample(
+        _: ExportRequest, wanted: Mapping[TopicPartition, list[int]]
+    ) -> dict[TopicPartition, tuple[Sample, ...]]:
+        return {
+            tp: tuple(Sample(offset, offset, offset + 1, max(cluster.bytes_per_offset, 1)) for offset in offsets)
+            for tp, offsets in wanted.items()
+        }
+
     start_runner: Callable[[SparkSettings], AbstractContextManager[TaskRunner]] = start
-    return Exporter(request, StoppedClock(), files=disk, look=lambda _: cluster.view(), start_runner=start_runner)
+    return Exporter(
+        request, StoppedClock(), files=disk, look=lambda _: cluster.view(), sample=sample, start_runner=start_runner
+    )
 
 
 def run(cluster: Cluster, folder: Path, **more: object) -> ExportReport:

@@ -61,6 +61,7 @@ def test_without_java_one_line_says_how_to_get_it(
         (("--to", "out", "--partitions", "a"), "a"),
         (("--to", "out", "--target-file-size", "0"), "at least 1"),
         (("--to", "out", "--conf", "spark.executor.memory"), "NAME=VALUE"),
+        (("--to", "out", "--master", "sprak://h:7077"), "is not a Spark master"),
         ((), "--to"),
     ],
 )

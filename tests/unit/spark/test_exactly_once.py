@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
@@ -13,8 +14,9 @@ from kctl.errors import KctlError
 from kctl.spark.commit_log import BrokenExportFolder
 from kctl.spark.exec.files import DiskFiles, Locked
 from kctl.spark.exec.outcome import DataLoss
-from kctl.spark.export import Listener
+from kctl.spark.export import Listener, Origin
 from kctl.spark.plan import OnDataLoss
+from kctl.spark.summary import rows_of
 from tests.unit.spark.crashing_files import Crash, CrashingFiles, SteppedFiles, UnlockedFiles
 from tests.unit.spark.scene import (
     Cluster,
@@ -33,6 +35,15 @@ def filled() -> Cluster:
     cluster = Cluster()
     cluster.append(0, 12)
     cluster.append(1, 7)
+    return cluster
+
+
+def shared() -> Cluster:
+    """Two partitions that share a file."""
+    cluster = Cluster()
+    cluster.bytes_per_offset = 1
+    cluster.append(0, 3)
+    cluster.append(1, 4)
     return cluster
 
 
@@ -60,15 +71,18 @@ def test_planning_touches_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("make_cluster", [filled, shared])
 @pytest.mark.parametrize("loses_unsynced", [False, True], ids=["process killed", "power cut"])
-def test_a_crash_at_any_step_is_recovered_from_by_the_next_run(tmp_path: Path, loses_unsynced: bool) -> None:
+def test_a_crash_at_any_step_is_recovered_from_by_the_next_run(
+    tmp_path: Path, loses_unsynced: bool, make_cluster: Callable[[], Cluster]
+) -> None:
     """In the second batch, so that there is something to damage; more arrives before the recovery."""
     for step in itertools.count(1):
         folder = tmp_path / str(step)
-        cluster = filled()
+        cluster = make_cluster()
         run(cluster, folder)
         cluster.append(0, 6)
-        cluster.append(1, 11)
+        cluster.append(1, 4 if cluster.bytes_per_offset else 11)
         files = CrashingFiles(step)
         files.keep_all(folder)
         try:
@@ -82,7 +96,7 @@ def test_a_crash_at_any_step_is_recovered_from_by_the_next_run(tmp_path: Path, l
         cluster.append(1, 4)
         run(cluster, folder)
         assert_exact(cluster, folder)
-    assert step > 15
+    assert step > (12 if cluster.bytes_per_offset else 15)
 
 
 def test_crashes_in_a_row_are_recovered_from(tmp_path: Path) -> None:
@@ -106,7 +120,7 @@ def test_an_interrupted_plan_is_carried_out_as_it_was_planned(tmp_path: Path) ->
     planned = _interrupt_before_commit(cluster, tmp_path)
     cluster.append(0, 100)
     report = run(cluster, tmp_path)
-    assert [batch.is_recovered for batch in report.batches] == [True, False]
+    assert [batch.origin for batch in report.batches] == [Origin.INTERRUPTED, Origin.NEW]
     assert {file.path for range_ in report.batches[0].plan.ranges for file in range_.files} == planned
     assert_exact(cluster, tmp_path)
 
@@ -196,10 +210,13 @@ def test_what_tasks_left_that_died_and_were_tried_again_is_removed(tmp_path: Pat
 def test_a_failed_task_leaves_the_batch_pending(tmp_path: Path) -> None:
     cluster = filled()
     obstacle = tmp_path / "orders" / "orders+1+00000000000000000000-00000000000000000007.parquet"
-    obstacle.parent.mkdir()
-    obstacle.write_bytes(b"not ours")
-    with pytest.raises(Exception, match="is in the way"):
-        run(cluster, tmp_path)
+
+    def put_in_the_way(*_: object) -> None:
+        obstacle.parent.mkdir()
+        obstacle.write_bytes(b"not ours")
+
+    with pytest.raises(KctlError, match="is in the way"):
+        exporter(cluster, tmp_path).run(Listener(put_in_the_way, lambda progress: None))
     assert committed_files(tmp_path) == []
     obstacle.unlink()
     run(cluster, tmp_path)
@@ -228,6 +245,23 @@ def test_a_topic_created_anew_is_exported_beside_the_former_one(tmp_path: Path) 
         run(cluster, tmp_path)
     run(cluster, tmp_path, on_data_loss=OnDataLoss.WARN)
     assert exported_values(tmp_path) == sorted(2 * expected_values(cluster))
+
+
+def test_offsets_that_are_lost_in_a_shared_file_cost_no_other_records(tmp_path: Path) -> None:
+    cluster = shared()
+
+    class TopicGoesAfterFirstRange(DiskFiles):
+        def make_directory(self, path: Path) -> None:
+            super().make_directory(path)
+            if path.name == "orders":
+                cluster.gone_after_reads = 1
+
+    report = exporter(cluster, tmp_path, files=TopicGoesAfterFirstRange(), on_data_loss=OnDataLoss.WARN).run(SILENT)
+    (batch,) = report.batches
+    assert batch.lost == 4
+    assert report.warnings == ["orders-1 does not exist any more"]
+    assert [row["records"] for row in rows_of(report)] == [3, 0]
+    assert len(exported_values(tmp_path)) == 3
 
 
 def test_plans_without_their_commits_are_noticed(tmp_path: Path) -> None:

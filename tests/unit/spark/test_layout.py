@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from kctl.spark.layout import batch_name, batch_number, data_path, is_temporary, topic_directory
+from kctl.spark.layout import NamedRange, batch_name, batch_number, data_path, is_temporary, topic_directory
 
 
 def test_a_data_file_is_named_after_its_range() -> None:
-    path = data_path("orders", incarnation=0, partition=3, start=51200, end=102400)
+    path = data_path("orders", [NamedRange(3, 51200, 102400)])
     assert path == "orders/orders+3+00000000000000051200-00000000000000102400.parquet"
 
 
 def test_topics_that_readers_of_folders_would_skip_get_a_plus() -> None:
     assert topic_directory("__consumer_offsets") == "+__consumer_offsets"
     assert topic_directory(".hidden") == "+.hidden"
-    path = data_path("_schemas", incarnation=0, partition=0, start=0, end=1)
+    path = data_path("_schemas", [NamedRange(0, 0, 1)])
     assert not any(part.startswith(("_", ".")) for part in path.split("/"))
 
 
 def test_names_differ_by_incarnation() -> None:
-    names = {data_path("orders", incarnation=n, partition=0, start=0, end=9) for n in range(3)}
+    names = {data_path("orders", [NamedRange(0, 0, 9)], incarnation=n) for n in range(3)}
     assert len(names) == 3
 
 

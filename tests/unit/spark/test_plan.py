@@ -8,6 +8,7 @@ import pytest
 
 from kctl.errors import UsageError
 from kctl.model import ZERO_UUID, TopicPartition
+from kctl.spark.density import Sample
 from kctl.spark.exec.outcome import DataLoss
 from kctl.spark.plan import (
     FILE_BYTES_MIN,
@@ -23,6 +24,7 @@ from kctl.spark.plan import (
     TopicView,
     advance,
     make_plan,
+    with_samples,
 )
 
 ORDERS = UUID(int=1)
@@ -157,7 +159,7 @@ def test_a_topic_that_was_created_anew_begins_at_its_start_under_names_of_its_ow
     assert ranges(plan) == [(0, 0, 60)]
     assert plan is not None
     (file,) = plan.ranges[0].files
-    assert file.path == "orders/orders+0+00000000000000000000-00000000000000000060+r1.parquet"
+    assert file.path == f"orders+r1+{RECREATED}/orders+0+00000000000000000000-00000000000000000060+r1.parquet"
     after = advance(before, plan)
     assert after.topics["orders"].topic_id == RECREATED
     assert planned(after, view(partition(0, 60), topic_id=RECREATED)) == (None, [])
@@ -258,3 +260,87 @@ def test_ranges_are_in_the_order_of_topic_and_partition() -> None:
         TopicPartition("b", 0),
         TopicPartition("b", 1),
     ]
+
+
+def paths(plan: Plan | None) -> list[str]:
+    assert plan is not None
+    return list(plan.shares())
+
+
+def test_small_partitions_share_a_file() -> None:
+    plan, _ = planned(Positions(), view(*[partition(0, 10, size_bytes=1000)] * 100))
+    (path,) = paths(plan)
+    assert path.startswith("orders/orders+0-99+")
+    assert ranges(plan) == [(p, 0, 10) for p in range(100)]
+
+
+def test_small_partitions_share_files_up_to_the_target_size() -> None:
+    small = partition(0, 10, size_bytes=40)
+    plan, _ = planned(Positions(), view(*[small] * 5), split=SplitRule(target_file_bytes=100, parallelism=1))
+    assert plan is not None
+    assert [[range_.tp.partition for range_, _ in shares] for shares in plan.shares().values()] == [[0, 1], [2, 3], [4]]
+
+
+def test_partitions_share_no_file_where_cores_would_be_idle() -> None:
+    """Six partitions of 40 MB on two cores: two files of three would leave no balance."""
+    large = partition(0, 1000, size_bytes=40 << 20)
+    plan, _ = planned(Positions(), view(*[large] * 6), split=SplitRule(target_file_bytes=256 << 20, parallelism=2))
+    assert len(paths(plan)) == 6
+
+
+def test_a_large_partition_shares_no_file() -> None:
+    parts = [partition(0, 10, size_bytes=size) for size in (10, 1000, 10, 10)]
+    plan, _ = planned(Positions(), view(*parts), split=SplitRule(target_file_bytes=500, parallelism=1))
+    assert plan is not None
+    held = [[(range_.tp.partition, file.start) for range_, file in shares] for shares in plan.shares().values()]
+    assert held == [[(0, 0)], [(1, 0)], [(1, 5)], [(2, 0), (3, 0)]]
+
+
+def test_partitions_of_unknown_size_share_no_file() -> None:
+    plan, _ = planned(Positions(), view(*[partition(0, 10)] * 3))
+    assert len(paths(plan)) == 3
+
+
+def test_topics_and_incarnations_share_no_file() -> None:
+    small = partition(0, 60, size_bytes=10)
+    topics = {name: TopicView(ORDERS, {0: small, 1: small}) for name in ("a", "b")}
+    plan, _ = planned(Positions(), ClusterView(CLUSTER, topics))
+    assert [path.partition("+")[0] for path in paths(plan)] == ["a/a", "b/b"]
+    truncated = Positions(
+        topics={"orders": TopicPosition(ORDERS, CLUSTER, 1, {0: Position(40, 1), 1: Position(40, 0)})}
+    )
+    plan, _ = planned(truncated, view(small, small))
+    assert len(paths(plan)) == 2
+
+
+def test_a_partition_that_only_records_its_position_is_in_no_file() -> None:
+    small, empty = partition(0, 10, size_bytes=10), partition(0, 10, start=10, size_bytes=10)
+    plan, _ = planned(Positions(), view(small, empty, small))
+    assert plan is not None
+    assert [len(range_.files) for range_ in plan.ranges] == [1, 0, 1]
+
+
+def test_the_name_of_a_shared_file_depends_on_its_ranges_alone() -> None:
+    def path(first_end: int, batch: int) -> str:
+        parts = partition(0, first_end, size_bytes=10), partition(0, 5, size_bytes=10)
+        (only,) = paths(planned(Positions(last_batch=batch), view(*parts))[0])
+        return only
+
+    assert path(10, 1) == path(10, 7)
+    assert path(10, 1) != path(11, 1)
+
+
+def test_the_number_of_ranges_in_a_file_is_bounded() -> None:
+    plan, _ = planned(Positions(), view(*[partition(0, 1, size_bytes=1)] * 1200))
+    assert plan is not None
+    assert [len(shares) for shares in plan.shares().values()] == [500, 500, 200]
+
+
+def test_a_compacted_partition_is_cut_by_size() -> None:
+    """The samples show that the first eight tenths are empty."""
+    samples = tuple(Sample(offset, max(offset, 800), max(offset, 800) + 1, 100) for offset in range(0, 1000, 20))
+    compacted = partition(0, 1000, size_bytes=400)
+    seen = with_samples(view(compacted), {TopicPartition("orders", 0): samples})
+    plan, _ = planned(Positions(), seen, split=SplitRule(target_file_bytes=100, parallelism=1))
+    assert plan is not None
+    assert [(file.start, file.end) for file in plan.ranges[0].files] == [(0, 850), (850, 900), (900, 950), (950, 1000)]

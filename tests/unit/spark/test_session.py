@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from kctl.spark.session import SparkSettings, _configuration, _message
+from kctl.errors import UsageError
+from kctl.spark.session import SparkFailed, SparkSettings, _configuration, _death, _message, _told, running_spark
+from tests.peers.probe import free_port
 
 LOG = Path("/tmp/log4j2.properties")
 
@@ -60,3 +63,88 @@ def test_the_first_telling_line_of_a_java_error_is_its_message() -> None:
         "\tat org.apache.spark.scheduler.DAGScheduler.failJob\n"
     )
     assert _message(RuntimeError(text)) == "org.apache.spark.SparkException: Job aborted: Task 0 failed 4 times"
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        "",
+        "locl[2]",
+        "local[x]",
+        "local[2",
+        "spark://host",
+        "spark://",
+        "spark://h:7077,",
+        "spark://h:65536",
+        "http://h:80",
+        "yarn-client",
+    ],
+)
+def test_a_master_that_spark_does_not_know_is_a_usage_error(master: str) -> None:
+    with pytest.raises(UsageError, match="is not a Spark master"):
+        SparkSettings(master)
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        "local",
+        "local[*]",
+        "local[4,2]",
+        "local-cluster[2,1,1024]",
+        "spark://a:7077",
+        "spark://a:7077,b:7077",
+        "spark://[::1]:7077",
+        "yarn",
+        "k8s://https://10.0.0.1:6443",
+    ],
+)
+def test_masters_that_spark_knows_are_accepted(master: str) -> None:
+    assert SparkSettings(master).master == master
+
+
+def test_the_addresses_of_standalone_masters_are_known() -> None:
+    assert SparkSettings("spark://a:1,[::1]:2").standalone_addresses == [("a", 1), ("::1", 2)]
+    assert SparkSettings("yarn").standalone_addresses == []
+
+
+def test_an_unreachable_master_is_named_before_a_jvm_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")  # a JVM could not be started
+    port = free_port()
+    with (
+        pytest.raises(SparkFailed, match=rf"cannot reach the Spark master spark://127\.0\.0\.1:{port} .*refused"),
+        running_spark(SparkSettings(f"spark://127.0.0.1:{port}"), name="test"),
+    ):
+        pass
+
+
+def test_a_killed_jvm_is_the_reason_and_not_that_nobody_answers() -> None:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        process.kill()
+        assert _death(process, ConnectionRefusedError(111, "Connection refused")).startswith(
+            "Spark's Java process was killed by SIGKILL"
+        )
+    with subprocess.Popen(["false"]) as process:
+        assert _death(process, EOFError()) == "Spark's Java process ended with status 1"
+
+
+def test_an_error_of_a_living_jvm_is_no_death() -> None:
+    class Py4JJavaError(Exception):
+        """As py4j names it."""
+
+    with subprocess.Popen(["sleep", "600"]) as process:
+        assert _death(process, Py4JJavaError("Job aborted")) == ""
+        assert _death(process, ValueError("ours")) == ""
+        process.kill()
+
+
+def test_warnings_of_the_jvm_are_not_why_it_ended() -> None:
+    output = (
+        "WARNING: Using incubator modules: jdk.incubator.vector\n"
+        "10:20:30 WARN Utils: Your hostname, h, resolves to a loopback address: 127.0.1.1; using 10.0.0.2 instead\n"
+        "10:20:30 WARN Utils: Set SPARK_LOCAL_IP if you need to bind to another address\n"
+        'Exception in thread "main" org.apache.spark.SparkException: Cluster deploy mode is not applicable\n'
+        "\tat org.apache.spark.deploy.SparkSubmit.main\n"
+    )
+    assert _told(output).startswith('Exception in thread "main" org.apache.spark.SparkException: Cluster deploy mode')
+    assert _told("") == ""

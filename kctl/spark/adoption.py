@@ -1,0 +1,126 @@
+"""Rebuilds the commit log of an export folder from its data files, where the log was lost.
+
+Every data file says in its footer which offsets of which topic it holds.  The files become plans like any other: their
+tasks find the files finished, and the commits are written as always.  Offsets between two files are planned as files
+of their own, so they are read from the cluster: they hold nothing (markers, compacted records), or a file was lost too
+and is written again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from uuid import UUID
+
+from kctl.model import TopicPartition
+from kctl.spark.commit_log import BrokenExportFolder
+from kctl.spark.inventory import UnknownFiles
+from kctl.spark.layout import NamedRange, data_path, incarnation_of
+from kctl.spark.plan import FileOptions, FileRange, PartitionRange, Plan, PlannedTopic, Positions
+
+_RANGE = re.compile(
+    r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+) \[(?P<start>\d+), (?P<end>\d+)\) (?P<id>[0-9a-f-]{36})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """What a data file says about itself."""
+
+    path: str
+    topic: str
+    topic_id: UUID
+    incarnation: int
+    ranges: tuple[NamedRange, ...]
+    has_headers: bool
+
+
+def find_files(folder: Path, paths: Iterable[str]) -> list[FoundFile]:
+    """Read the footers.  Raises UnknownFiles for a file that no export wrote."""
+    return [_found(folder, path) for path in paths]
+
+
+def plan_adoption(
+    found: Sequence[FoundFile], positions: Positions, *, cluster_id: str, options: FileOptions, now_ms: int
+) -> list[Plan]:
+    """Plans that take over the files, one per topic id, the oldest first.
+
+    Raises BrokenExportFolder for files that contradict each other, UnknownFiles for those of a topic whose log is here
+    and ends before them.
+    """
+    if len({file.has_headers for file in found}) > 1:
+        raise BrokenExportFolder("some files have the column headers and others have not: they are of two exports")
+    plans: list[Plan] = []
+    for (topic, topic_id), group in _by_topic(found):
+        first, last = group[0].incarnation, group[-1].incarnation
+        position = positions.topics.get(topic)
+        if position is not None and first <= position.incarnation:
+            raise UnknownFiles(
+                f"the log knows topic {topic} but not {group[0].path}: it is older than the files; copy the log that "
+                "belongs to them"
+            )
+        plan = Plan(
+            batch=positions.last_batch + 1 + len(plans),
+            created_ms=now_ms,
+            cluster_id=cluster_id,
+            options=replace(options, include_headers=group[0].has_headers),
+            topics={topic: PlannedTopic(topic_id, last)},
+            ranges=tuple(_ranges(topic, topic_id, group)),
+        )
+        plans.append(plan)
+    return plans
+
+
+def _found(folder: Path, path: str) -> FoundFile:
+    import pyarrow as pa  # noqa: PLC0415 - only an adoption needs it on the driver
+
+    from kctl.spark.exec.task import RANGE_KEY  # noqa: PLC0415 - same
+    from kctl.spark.exec.writer import footer  # noqa: PLC0415 - same
+
+    try:
+        found = footer(folder / path)
+    except pa.ArrowException as error:
+        raise UnknownFiles(f"{path} is no Parquet file ({error}): remove it from the folder") from error
+    ranges = [_RANGE.fullmatch(text) for text in found.metadata.get(RANGE_KEY, "").split("; ")]
+    topics = {(match["topic"], match["id"]) for match in ranges if match}
+    if None in ranges or len(topics) != 1:
+        raise UnknownFiles(f"{path} was not written by an export: move it out of the folder")
+    ((topic, topic_id),) = topics
+    return FoundFile(
+        path,
+        topic,
+        UUID(topic_id),
+        incarnation_of(path),
+        tuple(NamedRange(int(m["partition"]), int(m["start"]), int(m["end"])) for m in ranges if m),
+        "headers" in found.columns,
+    )
+
+
+def _by_topic(found: Sequence[FoundFile]) -> Iterable[tuple[tuple[str, UUID], list[FoundFile]]]:
+    """The files of each topic id, in the order of incarnations."""
+    in_order = sorted(found, key=lambda file: (file.topic, file.incarnation))
+    for key, group in groupby(in_order, lambda file: (file.topic, file.topic_id)):
+        yield key, list(group)
+
+
+def _ranges(topic: str, topic_id: UUID, group: Sequence[FoundFile]) -> Iterable[PartitionRange]:
+    """The ranges of each incarnation and partition, in that order, which is also the order inside shared files."""
+    held: dict[tuple[int, int], list[FileRange]] = {}
+    for found in group:
+        for partition, start, end in found.ranges:
+            held.setdefault((found.incarnation, partition), []).append(FileRange(start, end, found.path))
+    for (incarnation, partition), files in sorted(held.items()):
+        whole: list[FileRange] = []
+        for file in sorted(files, key=lambda file: (file.start, file.end)):
+            if whole and file.start < whole[-1].end:
+                raise BrokenExportFolder(f"{whole[-1].path} and {file.path} hold the same offsets: two exports")
+            if whole and file.start > whole[-1].end:
+                gap = NamedRange(partition, whole[-1].end, file.start)
+                path = data_path(topic, [gap], topic_id=topic_id, incarnation=incarnation)
+                whole.append(FileRange(gap.start, gap.end, path))
+            whole.append(file)
+        tp = TopicPartition(topic, partition)
+        yield PartitionRange(tp, whole[0].start, whole[-1].end, incarnation, tuple(whole))

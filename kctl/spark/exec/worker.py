@@ -1,0 +1,22 @@
+"""Where a Spark task begins, on an executor.  Imports only what every Python has, so it can say what is missing."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+from kctl.spark.exec.environment import problem
+from kctl.spark.exec.outcome import Failure, FileOutcome
+
+
+def run_pickled(pickled: bytes, progress_directory: str) -> FileOutcome:
+    """Carry out a pickled FileTask; an executor that lacks packages is an outcome too."""
+    if text := problem():
+        return FileOutcome(failure=Failure.FAILED, message=text)
+    from kctl.spark.exec.progress import progress_file  # noqa: PLC0415 - after the check
+    from kctl.spark.exec.task import FileTask, export_file  # noqa: PLC0415 - imports numpy and pyarrow
+
+    task = pickle.loads(pickled)  # noqa: S301 - our own driver made it
+    assert isinstance(task, FileTask)
+    with progress_file(Path(progress_directory), task.path) as report:
+        return export_file(task, report=report)

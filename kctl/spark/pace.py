@@ -1,0 +1,47 @@
+"""How fast a batch goes and when it will be done, in words.  Pure."""
+
+from __future__ import annotations
+
+from kctl.spark.job import JobProgress
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+class Pace:
+    """The pace of one batch.  Owner: whoever shows its progress."""
+
+    def __init__(self, offsets_total: int, *, start_s: float) -> None:
+        self._total = offsets_total
+        self._start_s = start_s
+        self._offsets = 0
+
+    def observe(self, done: JobProgress, *, now_s: float) -> tuple[int, str]:
+        """Offsets that are behind, never fewer than before, and a note with records, bytes, rate and remaining time.
+
+        Between the end of a task and its report to the driver its offsets are not counted; they were before.
+        """
+        self._offsets = min(max(self._offsets, done.offsets), self._total)
+        elapsed_s = now_s - self._start_s
+        note = f"{done.records:,} records, {size_text(done.bytes_in)}, {done.files_done} of {done.files_total} files"
+        if not self._offsets or elapsed_s <= 0:
+            return self._offsets, note
+        left_s = elapsed_s * (self._total - self._offsets) / self._offsets
+        rate = f"{done.records / elapsed_s:,.0f} records/s, {size_text(done.bytes_in / elapsed_s)}/s"
+        return self._offsets, f"{note}, {rate}, {_duration(left_s)} left"
+
+
+def size_text(count: float) -> str:
+    """A number of bytes in decimal units."""
+    if count < 1000:
+        return f"{count:.0f} B"
+    unit = 0
+    while count >= 1000 and unit < len(_UNITS) - 1:
+        count /= 1000
+        unit += 1
+    return f"{count:.1f} {_UNITS[unit]}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,127 @@
+"""What goes wrong around Spark is told by its cause, and leaves the folder as it was or finished by the next run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kctl.spark import session
+from kctl.spark.class_archive import make_archive
+from tests.integration.spark.peer import RUN_TIMEOUT_S, Topic, assert_exact, export, export_command, run_export
+from tests.peers.probe import free_port, wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+MakeTopic = Callable[[str, int], Topic]
+
+
+def filled(make_topic: MakeTopic, bootstrap: str, partitions: int, count: int) -> Topic:
+    topic = make_topic(bootstrap, partitions)
+    topic.produce(
+        {"value": b"%d" % n * 20, "partition": n % partitions, "timestamp": 1_700_000_000_000} for n in range(count)
+    )
+    return topic
+
+
+def test_small_partitions_share_a_file(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
+    topic = filled(make_topic, kctl_bootstrap, 20, 1000)
+    document = export(topic, tmp_path)
+    assert (document["records"], document["files"], len(document["partitions"])) == (1000, 1, 20)
+    assert [one["records"] for one in document["partitions"]] == [50] * 20
+    assert document["bytes_out"] == sum(path.stat().st_size for path in tmp_path.rglob("*.parquet"))
+    assert_exact(topic, tmp_path)
+
+
+def test_a_killed_jvm_is_the_reason_that_is_told(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
+    topic = filled(make_topic, kctl_bootstrap, 4, 20_000)
+    command = export_command(topic, tmp_path, "--target-file-size", "8k")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        planned = lambda: any(tmp_path.glob("_kctl/plans/*.json")) or process.poll() is not None  # noqa: E731
+        wait_until(planned, what="the plan", timeout_s=RUN_TIMEOUT_S, interval_s=0.005)
+        (jvm,) = children(process.pid)
+        os.kill(jvm, signal.SIGKILL)
+        _, said = process.communicate(timeout=RUN_TIMEOUT_S)
+    assert process.returncode == 1
+    assert "Spark's Java process was killed by SIGKILL" in said
+    assert "Traceback" not in said
+    assert "Connection refused" not in said
+    export(topic, tmp_path)
+    assert_exact(topic, tmp_path)
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+def test_an_executor_without_packages_is_named(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = filled(make_topic, kctl_bootstrap, 1, 10)
+    venv.create(tmp_path / "bare", with_pip=False)
+    python = tmp_path / "bare" / "bin" / "python"
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    status, _, said = run_export(topic, tmp_path / "out")
+    assert status == 1
+    assert f"{python} (Python {sys.version_info.major}.{sys.version_info.minor}." in said
+    assert "lacks numpy, pyarrow" in said
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    export(topic, tmp_path / "out")
+    assert_exact(topic, tmp_path / "out")
+
+
+def test_a_master_that_cannot_be_reached_or_is_none_leaves_nothing_behind(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = filled(make_topic, kctl_bootstrap, 1, 10)
+    master = f"spark://127.0.0.1:{free_port()}"
+    status, _, said = run_export(topic, tmp_path / "new", "--master", master)
+    assert status == 1
+    assert f"cannot reach the Spark master {master}" in said
+    status, _, said = run_export(topic, tmp_path / "new", "--master", "loca[2]")
+    assert status == 2
+    assert "'loca[2]' is not a Spark master" in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unreachable_broker_leaves_nothing_behind(tmp_path: Path) -> None:
+    topic = Topic.__new__(Topic)
+    topic.bootstrap, topic.name = f"127.0.0.1:{free_port()}", "orders"
+    status, document, _ = run_export(topic, tmp_path / "new", "--timeout", "1s")
+    assert (status, document["error"]["code"]) == (4, "CLUSTER_UNREACHABLE")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_warmup_waits_for_the_archive_longer_than_an_export_waits_for_the_jvm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a loaded machine writing the archive takes longer than any export would wait."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(session, "JVM_END_TIMEOUT_S", 0.001)
+    assert make_archive().stat().st_size > 1 << 20
+
+
+def test_a_dry_run_of_a_folder_without_its_log_is_refused(
+    kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = filled(make_topic, kctl_bootstrap, 2, 100)
+    export(topic, tmp_path / "out")
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "out" / topic.name).rename(tmp_path / "copy" / topic.name)
+    for options in ((), ("--dry-run",)):
+        status, _, said = run_export(topic, tmp_path / "copy", *options)
+        assert status == 5
+        assert "--adopt" in said
+    topic.produce({"value": b"later", "partition": 0} for _ in range(5))
+    document = export(topic, tmp_path / "copy", "--adopt")
+    assert [one["status"] for one in document["partitions"]] == ["adopted", "adopted", "exported"]
+    assert_exact(topic, tmp_path / "copy")

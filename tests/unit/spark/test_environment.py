@@ -1,0 +1,42 @@
+"""An executor that lacks packages says where, which Python and which packages."""
+
+from __future__ import annotations
+
+import pickle
+import platform
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from kctl.spark.exec.environment import problem
+from kctl.spark.package import build_package
+
+
+def test_this_python_has_everything() -> None:
+    assert problem() == ""
+
+
+def test_a_python_without_packages_names_host_python_and_packages(tmp_path: Path) -> None:
+    """-S: without site-packages, as where nothing was installed."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from kctl.spark.exec.worker import run_pickled\n"
+        "print(run_pickled(b'unpickling this would fail', sys.argv[1]).message)\n"
+    )
+    command = [sys.executable, "-I", "-S", "-c", code, str(build_package(tmp_path))]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert said.startswith(
+        f"on host {socket.gethostname()}, {sys.executable} (Python {platform.python_version()}) lacks"
+    )
+    assert "numpy, pyarrow, crc32c, lz4, cramjam" in said
+    assert "PYSPARK_PYTHON" in said
+
+
+def test_an_outcome_can_be_read_where_nothing_is_installed(tmp_path: Path) -> None:
+    """The driver's side of the same: the classes of outcomes need no packages."""
+    from kctl.spark.exec.outcome import FileOutcome  # noqa: PLC0415 - beside its pickle
+
+    code = "import sys, pickle; sys.path.insert(0, sys.argv[1]); pickle.load(sys.stdin.buffer)"
+    command = [sys.executable, "-I", "-S", "-c", code, str(build_package(tmp_path))]
+    subprocess.run(command, input=pickle.dumps(FileOutcome()), check=True, capture_output=True, timeout=60)
