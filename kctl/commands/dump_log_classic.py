@@ -35,11 +35,13 @@ from kctl.storage.dump_batches import Progress, first_bytes, read_log
 from kctl.storage.dump_indexes import OFFSET_ENTRY, TIME_ENTRY, LogBeside, entries, insane, open_file
 from kctl.storage.dump_lines import BatchLine, Problem
 from kctl.storage.names import (
+    BOOTSTRAP_CHECKPOINT,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    parse_metadata_snapshot_name,
 )
 from kctl.storage.transaction_index import parse_transaction_index
 
@@ -108,6 +110,8 @@ class ClassicDump:
             match suffix:
                 case ".log":
                     self._log(path, base_offset, progress)
+                case ".checkpoint" if not self._is_28:
+                    self._log(path, base_offset, progress)
                 case ".index":
                     self._offset_index(path, base_offset)
                 case ".timeindex":
@@ -135,7 +139,7 @@ class ClassicDump:
     # Logs
 
     def _log(self, path: str, base_offset: int, progress: Progress | None) -> None:
-        self._line(f"Starting offset: {base_offset}" if self._is_28 else f"Log starting offset: {base_offset}")
+        self._line(_first_line(path, base_offset, is_28=self._is_28))
         file = open_file(path)
         try:
             end = file.size()
@@ -226,7 +230,7 @@ class ClassicDump:
                     sequence_and_names = f" sequence: {(first_sequence + offset) & SEQUENCE_MAX} headerKeys: ["
                 names = ",".join([name for name, _ in headers]) if headers else ""
                 if is_control:
-                    contents = control_text(Record(offset, timestamp, key, value))
+                    contents = control_text(Record(offset, timestamp, key, value), is_28=is_28)
                 key_size = -1 if key is None else len(key)
                 value_size = -1 if value is None else len(value)
                 if is_28:
@@ -347,6 +351,16 @@ class ClassicDump:
         self.has_problem = True
         at = "" if problem.position is None else f" at position {problem.position}"
         self._console.warn(f"{path}{at}: {problem.reason}")
+
+
+def _first_line(path: str, base_offset: int, *, is_28: bool) -> str:
+    """What is said of a log or KRaft snapshot before its batches."""
+    name = os.path.basename(path)
+    if name == BOOTSTRAP_CHECKPOINT:
+        return "KRaft bootstrap snapshot"
+    if (snapshot := parse_metadata_snapshot_name(name)) is not None:
+        return f"Snapshot end offset: {snapshot[0]}, epoch: {snapshot[1]}"
+    return f"Starting offset: {base_offset}" if is_28 else f"Log starting offset: {base_offset}"
 
 
 def _latest(batch: BatchLine) -> int:

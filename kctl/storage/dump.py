@@ -10,6 +10,7 @@ index, that entries ascend and that the log beside it has a batch where they poi
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 
@@ -21,6 +22,7 @@ from kctl.storage.dump_indexes import OFFSET_ENTRY, offset_index, open_file, tim
 from kctl.storage.dump_lines import BatchLine, CheckpointLine, EpochLine, Line, Problem, PropertyLine
 from kctl.storage.files import RealFile
 from kctl.storage.names import (
+    BOOTSTRAP_CHECKPOINT,
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     INDEX_SUFFIX,
@@ -28,14 +30,16 @@ from kctl.storage.names import (
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     META_PROPERTIES,
-    NOT_A_LOG,
+    METADATA_SNAPSHOT_SUFFIX,
     PARTITION_METADATA,
+    QUORUM_STATE,
     RECOVERY_POINT_CHECKPOINT,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     offset_file_name,
     parse_log_directory_name,
+    parse_metadata_snapshot_name,
     parse_offset_file_name,
 )
 from kctl.storage.transaction_index import parse_transaction_index
@@ -46,15 +50,20 @@ OFFSET_CHECKPOINTS = frozenset(
     {RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_CHECKPOINT}
 )
 PROPERTIES = frozenset({PARTITION_METADATA, META_PROPERTIES})
-NAMED = OFFSET_CHECKPOINTS | PROPERTIES | {LEADER_EPOCH_CHECKPOINT}
+NAMED = OFFSET_CHECKPOINTS | PROPERTIES | {LEADER_EPOCH_CHECKPOINT, QUORUM_STATE}
 """Kinds of files with one name only."""
 
 
 def kind_of(path: str) -> str | None:
-    """Which of KINDS or NAMED a file is by its name, also while it waits for its removal; None for all others."""
+    """Which of KINDS or NAMED, or METADATA_SNAPSHOT_SUFFIX, a file is by its name; None for all others.
+
+    Files that wait for their removal are of their kind, too.
+    """
     name = os.path.basename(path)
     if name in NAMED:
         return name
+    if name == BOOTSTRAP_CHECKPOINT or parse_metadata_snapshot_name(name) is not None:
+        return METADATA_SNAPSHOT_SUFFIX
     parsed = parse_offset_file_name(name)
     return parsed[1] if parsed is not None and parsed[1] in KINDS else None
 
@@ -68,7 +77,7 @@ def files_of(path: str) -> list[str]:
         if not entry.is_dir():
             if kind_of(entry.name) is not None:
                 found.append(os.path.join(path, entry.name))
-        elif parse_log_directory_name(entry.name) is not None and entry.name not in NOT_A_LOG:
+        elif parse_log_directory_name(entry.name) is not None:
             found += [file for file in files_of(entry.path) if os.path.dirname(file) == entry.path]
     return found
 
@@ -90,7 +99,9 @@ def walk(
     try:
         match kind:
             case ".log":
-                yield from _log(path, first_offset, last_offset, size, progress)
+                yield from _log(path, base_offset_of(path), first_offset, last_offset, size, progress)
+            case ".checkpoint":  # Batches of a snapshot are numbered from 0.
+                yield from _log(path, 0, 0, last_offset, size, progress)
             case ".index":
                 yield from offset_index(path, base_offset_of(path))
             case ".timeindex":
@@ -101,6 +112,8 @@ def walk(
                 yield from parse_snapshot(_read(path), path)
             case "leader-epoch-checkpoint":
                 yield from (EpochLine(entry.epoch, entry.start_offset) for entry in parse_epochs(_read(path), path))
+            case "quorum-state":
+                yield from _quorum_state(_read(path), path)
             case None:
                 yield Problem(f"no file of a log: its name is no 20 digits and one of {', '.join(KINDS)}")
             case _ if kind in OFFSET_CHECKPOINTS:
@@ -153,12 +166,28 @@ def _properties(data: bytes, path: str) -> Iterator[PropertyLine | Problem]:
             yield PropertyLine(name.strip(), value.strip()) if found else Problem(f"'{line}' is no property")
 
 
+def _quorum_state(data: bytes, path: str) -> Iterator[PropertyLine]:
+    """Kafka: FileQuorumStateStore.  Raises CorruptLog."""
+    try:
+        state = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptLog(path, 0, f"not JSON: {error}") from error
+    if not isinstance(state, dict):
+        raise CorruptLog(path, 0, "not a JSON object")
+    for name, value in state.items():
+        yield PropertyLine(name, value if isinstance(value, str) else json.dumps(value))
+
+
 def _log(
-    path: str, first_offset: int, last_offset: int | None, size: int | None, progress: Progress | None
+    path: str,
+    base_offset: int,
+    first_offset: int,
+    last_offset: int | None,
+    size: int | None,
+    progress: Progress | None,
 ) -> Iterator[Line]:
     file = open_file(path)
     try:
-        base_offset = base_offset_of(path)
         end = file.size()
         start = _start(file, path, base_offset, first_offset, end)
         expected = base_offset
