@@ -45,3 +45,12 @@ _configured(
     "100 MiB",
     on_excess="the connection is closed before the frame is read",
 )
+
+# Files given to commands.
+
+NAMED_FILE_BYTES_MAX = _limit(
+    "size of a file that a command reads as a whole",
+    64 << 20,
+    "bytes",
+    on_excess="the command says so and reads no further; logs and indexes of any size are read piece by piece",
+)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from kctl.commands.declaration import Argument, Group, Option
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
-from kctl.errors import UsageError
+from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -132,6 +132,8 @@ def dump_log(
     only reads, so a broker may go on using them; the last batch of a file that is being written may then look torn, and
     index entries may be missing.
 
+    Only regular files are read, and a folder without files of a log is an error.
+
     Checksums of batches and the order of offsets are checked, and every index entry against the log beside it.  What is
     wrong is a row with an error, and makes the exit status 1; it goes on with the next batch that is sound.  With
     --offset only the part of a log that can hold these offsets is read.
@@ -142,8 +144,6 @@ def dump_log(
     aborted_transaction, leader_epoch, checkpoint, property or problem; with --records both batches and records are
     there.  Keys and values that are no text are base64, and "key_encoding" and "value_encoding" say so.
     """
-    from kctl.storage.dump import files_of  # noqa: PLC0415 - help needs no storage
-
     names = [*(files or []), *(name for names in file_list or [] for name in names.split(",") if name)]
     if not names:
         raise UsageError("name a file, a partition's folder or a log dir")
@@ -160,7 +160,7 @@ def dump_log(
         raise UsageError("--dry-run goes with --rebuild-index")
     if any(number is not None and number <= 0 for number in (max_bytes, max_message_size)):
         raise UsageError("--max-bytes and --max-message-size take a number above 0")
-    paths = [file for name in names for file in files_of(name)]
+    paths = [file for name in names for file in _files_in(name)]
     if rebuild_index:
         return _rebuild(run.console, names, paths, dry_run=dry_run)
     if index_sanity_check and compat is None:
@@ -206,6 +206,19 @@ def dump_log(
             rows.show(run.console, path, lines)
     rows.finish(run.console)
     return ExitStatus.FAILED if rows.has_problem else ExitStatus.DONE
+
+
+def _files_in(name: str) -> list[str]:
+    """The files to read of one that was named.  Raises OSError, and KctlError for a folder without any."""
+    from kctl.input_files import check_regular  # noqa: PLC0415 - help needs no files
+    from kctl.storage.dump import files_of  # noqa: PLC0415 - same
+
+    if not os.path.isdir(name):
+        check_regular(name)
+    found = files_of(name)
+    if not found:
+        raise KctlError(f"{name} holds no files of a log: name a partition's folder or a log dir")
+    return found
 
 
 def _one_of(options: dict[str, bool]) -> str | None:
@@ -306,8 +319,12 @@ def _sanity_check(console: Console, paths: Sequence[str]) -> ExitStatus:
     for path in paths:
         kind = kind_of(path)
         if kind in {".index", ".timeindex"}:
-            reason = insane(path, kind)
-            error = NO_ERROR if reason is None else {"error": "CORRUPT_MESSAGE", "message": reason}
+            code = "CORRUPT_MESSAGE"
+            try:
+                reason = insane(path, kind)
+            except OSError as unreadable:
+                code, reason = "OS_ERROR", unreadable.strerror
+            error = NO_ERROR if reason is None else {"error": code, "message": reason}
             items.append({"file": path, "is_sane": reason is None, **error})
     console.show((Column("file"), Column("is_sane", "SANE"), *ERROR_COLUMNS), items)
     return ExitStatus.DONE if all(item["is_sane"] for item in items) else ExitStatus.FAILED

@@ -28,6 +28,7 @@ from kctl.commands.dump_log_classic_text import (
 from kctl.commands.dump_log_selection import AS_JAVA
 from kctl.console import Console
 from kctl.errors import CorruptLog
+from kctl.input_files import read_regular
 from kctl.records.batch import records_region
 from kctl.records.header import CODEC_MASK, SEQUENCE_MAX, CorruptBatch, Record, parse_header
 from kctl.storage.checkpoints import parse_snapshot
@@ -100,7 +101,7 @@ class ClassicDump:
         self._misfits = Misfits()
 
     def show(self, path: str, progress: Progress | None = None) -> None:
-        """One file.  Raises OSError."""
+        """One file."""
         self._line(f"Dumping {java_path(path)}")
         name = os.path.basename(path)
         suffix = name[name.rfind(".") :] if "." in name else ""
@@ -117,10 +118,10 @@ class ClassicDump:
                 case ".timeindex":
                     self._time_index(path, base_offset)
                 case ".snapshot":
-                    for entry in parse_snapshot(_read(path), path):
+                    for entry in parse_snapshot(read_regular(path), path):
                         self._line(producer_text(entry, is_28=self._is_28))
                 case ".txnindex":
-                    for aborted in parse_transaction_index(_read(path), path):
+                    for aborted in parse_transaction_index(read_regular(path), path):
                         self._line(
                             f"version: 0 producerId: {aborted.producer_id} firstOffset: {aborted.first_offset} "
                             f"lastOffset: {aborted.last_offset} lastStableOffset: {aborted.last_stable_offset}"
@@ -129,6 +130,8 @@ class ClassicDump:
                     self._say(f"Ignoring unknown file {java_path(path)}")
         except CorruptLog as problem:
             self._complain(path, Problem(problem.reason, problem.position))
+        except OSError as error:
+            self._complain(path, Problem(error.strerror or str(error)))
         self._flush()
 
     def finish(self) -> None:
@@ -374,11 +377,6 @@ def _latest(batch: BatchLine) -> int:
 def _absolute(path: str) -> str:
     """File.getAbsolutePath: dots stay."""
     return java_path(os.path.join(os.getcwd(), path))
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
 
 
 KINDS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX)

@@ -42,7 +42,9 @@ from kctl.storage.transaction_index import AbortedTransaction
 Decode = Callable[[Record], tuple[object, object]]
 
 PROBLEM = "CORRUPT_MESSAGE"
-"""The error of every problem: Kafka's one name for bytes that are not what they should be."""
+"""The error of bytes that are not what they should be: Kafka's one name for them."""
+UNREADABLE = "OS_ERROR"
+"""The error of files that cannot be read."""
 
 
 def _numbers(*names: str) -> tuple[Column, ...]:
@@ -235,7 +237,12 @@ class LineRows:
             case PropertyLine():
                 return {"type": "property", "file": file.path, "name": line.name, "value": line.value, **NO_ERROR}
             case Problem():
-                told = {"position": line.position, "size": line.size, "error": PROBLEM, "message": line.reason}
+                told = {
+                    "position": line.position,
+                    "size": line.size,
+                    "error": UNREADABLE if line.is_unreadable else PROBLEM,
+                    "message": line.reason,
+                }
                 return {"type": "problem", "file": file.path, **told}
 
     def _row(self, file: _File, line: Told) -> dict[str, Any]:

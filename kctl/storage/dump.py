@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterator
 
 from kctl.errors import CorruptLog
+from kctl.input_files import check_regular, read_regular
 from kctl.records.header import CorruptBatch
 from kctl.storage.checkpoints import parse_epochs, parse_offsets, parse_snapshot
 from kctl.storage.dump_batches import Progress, first_bytes, header_at, read_log
@@ -69,17 +70,23 @@ def kind_of(path: str) -> str | None:
 
 
 def files_of(path: str) -> list[str]:
-    """The files that can be dumped in a partition's folder or a whole log dir; `path` itself when it is no folder."""
+    """The files that can be dumped in a partition's folder or a whole log dir; `path` itself when it is no folder.
+
+    Raises OSError.
+    """
     if not os.path.isdir(path):
         return [path]
-    found: list[str] = []
-    for entry in sorted(os.scandir(path), key=lambda entry: (entry.is_dir(), entry.name)):
-        if not entry.is_dir():
-            if kind_of(entry.name) is not None:
-                found.append(os.path.join(path, entry.name))
-        elif parse_log_directory_name(entry.name) is not None:
-            found += [file for file in files_of(entry.path) if os.path.dirname(file) == entry.path]
-    return found
+    folders = [entry for entry in _entries(path) if entry.is_dir() and parse_log_directory_name(entry.name) is not None]
+    return [entry.path for folder in (path, *(folder.path for folder in folders)) for entry in _known_files(folder)]
+
+
+def _known_files(folder: str) -> list[os.DirEntry[str]]:
+    return [entry for entry in _entries(folder) if not entry.is_dir() and kind_of(entry.name) is not None]
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return sorted(entries, key=lambda entry: entry.name)
 
 
 def walk(
@@ -90,7 +97,7 @@ def walk(
     size: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Line]:
-    """All that the file holds.  Raises OSError when it cannot be read, never anything about what is in it.
+    """All that the file holds; that it cannot be read is a Problem, too.
 
     Of a log, only the part that can hold offsets from `first_offset` to `last_offset` is read, which its index helps to
     find, and no more than its first `size` bytes.
@@ -107,22 +114,27 @@ def walk(
             case ".timeindex":
                 yield from time_index(path, base_offset_of(path))
             case ".txnindex":
-                yield from parse_transaction_index(_read(path), path)
+                yield from parse_transaction_index(read_regular(path), path)
             case ".snapshot":
-                yield from parse_snapshot(_read(path), path)
+                yield from parse_snapshot(read_regular(path), path)
             case "leader-epoch-checkpoint":
-                yield from (EpochLine(entry.epoch, entry.start_offset) for entry in parse_epochs(_read(path), path))
+                yield from (
+                    EpochLine(entry.epoch, entry.start_offset) for entry in parse_epochs(read_regular(path), path)
+                )
             case "quorum-state":
-                yield from _quorum_state(_read(path), path)
+                yield from _quorum_state(read_regular(path), path)
             case None:
+                check_regular(path)
                 yield Problem(f"no file of a log: its name is no 20 digits and one of {', '.join(KINDS)}")
             case _ if kind in OFFSET_CHECKPOINTS:
-                for tp, offset in parse_offsets(_read(path), path).items():
+                for tp, offset in parse_offsets(read_regular(path), path).items():
                     yield CheckpointLine(tp.topic, tp.partition, offset)
             case _:
-                yield from _properties(_read(path), path)
+                yield from _properties(read_regular(path), path)
     except CorruptLog as problem:
         yield Problem(problem.reason, problem.position)
+    except OSError as error:
+        yield Problem(error.strerror or str(error), is_unreadable=True)
 
 
 def base_offset_of(path: str) -> int:
@@ -147,11 +159,6 @@ def check_records(line: BatchLine) -> Problem | None:
     except CorruptBatch as problem:
         return Problem(problem.reason, header.position, header.size)
     return None
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def _properties(data: bytes, path: str) -> Iterator[PropertyLine | Problem]:

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator
 
 from kctl.errors import CorruptLog
+from kctl.input_files import open_regular
 from kctl.records.header import BatchHeader, CorruptBatch
 from kctl.storage.dump_batches import header_at, read_log
 from kctl.storage.dump_lines import BatchLine, OffsetIndexLine, Problem, TimeIndexLine
@@ -25,8 +26,8 @@ _READ_ZEROS = 1 << 16
 
 
 def open_file(path: str) -> RealFile:
-    """For reading only.  Raises OSError."""
-    return RealFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    """A regular file, for reading only.  Raises OSError."""
+    return RealFile(path, open_regular(path))
 
 
 class LogBeside:

@@ -93,6 +93,8 @@ class Problem:
     reason: str
     position: int | None = None
     size: int | None = None
+    is_unreadable: bool = False
+    """The operating system refused to open or read the file."""
 
 
 Line = (

@@ -234,6 +234,25 @@ def test_file_that_is_not_there_is_one_line(kctl: Kctl, folder: Path) -> None:
     assert (ran.status, ran.err) == (1, "kctl: nothing/00000000000000000000.log: No such file or directory\n")
 
 
+@pytest.mark.parametrize("name", ["nothing", "nothing.log", "orders-3/00000000000000000001.log"])
+@pytest.mark.parametrize("options", ["", "--verify-only", "--compat kafka-4", "--index-sanity-check"])
+def test_missing_file_is_said_to_be_missing_whatever_its_name(
+    kctl: Kctl, folder: Path, name: str, options: str
+) -> None:
+    ran = kctl(f"dump-log {options} {name}")
+    assert (ran.status, ran.out, ran.err) == (1, "", f"kctl: {name}: No such file or directory\n")
+
+
+@pytest.mark.parametrize("options", ["", "--verify-only", "--compat kafka-4", "--rebuild-index"])
+def test_folder_without_files_of_a_log_is_an_error(kctl: Kctl, folder: Path, options: str) -> None:
+    empty = folder.parent / "empty"
+    empty.mkdir()
+    (empty / "notes.txt").write_text("nothing of a log")
+    ran = kctl(f"dump-log {options} empty")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.startswith("kctl: empty holds no files of a log")
+
+
 @pytest.mark.parametrize(("suffix", "entry"), [("index", struct.pack(">ii", 5, 0)), ("timeindex", b"")])
 def test_room_that_was_preallocated_for_an_index_is_not_read(
     kctl: Kctl, folder: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, entry: bytes
