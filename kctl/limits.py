@@ -54,3 +54,10 @@ NAMED_FILE_BYTES_MAX = _limit(
     "bytes",
     on_excess="the command says so and reads no further; logs and indexes of any size are read piece by piece",
 )
+
+PROBLEM_TEXT_MAX = _limit(
+    "what dump-log says of one damaged place",
+    300,
+    "characters",
+    on_excess="the text is cut off and ends in three dots",
+)
