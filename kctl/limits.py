@@ -117,3 +117,19 @@ RESERVED_DESCRIPTORS = _limit(
     "descriptors",
     on_excess="new connections are closed at once; a line is logged",
 )
+
+# Files given to commands.
+
+NAMED_FILE_BYTES_MAX = _limit(
+    "size of a file that a command reads as a whole",
+    64 << 20,
+    "bytes",
+    on_excess="the command says so and reads no further; logs and indexes of any size are read piece by piece",
+)
+
+PROBLEM_TEXT_MAX = _limit(
+    "what dump-log says of one damaged place",
+    300,
+    "characters",
+    on_excess="the text is cut off and ends in three dots",
+)

@@ -176,11 +176,12 @@ def _data_dir(given: str | None) -> Path:
 
 def _file_properties(path: str | None) -> dict[str, str]:
     from kctl.config.properties import decode_properties, parse_properties  # noqa: PLC0415
+    from kctl.input_files import read_input  # noqa: PLC0415
 
     if path is None:
         return {}
     try:
-        return parse_properties(decode_properties(Path(path).read_bytes()))
+        return parse_properties(decode_properties(read_input(path)))
     except OSError as error:
         raise UsageError(f"--config {path} cannot be read: {error.strerror}") from None
     except ValueError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kctl.admin.offset_reset import Reset, Scenario, Target
@@ -11,6 +10,7 @@ from kctl.admin.reset_file import format_offsets, parse_offsets
 from kctl.commands.exit_status import Refused
 from kctl.commands.values import parse_duration_ms, parse_partitions, parse_time_ms
 from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.input_files import read_input
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _timestamp_ms(moment_ms: int) -> int:
 def _read(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
     try:
         # Spreadsheets put a byte order mark in front.
-        return parse_offsets(Path(path).read_text(encoding="utf-8-sig"), groups)
+        return parse_offsets(read_input(path).decode("utf-8-sig"), groups)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (UsageError, UnicodeDecodeError) as error:

@@ -109,10 +109,10 @@ def _duration_ms(text: str) -> int:
 
 def _read_properties(path: str) -> dict[str, str]:
     from kctl.config.properties import decode_properties, parse_properties  # noqa: PLC0415 - rarely used
+    from kctl.input_files import read_input  # noqa: PLC0415 - same
 
     try:
-        with open(path, "rb") as file:
-            return parse_properties(decode_properties(file.read()))
+        return parse_properties(decode_properties(read_input(path)))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
