@@ -203,7 +203,9 @@ def _report(error: BaseException, words: Sequence[str]) -> int:
     if "--debug" in words:
         import traceback  # noqa: PLC0415
 
-        traceback.print_exception(error)
+        from kctl.terminal_text import escape_lines  # noqa: PLC0415
+
+        sys.stderr.write(escape_lines("".join(traceback.format_exception(error))))
     status = exit_status_of(error)
     try:
         if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):

@@ -58,7 +58,8 @@ def record_item(tp: TopicPartition, record: Record) -> dict[str, Any]:
 
 
 def record_row(tp: TopicPartition, record: Record) -> dict[str, Any]:
-    """A record as one line for people: bytes that are not UTF-8 show up as \\xNN."""
+    """A record as one line for people: bytes that are not UTF-8 show up as \\xNN, a header as `name=value`, and as
+    `name` alone where its value is null."""
     return {
         "topic": tp.topic,
         "partition": tp.partition,
@@ -66,7 +67,7 @@ def record_row(tp: TopicPartition, record: Record) -> dict[str, Any]:
         "time": format_time(record.timestamp),
         "key": _text(record.key),
         "value": _text(record.value),
-        "headers": {name: _text(data) for name, data in record.headers},
+        "headers": [{name: _text(data)} for name, data in record.headers],  # a name may occur more than once
     }
 
 
@@ -93,7 +94,15 @@ def decode_bytes(text: object, encoding: object) -> bytes | None:
             raise UsageError(f"'{text}' is no base64: {error}") from None
     if encoding not in {None, "utf-8"}:
         raise UsageError(f"unknown encoding {encoding!r}")
+    _check_unicode(text)
     return text.encode()
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{text!a} holds half of a surrogate pair, which is no character") from None
 
 
 def read_record(item: object) -> ReadRecord:
@@ -105,6 +114,8 @@ def read_record(item: object) -> ReadRecord:
         isinstance(one, dict) and isinstance(one.get("key"), str) for one in headers
     ):
         raise UsageError('headers are a list of {"key", "value"}')
+    for one in headers:
+        _check_unicode(one["key"])
     return ReadRecord(
         decode_bytes(item.get("key"), item.get("key_encoding")),
         decode_bytes(item.get("value"), item.get("value_encoding")),

@@ -369,8 +369,8 @@ def _item(one: Transaction, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _text(partitions: list[dict[str, Any]]) -> str:
-    return " ".join(f"{one['topic']}({','.join(map(str, one['partitions']))})" for one in partitions)
+def _text(partitions: list[dict[str, Any]]) -> str | None:
+    return " ".join(f"{one['topic']}({','.join(map(str, one['partitions']))})" for one in partitions) or None
 
 
 def _hanging_row(one: OpenTransaction, now_ms: int) -> dict[str, Any]:

@@ -120,7 +120,11 @@ def stat(
 def _show_log() -> None:
     import logging  # noqa: PLC0415 - only the service has a log
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    from kctl.log_format import EscapingFormatter  # noqa: PLC0415 - same
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(EscapingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 async def _serve(run: Invocation, data_dir: Path, port: int) -> None:
