@@ -141,7 +141,7 @@ def health(
     One row per reason; under json and jsonl one object.
     """
     from kctl.admin.health import judge  # noqa: PLC0415 - help needs no client
-    from kctl.commands.values import parse_duration_ms  # noqa: PLC0415 - same
+    from kctl.commands.times import parse_duration_ms  # noqa: PLC0415 - same
 
     wait_ms = parse_duration_ms(wait) if wait else 0
     seen = run.on_cluster(lambda client: _observe(client, wait_ms))

@@ -116,7 +116,8 @@ def consume(
     members of a group must have one in common.  Only one whose assignors are cooperative-sticky and nothing else keeps
     reading while the group shares anew; any other gives up its partitions first.
 
-    TIME is RFC 3339 (UTC without a zone), a date, epoch seconds or milliseconds, or a duration back from now: @-1h.
+    TIME is RFC 3339 (UTC without a zone), a date (2026-11-21 or 20261121), 10 digits of epoch seconds or 13 of
+    milliseconds, now, or a duration back from now: @-1h.  Times before 1970 are refused.
 
     Under json and jsonl nothing is lost: keys, values and header values that are not UTF-8 come as base64, which
     "key_encoding", "value_encoding" and "encoding" tell, and `kctl produce --input jsonl` reads them back.  Under json

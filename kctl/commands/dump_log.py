@@ -125,7 +125,8 @@ def dump_log(
     wrong is a row with an error, and makes the exit status 1; it goes on with the next batch that is sound.  With
     --offset only the part of a log that can hold these offsets is read.
 
-    TIME is as everywhere: 2026-11-21T09:30:00Z, 2026-11-21, epoch seconds or milliseconds, now, -1h.
+    TIME is as everywhere: 2026-11-21T09:30:00Z (UTC without a zone), 2026-11-21, 10 digits of epoch seconds or 13 of
+    milliseconds, now, -1h.
 
     Under json and jsonl, "type" tells what a row is about: batch, record, offset_index, time_index, producer,
     aborted_transaction, leader_epoch, checkpoint, property or problem; with --records both batches and records are

@@ -260,8 +260,8 @@ def reset_offsets(
         Option(
             "--to-datetime",
             metavar="TIME",
-            help="To the first record at or after that time: RFC 3339 (UTC without a zone), a date, epoch seconds or"
-            " milliseconds.",
+            help="To the first record at or after that time: RFC 3339 (UTC without a zone), a date, 10 digits of epoch"
+            " seconds or 13 of milliseconds, or a duration back from now such as -1h.",
         ),
     ] = None,
     by_duration: Annotated[

@@ -99,7 +99,7 @@ def split_given(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
 
 
 def _duration_ms(text: str) -> int:
-    from kctl.commands.values import parse_duration_ms  # noqa: PLC0415 - rarely used
+    from kctl.commands.times import parse_duration_ms  # noqa: PLC0415 - rarely used
 
     duration_ms = parse_duration_ms(text)
     if duration_ms == 0:

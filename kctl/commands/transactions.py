@@ -10,7 +10,8 @@ from kctl.commands.declaration import Argument, Group, Option
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR, known, outcome_error
-from kctl.commands.values import format_time, parse_duration_ms
+from kctl.commands.times import parse_duration_ms
+from kctl.commands.values import format_time
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ApiError, ErrorCode, UsageError
 

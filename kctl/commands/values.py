@@ -1,10 +1,7 @@
-"""The grammar of offsets, times, durations and sizes: one parser for every command.
+"""The grammar of offsets, sizes and lists: one parser for every command.  `times` has that of times and durations.
 
     offset   start  end  N  +N (after the start)  -N (before the end)  @TIME (first record at or after TIME)
     range    A:B  A:  :B  A     numbers; the upper side is exclusive
-    TIME     RFC 3339 (2026-11-21T09:30:00Z), a date, a date with a time (zone-less means UTC), `now`, epoch seconds or
-             milliseconds, or a duration back from now (-1h30m, -PT90M)
-    duration 500ms  10s  5m  1h30m  2d  PT1H30M; a bare number is seconds
     size     100  64k  10m  1g (powers of 1024)
 
 Pure: callers pass now_ms.
@@ -16,17 +13,9 @@ import functools
 import re
 
 from kctl.admin.offset_spec import END, START, Anchor, OffsetSpec
+from kctl.commands.times import parse_time_ms
 from kctl.errors import UsageError
 
-_EPOCH_MS_MIN = 100_000_000_000
-"""Numbers from here on count as milliseconds (this one is March 1973), smaller ones as seconds."""
-
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
-_ISO_DURATION = re.compile(
-    r"([+-]?)P(?:([+-]?\d+)D)?(?:T(?=.)(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:[.,]\d*)?)S)?)?\Z", re.IGNORECASE
-)
-"""As java.time.Duration.parse takes it, signs included."""
 _PARTITIONS_MAX = 10_000_000
 """More than any topic can have: a slip in a range must not eat the machine's memory."""
 
@@ -41,7 +30,7 @@ def parse_offset(text: str, *, now_ms: int) -> OffsetSpec:
         case "end" | "latest":
             return END
     if text.startswith("@"):
-        return OffsetSpec(Anchor.TIME, parse_time_ms(text[1:], now_ms=now_ms))
+        return OffsetSpec(Anchor.TIME, parse_time_ms(text, now_ms=now_ms))
     if not re.fullmatch(r"[+-]?\d+", text):
         raise UsageError(f"'{text}' is no offset; write start, end, N, +N, -N or @TIME")
     if text[0] == "+":
@@ -62,48 +51,6 @@ def parse_number_range(text: str | None, option: str) -> range | None:
     if not found[2]:
         return range(first, first + 1)
     return range(first, int(found[3]) if found[3] else 1 << 63)
-
-
-def parse_time_ms(text: str, *, now_ms: int) -> int:
-    """Read a point in time as milliseconds since the epoch.  Raises UsageError."""
-    if text == "now":
-        return now_ms
-    if text.startswith("-"):
-        return now_ms - parse_duration_ms(text[1:])
-    if re.fullmatch(r"\d{5,}", text):
-        number = int(text)
-        return number if number >= _EPOCH_MS_MIN else number * 1000
-    from datetime import UTC, datetime  # noqa: PLC0415 - not needed by most commands
-
-    # Kafka's tools take 2026-1-9T9:5:0.0, too.
-    text = re.sub(r"(?<=[-T:])(\d)(?!\d)", r"0\1", text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"'{text}' is no time; write 2026-11-21T09:30:00Z, 2026-11-21, epoch seconds or milliseconds, now or -1h"
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
-
-
-def parse_duration_ms(text: str, *, may_be_negative: bool = False) -> int:
-    """Read a length of time in milliseconds; one in ISO 8601 may have signs, as in Java.  Raises UsageError."""
-    if re.fullmatch(r"\d+(\.\d+)?", text):
-        return round(float(text) * 1000)
-    iso = _ISO_DURATION.match(text)
-    if iso and any(iso.groups()[1:]):
-        days, hours, minutes, seconds = (float((group or "0").replace(",", ".")) for group in iso.groups()[1:])
-        duration_ms = round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
-        duration_ms = -duration_ms if iso[1] == "-" else duration_ms
-        if duration_ms < 0 and not may_be_negative:
-            raise UsageError(f"'{text}' is less than no time")
-        return duration_ms
-    parts = _DURATION_PART.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise UsageError(f"'{text}' is no duration; write 500ms, 10s, 5m, 1h30m, 2d or PT1H30M")
-    return round(sum(float(number) * _UNITS_MS[unit] for number, unit in parts))
 
 
 def parse_size(text: str) -> int:
