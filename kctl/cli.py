@@ -160,7 +160,7 @@ def _help_for(words: list[str]) -> int:
 def _without_verb(group: Group, verb: str | None, rest: list[str]) -> int:
     from kctl.commands.help import group_help  # noqa: PLC0415
 
-    if _asks_for_help(rest):
+    if verb in {None, "--help", "-h"} and _asks_for_help(rest):
         return _print(group_help(group))
     if verb is None:
         sys.stderr.write(group_help(group) + "\n")

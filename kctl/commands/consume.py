@@ -10,6 +10,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.values import parse_offset, parse_partitions
 from kctl.errors import ApiError, ErrorCode, MalformedRequest, UsageError
+from kctl.integers import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +63,9 @@ def consume(
             "--until", metavar="OFFSET", help="Where to stop, exclusive.  Default: the end, unless --follow is given."
         ),
     ] = None,
-    max_records: Annotated[int | None, Option("-n", "--max-records", metavar="N", help="Stop after N records.")] = None,
+    max_records: Annotated[
+        int | None, Option("-n", "--max-records", metavar="N", help="Stop after N records.", maximum=INT64_MAX)
+    ] = None,
     partition: Annotated[
         str | None, Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
     ] = None,
@@ -149,8 +152,6 @@ def consume(
     now_ms = round(time.time() * 1000)
     lower = parse_offset(from_, now_ms=now_ms)
     upper = parse_offset(until, now_ms=now_ms) if until else None
-    if max_records is not None and max_records < 0:
-        raise UsageError("--max-records is a number of records")
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
 
     async def read(client: ClusterClient) -> None:

@@ -12,7 +12,7 @@ from kctl.commands.declaration import Argument, Group, Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR, known
-from kctl.commands.values import format_time, parse_pairs
+from kctl.commands.values import format_time, parse_pair
 from kctl.console import ERROR_COLUMNS, Column, Console
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 
@@ -64,12 +64,15 @@ def produce(
             help="A record per line, a JSON object per line as `kctl consume --format jsonl` writes it, or one record.",
         ),
     ] = "lines",
-    key: Annotated[str | None, Option("--key", metavar="KEY", help="Key of every record.")] = None,
+    key: Annotated[str | None, Option("--key", metavar="KEY", help="Key of every record.", may_be_empty=True)] = None,
     key_separator: Annotated[
         str | None, Option("--key-separator", metavar="TEXT", help="What stands between key and value in a line.")
     ] = None,
     null_marker: Annotated[
-        str | None, Option("--null-marker", metavar="TEXT", help="Keys and values like this are null (a tombstone).")
+        str | None,
+        Option(
+            "--null-marker", metavar="TEXT", help="Keys and values like this are null (a tombstone).", may_be_empty=True
+        ),
     ] = None,
     record_header: Annotated[
         list[str] | None, Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
@@ -112,13 +115,11 @@ def produce(
         raise UsageError("--key-separator and --null-marker are for --input lines")
     if key is not None and key_separator is not None:
         raise UsageError("--key and --key-separator exclude each other")
-    if partition is not None and partition < 0:
-        raise UsageError("--partition is a number from 0 on")
-    if transactional_id is not None and (not transactional_id or not settings.idempotent):
-        raise UsageError("--transactional-id needs a name and --acks all")
+    if transactional_id is not None and not settings.idempotent:
+        raise UsageError("--transactional-id needs --acks all")
     every = _Every(
         None if key is None else key.encode(),
-        tuple((name, value.encode()) for name, value in parse_pairs(record_header, "--header").items()),
+        tuple((name, value.encode()) for name, value in (parse_pair(one, "--header") for one in record_header or [])),
         partition,
     )
     lines = _LineOptions(input_, key_separator, null_marker)

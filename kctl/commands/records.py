@@ -10,6 +10,7 @@ from kctl.commands.rows import known
 from kctl.commands.values import format_time
 from kctl.console import Column
 from kctl.errors import UsageError
+from kctl.integers import INT32_MAX, INT64_MAX, is_integer
 
 if TYPE_CHECKING:
     from kctl.model import TopicPartition
@@ -120,15 +121,15 @@ def read_record(item: object) -> ReadRecord:
         decode_bytes(item.get("key"), item.get("key_encoding")),
         decode_bytes(item.get("value"), item.get("value_encoding")),
         tuple((one["key"], decode_bytes(one.get("value"), one.get("encoding"))) for one in headers),
-        _integer(item, "partition"),
-        _integer(item, "timestamp_ms"),
+        _integer(item, "partition", INT32_MAX),
+        _integer(item, "timestamp_ms", INT64_MAX),
     )
 
 
-def _integer(item: dict[str, Any], name: str) -> int | None:
-    value = item.get(name)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        raise UsageError(f"{name} is {value!r}, not a number")
+def _integer(item: dict[str, Any], name: str, high: int) -> int | None:
+    value: int | None = item.get(name)
+    if value is not None and not is_integer(value, high=high):
+        raise UsageError(f"{name} is {value!r}, not a whole number from 0 to {high}")
     return value
 
 

@@ -25,12 +25,12 @@ INTRODUCTION = """\
 - `--format table` is the default on a terminal, `plain` everywhere else.  `table` is for people and may change;
   `plain`, `json` and `jsonl` are for programs: columns and fields are added, but neither renamed nor removed.
 - `plain` has one row per line and tabs between columns, and no line of titles unless `--header` is given.  Null and
-  empty lists are `-`, an empty text is `""`; texts that look like these two are `\\x2d` and `\\x22\\x22`.  Headers of records
-  are `name=value` joined by commas, `name` alone where the value is null; commas within are `\\x2c`.
-- Names, keys, values and messages never act on the terminal.  Controls, invisible format characters, line separators and
-  bytes that are not UTF-8 are escaped: in `table` and `plain` as `\\t`, `\\n`, `\\xNN`, `\\uNNNN` or `\\UNNNNNNNN`, a backslash
-  as `\\\\`; in `json` and `jsonl` as `\\uNNNN`.  `--compat` and `kctl zookeeper get` write the bytes as they are, except on
-  a terminal.
+  empty lists are `-`, an empty text is `""`; texts that look like these two are `\\x2d` and `\\x22\\x22`.  Headers of
+  records are `name=value` joined by commas, `name` alone where the value is null; commas within are `\\x2c`.
+- Names, keys, values and messages never act on the terminal.  Controls, invisible format characters, line separators
+  and bytes that are not UTF-8 are escaped: in `table` and `plain` as `\\t`, `\\n`, `\\xNN`, `\\uNNNN` or `\\UNNNNNNNN`,
+  and a backslash as `\\\\`; in `json` and `jsonl` as `\\uNNNN`.  `--compat` and `kctl zookeeper get` write the bytes as
+  they are, except on a terminal.
 - A table fits the terminal: cells wrap between words, and rows that do not fit become blocks of one line per column.
   In a pipe or file, lines have no limit.
 - `json` is exactly one document, also when the command fails:

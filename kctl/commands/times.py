@@ -6,8 +6,8 @@
               now, -1h30m, -PT90M     now, and a duration back from now
     DURATION  500ms  10s  5m  1h30m  2d  1w  PT1H30M; a bare number is seconds
 
-A TIME may begin with @, as it has to where an offset may stand as well.  Numbers of another length are refused: 20261123
-as epoch seconds would be in August 1970, and whoever writes it means a date.  So are times before 1970: brokers take
+A TIME may begin with @, as it has to where an offset may stand as well.  Numbers of another length are refused, because
+they could be either: 20261123 as epoch seconds would be in August 1970.  So are times before 1970: brokers take
 negative timestamps for the names of special offsets.
 """
 
@@ -54,7 +54,7 @@ def check_time_ms(time_ms: int, text: str) -> int:
     """The time, if it is one that can be asked for; `text` is what was given.  Raises UsageError."""
     if time_ms < 0:
         raise UsageError(
-            f"'{text}' is before 1970, where no record can be looked up; write earliest or start for the start"
+            f"'{text}' is before 1970, where no record can be looked up; the first record is at 'earliest'"
         )
     if time_ms > TIME_MS_MAX:
         raise UsageError(f"'{text}' is after the year 9999")

@@ -15,11 +15,12 @@ import re
 from kctl.admin.offset_spec import END, START, Anchor, OffsetSpec
 from kctl.commands.times import parse_time_ms
 from kctl.errors import UsageError
+from kctl.integers import INT64_MAX, parse_integer
 
-_PARTITIONS_MAX = 10_000_000
+_PARTITION_MAX = 999_999
 """More than any topic can have: a slip in a range must not eat the machine's memory."""
 
-_SIZE = re.compile(r"(\d+)([kmg]?)b?\Z", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]+)([kmg]?)b?\Z", re.ASCII | re.IGNORECASE)
 
 
 def parse_offset(text: str, *, now_ms: int) -> OffsetSpec:
@@ -31,26 +32,23 @@ def parse_offset(text: str, *, now_ms: int) -> OffsetSpec:
             return END
     if text.startswith("@"):
         return OffsetSpec(Anchor.TIME, parse_time_ms(text, now_ms=now_ms))
-    if not re.fullmatch(r"[+-]?\d+", text):
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
         raise UsageError(f"'{text}' is no offset; write start, end, N, +N, -N or @TIME")
-    if text[0] == "+":
-        return OffsetSpec(Anchor.START, int(text))
-    if text[0] == "-":
-        return OffsetSpec(Anchor.END, int(text))
-    return OffsetSpec(Anchor.ZERO, int(text))
+    anchor = {"+": Anchor.START, "-": Anchor.END}.get(text[0], Anchor.ZERO)
+    return OffsetSpec(anchor, parse_integer(text, "an offset", low=-INT64_MAX, high=INT64_MAX))
 
 
 def parse_number_range(text: str | None, option: str) -> range | None:
     """Read `A:B`, where a side may be missing, or a single number; None stays None.  Raises UsageError."""
     if text is None:
         return None
-    found = re.fullmatch(r"(\d*)(:?)(\d*)", text)
+    found = re.fullmatch(r"([0-9]*)(:?)([0-9]*)", text)
     if not found or not (found[1] or found[3]):
         raise UsageError(f"{option} takes A:B, A:, :B or A, not '{text}'")
-    first = int(found[1] or 0)
+    first = parse_integer(found[1] or "0", f"A of {option} A:B", high=INT64_MAX)
     if not found[2]:
         return range(first, first + 1)
-    return range(first, int(found[3]) if found[3] else 1 << 63)
+    return range(first, parse_integer(found[3], f"B of {option} A:B", high=INT64_MAX) if found[3] else INT64_MAX + 1)
 
 
 def parse_size(text: str) -> int:
@@ -58,18 +56,21 @@ def parse_size(text: str) -> int:
     found = _SIZE.match(text)
     if not found:
         raise UsageError(f"'{text}' is no size; write 100, 64k, 10m or 1g")
-    return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2].lower()]
+    shift = {"": 0, "k": 10, "m": 20, "g": 30}[found[2].lower()]
+    return parse_integer(found[1], f"the number of '{text}'", high=INT64_MAX >> shift) << shift
 
 
 def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:
-    """Read repeated `name=value`; the value may hold `=`.  Raises UsageError."""
-    pairs: dict[str, str] = {}
-    for text in texts or []:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise UsageError(f"{option} takes NAME=VALUE, not '{text}'")
-        pairs[name] = value
-    return pairs
+    """Read repeated `name=value`, where the last of a name counts; the value may hold `=`.  Raises UsageError."""
+    return dict(parse_pair(text, option) for text in texts or [])
+
+
+def parse_pair(text: str, option: str) -> tuple[str, str]:
+    """Read one `name=value`.  Raises UsageError."""
+    name, equals, value = text.partition("=")
+    if not name.strip() or not equals:
+        raise UsageError(f"{option} takes NAME=VALUE, not '{text}'")
+    return name, value
 
 
 def parse_partitions(text: str | None) -> list[int] | None:
@@ -78,11 +79,12 @@ def parse_partitions(text: str | None) -> list[int] | None:
         return None
     partitions: set[int] = set()
     for part in text.split(","):
-        found = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        found = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", part)
         if not found:
             raise UsageError(f"'{text}' is no list of partitions; write 0,3,5-7")
-        first, last = int(found[1]), int(found[2] or found[1])
-        if not first <= last < _PARTITIONS_MAX:
+        first = parse_integer(found[1], "a partition", high=_PARTITION_MAX)
+        last = parse_integer(found[2] or found[1], "a partition", high=_PARTITION_MAX)
+        if first > last:
             raise UsageError(f"'{text}': no topic has partitions {part}")
         partitions.update(range(first, last + 1))
     return sorted(partitions)

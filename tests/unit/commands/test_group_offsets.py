@@ -236,10 +236,13 @@ def test_file_that_says_nothing_about_a_group(
 
 
 @pytest.mark.usefixtures("billing")
-@pytest.mark.parametrize("numbers", ["0-99999999999", "2-1"])
-def test_range_that_no_topic_has_is_a_mistake(kctl: Kctl, numbers: str) -> None:
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [("0-99999999999", "a partition is a whole number from 0 to"), ("2-1", "no topic has partitions 2-1")],
+)
+def test_range_that_no_topic_has_is_a_mistake(kctl: Kctl, numbers: str, words: str) -> None:
     ran = kctl(f"groups reset-offsets billing --topic orders:{numbers} --to-earliest --dry-run")
-    assert (ran.status, f"no topic has partitions {numbers}" in ran.err) == (ExitStatus.USAGE, True)
+    assert (ran.status, words in ran.err) == (ExitStatus.USAGE, True)
 
 
 def test_group_comes_into_being(kctl: Kctl, cluster: FakeCluster, billing: FakeGroup) -> None:

@@ -174,7 +174,7 @@ def test_line_that_is_no_json_is_named(kctl: Kctl, cluster: FakeCluster) -> None
         (b'{"value":"!","value_encoding":"base64"}', "no base64"),
         (b'{"value":"a","value_encoding":"rot13"}', "unknown encoding"),
         (b'{"headers":[{"value":"a"}]}', "headers are a list"),
-        (b'{"partition":"0"}', "partition is '0', not a number"),
+        (b'{"partition":"0"}', "partition is '0', not a whole number"),
     ):
         with stdin(line):
             ran = kctl("produce orders --input jsonl")
@@ -287,7 +287,7 @@ def test_cluster_describe(kctl: Kctl, cluster: FakeCluster) -> None:
         ("--group g --partition 0", "leave out --partition"),
         ("--group g --until 3", "leave out --partition and --until"),
         ("--group g --format json", "use jsonl"),
-        ("--group=", "--group needs a name"),
+        ("--group=", "--group is empty"),
         ("--group g --assignor range,fair", "'fair' is no assignor; there are range, roundrobin, sticky, cooperative"),
         ("--group g --assignor ,", "at least one assignor is needed"),
         ("--assignor range", "--assignor goes with --group"),
