@@ -10,6 +10,7 @@ from kctl.commands.declaration import Argument, Group, Option
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.errors import KctlError, UsageError
+from kctl.integers import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -62,18 +63,33 @@ def dump_log(
         str | None, Option("--time", metavar="A:B", help="Only what has timestamps from A up to, but not including, B.")
     ] = None,
     key: Annotated[
-        str | None, Option("--key", help="Only records with this key, written as --key-decoder shows it.")
+        str | None,
+        Option("--key", help="Only records with this key, written as --key-decoder shows it.", may_be_empty=True),
     ] = None,
     max_bytes: Annotated[
         int | None,
-        Option("--max-bytes", metavar="N", help="Of a log only the batches that end within its first N bytes."),
+        Option(
+            "--max-bytes",
+            metavar="N",
+            help="Of a log only the batches that end within its first N bytes.",
+            minimum=1,
+            maximum=INT64_MAX,
+        ),
     ] = None,
     max_message_size: Annotated[
         int | None,
-        Option("--max-message-size", metavar="N", help="Taken for the sake of scripts; batches of any size are read."),
+        Option(
+            "--max-message-size",
+            metavar="N",
+            help="Taken for the sake of scripts; batches of any size are read.",
+            minimum=1,
+        ),
     ] = None,
     producer_id: Annotated[
-        int | None, Option("--producer-id", metavar="N", help="Only what this producer has written.")
+        int | None,
+        Option(
+            "--producer-id", metavar="N", help="Only what this producer has written.", minimum=-1, maximum=INT64_MAX
+        ),
     ] = None,
     key_decoder: Annotated[
         str | None, Option("--key-decoder", help="What keys are.  Default: text, or else base64.", choices=_DECODERS)
@@ -138,7 +154,8 @@ def dump_log(
     wrong is a row with an error, and makes the exit status 1; it goes on with the next batch that is sound.  With
     --offset only the part of a log that can hold these offsets is read.
 
-    TIME is as everywhere: 2026-11-21T09:30:00Z, 2026-11-21, epoch seconds or milliseconds, now, -1h.
+    TIME is as everywhere: 2026-11-21T09:30:00Z (UTC without a zone), 2026-11-21, 10 digits of epoch seconds or 13 of
+    milliseconds, now, -1h.
 
     Under json and jsonl, "type" tells what a row is about: batch, record, offset_index, time_index, producer,
     aborted_transaction, leader_epoch, checkpoint, property or problem; with --records both batches and records are
@@ -158,8 +175,6 @@ def dump_log(
     )
     if dry_run and not rebuild_index:
         raise UsageError("--dry-run goes with --rebuild-index")
-    if any(number is not None and number <= 0 for number in (max_bytes, max_message_size)):
-        raise UsageError("--max-bytes and --max-message-size take a number above 0")
     paths = [file for name in names for file in _files_in(name)]
     if rebuild_index:
         return _rebuild(run.console, names, paths, dry_run=dry_run)

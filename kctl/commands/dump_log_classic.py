@@ -343,12 +343,12 @@ class ClassicDump:
             self._flush()
 
     def _flush(self) -> None:
-        self._console.stdout.write("".join(self._pieces))
+        self._console.verbatim("".join(self._pieces))
         self._pieces.clear()
         self._piece_size = 0
 
     def _say(self, text: str) -> None:
-        self._console.stderr.write(text + "\n")
+        self._console.complain(text)
 
     def _complain(self, path: str, problem: Problem) -> None:
         self.has_problem = True

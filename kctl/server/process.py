@@ -19,6 +19,7 @@ from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.config.loading import load_broker_config
 from kctl.config.properties import format_properties
 from kctl.errors import KctlError
+from kctl.log_format import EscapingFormatter
 from kctl.server.data_folder import DataFolder, RunningBroker
 from kctl.server.host import BrokerHost
 from kctl.server.loop_lag import MeasuredEventLoop
@@ -175,7 +176,7 @@ def _set_up_logging(stream: TextIO | None) -> None:
         root.addHandler(logging.NullHandler())
         return
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(logging.Formatter(_LOG_FORMAT))
+    handler.setFormatter(EscapingFormatter(_LOG_FORMAT))
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("kctl").setLevel(logging.INFO)
