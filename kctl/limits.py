@@ -45,3 +45,12 @@ _configured(
     "100 MiB",
     on_excess="the connection is closed before the frame is read",
 )
+
+# Groups and transactions.
+
+MEMBER_ID_PREFIX_BYTES_MAX = _limit(
+    "client id or group.instance.id in a generated member id",
+    32_767 - 37,
+    "bytes",
+    on_excess="cut off there, so that the member id fits into a string of the protocol",
+)

@@ -103,6 +103,8 @@ def test_deleting_a_topic_syncs_as_often_for_many_partitions_as_for_one() -> Non
 class Waiting:
     """Waits for all partitions, as a follower's fetch does, and counts how often it looks."""
 
+    future = None
+
     def __init__(self) -> None:
         self.looks = 0
 
