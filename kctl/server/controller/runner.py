@@ -78,11 +78,19 @@ class ControllerRunner:
         random: Random,
         allows_topic_deletion: bool,
         unclean_topics: UncleanTopics,
+        has_topic_ids: bool = True,
     ) -> None:
         self.state = ControllerState(broker_id, allows_topic_deletion=allows_topic_deletion)
         self._candidacy = Candidacy(broker_id, zookeeper, clock)
         self._writer = ZnodeWriter(zookeeper)
-        self._znodes = ZnodeEvents(zookeeper, self._writer, self.state, unclean_topics=unclean_topics, random=random)
+        self._znodes = ZnodeEvents(
+            zookeeper,
+            self._writer,
+            self.state,
+            unclean_topics=unclean_topics,
+            random=random,
+            has_topic_ids=has_topic_ids,
+        )
         self._clock = clock
         self._inbox: asyncio.Queue[str | TopicPartition | Event | _Ask] = asyncio.Queue()
         self._waiting: set[str] = set()

@@ -77,12 +77,14 @@ class ZnodeEvents:
         *,
         unclean_topics: UncleanTopics,
         random: Random,
+        has_topic_ids: bool,
     ) -> None:
         self._zookeeper = zookeeper
         self._writer = writer
         self._state = state
         self._unclean_topics = unclean_topics
         self._random = random
+        self._has_topic_ids = has_topic_ids
 
     async def read_all(self, office: Office) -> Elected:
         """Everything that ZooKeeper holds."""
@@ -141,8 +143,13 @@ class ZnodeEvents:
         return [ReassignmentsAsked(new, from_znode=True)] if new or not wanted else []
 
     async def _topics(self) -> tuple[dict[str, znodes.TopicAssignment], frozenset[str]]:
-        """All topics, and those that cannot be read; who has no id, made before 2.8 or by hand, gets one."""
+        """All topics, and those that cannot be read; who has no id, made before 2.8 or by hand, gets one.
+
+        Not while brokers of before 2.8 may be in the cluster (inter.broker.protocol.version).
+        """
         topics, unreadable = await znode_reader.read_topics(self._zookeeper)
+        if not self._has_topic_ids:
+            return topics, unreadable
         for name, assignment in list(topics.items()):
             if assignment.topic_id is None:
                 with_id = znodes.TopicAssignment(

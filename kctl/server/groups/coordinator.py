@@ -106,6 +106,9 @@ class GroupCoordinator:
         error = self._status(group_id)
         if error is ErrorCode.NONE and not self._allows_session_timeout(session_timeout_ms):
             error = ErrorCode.INVALID_SESSION_TIMEOUT
+        if error is ErrorCode.NONE and group_instance_id is not None and not self._config.allows_static_members:
+            # An older coordinator could not read the instance id back from the log.
+            error = ErrorCode.UNSUPPORTED_VERSION
         if error is ErrorCode.NONE and member_id != UNKNOWN_MEMBER and group_id not in self._groups:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:

@@ -38,6 +38,8 @@ class OffsetsWriter:
         self._codec = Codec(config.offsets_topic_compression_codec)
         self._required_acks = config.offsets_commit_required_acks
         self._timeout_ms = config.offsets_commit_timeout_ms
+        self._commit_version = config.offset_commit_value_version
+        self._group_version = config.group_metadata_value_version
         self._clock = clock
 
     def group(
@@ -46,7 +48,7 @@ class OffsetsWriter:
         """The group as it is in this generation."""
 
         def batch() -> bytes:
-            return self._batch([group_record(group_id, action.snapshot, self._clock.now_ms())])
+            return self._batch([group_record(group_id, action.snapshot, self._clock.now_ms(), self._group_version)])
 
         return self._append(partition, group_id, batch, required_acks=self._required_acks)
 
@@ -56,7 +58,7 @@ class OffsetsWriter:
         """Commits, which may be part of a transaction."""
 
         def batch() -> bytes:
-            records = offset_records(group_id, action.offsets, self._clock.now_ms())
+            records = offset_records(group_id, action.offsets, self._clock.now_ms(), self._commit_version)
             producer = action.producer
             return self._batch(records) if producer is None else self._transactional_batch(records, producer)
 
