@@ -133,3 +133,12 @@ PROBLEM_TEXT_MAX = _limit(
     "characters",
     on_excess="the text is cut off and ends in three dots",
 )
+
+# Groups and transactions.
+
+MEMBER_ID_PREFIX_BYTES_MAX = _limit(
+    "client id or group.instance.id in a generated member id",
+    32_767 - 37,
+    "bytes",
+    on_excess="cut off there, so that the member id fits into a string of the protocol",
+)

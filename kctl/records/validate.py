@@ -59,6 +59,8 @@ class AppendRules:
     timestamp_difference_max_ms: int = TIMESTAMP_DIFFERENCE_UNLIMITED
     codec: Codec | None = None
     """None keeps what the producer chose (`compression.type=producer`)."""
+    allows_zstd: bool = True
+    """Whether all brokers know zstd: brokers of before 2.1 could not follow a log with it."""
 
 
 class RecordsRejected(ApiError):
@@ -84,6 +86,7 @@ def validate_produced(records: Buffer, rules: AppendRules, *, now_ms: int, reque
     """
     view = memoryview(records)
     header = _only_batch(view, request_version)
+    _check_stored_codec(header, rules)
     if header is None:
         view = memoryview(upgrade(view, codec=rules.codec, max_message_bytes=rules.max_message_bytes))
         header = parse_header(view)
@@ -163,6 +166,15 @@ def _check_produced_header(header: BatchHeader, rules: AppendRules, request_vers
         raise _invalid(f"sequence number {header.base_sequence} with producer id {header.producer_id}")
     if attributes & LOG_APPEND_TIME_BIT:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, "producers cannot set the timestamp type to LogAppendTime")
+
+
+def _check_stored_codec(header: BatchHeader | None, rules: AppendRules) -> None:
+    """LogValidator (2.8).  `header` is None for old messages, which know no zstd."""
+    chosen = header.attributes & CODEC_MASK if header is not None else Codec.NONE
+    stored = chosen if rules.codec is None else rules.codec
+    if stored == Codec.ZSTD and not rules.allows_zstd:
+        message = "zstd needs inter.broker.protocol.version 2.1 or later"
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
 
 
 def _check_sizes(header: BatchHeader, rules: AppendRules) -> None:

@@ -311,6 +311,13 @@ class Log:
         except CorruptLog as error:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
+    def is_on_older_segment(self, records: RecordsSlice, end_offset: int) -> bool:
+        """Whether `records`, which were read from this log, lie before the segment that holds `end_offset`.
+
+        A read ends with its segment, so nothing is ever added to them.
+        """
+        return records.is_before_segment_of(end_offset, self._segments)
+
     def offset_for_timestamp(self, timestamp_ms: int, *, max_offset: int) -> TimestampOffset | None:
         """The first record at or after `timestamp_ms` and before `max_offset`.  Raises LogDirFailure."""
         with self._disk():

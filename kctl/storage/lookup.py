@@ -39,6 +39,12 @@ class RecordsSlice:
         """The bytes.  Raises OSError."""
         return self._file.read_at(self.position, self.size) if self.size else b""
 
+    def is_before_segment_of(self, offset: int, segments: SegmentList) -> bool:
+        """Whether these are records of a segment that lies before the one that holds `offset`."""
+        if self._segment is None or self.size == 0:
+            return False
+        return self._segment.base_offset < segments.at(offset).base_offset
+
     def upper_bound(self, max_offset: int) -> int:
         """An offset above all of its records, as near as the index tells, and not above `max_offset`."""
         if self._segment is None:

@@ -99,7 +99,7 @@ class FetchHandler:
             return delayed.response()
         delayed.future = asyncio.get_running_loop().create_future()
         keys = [position.topic_partition for position in positions]
-        self._purgatory.complete_or_watch(delayed, keys, request.max_wait_ms, cancelled_by=delayed.future)
+        self._purgatory.complete_or_watch(delayed, keys, request.max_wait_ms)
         return delayed.future
 
     def _session(self, request: FetchRequest, version: int, now_ms: int) -> FetchSession | None:

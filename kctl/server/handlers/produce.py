@@ -132,7 +132,7 @@ class ProduceHandler:
             return response
         operation.future = asyncio.get_running_loop().create_future()
         keys = (waiting.partition.topic_partition for waiting in appended)
-        self._purgatory.complete_or_watch(operation, keys, timeout_ms, cancelled_by=operation.future)
+        self._purgatory.complete_or_watch(operation, keys, timeout_ms)
         return operation.future
 
 

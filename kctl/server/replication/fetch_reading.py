@@ -1,8 +1,19 @@
 """Reading the partitions of one fetch: what its reader may see, within its limits.
 
 A consumer sees up to the high watermark, or up to the last stable offset when it asks for committed records only; a
-follower sees up to the log end.  Since version 11 consumers may read from followers, up to those followers' own high
-watermark (KIP-392).  A follower that is throttled and not in sync gets nothing for now.
+follower sees up to the log end.  A fetch that waits for min_bytes is answered by the rules of Kafka's DelayedFetch:
+
+    A-E  this broker does not lead the partition, does not have it, its log directory is offline, or the reader has
+         another leader epoch: an error, which is told at once
+    F    the position lies in an older segment than the reader's upper bound.  A read ends with its segment, so what is
+         there is all that this fetch will get.  (Kafka also answers a position in a newer segment, which a truncated
+         leader leaves behind.  Here such a position is out of range, which is an error, or above a high watermark
+         that has yet to come, where an answer at once would make the reader ask again and again.)
+    G    min_bytes are there, or as much as max_bytes allow
+    H    the reader's last epoch ends before its position
+
+Since version 11 consumers may read from followers, up to those followers' own high watermark (KIP-392).  A follower
+that is throttled and not in sync gets nothing for now.
 
 Owner: event loop.
 """
@@ -59,6 +70,8 @@ class Reading:
     total_bytes: int
     is_urgent: bool
     """There is something to tell at once: an error, another epoch's end, a better replica."""
+    is_on_older_segment: bool
+    """Some of the records end with their segment, and others follow in the next: waiting adds nothing to them."""
 
 
 def is_of_one_history(log: Log, position: FetchPosition) -> bool:
@@ -111,7 +124,7 @@ class Fetch:
     def is_ready(self, max_wait_ms: int) -> bool:
         """Whether the answer goes out now."""
         reading = self.read()
-        is_enough = reading.total_bytes >= self._min_bytes
+        is_enough = reading.total_bytes >= min(self._min_bytes, self._max_bytes) or reading.is_on_older_segment
         is_ready = max_wait_ms <= 0 or not self.positions or reading.is_urgent or is_enough
         if is_ready and self._magic is not None:
             self._take_back(reading, self._magic)
@@ -125,6 +138,8 @@ class Fetch:
             if partition is None or not self._may_read(partition, position):
                 return True
             log = partition.log
+            if not log.log_directory.is_online:
+                return True
             if not log.log_start_offset <= position.fetch_offset <= log.log_end_offset:
                 return True
             if self._upper_bound(partition) > position.fetch_offset and not self._is_held_back(partition):
@@ -155,7 +170,7 @@ class Fetch:
         answers: dict[TopicPartition, PartitionData] = {}
         record_bytes: dict[TopicPartition, int] = {}
         total = 0
-        is_urgent = False
+        is_urgent = is_on_older_segment = False
         for position in self.positions:
             # Only the first partition with records may exceed the limit, so that every reader gets on.
             left = self._max_bytes - total
@@ -166,7 +181,8 @@ class Fetch:
                 record_bytes[position.topic_partition] = size
                 total += size
             is_urgent = is_urgent or self._is_urgent(position, answer)
-        self._last = Reading(answers, record_bytes, total, is_urgent)
+            is_on_older_segment = is_on_older_segment or self._is_on_older_segment(position, answer)
+        self._last = Reading(answers, record_bytes, total, is_urgent, is_on_older_segment)
         return self._last
 
     def _is_urgent(self, position: FetchPosition, answer: PartitionData) -> bool:
@@ -176,6 +192,12 @@ class Fetch:
             return True
         partition = self._replicas.partitions.get(position.topic_partition)
         return partition is not None and self._has_news(partition)
+
+    def _is_on_older_segment(self, position: FetchPosition, answer: PartitionData) -> bool:
+        partition = self._replicas.partitions.get(position.topic_partition)
+        if partition is None or not isinstance(answer.records, RecordsSlice):
+            return False
+        return partition.log.is_on_older_segment(answer.records, self._upper_bound(partition))
 
     def _has_news(self, partition: Partition) -> bool:
         """Whether a follower does not know yet how far its own readers may see.  KIP-392."""

@@ -22,6 +22,7 @@ from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.append_flushes import AppendFlushes
 from kctl.server.replication.partition import Partition
 from kctl.server.requests.purgatory import Purgatory
+from kctl.storage.checkpoints import uuid_text
 
 if TYPE_CHECKING:
     from kctl.storage.appending import AppendResult
@@ -132,6 +133,8 @@ class ReplicaManager:
                 outcome[topic_partition] = ErrorCode.NONE
             except ApiError as error:
                 outcome[topic_partition] = error.code
+                if error.code is ErrorCode.INCONSISTENT_TOPIC_ID:
+                    self._log_inconsistent_topic_id(topic_partition, topic_id)
                 state_log.info("ignored LeaderAndIsr partition=%s error=%s", topic_partition, error.code.name)
             except LogDirFailure as failure:
                 outcome[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -232,6 +235,20 @@ class ReplicaManager:
             partition.isr,
         )
         return partition
+
+    def _log_inconsistent_topic_id(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
+        """The files are those of another topic of the same name: without a word clients only see NOT_LEADER."""
+        found = self.logs.get(topic_partition)
+        if found is not None and found.topic_id is not None:
+            log.error(
+                "event=inconsistent_topic_id partition=%s directory=%s on_disk=%s in_cluster=%s: the files are of "
+                "another topic of this name, and the partition is not served here; stop the broker, move the directory "
+                "away, start again, and the replica is copied from the leader",
+                topic_partition,
+                found.directory,
+                uuid_text(found.topic_id),
+                uuid_text(topic_id),
+            )
 
     def _create(self, topic_partition: TopicPartition, topic_id: UUID, *, is_new: bool) -> Partition:
         try:
