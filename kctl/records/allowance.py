@@ -15,6 +15,11 @@ from kctl.limits import (
     INLINE_RECORDS_MAX,
     RECORDS_PER_BATCH_MAX,
 )
+from kctl.records.compression import Buffer
+from kctl.records.header import ATTRIBUTES_POSITION, CODEC_MASK, MAGIC_POSITION
+
+_CODEC_POSITION = ATTRIBUTES_POSITION + 1
+"""The byte of the attributes that names the codec."""
 
 
 class AllowanceExceeded(ApiError):
@@ -60,3 +65,12 @@ class Allowance:
 def decompressed_size_max(size: int) -> int:
     """How many bytes a batch of `size` bytes may hold after decompression."""
     return min(max(DECOMPRESSION_RATIO_FREE_BYTES, size * DECOMPRESSION_RATIO_MAX), DECOMPRESSED_BATCH_BYTES_MAX)
+
+
+def memory_max(records: Buffer) -> int:
+    """How many bytes a conversion of produced records takes at most: theirs and those of the plain records."""
+    size = len(records)
+    is_batch = size > _CODEC_POSITION and records[MAGIC_POSITION] == 2
+    if is_batch and not records[_CODEC_POSITION] & CODEC_MASK:
+        return 2 * size
+    return size + decompressed_size_max(size)

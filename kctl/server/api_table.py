@@ -70,7 +70,7 @@ def register_handlers(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
         return metadata.partition_count(GROUP_METADATA_TOPIC) or configs.current.offsets_topic_num_partitions
 
     serve = dispatcher.register
-    serve("produce", ProduceHandler(replicas, base.produce_purgatory).handle)
+    serve("produce", ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock).handle)
     serve("fetch", fetch.handle)
     serve("list_offsets", ListOffsetsHandler(replicas, clock).handle)
     serve("metadata", MetadataHandler(parts.cluster_id, metadata, parts.auto_topics, configs).handle)

@@ -24,6 +24,7 @@ from uuid import UUID
 from kctl.environment import Random
 from kctl.errors import ApiError, CorruptLog, ErrorCode
 from kctl.model import TopicPartition
+from kctl.records.allowance import Allowance
 from kctl.records.compression import Buffer
 from kctl.records.header import LEADER_EPOCH_POSITION, TimestampType
 from kctl.records.validate import ValidBatches, validate_internal, validate_produced, validate_replicated
@@ -169,26 +170,35 @@ class Log:
 
     def append_as_leader(
         self,
-        records: Buffer,
+        records: Buffer | ValidBatches,
         *,
         leader_epoch: int,
         now_ms: int,
         from_client: bool = True,
         request_version: int = 9,
+        allowance: Allowance | None = None,
     ) -> AppendResult:
         """Give the records their offsets and write them.
 
-        A writable buffer is patched in place (offsets, leader epoch; timestamps for LogAppendTime).  What does not come
-        from a client may be several batches, control batches among them, and is spared the sequence check.  Raises
-        ApiError as the table of kctl.records.validate and kctl.storage.producer_state say, and LogDirFailure.
+        A client's records may have been validated before, in a thread; otherwise `allowance` is what their validation
+        may use, and AllowanceExceeded is raised where that is not enough.  A writable buffer is patched in place
+        (offsets, leader epoch; timestamps for LogAppendTime).  What does not come from a client may be several batches,
+        control batches among them, and is spared the sequence check.  Raises ApiError as the table of
+        kctl.records.validate and kctl.storage.producer_state say, and LogDirFailure.
         """
         self.log_directory.check()
         rules = self.config.append_rules
-        if from_client:
-            valid = validate_produced(records, rules, now_ms=now_ms, request_version=request_version)
+        if isinstance(records, ValidBatches):
+            valid = records
+        elif from_client:
+            valid = validate_produced(
+                records, rules, now_ms=now_ms, request_version=request_version, allowance=allowance
+            )
         else:
             valid = validate_internal(records, rules, now_ms=now_ms)
-        append_time = now_ms if rules.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_APPEND_TIME
+        append_time = NO_APPEND_TIME
+        if rules.timestamp_type is TimestampType.LOG_APPEND_TIME and valid.headers:
+            append_time = valid.headers[-1].max_timestamp
         duplicate = check_producers(
             valid, self.producer_state, with_sequence=from_client, log_start_offset=self.log_start_offset
         )

@@ -24,6 +24,8 @@ from kctl.server.replication.partition import Partition
 from kctl.server.requests.purgatory import Purgatory
 
 if TYPE_CHECKING:
+    from kctl.records.allowance import Allowance
+    from kctl.records.validate import ValidBatches
     from kctl.storage.appending import AppendResult
     from kctl.storage.config import LogConfig
     from kctl.storage.log import Log
@@ -77,13 +79,14 @@ class ReplicaManager:
     def append(
         self,
         partition: Partition,
-        records: memoryview,
+        records: memoryview | ValidBatches,
         *,
         required_acks: int,
         request_version: int,
         from_client: bool = True,
+        allowance: Allowance | None = None,
     ) -> AppendResult:
-        """Appends as leader and moves the high watermark.  Raises ApiError."""
+        """Appends as leader and moves the high watermark.  Raises ApiError, AllowanceExceeded as Log does."""
         partition.check_leader()
         if required_acks == -1 and len(partition.isr) < self.min_insync_replicas(partition.topic_partition.topic):
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -94,6 +97,7 @@ class ReplicaManager:
                 now_ms=self._clock.now_ms(),
                 from_client=from_client,
                 request_version=request_version,
+                allowance=allowance,
             )
         except LogDirFailure as failure:
             self.log_dir_failed(failure)
