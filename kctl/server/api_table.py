@@ -72,7 +72,7 @@ def register_handlers(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
     serve = dispatcher.register
     serve("produce", ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock).handle)
     serve("fetch", fetch.handle)
-    serve("list_offsets", ListOffsetsHandler(replicas, clock).handle)
+    serve("list_offsets", ListOffsetsHandler(replicas, parts.record_work, clock).handle)
     serve("metadata", MetadataHandler(parts.cluster_id, metadata, parts.auto_topics, configs).handle)
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions).handle)
     serve("init_producer_id", InitProducerIdHandler(parts.producer_ids, transactions).handle)
