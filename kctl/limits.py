@@ -96,6 +96,14 @@ RECORD_WORK_BYTES_MAX = _limit(
 )
 """Two batches of the largest decompressed size."""
 
+RECORD_WORK_WAITING_BYTES_MAX = _limit(
+    "produced records that wait for their turn to be decompressed or converted, over all requests",
+    256 * _MIB,
+    "bytes",
+    on_excess="REQUEST_TIMED_OUT for the partition, which producers send again",
+)
+"""Requests whose connection has closed wait, too: with acks=0 a producer may be gone before its records are in."""
+
 RECORD_WORK_THREADS = _limit(
     "threads that decompress, convert and compress records",
     2,

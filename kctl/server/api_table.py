@@ -61,6 +61,7 @@ def register_handlers(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
         selector=ReplicaSelector(metadata, configs.current.replica_selector_class),
         clock=clock,
         random=base.world.random,
+        work=parts.record_work,
         fetch_max_bytes=configs.current.fetch_max_bytes,
     )
     old_offsets = OffsetsInZooKeeper(parts.zookeeper)

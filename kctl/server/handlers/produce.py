@@ -77,40 +77,56 @@ class ProduceHandler:
             for data in topic.partition_data:
                 answer = PartitionProduceResponse(index=data.index, error_code=ErrorCode.NONE, base_offset=-1)
                 answers.append(answer)
-                if appends.has_long(topic.name, data.index):
-                    appends.put_off(topic.name, data, answer)
-                    continue
                 try:
+                    if appends.has_long(topic.name, data.index):
+                        self._put_off(appends, topic.name, data, answer)
+                        continue
                     self._append(appends, topic.name, answer, data.records, allowance)
                 except AllowanceExceeded:
-                    appends.put_off(topic.name, data, answer)
+                    self._put_off(appends, topic.name, data, answer)
                 except ApiError as error:
                     _refuse(answer, error)
         self._replicas.partitions_moved(appends.take_moved())
         return self._append_long(appends) if appends.long else self._answer(appends)
 
-    async def _append_long(self, appends: _Appends) -> ProduceResponse | None:
-        """The batches whose records have to be looked at for long, one after the other: validated, then appended.
+    def _put_off(
+        self, appends: _Appends, topic: str, data: PartitionProduceData, answer: PartitionProduceResponse
+    ) -> None:
+        """Copy the records for _append_long, because the request's buffer is used again."""
+        records = data.records if isinstance(data.records, memoryview) else b""
+        try:
+            self._work.hold(len(records))
+        except ApiError as error:
+            _refuse(answer, error)
+            return
+        appends.put_off(topic, answer, bytearray(records))
 
-        What may have changed meanwhile, like the leader and the sequence numbers, is looked at when they are appended.
+    async def _append_long(self, appends: _Appends) -> ProduceResponse | None:
+        """The batches whose records take long, one after the other: validated in a thread, then appended.
+
+        What may have changed meanwhile, like the leader and the sequence numbers, is checked when they are appended.
         """
-        for topic, answer, records in appends.long:
-            try:
-                rules = self._partition(topic, answer.index, appends).log.config.append_rules
-                work = partial(
-                    validate_produced,
-                    records,
-                    rules,
-                    now_ms=self._clock.now_ms(),
-                    request_version=appends.context.api_version,
-                )
-                valid = await self._work.run(memory_max(records), work)
-                self._append(appends, topic, answer, valid)
-            except ApiError as error:
-                _refuse(answer, error)
-            self._replicas.partitions_moved(appends.take_moved())
-        answer_later = self._answer(appends)
-        return await answer_later if isinstance(answer_later, asyncio.Future) else answer_later
+        try:
+            for topic, answer, records in appends.long:
+                try:
+                    self._append(appends, topic, answer, await self._validated(appends, topic, answer.index, records))
+                except ApiError as error:
+                    _refuse(answer, error)
+                self._replicas.partitions_moved(appends.take_moved())
+        finally:
+            self._work.let_go(sum(len(records) for _, _, records in appends.long))
+        response = self._answer(appends)
+        return await response if isinstance(response, asyncio.Future) else response
+
+    async def _validated(self, appends: _Appends, topic: str, index: int, records: bytearray) -> ValidBatches:
+        work = partial(
+            validate_produced,
+            records,
+            self._partition(topic, index, appends).log.config.append_rules,
+            now_ms=self._clock.now_ms(),
+            request_version=appends.context.api_version,
+        )
+        return await self._work.run(memory_max(records), work)
 
     def _append(
         self,
@@ -199,17 +215,16 @@ class _Appends:
         self.waiting: list[_Waiting] = []
         self.moved: list[TopicPartition] = []
         self.long: list[tuple[str, PartitionProduceResponse, bytearray]] = []
-        """Topic, answer and records of batches that take long; copied, because the request's buffer is used again."""
+        """Topic, answer and records of batches that take long; copies."""
         self._long_partitions: set[tuple[str, int]] = set()
 
     def has_long(self, topic: str, index: int) -> bool:
         """Whether an earlier batch of the partition is still to be appended; a partition may be named twice."""
         return (topic, index) in self._long_partitions
 
-    def put_off(self, topic: str, data: PartitionProduceData, answer: PartitionProduceResponse) -> None:
-        records = data.records if isinstance(data.records, memoryview) else b""
-        self._long_partitions.add((topic, data.index))
-        self.long.append((topic, answer, bytearray(records)))
+    def put_off(self, topic: str, answer: PartitionProduceResponse, records: bytearray) -> None:
+        self._long_partitions.add((topic, answer.index))
+        self.long.append((topic, answer, records))
 
     def take_moved(self) -> list[TopicPartition]:
         moved, self.moved = self.moved, []

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.limits import RECORD_WORK_BYTES_MAX, RECORD_WORK_THREADS
+from kctl.limits import RECORD_WORK_BYTES_MAX, RECORD_WORK_THREADS, RECORD_WORK_WAITING_BYTES_MAX
 
 T = TypeVar("T")
 
@@ -23,10 +23,18 @@ T = TypeVar("T")
 class RecordWork:
     """The threads and the bytes that all requests share."""
 
-    def __init__(self, *, threads: int = RECORD_WORK_THREADS, bytes_max: int = RECORD_WORK_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        *,
+        threads: int = RECORD_WORK_THREADS,
+        bytes_max: int = RECORD_WORK_BYTES_MAX,
+        waiting_bytes_max: int = RECORD_WORK_WAITING_BYTES_MAX,
+    ) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="record-work")
         self._bytes_max = bytes_max
         self._free_bytes = bytes_max
+        self._waiting_bytes_max = waiting_bytes_max
+        self._held_bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._running: set[asyncio.Future[Any]] = set()
         self._is_closed = False
@@ -35,6 +43,19 @@ class RecordWork:
     def used_bytes(self) -> int:
         """What the work under way has reserved."""
         return self._bytes_max - self._free_bytes
+
+    def hold(self, size: int) -> None:
+        """Count `size` bytes that a request keeps until its turn; `let_go` ends that.
+
+        Raises ApiError(REQUEST_TIMED_OUT) when all requests together would keep too much.
+        """
+        if self._held_bytes + size > self._waiting_bytes_max:
+            message = f"more than {self._waiting_bytes_max} bytes of records wait to be decompressed or converted"
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message)
+        self._held_bytes += size
+
+    def let_go(self, size: int) -> None:
+        self._held_bytes -= size
 
     async def run(self, memory_bytes: int, work: Callable[[], T]) -> T:
         """The result of `work`, which takes at most `memory_bytes`.
