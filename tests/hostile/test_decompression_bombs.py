@@ -6,9 +6,12 @@ What takes long leaves the event loop: the handler gives something to await befo
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import struct
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +287,31 @@ def test_a_broker_that_stops_gives_no_result_of_work_to_its_requests() -> None:
         assert all(isinstance(each, ApiError) and each.code is ErrorCode.NOT_LEADER_OR_FOLLOWER for each in outcomes)
 
     simulate(main, seed=1)
+
+
+def test_work_that_fails_frees_its_memory_without_a_garbage_collection() -> None:
+    class Plain:
+        """Stands for decompressed bytes in a variable of the work."""
+
+    freed: list[weakref.ref[Plain]] = []
+
+    def refuse() -> None:
+        plain = Plain()
+        freed.append(weakref.ref(plain))
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE)
+
+    async def main() -> None:
+        with suppress(ApiError):
+            await RecordWork().run(1, refuse)
+        async with asyncio.timeout(10):
+            while freed[0]() is not None:  # noqa: ASYNC110 - the thread lets go of it a moment after its result.
+                await asyncio.sleep(0.001)
+
+    gc.disable()
+    try:
+        asyncio.run(main())
+    finally:
+        gc.enable()
 
 
 def test_two_of_the_largest_batches_fit_the_bytes_of_all_requests() -> None:

@@ -76,7 +76,12 @@ class RecordWork:
 
         running.add_done_callback(finished)
         # Shielded, because a thread goes on when its request is cancelled, and keeps its bytes until then.
-        result = await asyncio.shield(running)
+        try:
+            result = await asyncio.shield(running)
+        finally:
+            # An exception refers to this frame: with the future in it, both and all bytes of the work would stay until
+            # the next garbage collection.
+            del running
         self._check_open()
         return result
 
