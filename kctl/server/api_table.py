@@ -62,6 +62,7 @@ def register_handlers(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
         selector=ReplicaSelector(metadata, configs.current.replica_selector_class),
         clock=clock,
         random=base.world.random,
+        work=parts.record_work,
         fetch_max_bytes=configs.current.fetch_max_bytes,
     )
     old_offsets = OffsetsInZooKeeper(parts.zookeeper)
@@ -71,9 +72,9 @@ def register_handlers(dispatcher: Dispatcher, base: Foundations, parts: BrokerPa
         return metadata.partition_count(GROUP_METADATA_TOPIC) or configs.current.offsets_topic_num_partitions
 
     serve = dispatcher.register
-    serve("produce", ProduceHandler(replicas, base.produce_purgatory).handle)
+    serve("produce", ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock).handle)
     serve("fetch", fetch.handle)
-    serve("list_offsets", ListOffsetsHandler(replicas, clock).handle)
+    serve("list_offsets", ListOffsetsHandler(replicas, parts.record_work, clock).handle)
     serve("metadata", MetadataHandler(parts.cluster_id, metadata, parts.auto_topics, configs).handle)
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions).handle)
     serve("init_producer_id", InitProducerIdHandler(parts.producer_ids, transactions).handle)

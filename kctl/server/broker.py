@@ -169,6 +169,8 @@ class Broker:
         if self._config_changes is not None:
             await self._config_changes.close()
         self._listening.close()
+        if parts is not None:
+            await parts.record_work.close()
         self._base.timer.close()
         await self._close_logs()
         await self._session.close()

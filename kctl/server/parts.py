@@ -43,6 +43,7 @@ from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.state_stores import ControllerStates, StateStore, ZooKeeperStates
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.purgatory import Purgatory
+from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.timer import WheelTimer
 from kctl.server.topic_writer import TopicWriter
 from kctl.server.transactions.config import TransactionConfig
@@ -90,6 +91,7 @@ class BrokerParts:
     isr_changes: IsrChanges
     moves: LogDirMoves
     throttles: ReplicationThrottles
+    record_work: RecordWork
     chores: LogChores
     groups: GroupCoordinator
     transactions: TransactionCoordinator
@@ -224,6 +226,7 @@ def assemble(
         isr_changes=IsrChanges(replicas, states, world.clock, lag_time_max_ms=config.replica_lag_time_max_ms),
         moves=moves,
         throttles=throttles,
+        record_work=RecordWork(),
         chores=LogChores(base.logs, replicas, world.clock, configs=base.configs, random=world.random),
         groups=groups,
         transactions=transactions,

@@ -37,6 +37,11 @@ MEASURE_LOOP_CPU = "KCTL_MEASURE_LOOP_CPU"
 GC_THRESHOLDS = (50_000, 20, 100)
 """A full collection over all that a busy broker holds takes tens of milliseconds; it comes rarely."""
 
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread that reads records may keep the interpreter from the event loop.  The loop waits for it up to four
+times per request.  With Python's 5 ms and two such threads, small produce requests took 5.4 ms (median) instead of
+0.2 ms; with 0.5 ms they take 1.0 ms."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -81,6 +86,7 @@ def run(
             on_warning(warning)
     _set_up_logging(log_stream)
     raise_limit()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop_factory = partial(MeasuredEventLoop, measures_cpu=MEASURE_LOOP_CPU in os.environ)
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(_serve(wanted, properties, on_serving))

@@ -1,11 +1,9 @@
-"""Finding records in the segments of a log: by offset, by timestamp, by aborted transaction.
+"""Finding records in the segments of a log: by offset, by aborted transaction.
 
 Nothing is changed here, except that indexes are loaded, and rebuilt where they turn out to be damaged.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 from kctl.storage.files import File
 from kctl.storage.segment import Segment
@@ -53,14 +51,6 @@ class RecordsSlice:
         return max_offset if offset is None else min(offset, max_offset)
 
 
-class TimestampOffset(NamedTuple):
-    """Where a timestamp was found."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int
-
-
 def read_slice(
     segments: SegmentList, offset: int, max_bytes: int, *, max_offset: int, log_end_offset: int, min_one_batch: bool
 ) -> RecordsSlice:
@@ -91,17 +81,6 @@ def _end_position(segment: Segment, bound: int, log_end_offset: int) -> int:
         return segment.size
     header = segment.locate(bound)
     return segment.size if header is None else header.position
-
-
-def offset_for_timestamp(
-    segments: SegmentList, timestamp: int, *, log_start_offset: int, max_offset: int
-) -> TimestampOffset | None:
-    """The first record at or after `timestamp` within [log_start_offset, max_offset).  Raises CorruptLog."""
-    for segment in segments.all():
-        found = segment.find_timestamp(timestamp, log_start_offset)
-        if found is not None:
-            return TimestampOffset(*found) if found[1] < max_offset else None
-    return None
 
 
 def aborted_transactions(segments: SegmentList, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:

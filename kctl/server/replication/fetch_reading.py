@@ -32,6 +32,7 @@ from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.replica_selector import NO_REPLICA, ReplicaSelector
 from kctl.server.replication.throttles import ReplicationQuota
+from kctl.server.requests.record_work import RecordWork
 from kctl.storage.log import Log
 from kctl.storage.lookup import RecordsSlice
 
@@ -125,11 +126,17 @@ class Fetch:
         """Whether the answer goes out now."""
         reading = self.read()
         is_enough = reading.total_bytes >= min(self._min_bytes, self._max_bytes) or reading.is_on_older_segment
-        is_ready = max_wait_ms <= 0 or not self.positions or reading.is_urgent or is_enough
-        if is_ready and self._magic is not None:
-            self._take_back(reading, self._magic)
-            return max_wait_ms <= 0 or not self.positions or reading.is_urgent or reading.total_bytes > 0
-        return is_ready
+        return max_wait_ms <= 0 or not self.positions or reading.is_urgent or is_enough
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether the reader knows only old message formats; its answer is the latest reading after `convert`."""
+        return self._magic is not None
+
+    def upper_bounds(self) -> list[int]:
+        """Up to where the reader may see, per position; -1 for a partition that is not here."""
+        partitions = (self._replicas.partitions.get(position.topic_partition) for position in self.positions)
+        return [-1 if partition is None else self._upper_bound(partition) for partition in partitions]
 
     def could_have_more(self) -> bool:
         """A cheap look before reading again: anything beyond a fetch position, or a partition that is not as it was."""
@@ -229,36 +236,50 @@ class Fetch:
         else:
             partition.check_epoch(position.current_leader_epoch)
 
-    def _take_back(self, reading: Reading, magic: int) -> None:
-        """Put messages of an old format in the place of what was read, or what makes that impossible."""
+    async def convert(self, work: RecordWork) -> bool:
+        """Put messages of an old format in the place of what was read last, or the error that prevents that.
+
+        Answers whether there is anything to tell: records may have been of a kind that old formats do not have.
+        """
+        assert self._magic is not None
+        reading = self.last()
         reading.total_bytes = 0
         for position in self.positions:
             answer = reading.answers[position.topic_partition]
             if isinstance(answer.records, RecordsSlice):
-                try:
-                    left = max(self._answer_max_bytes - reading.total_bytes, 0)
-                    answer.records = self._messages(position, answer.records, magic, left)
-                except ApiError as error:
-                    answer = reading.answers[position.topic_partition] = self._refusal(answer.partition_index, error)
-                    reading.is_urgent = True
+                left = self._answer_max_bytes - reading.total_bytes
+                if left <= 0 and reading.total_bytes:
+                    answer.records = EMPTY
+                else:
+                    answer = await self._convert_one(position, answer, answer.records, max(left, 0), work)
+                    reading.answers[position.topic_partition] = answer
+                    reading.is_urgent = reading.is_urgent or answer.error_code != ErrorCode.NONE
             size = len(answer.records) if answer.records is not None else 0
             reading.record_bytes[position.topic_partition] = size
             reading.total_bytes += size
+        return reading.is_urgent or reading.total_bytes > 0
 
-    def _messages(self, position: FetchPosition, records: RecordsSlice, magic: int, max_bytes: int) -> bytes:
-        partition = self._replicas.partition(*position.topic_partition)
+    async def _convert_one(
+        self, position: FetchPosition, answer: PartitionData, records: RecordsSlice, max_bytes: int, work: RecordWork
+    ) -> PartitionData:
+        assert self._magic is not None
         try:
-            return old_formats.messages_in(
+            partition = self._replicas.partition(*position.topic_partition)
+            answer.records = await old_formats.messages_in(
                 partition.log,
                 records,
-                magic,
+                self._magic,
+                work,
                 fetch_offset=position.fetch_offset,
                 max_bytes=min(position.partition_max_bytes, max_bytes),
                 max_offset=self._upper_bound(partition),
             )
         except LogDirFailure as failure:
             self._replicas.log_dir_failed(failure)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
+            return self._refusal(answer.partition_index, ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
+        except ApiError as error:
+            return self._refusal(answer.partition_index, error)
+        return answer
 
     def last(self) -> Reading:
         """The latest reading."""

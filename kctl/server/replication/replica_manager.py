@@ -25,6 +25,8 @@ from kctl.server.requests.purgatory import Purgatory
 from kctl.storage.checkpoints import uuid_text
 
 if TYPE_CHECKING:
+    from kctl.records.allowance import Allowance
+    from kctl.records.validate import ValidBatches
     from kctl.storage.appending import AppendResult
     from kctl.storage.config import LogConfig
     from kctl.storage.log import Log
@@ -78,13 +80,14 @@ class ReplicaManager:
     def append(
         self,
         partition: Partition,
-        records: memoryview,
+        records: memoryview | ValidBatches,
         *,
         required_acks: int,
         request_version: int,
         from_client: bool = True,
+        allowance: Allowance | None = None,
     ) -> AppendResult:
-        """Appends as leader and moves the high watermark.  Raises ApiError."""
+        """Appends as leader and moves the high watermark.  Raises ApiError, AllowanceExceeded as Log does."""
         partition.check_leader()
         if required_acks == -1 and len(partition.isr) < self.min_insync_replicas(partition.topic_partition.topic):
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -95,6 +98,7 @@ class ReplicaManager:
                 now_ms=self._clock.now_ms(),
                 from_client=from_client,
                 request_version=request_version,
+                allowance=allowance,
             )
         except LogDirFailure as failure:
             self.log_dir_failed(failure)
