@@ -45,3 +45,31 @@ _configured(
     "100 MiB",
     on_excess="the connection is closed before the frame is read",
 )
+
+# Decoding of requests.  Time and memory grow with the objects decoded, not with the bytes: an empty struct takes 1 byte
+# of a frame, 100 bytes of memory and 0.5 us.  So decoding has a cost: 1 for a number in a struct; 8 for a struct, a
+# string, an array or a UUID; 1 for four numbers of a plain array, for 64 bytes of a long string and for 256 bytes of
+# opaque data.  A cost of 1 is about 0.05 us.
+#
+# Clients name partitions: the longest requests that clients of clusters with 10,000 partitions send (a full fetch, a
+# commit, a reassignment of all of them) cost about 200,000.  Controllers describe partitions with their replicas:
+# LeaderAndIsr and UpdateMetadata cost about 50 for each, and Kafka with ZooKeeper has at most 200,000 in a cluster.
+
+REQUEST_COST_MAX = _limit(
+    "cost of decoding one request (1 for a number, 8 for a string, an array or a struct)",
+    320_000,
+    "units",
+    on_excess="the connection is closed before more is decoded",
+)
+CONTROL_REQUEST_COST_MAX = _limit(
+    "cost of decoding one LeaderAndIsr, StopReplica or UpdateMetadata request",
+    5_000_000,
+    "units",
+    on_excess="the connection is closed before more is decoded",
+)
+TAGGED_FIELDS_MAX = _limit(
+    "tagged fields in the header of a request, and in its body",
+    1_000,
+    "fields",
+    on_excess="the connection is closed before they are read",
+)
