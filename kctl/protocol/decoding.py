@@ -24,11 +24,10 @@ from kctl.protocol.message import (
     FIXED_FORMATS,
     FIXED_SIZES,
     LONG_STRING_BYTES,
-    NUMBERS_PER_COST,
     Definition,
     Field,
-    cost_of,
     definition_of,
+    element_cost,
 )
 from kctl.protocol.source import Source, fields_of
 from kctl.protocol.varint import VARINT_MAX, finish_uvarint, skip_tagged_fields
@@ -212,8 +211,7 @@ class _DecoderWriter:
         with self.block(f"if n * {size} > end - p:" if size > 1 else "if n > end - p:"):
             self._raise("has more elements than bytes")
         if self.cost_max is not None:
-            is_number = element.kind in FIXED_FORMATS and element.kind != "uuid"
-            self._charge(f"n // {NUMBERS_PER_COST}" if is_number else f"n * {cost_of(element, self.version)}")
+            self._charge(f"n * {element_cost(element, self.version)}")
         if element.kind == "uuid":
             self.line("e = p + n * 16")
             self.line(

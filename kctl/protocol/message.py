@@ -95,8 +95,8 @@ def definition_of(cls: type) -> Definition:
 LONG_STRING_BYTES = 255
 BYTES_PER_COST = {"string": 64, "bytes": 256}
 """How many bytes of a string or of opaque data that is longer than LONG_STRING_BYTES cost 1."""
-NUMBERS_PER_COST = 4
-"""How many numbers of a plain array cost 1."""
+ARRAY_NUMBER_COST = 4
+"""What a number in a plain array costs: it is a partition or a broker id, and each is looked up."""
 OBJECT_COST = 8
 """What a struct, a string or an array costs."""
 COST_PER_BYTE_MAX = OBJECT_COST + 1
@@ -104,11 +104,17 @@ COST_PER_BYTE_MAX = OBJECT_COST + 1
 
 
 def cost_of(field: Field, version: int) -> int:
-    """What decoding a field, or an element of an array, costs without the elements of its own arrays (kctl.limits)."""
+    """What decoding a field costs, without the elements of its arrays; kctl.limits has the reasons."""
     if field.struct is not None:
         fields = (inner for inner in definition_of(field.struct).fields if version in inner.versions)
         return OBJECT_COST + sum(cost_of(inner, version) for inner in fields if inner.tag is None)
     return 1 if field.kind in FIXED_FORMATS and field.kind != "uuid" else OBJECT_COST
+
+
+def element_cost(element: Field, version: int) -> int:
+    """What decoding an element of an array costs, without the elements of its own arrays."""
+    cost = cost_of(element, version)
+    return ARRAY_NUMBER_COST if cost == 1 else cost
 
 
 def parse_versions(text: str) -> range:

@@ -17,10 +17,9 @@ from kctl.protocol.message import (
     BYTES_PER_COST,
     FIXED_FORMATS,
     LONG_STRING_BYTES,
-    NUMBERS_PER_COST,
     Field,
-    cost_of,
     definition_of,
+    element_cost,
 )
 
 T = TypeVar("T")
@@ -136,8 +135,7 @@ class _Reader:
     def array(self, element: Field, count: int) -> list[Any]:
         if count > len(self.buffer) - self.position:
             raise MalformedRequest(f"{count} elements do not fit")
-        is_number = element.kind in FIXED_FORMATS and element.kind != "uuid"
-        self.charge(count // NUMBERS_PER_COST if is_number else count * cost_of(element, self.version))
+        self.charge(count * element_cost(element, self.version))
         return [self.value(element) for _ in range(count)]
 
     def blob(self, field: Field, length: int) -> Any:

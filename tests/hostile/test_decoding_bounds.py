@@ -26,11 +26,10 @@ from kctl.protocol.headers import decode_request_header
 from kctl.protocol.message import (
     COST_PER_BYTE_MAX,
     FIXED_FORMATS,
-    NUMBERS_PER_COST,
     Definition,
     Field,
-    cost_of,
     definition_of,
+    element_cost,
 )
 from kctl.protocol.varint import uvarint
 from kctl.protocol.walk import decode_walk
@@ -83,9 +82,7 @@ def test_an_array_with_more_elements_than_the_bound_is_refused(cls: type, versio
     assert definition.cost_max is not None
     for array in arrays_of(definition, version):
         assert array.element is not None
-        if array.element.kind in FIXED_FORMATS:
-            continue
-        allowed = definition.cost_max // cost_of(array.element, version)
+        allowed = definition.cost_max // element_cost(array.element, version)
         with pytest.raises(MalformedRequest, match="costs more"):
             codec.decode(cls, with_elements(cls, version, array, allowed + 1), version)
 
@@ -93,7 +90,7 @@ def test_an_array_with_more_elements_than_the_bound_is_refused(cls: type, versio
 def test_the_interpreter_refuses_at_the_same_count_as_the_compiled_decoder() -> None:
     array = next(arrays_of(definition_of(MetadataRequest), 9))
     assert array.element is not None
-    allowed = REQUEST_COST_MAX // cost_of(array.element, 9)
+    allowed = REQUEST_COST_MAX // element_cost(array.element, 9)
     within = with_elements(MetadataRequest, 9, array, allowed)
     assert len(codec.decode(MetadataRequest, within, 9)[0].topics or ()) == allowed
     assert decode_walk(MetadataRequest, within, 9) == codec.decode(MetadataRequest, within, 9)
@@ -113,8 +110,7 @@ def test_small_requests_cannot_cost_more_than_the_bound(cls: type, version: int)
         element = pending.pop().element
         assert element is not None
         size = minimum_size(element, version, definition.is_flexible(version))
-        cost = cost_of(element, version) if element.kind not in FIXED_FORMATS else 1 / NUMBERS_PER_COST
-        assert cost <= size * COST_PER_BYTE_MAX
+        assert element_cost(element, version) <= size * COST_PER_BYTE_MAX
         if element.struct is not None:
             pending += arrays_of(definition_of(element.struct), version)
 

@@ -48,7 +48,7 @@ class ListOffsetsHandler:
             answers: list[ListOffsetsPartitionResponse] = []
             for asked in topic.partitions:
                 try:
-                    if context.api_version >= 1 and named[topic.name, asked.partition_index] > 1:
+                    if named[topic.name, asked.partition_index] > 1:
                         raise ApiError(ErrorCode.INVALID_REQUEST)
                     answers.append(self._answer(topic.name, asked, request, context.api_version))
                 except ApiError as error:
