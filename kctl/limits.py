@@ -109,6 +109,22 @@ AUTO_CREATIONS_MAX = _limit(
     on_excess="LEADER_NOT_AVAILABLE; the topic is created when a client asks again",
 )
 
+# Configuration.  A value that grew by IncrementalAlterConfigs must still fit into the answer of DescribeConfigs, and
+# all overrides of a resource into its znode.
+
+CONFIG_VALUE_BYTES_MAX = _limit(
+    "value of one configuration property",
+    32_767,
+    "bytes",
+    on_excess="INVALID_CONFIG for the resource",
+)
+CONFIG_BYTES_MAX = _limit(
+    "all overrides of one topic or broker",
+    500_000,
+    "bytes",
+    on_excess="INVALID_CONFIG for the resource",
+)
+
 # Answers.
 
 ERROR_MESSAGE_CHARACTERS_MAX = _limit(

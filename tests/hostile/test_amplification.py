@@ -40,6 +40,12 @@ from kctl.protocol.apis.describe_producers import (
     TopicRequest,
 )
 from kctl.protocol.apis.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from kctl.protocol.apis.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.config_alterations import ResourceType
@@ -51,6 +57,7 @@ from tests.hostile.wire import Attacker
 from tests.unit.handlers.world import World, context, play
 
 INVALID_PARTITIONS = ErrorCode.INVALID_PARTITIONS
+APPEND = 2
 
 
 def creatable(
@@ -212,3 +219,22 @@ def test_a_slice_ends_by_the_size_of_what_was_made() -> None:
         return await turns_while(in_slices(range(10), lambda _: SLICE_OBJECTS))
 
     assert asyncio.run(main()) >= 10
+
+
+def test_a_list_that_grew_over_the_bound_is_refused_and_the_topic_can_still_be_described(attacker: Attacker) -> None:
+    create(attacker, creatable("listed", 1), validate_only=False)
+    codes = set()
+    for number in range(40):
+        replicas = ",".join(f"{number * 1_000 + index}:0" for index in range(1_000))
+        entry = AlterableConfig(
+            name="leader.replication.throttled.replicas", config_operation=APPEND, value=replicas[:9_000].rstrip(":,")
+        )
+        resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name="listed", configs=[entry])
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        codes.add(attacker.ask(request, IncrementalAlterConfigsResponse, 0).responses[0].error_code)
+    assert ErrorCode.INVALID_CONFIG in codes
+    described = DescribeConfigsResource(
+        resource_type=ResourceType.TOPIC, resource_name="listed", configuration_keys=None
+    )
+    answer = attacker.ask(DescribeConfigsRequest(resources=[described]), DescribeConfigsResponse, 1)
+    assert [each.error_code for each in answer.results] == [ErrorCode.NONE]
