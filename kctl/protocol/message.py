@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast, dataclass_transform, overload
 from uuid import UUID
 
+from kctl.limits import REQUEST_COST_MAX
+
 T = TypeVar("T")
 
 VERSION_MAX = 32767
@@ -78,6 +80,8 @@ class Definition:
     versions: range
     flexible: range
     fields: tuple[Field, ...]
+    cost_max: int | None = None
+    """What decoding may cost, None for messages without a bound: those that come from brokers and files."""
 
     def is_flexible(self, version: int) -> bool:
         """Whether this version has compact lengths and tagged fields."""
@@ -87,6 +91,31 @@ class Definition:
 def definition_of(cls: type) -> Definition:
     """The definition of a class made by one of the decorators of this module."""
     return cast("Definition", cls.__dict__["__definition__"])
+
+
+LONG_STRING_BYTES = 255
+BYTES_PER_COST = {"string": 64, "bytes": 256}
+"""How many bytes of a string or of opaque data that is longer than LONG_STRING_BYTES cost 1."""
+ARRAY_NUMBER_COST = 4
+"""What a number in a plain array costs: it is a partition or a broker id, and each is looked up."""
+OBJECT_COST = 8
+"""What a struct, a string or an array costs."""
+COST_PER_BYTE_MAX = OBJECT_COST + 1
+"""No element of an array costs more for each byte that it takes: a request of few bytes is within its bound."""
+
+
+def cost_of(field: Field, version: int) -> int:
+    """What decoding a field costs, without the elements of its arrays; kctl.limits has the reasons."""
+    if field.struct is not None:
+        fields = (inner for inner in definition_of(field.struct).fields if version in inner.versions)
+        return OBJECT_COST + sum(cost_of(inner, version) for inner in fields if inner.tag is None)
+    return 1 if field.kind in FIXED_FORMATS and field.kind != "uuid" else OBJECT_COST
+
+
+def element_cost(element: Field, version: int) -> int:
+    """What decoding an element of an array costs, without the elements of its own arrays."""
+    cost = cost_of(element, version)
+    return ARRAY_NUMBER_COST if cost == 1 else cost
 
 
 def parse_versions(text: str) -> range:
@@ -338,9 +367,11 @@ def struct(cls: type[T]) -> type[T]:
         nested,
     ),
 )
-def request(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
-    """What is sent to the API with this key."""
-    return lambda cls: _define(cls, key, versions, flexible)
+def request(
+    *, key: int, versions: str, flexible: str, cost_max: int = REQUEST_COST_MAX
+) -> Callable[[type[T]], type[T]]:
+    """What is sent to the API with this key; decoding gives up when it costs more than `cost_max`."""
+    return lambda cls: _define(cls, key, versions, flexible, cost_max)
 
 
 @dataclass_transform(
@@ -391,11 +422,11 @@ def data(*, versions: str, flexible: str = "none") -> Callable[[type[T]], type[T
     return lambda cls: _define(cls, None, versions, flexible)
 
 
-def _define(cls: type[T], key: int | None, versions: str, flexible: str) -> type[T]:
+def _define(cls: type[T], key: int | None, versions: str, flexible: str, cost_max: int | None = None) -> type[T]:
     made = dataclass(kw_only=True, slots=True)(cls)
     fields = tuple(
         dataclasses.replace(field.metadata["wire"], name=field.name) for field in dataclasses.fields(cast("Any", made))
     )
-    definition = Definition(made.__name__, key, parse_versions(versions), parse_versions(flexible), fields)
+    definition = Definition(made.__name__, key, parse_versions(versions), parse_versions(flexible), fields, cost_max)
     type.__setattr__(made, "__definition__", definition)
     return made
