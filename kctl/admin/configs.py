@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
-from kctl.admin.outcome import Outcome, outcome_of
+from kctl.admin.outcome import Outcome, failure_of, outcome_of
 from kctl.client.cluster import ClusterClient
+from kctl.client.leaders import NOT_ANSWERED
 from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.describe_configs import (
@@ -236,16 +237,16 @@ async def _ask_those_concerned(
             return await client.on_any_broker(lambda connection: ask(connection, some))
         try:
             return await ask(await client.broker(broker_id), some)
-        except ConnectionLost as lost:
-            outcome = Outcome(str(broker_id), ErrorCode.NETWORK_EXCEPTION, str(lost))
-        except ApiError as error:
-            outcome = Outcome(str(broker_id), error.code, str(error))
-        return {some[0]: outcome}
+        except (ApiError, ConnectionLost) as error:
+            return {some[0]: failure_of(str(broker_id), error)}
 
     found: dict[ConfigResource, T | Outcome] = {}
     for answered in await client.gather([ask_one(broker_id, some) for broker_id, some in by_broker.items()]):
         found.update(answered)
-    return {resource: found[resource] for resource in sorted(set(resources))}
+    return {
+        resource: found.get(resource, Outcome(resource.name, ErrorCode.UNKNOWN_SERVER_ERROR, NOT_ANSWERED))
+        for resource in sorted(set(resources))
+    }
 
 
 def _entry(config: DescribeConfigsResourceResult, resource: ConfigResource, version: int) -> ConfigEntry:

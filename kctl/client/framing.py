@@ -20,8 +20,6 @@ from kctl.protocol.message import definition_of
 T = TypeVar("T")
 
 SIZE = struct.Struct(">i")
-RESPONSE_SIZE_MAX = 1 << 30
-"""A larger size means that the other side does not speak Kafka's protocol."""
 
 API_VERSIONS_KEY = 18
 API_VERSIONS_MAX = 3

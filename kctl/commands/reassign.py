@@ -114,7 +114,7 @@ def execute(
     if targets is None:
         raise UsageError("nothing to move; give --reassignment-json-file, or moves such as orders:0=1,2,3")
     rate = _rate(throttle)
-    situation = run.on_cluster(lambda client: look(client, targets, log_dirs))
+    situation = run.on_brokers(lambda client: look(client, targets, log_dirs))
     plan = situation.moves
     _tell_cost(run, plan, rate)
     if dry_run or any(move.problem for move in plan):
@@ -173,7 +173,7 @@ def status(
     from kctl.commands.reassign_throttle import records_of  # noqa: PLC0415 - same
 
     targets, log_dirs = _targets(moves, reassignment_json_file), _log_dirs(reassignment_json_file)
-    situation = run.on_cluster(lambda client: look_settled(client, targets, log_dirs))
+    situation = run.on_brokers(lambda client: look_settled(client, targets, log_dirs))
     if finished_keys(records_of(state_dir, situation.metadata.cluster_id), situation.ongoing.keys()):
         run.console.note("a move has ended and its throttle is still set; 'kctl reassign verify' restores it")
     return _show_states(run, situation, compat=None)
@@ -206,7 +206,7 @@ def verify(
     from kctl.commands.reassign_throttle import records_of, restore_finished  # noqa: PLC0415 - same
 
     targets, log_dirs = _targets(moves, reassignment_json_file), _log_dirs(reassignment_json_file)
-    situation = run.on_cluster(lambda client: look_settled(client, targets, log_dirs))
+    situation = run.on_brokers(lambda client: look_settled(client, targets, log_dirs))
     records = records_of(state_dir, situation.metadata.cluster_id)
     restored = restore_finished(run, records, situation.ongoing.keys())
     ended = _show_states(run, situation, compat)
@@ -243,17 +243,17 @@ def cancel(
     targets = _targets(partitions, reassignment_json_file, with_replicas=False)
     if (targets is None) is not all_:
         raise UsageError("say what to cancel: --reassignment-json-file, partitions such as orders:0, or --all")
-    situation = run.on_cluster(lambda client: look(client, None))
-    copies = run.on_cluster(lambda client: find_copies(client, targets))
+    situation = run.on_brokers(lambda client: look(client, None))
+    copies = run.on_brokers(lambda client: find_copies(client, targets))
     if reassignment_json_file:
         named = _log_dirs(reassignment_json_file)
         copies = {replica: path for replica, path in copies.items() if replica in named}
     copied = {tp for _, tp in copies}
     wanted = sorted({*situation.ongoing, *copied} if targets is None else targets)
     active = [tp for tp in wanted if tp in situation.ongoing]
-    outcomes = {} if dry_run else run.on_cluster(lambda client: cancel_moves(client, active))
+    outcomes = {} if dry_run else run.on_brokers(lambda client: cancel_moves(client, active))
     if not dry_run and copies:
-        stayed = run.on_cluster(lambda client: move_replicas(client, copies))
+        stayed = run.on_brokers(lambda client: move_replicas(client, copies))
         outcomes |= {tp: outcome for (_, tp), outcome in stayed.items() if not outcome.is_done}
     done = "would be cancelled" if dry_run else "cancelled"
     moves = {*active, *copied}
@@ -279,7 +279,7 @@ def list_moves(run: Invocation, *, compat: Compat = None) -> ExitStatus:
     from kctl.commands import reassign_compat  # noqa: PLC0415 - same
     from kctl.commands.reassign_rows import LIST_COLUMNS, list_row  # noqa: PLC0415 - same
 
-    ongoing = run.on_cluster(list_reassignments)
+    ongoing = run.on_brokers(list_reassignments)
     if compat:
         run.console.verbatim(reassign_compat.listed(ongoing))
     else:
@@ -363,7 +363,7 @@ def _start(
             return await start_moves(client, plan)
 
     say(reassign_compat.current_assignment(rollback(plan)))
-    outcomes = run.on_cluster(ask)
+    outcomes = run.on_brokers(ask)
     refused = {tp: outcome.message for tp, outcome in outcomes.items() if not outcome.is_done}
     say(reassign_compat.start_refused(refused.items()) if refused else reassign_compat.started(outcomes))
     sent = {(broker, move.tp): path for move in plan for broker, path in move.log_dirs if move.tp not in refused}
@@ -381,7 +381,7 @@ def _watch(run: Invocation, started: Sequence[Move]) -> Situation:
             def show(estimate: Estimate) -> None:
                 progress.update(estimate.moved_bytes, total=estimate.total_bytes, note=_pace(estimate))
 
-            return run.on_cluster(lambda client: wait_for_moves(client, started, show))
+            return run.on_cluster_concurrently(lambda client: wait_for_moves(client, started, show))
     except KeyboardInterrupt:
         names = ", ".join(str(move.tp) for move in started if move.is_change)
         run.console.note(f"no longer waiting, but the brokers go on moving {names}; 'kctl reassign cancel' stops that")

@@ -44,7 +44,7 @@ def restore(run: Invocation, records: ThrottleRecords, keys: Iterable[str]) -> R
     What could not be given back is told as well, and stays remembered.
     """
     with signals_wait(), records.locked():
-        restored = run.on_cluster(lambda client: release_throttles(client, records, keys))
+        restored = run.on_brokers(lambda client: release_throttles(client, records, keys))
         for resource, change in restored.settings:
             run.console.note(describe_change(resource, change))
         for resource, name, value in restored.foreign:

@@ -143,3 +143,19 @@ def test_kafkas_tool_knows_no_groups_but_consumers(kctl: Kctl, cluster: FakeClus
         reason = "java.lang.IllegalArgumentException: GroupId connect is not a consumer group (connect)."
         assert ran.status == ExitStatus.FAILED
         assert ran.out == f"\nError: Executing consumer group command failed due to {reason}\n"
+
+
+def test_groups_are_described_although_a_broker_is_away(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders", leaders=[0, 1])
+    cluster.groups["billing"] = FakeGroup(offsets={TopicPartition("orders", 0): 0, TopicPartition("orders", 1): 0})
+    cluster.controller = 0
+    cluster.kill(1)
+    ran = kctl("groups describe --all --format json")
+    assert ran.status == ExitStatus.FAILED
+    billing, broker = ran.document
+    assert [(one["partition"], one["log_end_offset"], one["error"]) for one in billing["offsets"]] == [
+        (0, 0, None),
+        (1, None, "NETWORK_EXCEPTION"),
+    ]
+    assert (broker["group"], broker["error"]) == (None, "NETWORK_EXCEPTION")
+    assert broker["message"].startswith("broker 1 cannot tell its groups: ")
