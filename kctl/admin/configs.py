@@ -251,7 +251,9 @@ async def _ask_those_concerned(
 
 def _entry(config: DescribeConfigsResourceResult, resource: ConfigResource, version: int) -> ConfigEntry:
     if version < SOURCES_VERSION_MIN:
-        source = SOURCES[5] if config.is_default else resource.own_source
+        # Properties of brokers could not be changed by requests then (KIP-226).
+        own_source = resource.own_source if resource.type is ResourceType.TOPIC else SOURCES[4]
+        source = SOURCES[5] if config.is_default else own_source
     else:
         source = SOURCES.get(config.config_source, "UNKNOWN")
     synonyms = tuple(_synonym(synonym) for synonym in config.synonyms)

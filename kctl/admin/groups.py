@@ -54,10 +54,15 @@ async def list_groups(
             connection = await client.broker(broker_id)
             version = connection.versions.highest(ListGroupsRequest)
             if states and version < LIST_WITH_STATES_VERSION_MIN:
-                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the broker does not tell the states of groups in a list")
+                raise ApiError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    "the broker does not tell the states of groups in a list (before Kafka 2.6)",
+                )
             tells_types = version >= LIST_WITH_TYPES_VERSION_MIN
             if types and not tells_types and CLASSIC not in types:
-                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the broker is too old for groups of that type")
+                raise ApiError(
+                    ErrorCode.UNSUPPORTED_VERSION, "the broker knows groups of type classic only (before Kafka 3.8)"
+                )
             request = ListGroupsRequest(states_filter=list(states), types_filter=list(types) if tells_types else [])
             response = await connection.send(request, ListGroupsResponse)
         except (ApiError, ConnectionLost) as error:

@@ -13,14 +13,15 @@ from kctl.client.framing import (
     api_versions_request,
     broker_versions_of,
     correlation_id_of,
+    no_answer,
+    refused_handshake,
     request_frame,
     response_of,
 )
-from kctl.client.transport import ConnectionLost
+from kctl.client.transport import ConnectionLost, HungUp
 from kctl.client.versions import BrokerVersions
 from kctl.errors import KctlError, MalformedRequest
 from kctl.limits import CONCURRENT_REQUESTS_MAX
-from kctl.protocol.message import definition_of
 
 CLOSE_TIMEOUT_MS = 1_000
 """How long a connection that is closed may take to send what was written."""
@@ -65,7 +66,11 @@ class AsyncioTransport:
                 await connection.negotiate(connect_timeout_ms)
         except TimeoutError:
             await connection.close()
-            raise ConnectionLost(f"{address}: no answer to ApiVersions within {connect_timeout_ms} ms") from None
+            problem = no_answer(api_versions_request(), connect_timeout_ms)
+            raise ConnectionLost(f"{address}: {problem}") from None
+        except HungUp:
+            await connection.close()
+            raise ConnectionLost(refused_handshake(address)) from None
         except BaseException:
             await connection.close()
             raise
@@ -170,8 +175,7 @@ class AsyncioConnection:
                 await self._receiver.drain()
                 return await arrival
         except TimeoutError:
-            name = definition_of(type(request)).name.removesuffix("Request")
-            raise ConnectionLost(f"{self.address}: no answer to {name} within {timeout_ms} ms") from None
+            raise ConnectionLost(f"{self.address}: {no_answer(request, timeout_ms)}") from None
         finally:
             self._waiting.pop(correlation_id, None)
 
@@ -200,7 +204,9 @@ class AsyncioConnection:
         if isinstance(reason, int):
             problem = f"{self.address}: does not speak Kafka's protocol (frame of {reason} bytes)"
         elif reason is None:
-            problem = f"{self.address}: the broker closed the connection"
+            self._lose(HungUp(f"{self.address}: the broker closed the connection"))
+            self._receiver.close()
+            return
         else:
             problem = f"{self.address}: {reason_of(reason)}"
         self._lose(ConnectionLost(problem))

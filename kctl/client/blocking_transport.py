@@ -18,13 +18,14 @@ from kctl.client.framing import (
     api_versions_request,
     broker_versions_of,
     correlation_id_of,
+    no_answer,
+    refused_handshake,
     request_frame,
     response_of,
 )
-from kctl.client.transport import ConnectionLost
+from kctl.client.transport import ConnectionLost, HungUp
 from kctl.client.versions import BrokerVersions
 from kctl.limits import RESPONSE_BYTES_MAX, RESPONSE_READ_BYTES_MAX
-from kctl.protocol.message import definition_of
 
 T = TypeVar("T")
 
@@ -67,6 +68,8 @@ class BlockingTransport:
         connection = BlockingConnection(address, sock, client_id=client_id, timeout_ms=timeout_ms, budget=budget)
         try:
             connection.negotiate(connect_timeout_ms, end_s)
+        except HungUp:
+            raise ConnectionLost(refused_handshake(address)) from None
         except BaseException:
             sock.close()
             raise
@@ -182,8 +185,7 @@ class BlockingConnection:
                 if correlation_id_of(frame) == correlation_id:
                     return frame
         except TimeoutError:
-            name = definition_of(type(request)).name.removesuffix("Request")
-            raise self._lose(f"no answer to {name} within {timeout_ms} ms") from None
+            raise self._lose(no_answer(request, timeout_ms)) from None
         except OSError as error:
             raise self._lose(error.strerror or str(error)) from None
 
@@ -212,7 +214,7 @@ class BlockingConnection:
             with memoryview(buffer) as view:
                 count = self._socket.recv_into(view[position:])
             if not count:
-                raise self._lose("the broker closed the connection")
+                raise HungUp(str(self._lose("the broker closed the connection")))
             position += count
         return memoryview(buffer)
 

@@ -12,6 +12,7 @@ from kctl.client.metadata import ClusterMetadata, metadata_of
 from kctl.client.retrying import CONTROLLER_MOVED, COORDINATOR_MOVED, Deadline, retry
 from kctl.client.settings import ClientSettings
 from kctl.client.transport import Connection, ConnectionLost, Transport
+from kctl.client.versions import OLDEST_KAFKA
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -205,11 +206,8 @@ class ClusterClient:
 
     async def metadata_from(self, connection: Connection, topics: Collection[str] | None) -> ClusterMetadata:
         """What this one broker knows, as `metadata` tells it; others may know more, or less.  Raises ConnectionLost."""
-        version = connection.versions.highest(MetadataRequest)
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(topics)]
-        if version == 0:
-            wanted = wanted or []  # version 0 has no null, and an empty list means all topics
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=version < 4)
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         return metadata_of(await connection.send(request, MetadataResponse))
 
     async def _ask_metadata(self, topics: Collection[str] | None) -> ClusterMetadata:
@@ -241,7 +239,7 @@ class ClusterClient:
             if connect_timeout_ms == 0:
                 raise ConnectionLost(f"{host}:{port}: no time left of {self.settings.timeout_ms} ms")
         try:
-            return await self.transport.connect(
+            connection = await self.transport.connect(
                 host,
                 port,
                 client_id=self.settings.client_id,
@@ -253,3 +251,8 @@ class ClusterClient:
             if budget.is_active:
                 budget.unreachable[host, port] = str(lost)
             raise
+        if connection.versions.is_too_old:
+            await connection.close()
+            text = f"the broker at {host}:{port} is older than Kafka {OLDEST_KAFKA}, which is the minimum"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
+        return connection

@@ -10,7 +10,7 @@ import struct
 from typing import TypeVar
 
 from kctl import __version__
-from kctl.client.versions import BrokerVersions
+from kctl.client.versions import OLDEST_KAFKA, BrokerVersions
 from kctl.errors import ApiError, ErrorCode, MalformedRequest
 from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kctl.protocol.codec import Chunk, decode, encode
@@ -55,6 +55,21 @@ def response_of(frame: memoryview, response_class: type[T], version: int) -> T:
 def api_versions_request() -> ApiVersionsRequest:
     """What every connection asks first."""
     return ApiVersionsRequest(client_software_name="kctl", client_software_version=__version__)
+
+
+def refused_handshake(address: str) -> str:
+    """What it means when the other side closes the connection instead of answering ApiVersions, which 0.10 brought."""
+    return (
+        f"{address}: closed the connection when it was asked for its versions: it is older than Kafka {OLDEST_KAFKA}, "
+        "which is the minimum, or not a PLAINTEXT listener of a broker"
+    )
+
+
+def no_answer(request: object, timeout_ms: int) -> str:
+    """What to say of a request that was not answered in time."""
+    name = definition_of(type(request)).name.removesuffix("Request")
+    hint = f"; brokers older than Kafka {OLDEST_KAFKA}, which is the minimum, may not answer it"
+    return f"no answer to {name} within {timeout_ms} ms{hint if name == 'ApiVersions' else ''}"
 
 
 def broker_versions_of(frame: memoryview, version: int) -> BrokerVersions | int:

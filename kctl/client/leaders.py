@@ -45,7 +45,8 @@ async def ask_leaders(
 
     Who leads is looked up first unless it is `known` from before.  Partitions whose leader has moved are asked again
     until the client's time-out, and so are those whose leader is away, but during a command only for half a second
-    (see Budget); then their last error is the outcome.  Raises ClusterUnreachable when no broker at all answers.
+    (see Budget); then their last error is the outcome.  Raises ClusterUnreachable when no broker at all answers,
+    and ApiError(UNSUPPORTED_VERSION) when every leader is too old to be asked.
     """
     outcomes: Outcomes[T] = {}
     open_partitions = sorted(partitions)
@@ -57,6 +58,7 @@ async def ask_leaders(
         open_partitions = [tp for tp in open_partitions if _code_of(outcomes[tp]) in LEADER_MOVED]
         is_absence = ABSENT.issuperset(_code_of(outcomes[tp]) for tp in open_partitions)
         if not open_partitions or not await deadline.pause(for_absent=is_absence):
+            _raise_if_unknown_to_all(outcomes)
             return {tp: outcomes[tp] for tp in sorted(outcomes)}
 
 
@@ -135,6 +137,13 @@ async def _ask_coordinators_once(
     for answered in await client.gather([ask_one(some) for some in by_address.values()]):
         outcomes.update(answered)
     return outcomes
+
+
+def _raise_if_unknown_to_all(outcomes: Mapping[TopicPartition, T | ApiError]) -> None:
+    """One error instead of one for each partition."""
+    errors = [one for one in outcomes.values() if _code_of(one) is ErrorCode.UNSUPPORTED_VERSION]
+    if errors and len(errors) == len(outcomes) and isinstance(errors[0], ApiError):
+        raise errors[0]
 
 
 async def _are_absent(client: ClusterClient, codes: Collection[ErrorCode], kind: CoordinatorType) -> bool:

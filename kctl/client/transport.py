@@ -16,6 +16,10 @@ class ConnectionLost(KctlError):
     """A broker could not be reached, went away or kept silent; whether the request was carried out is unknown."""
 
 
+class HungUp(ConnectionLost):
+    """The other side closed the connection."""
+
+
 class Connection(Protocol):
     """One connection to one broker, which has told its versions already."""
 

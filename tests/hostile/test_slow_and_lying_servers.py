@@ -88,7 +88,7 @@ def test_memory_follows_what_arrives_and_not_what_is_announced() -> None:
     with server(announce) as port:
         tracemalloc.start()
         try:
-            with pytest.raises(ConnectionLost, match="the broker closed the connection"):
+            with pytest.raises(ConnectionLost, match="closed the connection"):
                 run_blocking(connect(BlockingTransport(), port))
             _, peak_bytes = tracemalloc.get_traced_memory()
         finally:

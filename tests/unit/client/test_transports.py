@@ -136,6 +136,12 @@ def test_broker_that_hangs_up_loses_the_connection(run: Run[Any], cluster: FakeC
     assert run(work) is False
 
 
+def test_broker_without_api_versions_is_called_too_old(run: Run[Any], cluster: FakeCluster) -> None:
+    cluster.intercept(ApiVersionsRequest, lambda _: DROP)
+    with pytest.raises(ConnectionLost, match=r"it is older than Kafka 0\.11, which is the minimum"):
+        run(lambda transport: connect(transport, cluster.ports[0]))
+
+
 def test_silent_broker_is_left_after_the_timeout(run: Run[Any], cluster: FakeCluster) -> None:
     cluster.intercept(MetadataRequest, lambda _: b"")
 
