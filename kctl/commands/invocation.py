@@ -45,6 +45,14 @@ class Invocation:
             default_timeout_ms=DEFAULT_TIMEOUT_MS,
         )
 
+    def cluster_options(self) -> str:
+        """The options that were given for finding the cluster, as another command line takes them."""
+        import shlex  # noqa: PLC0415 - rarely needed
+
+        names = ("bootstrap_server", "command_config")
+        given = {name: self._given[name] for name in names if self._given.get(name)}
+        return "".join(f" --{name.replace('_', '-')} {shlex.quote(value)}" for name, value in given.items())
+
     def client_properties(self) -> dict[str, str]:
         """What stands in --command-config, nothing without it.  Raises UsageError."""
         config_file = self._given.get("command_config") or os.environ.get("KCTL_COMMAND_CONFIG")

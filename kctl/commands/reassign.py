@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from kctl.commands.declaration import Argument, Group, Option
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
-from kctl.errors import UsageError
+from kctl.errors import ApiError, ErrorCode, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +87,7 @@ def execute(
         Option(
             "--rollback-file",
             metavar="FILE",
-            help="Where to write the reassignment that leads back.  Default: rollback-*.json in --state-dir.",
+            help="A new file that gets the reassignment that leads back, beside rollback-*.json in --state-dir.",
             complete="file",
         ),
     ] = None,
@@ -100,15 +100,21 @@ def execute(
     A file may name under "log_dirs" the log directory of each replica, or "any"; 'kctl cluster log-dirs' lists them.
 
     Nothing is moved unless all of it can be.  A throttle is set for the brokers and topics of this move only.  What was
-    set before is remembered in a file and comes back when the move ends or this command is interrupted while it waits;
-    without --wait, and after a crash, 'kctl reassign verify' does it.
+    set before is remembered in a file and comes back when the move has ended.  Without --wait, and when this command is
+    interrupted or loses the cluster while it waits, the throttle stays; 'kctl reassign verify' restores what was set
+    before once the partitions have moved.
 
     Executing a move that is under way once more with another throttle changes the throttle.
     """
     from kctl.admin.reassigning import look  # noqa: PLC0415 - help needs no client
     from kctl.admin.throttle_records import key_of  # noqa: PLC0415 - same
     from kctl.commands.reassign_rows import PLAN_COLUMNS, STARTED, WOULD_MOVE, end_error, plan_row  # noqa: PLC0415
-    from kctl.commands.reassign_throttle import records_of, restore, restore_after_failure  # noqa: PLC0415 - same
+    from kctl.commands.reassign_throttle import (  # noqa: PLC0415 - same
+        records_of,
+        restore,
+        restore_after_failure,
+        tell_kept,
+    )
 
     targets, log_dirs = _targets(moves, reassignment_json_file), _log_dirs(reassignment_json_file)
     if targets is None:
@@ -124,16 +130,23 @@ def execute(
     _refuse_beside_others(run, situation, additional=additional, compat=compat)
     records = records_of(state_dir, situation.metadata.cluster_id)
     key = key_of(targets)
-    _save_rollback(run, plan, Path(rollback_file) if rollback_file else records.folder / f"rollback-{key}.json")
+    _save_rollback(run, plan, records.folder, key, Path(rollback_file) if rollback_file else None)
     try:
         outcomes = _start(run, plan, rate=rate, records=records, key=key, compat=compat)
-        started = [move for move in plan if outcomes[move.tp].is_done]
-        if wait and started:
-            situation = _watch(run, started)
-    except BaseException:
-        if rate is not None:
+    except BaseException as error:
+        if rate is not None and _is_refusal(error):
             restore_after_failure(run, records, key)
+        elif rate is not None:
+            tell_kept(run, rate, state_dir)
         raise
+    started = [move for move in plan if outcomes[move.tp].is_done]
+    if wait and started:
+        try:
+            situation = _watch(run, started)
+        except BaseException:
+            if rate is not None:
+                tell_kept(run, rate, state_dir)
+            raise
     all_restored = True
     if rate is not None and (wait or not any(move.is_change for move in started)):
         all_restored = _say_cleared(run, restore(run, records, [key]), compat)
@@ -230,12 +243,14 @@ def cancel(
 ) -> ExitStatus:
     """Take moves back that are under way, and restore their throttles.
 
-    The replicas that were added go, and those that were to be removed stay; a replica on its way to another log
-    directory stays where it is.  A file means the log directories that it names.  A partition that does not move is
+    The replicas that were added go, and those that were to be removed stay, in the order that they had before if 'kctl
+    reassign execute' has remembered it in --state-dir; a replica on its way to another log directory stays where it is.
+     A file means the log directories that it names.  A partition that does not move is
     left as it is, which is no failure.
     """
     from kctl.admin.log_dirs import move_replicas  # noqa: PLC0415 - help needs no client
     from kctl.admin.reassigning import cancel_moves, find_copies, look  # noqa: PLC0415 - same
+    from kctl.admin.rollback_files import original_order  # noqa: PLC0415 - same
     from kctl.commands import reassign_compat  # noqa: PLC0415 - same
     from kctl.commands.reassign_rows import CANCEL_COLUMNS, cancel_row  # noqa: PLC0415 - same
     from kctl.commands.reassign_throttle import records_of, restore_finished  # noqa: PLC0415 - same
@@ -251,7 +266,9 @@ def cancel(
     copied = {tp for _, tp in copies}
     wanted = sorted({*situation.ongoing, *copied} if targets is None else targets)
     active = [tp for tp in wanted if tp in situation.ongoing]
-    outcomes = {} if dry_run else run.on_brokers(lambda client: cancel_moves(client, active))
+    records = records_of(state_dir, situation.metadata.cluster_id)
+    origins = {tp: original_order(records.folder, tp, situation.ongoing[tp].origin) for tp in active}
+    outcomes = {} if dry_run else run.on_brokers(lambda client: cancel_moves(client, origins))
     if not dry_run and copies:
         stayed = run.on_brokers(lambda client: move_replicas(client, copies))
         outcomes |= {tp: outcome for (_, tp), outcome in stayed.items() if not outcome.is_done}
@@ -262,7 +279,7 @@ def cancel(
     restored = None
     if not dry_run:
         moving = [tp for tp in situation.ongoing if tp not in active or tp in failed]
-        restored = restore_finished(run, records_of(state_dir, situation.metadata.cluster_id), moving)
+        restored = restore_finished(run, records, moving)
     if not compat:
         run.console.show(CANCEL_COLUMNS, rows)
     elif failed:
@@ -420,16 +437,32 @@ def _duration(duration_ms: int) -> str:
     return f"{minutes}m{seconds % 60:02}s" if minutes else f"{seconds}s"
 
 
-def _save_rollback(run: Invocation, plan: Sequence[Move], path: Path) -> None:
+def _is_refusal(error: BaseException) -> bool:
+    """Whether brokers have said no, so that nothing has been started; after anything else it may have been."""
+    return isinstance(error, ApiError) and error.code not in {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION}
+
+
+def _save_rollback(run: Invocation, plan: Sequence[Move], folder: Path, key: str, wanted: Path | None) -> None:
+    """Write what leads back to a new file, and to `wanted`.  Raises Refused when that one exists.
+
+    A move that is under way has its file already, with an order of replicas that nobody knows any more.
+    """
     from kctl.admin.reassignment_plan import rollback, rollback_log_dirs  # noqa: PLC0415 - help needs no client
     from kctl.admin.reassignment_spec import format_reassignment  # noqa: PLC0415 - same
+    from kctl.admin.rollback_files import save_rollback, write_new  # noqa: PLC0415 - same
 
-    changing = [move for move in plan if move.is_change]
+    changing = [move for move in plan if move.is_change and not move.is_under_way]
     if not changing:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = format_reassignment(rollback(changing), rollback_log_dirs(changing))
-    path.write_text(text + "\n", encoding="utf-8")
+    text = format_reassignment(rollback(changing), rollback_log_dirs(changing)) + "\n"
+    if wanted is not None:
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            write_new(wanted, text)
+        except FileExistsError:
+            raise Refused(f"{wanted} exists and is not overwritten: give another --rollback-file") from None
+    remembered = save_rollback(folder, key, text)
+    path = wanted or remembered
     run.console.note(f"the way back: kctl reassign execute --reassignment-json-file {path}")
 
 

@@ -55,7 +55,10 @@ def test_brokers_that_do_not_tell_the_type_have_classic_groups_only(kctl: Kctl, 
     assert kctl("groups list --type classic --compat kafka-4").out.splitlines()[1].split() == ["audit", "Unknown"]
     ran = kctl("groups list --type consumer")
     assert ran.status == ExitStatus.FAILED
-    assert ran.rows[0][-2:] == ["UNSUPPORTED_VERSION", "the broker knows groups of type classic only (before Kafka 3.8)"]
+    assert ran.rows[0][-2:] == [
+        "UNSUPPORTED_VERSION",
+        "the broker knows groups of type classic only (before Kafka 3.8)",
+    ]
 
 
 def test_broker_that_cannot_tell_its_groups_is_a_row(kctl: Kctl, cluster: FakeCluster) -> None:
