@@ -14,7 +14,7 @@ from kctl.admin.outcome import Outcome, failure_of, outcome_of
 from kctl.client.cluster import ClusterClient
 from kctl.client.leaders import NOT_ANSWERED
 from kctl.client.transport import Connection, ConnectionLost
-from kctl.errors import ApiError, ErrorCode
+from kctl.errors import ApiError, ErrorCode, MalformedRequest
 from kctl.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -143,7 +143,7 @@ async def describe_configs(
         response = await connection.send(request, DescribeConfigsResponse, version=version)
         found: Described = {}
         for result in response.results:
-            resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
+            resource = _told_resource(result.resource_type, result.resource_name)
             if result.error_code:
                 found[resource] = outcome_of(resource.name, result.error_code, result.error_message)
             else:
@@ -186,7 +186,7 @@ async def alter_configs(
         )
         response = await connection.send(request, IncrementalAlterConfigsResponse)
         return {
-            ConfigResource(ResourceType(result.resource_type), result.resource_name): outcome_of(
+            _told_resource(result.resource_type, result.resource_name): outcome_of(
                 result.resource_name, result.error_code, result.error_message
             )
             for result in response.responses
@@ -247,6 +247,14 @@ async def _ask_those_concerned(
         resource: found.get(resource, Outcome(resource.name, ErrorCode.UNKNOWN_SERVER_ERROR, NOT_ANSWERED))
         for resource in sorted(set(resources))
     }
+
+
+def _told_resource(resource_type: int, name: str) -> ConfigResource:
+    """The resource that a response is about.  Raises MalformedRequest for a type that nobody asked about."""
+    try:
+        return ConfigResource(ResourceType(resource_type), name)
+    except ValueError:
+        raise MalformedRequest(f"the broker's response is about a resource of type {resource_type}") from None
 
 
 def _entry(config: DescribeConfigsResourceResult, resource: ConfigResource, version: int) -> ConfigEntry:

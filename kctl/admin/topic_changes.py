@@ -8,6 +8,7 @@ from uuid import UUID
 
 from kctl.admin.outcome import Outcome, outcome_of, raise_if
 from kctl.client.cluster import ClusterClient
+from kctl.client.framing import first_answer
 from kctl.client.retrying import Deadline
 from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ErrorCode
@@ -128,7 +129,7 @@ async def create_partitions(
 
     async def ask(connection: Connection) -> Outcome:
         response = await connection.send(request, CreatePartitionsResponse)
-        result = response.results[0]
+        result = first_answer(response.results)
         raise_if(result.error_code, ErrorCode.NOT_CONTROLLER)
         return outcome_of(result.name, result.error_code, result.error_message)
 

@@ -61,6 +61,8 @@ class AsyncioTransport:
             raise ConnectionLost(f"{address}: no connection within {connect_timeout_ms} ms") from None
         except OSError as error:
             raise ConnectionLost(f"{address}: {reason_of(error)}") from None
+        except (ValueError, OverflowError) as error:  # Brokers tell addresses of others, and may tell anything.
+            raise ConnectionLost(f"{address}: not an address: {error}") from None
         try:
             async with asyncio.timeout_at(end_s):
                 await connection.negotiate(connect_timeout_ms)

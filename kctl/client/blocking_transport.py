@@ -64,6 +64,8 @@ class BlockingTransport:
         except OSError as error:
             text = error.strerror or str(error)
             raise ConnectionLost(f"{address}: {text[:1].lower()}{text[1:]}") from None
+        except (ValueError, OverflowError) as error:  # Brokers tell addresses of others, and may tell anything.
+            raise ConnectionLost(f"{address}: not an address: {error}") from None
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = BlockingConnection(address, sock, client_id=client_id, timeout_ms=timeout_ms, budget=budget)
         try:

@@ -7,6 +7,7 @@ of version 0 when the broker does not know the version asked (KIP-511), and neve
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import TypeVar
 
 from kctl import __version__
@@ -50,6 +51,13 @@ def response_of(frame: memoryview, response_class: type[T], version: int) -> T:
     _, position = decode_response_header(frame, key, version)
     message, _ = decode(response_class, frame, version, position)
     return message
+
+
+def first_answer(items: Sequence[T]) -> T:
+    """The answer about the one thing that was asked.  Raises MalformedRequest when the broker has left it out."""
+    if not items:
+        raise MalformedRequest("the broker's response leaves out what was asked")
+    return items[0]
 
 
 def api_versions_request() -> ApiVersionsRequest:
