@@ -7,11 +7,10 @@ checked before the work that it limits, or while a request is decoded, never aft
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):
     """One row of the table."""
 
     what: str
@@ -317,4 +316,28 @@ SLICE_OBJECTS = _limit(
     2_000,
     "objects",
     on_excess="other connections are served in between",
+)
+
+# Commands and clients.
+
+RESPONSE_BYTES_MAX = _limit(
+    "size of one response that a client takes",
+    256 << 20,
+    "bytes",
+    on_excess="the client closes the connection and says that the other side does not speak Kafka's protocol",
+)
+"""Above the 50 MiB of fetch.max.bytes, and above any message.max.bytes in use."""
+
+RESPONSE_READ_BYTES_MAX = _limit(
+    "memory that a client reserves for a response before its bytes have arrived",
+    1 << 20,
+    "bytes",
+    on_excess="more is reserved as bytes arrive, at most as much again as there is",
+)
+
+CONCURRENT_REQUESTS_MAX = _limit(
+    "requests that a command has under way side by side",
+    64,
+    "requests",
+    on_excess="the others follow when one of them is answered",
 )
