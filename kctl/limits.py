@@ -311,6 +311,12 @@ ERROR_MESSAGE_CHARACTERS_MAX = _limit(
     "characters",
     on_excess="the message is cut",
 )
+LOG_MESSAGE_CHARACTERS_MAX = _limit(
+    "message in the broker's log, which may repeat what a client sent",
+    4_000,
+    "characters",
+    on_excess="the message is cut",
+)
 SLICE_OBJECTS = _limit(
     "topics and partitions that Metadata describes at a stretch",
     2_000,
