@@ -76,11 +76,17 @@ class Definition:
     """API key, of requests and responses only."""
     versions: range
     flexible: range
+    served: range
+    """The versions of a request that our broker serves."""
     fields: tuple[Field, ...]
 
     def is_flexible(self, version: int) -> bool:
         """Whether this version has compact lengths and tagged fields."""
         return version in self.flexible
+
+
+REQUESTS: dict[int, type] = {}
+"""The request classes that were defined so far, by API key."""
 
 
 def definition_of(cls: type) -> Definition:
@@ -330,9 +336,19 @@ def struct(cls: type[T]) -> type[T]:
         nested,
     ),
 )
-def request(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
-    """What is sent to the API with this key."""
-    return lambda cls: _define(cls, key, versions, flexible)
+def request(*, key: int, versions: str, flexible: str, served: str | None = None) -> Callable[[type[T]], type[T]]:
+    """What is sent to the API with this key.
+
+    `versions` are those that our client can send, `served` those that our broker answers: all of them when it does not
+    say, "none" for an API that is for our client only.
+    """
+
+    def define(cls: type[T]) -> type[T]:
+        made = _define(cls, key, versions, flexible, served=versions if served is None else served)
+        REQUESTS[key] = made
+        return made
+
+    return define
 
 
 @dataclass_transform(
@@ -383,11 +399,13 @@ def data(*, versions: str, flexible: str = "none") -> Callable[[type[T]], type[T
     return lambda cls: _define(cls, None, versions, flexible)
 
 
-def _define(cls: type[T], key: int | None, versions: str, flexible: str) -> type[T]:
+def _define(cls: type[T], key: int | None, versions: str, flexible: str, *, served: str = "none") -> type[T]:
     made = dataclass(kw_only=True, slots=True)(cls)
     fields = tuple(
         dataclasses.replace(field.metadata["wire"], name=field.name) for field in dataclasses.fields(cast("Any", made))
     )
-    definition = Definition(made.__name__, key, parse_versions(versions), parse_versions(flexible), fields)
+    definition = Definition(
+        made.__name__, key, parse_versions(versions), parse_versions(flexible), parse_versions(served), fields
+    )
     type.__setattr__(made, "__definition__", definition)
     return made
