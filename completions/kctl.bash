@@ -339,7 +339,7 @@ _kctl() {
         esac
         ;;
     'dump-log dump-log')
-        flags='--files --records -r --print-data-log --offset --time --key --max-bytes --max-message-size --producer-id --key-decoder --value-decoder --offsets-decoder --transaction-log-decoder --verify-only --verify-index-only --index-sanity-check --compat --deep-iteration --skip-record-metadata --rebuild-index --dry-run --format --header --no-color --quiet --debug --help'
+        flags='--files --records -r --print-data-log --offset --time --key --max-bytes --max-message-size --producer-id --key-decoder --value-decoder --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --share-group-state-decoder --remote-log-metadata-decoder --verify-only --verify-index-only --index-sanity-check --compat --deep-iteration --skip-record-metadata --rebuild-index --dry-run --format --header --no-color --quiet --debug --help'
         case $prev in
         --files) kind='file' ;;
         --key-decoder) words='string json hex base64 int long' flags='' ;;

@@ -160,7 +160,7 @@ def _help_for(words: list[str]) -> int:
 def _without_verb(group: Group, verb: str | None, rest: list[str]) -> int:
     from kctl.commands.help import group_help  # noqa: PLC0415
 
-    if _asks_for_help(rest):
+    if verb in {None, "--help", "-h"} and _asks_for_help(rest):
         return _print(group_help(group))
     if verb is None:
         sys.stderr.write(group_help(group) + "\n")
@@ -203,7 +203,9 @@ def _report(error: BaseException, words: Sequence[str]) -> int:
     if "--debug" in words:
         import traceback  # noqa: PLC0415
 
-        traceback.print_exception(error)
+        from kctl.terminal_text import escape_lines  # noqa: PLC0415
+
+        sys.stderr.write(escape_lines("".join(traceback.format_exception(error))))
     status = exit_status_of(error)
     try:
         if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):

@@ -1,39 +1,42 @@
 """The only module that prints: rows in four formats, notes, errors and progress.  Data goes to stdout, talk to stderr.
 
-    table   aligned columns for people; the default when stdout is a terminal (the only place where rich is used)
-    plain   one row per line, columns separated by tabs, `-` for nothing, no header unless asked; the default otherwise
+    table   columns for people, fitted to the width of the terminal; the default when stdout is a terminal
+    plain   one row per line, columns separated by tabs, `-` for null, no header unless asked; the default otherwise
     json    exactly one JSON document per command, also when it fails: {"error": {"code", "message", "retryable"}}
     jsonl   one JSON object per line, written as it becomes known
 
-rich is not used for anything that a program may read: it cuts columns to the width of the terminal and takes text in
-square brackets for markup.  Above RICH_ROWS_MAX rows it would also take seconds.
+Names, keys, values and error texts come from clients and brokers.  Everything is escaped here, so that none of it
+reaches a terminal as a control sequence.  The one exception is `verbatim`, and that only where stdout is no terminal.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from kctl.table_layout import NOTHING, TableLayout, block_lines
+from kctl.terminal_text import cut, escape, escape_cell, escape_json, escape_lines
+
 if TYPE_CHECKING:
     import json
 
-RICH_ROWS_MAX = 200
-WRAPPED_WIDTH_MIN = 16
+LAID_OUT_ROWS_MAX = 200
+"""Rows that a table holds back to find the widths of its columns."""
+TERMINAL_WIDTH_DEFAULT = 80
 PROGRESS_INTERVAL_S = 0.1
 PROGRESS_LINE_INTERVAL_S = 10.0
 
 Row = Mapping[str, Any]
 
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\\\u2028\u2029\udc80-\udcff]")
-"""Also the surrogates that stand for bytes which are no UTF-8."""
-_ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
+_BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
+EMPTY = '""'
+_ESCAPED_LOOKALIKES = {NOTHING: "\\x2d", EMPTY: "\\x22\\x22"}
+"""Texts that look like the cell of null or of the empty text."""
 
 
 class Format(Enum):
@@ -137,11 +140,12 @@ class Console:
             self.stdout.write(_dumps(item) + "\n")
         elif self.format is Format.PLAIN:
             for name, value in item.items():
-                self.stdout.write(f"{name}\t{cell(value)}\n")
+                self.stdout.write(f"{cell(name)}\t{cell(value)}\n")
         else:
-            width = max((len(name) for name in item), default=0)
-            for name, value in item.items():
-                self.stdout.write(f"{name.replace('_', '-').ljust(width)}  {cell(value)}\n")
+            titles = [cell(name.replace("_", "-")) for name in item]
+            cells = [cell(value) for value in item.values()]
+            lines = block_lines(titles, cells, wraps=[True] * len(item), width=self.width, paint=_unpainted)
+            self.stdout.writelines(line + "\n" for line in lines)
 
     def stream(self, columns: Sequence[Column]) -> RowStream:
         """Rows one by one in constant memory, except for table (needs the widths) and json (is one document)."""
@@ -155,34 +159,43 @@ class Console:
             case Format.TABLE:
                 return _TableStream(self, columns)
 
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal that stdout is; None for a pipe or a file, where lines have no limit."""
+        return terminal_width(self.stdout) if self.stdout.isatty() else None
+
     def text(self, text: str) -> None:
-        """Text that was asked for: help, a version, a script."""
-        self.stdout.write(text if text.endswith("\n") else text + "\n")
+        """Lines of our own: help, a version, a script, an empty line."""
+        self.verbatim(text if text.endswith("\n") else text + "\n")
 
     def verbatim(self, text: str) -> None:
-        """Text that another program is to take for that of a third: not a byte more."""
-        self.stdout.write(text)
+        """Text in the format of another program, or data as it is: byte for byte, except on a terminal."""
+        self.stdout.write(escape_lines(text) if self.stdout.isatty() else text)
 
     def note(self, text: str) -> None:
         """A line of talk; --quiet hides it."""
         if not self.quiet:
-            self.stderr.write(escape_controls(text) + "\n")
+            self.stderr.write(escape(text) + "\n")
 
     def warn(self, text: str) -> None:
         """Something the user should know although the command goes on."""
-        self.stderr.write(f"kctl: warning: {escape_controls(text)}\n")
+        self.stderr.write(f"kctl: warning: {escape(text)}\n")
+
+    def complain(self, text: str) -> None:
+        """Lines on stderr in the words of another program."""
+        self.stderr.write(escape_lines(text) + "\n")
 
     def fail(self, code: str, message: str, *, retryable: bool = False) -> None:
         """Say why the whole command failed; under json the document on stdout says it too."""
         if self.format is Format.JSON:
             self._json({"error": {"code": code, "message": message, "retryable": retryable}})
-        self.stderr.write(f"kctl: {escape_controls(message)}\n")
+        self.stderr.write(f"kctl: {escape(message)}\n")
 
     def confirm(self, question: str) -> bool | None:
         """Ask on the terminal; None where there is nobody to ask."""
         if self.stdin is None or not self.stdin.isatty() or not self.stderr.isatty():
             return None
-        self.stderr.write(f"{escape_controls(question)} [y/N] ")
+        self.stderr.write(f"{escape(question)} [y/N] ")
         self.stderr.flush()
         return self.stdin.readline().strip().lower() in {"y", "yes"}
 
@@ -253,58 +266,68 @@ class _PlainStream(RowStream):
 
 
 class _TableStream(RowStream):
-    """Gathers rows for the widths to the end, a flush or RICH_ROWS_MAX of them; then writes rows as they come."""
+    """Holds rows back until the end, a flush or LAID_OUT_ROWS_MAX of them; then writes rows as they come."""
 
     def __init__(self, console: Console, columns: Sequence[Column]) -> None:
         super().__init__(console, columns)
         self._held: list[list[str]] = []
-        self._widths: list[int] | None = None
+        self._layout: TableLayout | None = None
 
     def write(self, row: Row) -> None:
         cells = [cell(row.get(column.name)) for column in self.columns]
-        if self._widths is not None:
-            self._line(cells)
+        if self._layout is not None:
+            self._put(self._layout.row(cells, self._paint))
             return
         self._held.append(cells)
-        if len(self._held) > RICH_ROWS_MAX:
-            self._release()
+        if len(self._held) > LAID_OUT_ROWS_MAX:
+            self._release(is_complete=False)
 
     def flush(self) -> None:
         if self._held:
-            self._release()
+            self._release(is_complete=False)
         super().flush()
 
     def finish(self) -> None:
-        if self._widths is not None:
-            return
-        self._drop_empty_rare_columns()
-        if not (self._held and self.console.stdout.isatty() and _rich_table(self.console, self.columns, self._held)):
-            self._release()
+        if self._layout is None:
+            self._drop_empty_rare_columns()
+            self._release(is_complete=True)
 
     def _drop_empty_rare_columns(self) -> None:
         shown = [
             index
             for index, column in enumerate(self.columns)
-            if not column.is_rare or any(cells[index] != "-" for cells in self._held)
+            if not column.is_rare or any(cells[index] != NOTHING for cells in self._held)
         ]
         self.columns = [self.columns[index] for index in shown]
         self._held = [[cells[index] for index in shown] for cells in self._held]
 
-    def _release(self) -> None:
-        titles = [column.title for column in self.columns]
-        self._widths = [max(map(len, texts)) for texts in zip(titles, *self._held, strict=True)]
-        self._line(titles)
+    def _release(self, *, is_complete: bool) -> None:
+        self._layout = TableLayout(
+            [column.title for column in self.columns],
+            self._held,
+            numeric=[column.numeric for column in self.columns],
+            wraps=[column.wraps for column in self.columns],
+            width=self.console.width,
+            is_complete=is_complete,
+        )
+        self._put(self._layout.head(self._paint_title))
         for cells in self._held:
-            self._line(cells)
+            self._put(self._layout.row(cells, self._paint))
         self._held.clear()
 
-    def _line(self, cells: Sequence[str]) -> None:
-        assert self._widths is not None
-        padded = [
-            text.rjust(width) if column.numeric else text.ljust(width)
-            for text, width, column in zip(cells, self._widths, self.columns, strict=True)
-        ]
-        self.console.stdout.write("  ".join(padded).rstrip() + "\n")
+    def _put(self, lines: Iterable[str]) -> None:
+        self.console.stdout.writelines(line + "\n" for line in lines)
+
+    def _paint_title(self, _: int, text: str) -> str:
+        return f"{_BOLD}{text}{_PLAIN}" if self._has_color else text
+
+    def _paint(self, index: int, text: str) -> str:
+        is_error = self.columns[index].name == "error" and text.strip() not in {"", NOTHING}
+        return f"{_RED}{text}{_PLAIN}" if is_error and self._has_color else text
+
+    @property
+    def _has_color(self) -> bool:
+        return self.console.color and self.console.stdout.isatty()
 
 
 class Progress:
@@ -314,7 +337,7 @@ class Progress:
         self, console: Console, label: str, total: int | None, unit: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._console = console
-        self._label = label
+        self._label = escape(label)
         self._total = total
         self._unit = unit
         self._clock = clock
@@ -338,48 +361,63 @@ class Progress:
         self._next_s = now_s + self._interval_s
         self._is_drawn = True
         of_total = f" of {self._total:,} ({done * 100 // self._total}%)" if self._total else ""
-        line = f"{self._label} {done:,}{of_total} {self._unit}".rstrip() + (f", {note}" if note else "")
-        self._console.stderr.write(f"\r\x1b[K{line}" if self._console.stderr.isatty() else line + "\n")
-        self._console.stderr.flush()
+        line = f"{self._label} {done:,}{of_total} {self._unit}".rstrip() + (f", {escape(note)}" if note else "")
+        stderr = self._console.stderr
+        # A line that reaches the last column goes on in the next one, and redrawing would leave a copy of it behind.
+        stderr.write(f"\r\x1b[K{cut(line, terminal_width(stderr) - 1)}" if stderr.isatty() else line + "\n")
+        stderr.flush()
+
+
+def terminal_width(stream: TextIO) -> int:
+    """Columns of the terminal: COLUMNS where it is set, else what the terminal says."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isascii() and given.isdecimal() and 0 < len(given) < 6 and int(given) > 0:
+        return int(given)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or TERMINAL_WIDTH_DEFAULT
+    except (OSError, ValueError):
+        return TERMINAL_WIDTH_DEFAULT
 
 
 def cell(value: object) -> str:
-    """A value as one cell: controls escaped and backslashes doubled, lists joined by commas, `-` for nothing."""
+    """A value as one cell.
+
+    Null and what holds nothing is `-`, the empty text `""`; controls are escaped and backslashes doubled.  A list is
+    joined by commas, which are escaped within its elements.  A mapping is `name=value` joined by commas, and `name`
+    alone where the value is null.
+    """
     match value:
-        case None | "":
-            return "-"
+        case None:
+            return NOTHING
+        case "":
+            return EMPTY
         case str():
-            if value.isprintable() and "\\" not in value:
-                return value
-            return _UNSAFE.sub(_escape, value)
+            return _ESCAPED_LOOKALIKES.get(value) or escape_cell(value)
         case bool():
             return "true" if value else "false"
         case int() | float():
             return str(value)
         case dict():
-            return ",".join(f"{key}={'' if inner is None else cell(inner)}" for key, inner in value.items()) or "-"
+            return ",".join(_pair(name, inner) for name, inner in value.items()) or NOTHING
         case list() | tuple():
-            return ",".join(map(cell, value)) or "-"
+            return ",".join(cell(inner).replace(",", "\\x2c") for inner in value) or NOTHING
         case _:
-            return str(value)
+            return escape_cell(str(value))
 
 
-def escape_controls(text: str) -> str:
-    """Text that cannot break out of its line or steer a terminal."""
-    return _CONTROLS.sub(_escape, text)
+def _pair(name: object, value: object) -> str:
+    shown = escape_cell(str(name)).replace("=", "\\x3d")
+    if value is None:
+        return shown
+    return f"{shown}={escape_cell(value) if isinstance(value, str) else cell(value)}"
 
 
-def _escape(match: re.Match[str]) -> str:
-    character = match[0]
-    if "\udc80" <= character <= "\udcff":
-        return f"\\x{ord(character) - 0xDC00:02x}"
-    return _ESCAPES.get(character) or (
-        f"\\x{ord(character):02x}" if ord(character) < 0x100 else f"\\u{ord(character):04x}"
-    )
+def _unpainted(_: int, text: str) -> str:
+    return text
 
 
 def _dumps(value: object, indent: int | None = None) -> str:
-    return _json_encoder(indent).encode(value)
+    return escape_json(_json_encoder(indent).encode(value))
 
 
 @functools.cache
@@ -388,43 +426,3 @@ def _json_encoder(indent: int | None) -> json.JSONEncoder:
     import json  # noqa: PLC0415 - not needed for tables
 
     return json.JSONEncoder(ensure_ascii=False, indent=indent, separators=(",", ": ") if indent else (",", ":"))
-
-
-def _rich_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> bool:
-    """Write the table for people; False, and nothing written, when the terminal is too narrow for its names and ids."""
-    import rich.console  # noqa: PLC0415 - costs more than the rest of a command; only people at a terminal pay
-    import rich.table  # noqa: PLC0415 - same
-    import rich.text  # noqa: PLC0415 - same
-
-    printer = rich.console.Console(
-        file=console.stdout,
-        no_color=not console.color,
-        color_system="auto" if console.color else None,
-        markup=False,
-        emoji=False,
-        highlight=False,
-    )
-    widths = [max(map(len, texts)) for texts in zip([column.title for column in columns], *rows, strict=True)]
-    needed = [
-        min(width, WRAPPED_WIDTH_MIN) if column.wraps else width for column, width in zip(columns, widths, strict=True)
-    ]
-    if sum(needed) + 2 * len(columns) > printer.width:
-        return False
-    table = rich.table.Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        table.add_column(
-            rich.text.Text(column.title),
-            justify="right" if column.numeric else "left",
-            overflow="fold",
-            no_wrap=not column.wraps,
-        )
-    for cells in rows:
-        table.add_row(*(_styled(column, text) for column, text in zip(columns, cells, strict=True)))
-    printer.print(table)
-    return True
-
-
-def _styled(column: Column, text: str) -> Any:
-    import rich.text  # noqa: PLC0415 - see above
-
-    return rich.text.Text(text, style="red" if column.name == "error" and text != "-" else "")

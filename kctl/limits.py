@@ -117,3 +117,110 @@ RESERVED_DESCRIPTORS = _limit(
     "descriptors",
     on_excess="new connections are closed at once; a line is logged",
 )
+
+# Files given to commands.
+
+NAMED_FILE_BYTES_MAX = _limit(
+    "size of a file that a command reads as a whole",
+    64 << 20,
+    "bytes",
+    on_excess="the command says so and reads no further; logs and indexes of any size are read piece by piece",
+)
+
+PROBLEM_TEXT_MAX = _limit(
+    "what dump-log says of one damaged place",
+    300,
+    "characters",
+    on_excess="the text is cut off and ends in three dots",
+)
+
+# Groups and transactions.
+
+MEMBER_ID_PREFIX_BYTES_MAX = _limit(
+    "client id or group.instance.id in a generated member id",
+    32_767 - 37,
+    "bytes",
+    on_excess="cut off there, so that the member id fits into a string of the protocol",
+)
+
+# Records.
+
+_MIB = 1 << 20
+
+DECOMPRESSED_BATCH_BYTES_MAX = _limit(
+    "decompressed size of one record batch that the broker reads",
+    128 * _MIB,
+    "bytes",
+    on_excess="MESSAGE_TOO_LARGE for the partition of a Produce request, CORRUPT_MESSAGE for a stored batch",
+)
+"""Kafka has no bound.  Most clients limit a batch before compression, to 1 MB by default, and a request of more than
+100 MiB is not read, so only a compressed batch can be larger.  Batches that the broker does not have to read are not
+affected.  The Java client splits a batch that is refused with MESSAGE_TOO_LARGE."""
+
+DECOMPRESSION_RATIO_MAX = _limit(
+    "decompressed size of one record batch in relation to its compressed size, above 16 MiB",
+    1000,
+    "times",
+    on_excess="as for the decompressed size",
+)
+"""The most repetitive logs reach several hundred.  Deflate ends at 1032; zstd reaches 30,000 with zeros."""
+
+DECOMPRESSION_RATIO_FREE_BYTES = 16 * _MIB
+"""Below this size every ratio is accepted: a large record of zeros, which tests like to produce, passes."""
+
+RECORDS_PER_BATCH_MAX = _limit(
+    "records in one record batch",
+    1_000_000,
+    "records",
+    on_excess="MESSAGE_TOO_LARGE for the partition of a Produce request, CORRUPT_MESSAGE for a stored batch",
+)
+"""The largest batch.num.messages that librdkafka accepts.  1 MB, the default max.message.bytes, holds 150,000 of the
+smallest uncompressed records."""
+
+GZIP_MEMBERS_MAX = _limit(
+    "gzip members in one record batch",
+    1000,
+    "members",
+    on_excess="INVALID_RECORD for the partition of a Produce request, CORRUPT_MESSAGE for a stored batch",
+)
+"""Producers write one."""
+
+RECORD_WORK_BYTES_MAX = _limit(
+    "decompressed records in memory, over all requests in flight",
+    256 * _MIB,
+    "bytes",
+    on_excess="the request waits until others have finished",
+)
+"""Two batches of the largest decompressed size."""
+
+RECORD_WORK_WAITING_BYTES_MAX = _limit(
+    "produced records that wait for their turn to be decompressed or converted, over all requests",
+    256 * _MIB,
+    "bytes",
+    on_excess="REQUEST_TIMED_OUT for the partition, which producers send again",
+)
+"""Requests whose connection has closed wait, too: with acks=0 a producer may be gone before its records are in."""
+
+RECORD_WORK_THREADS = _limit(
+    "threads that decompress, convert and compress records",
+    2,
+    "threads",
+    on_excess="the request waits until others have finished",
+)
+"""More would compete with the event loop for the interpreter lock."""
+
+INLINE_RECORD_BYTES_MAX = _limit(
+    "decompressed records that one request may use on the event loop",
+    64 << 10,
+    "bytes",
+    on_excess="the work is done in a thread",
+)
+"""gzip compresses them in 2 ms to 4 ms."""
+
+INLINE_RECORDS_MAX = _limit(
+    "records that one request may read on the event loop",
+    1000,
+    "records",
+    on_excess="the work is done in a thread",
+)
+"""They are read in 1 ms to 2 ms."""

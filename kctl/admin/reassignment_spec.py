@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kctl.errors import UsageError
+from kctl.integers import is_integer, parse_integer
 from kctl.model import TopicPartition
 
 VERSION = 1
@@ -24,7 +25,7 @@ Assignment = dict[TopicPartition, tuple[int, ...]]
 LogDirTargets = Mapping[tuple[int, TopicPartition], str]
 """The log directories that replicas, by broker and partition, are asked to be in; any will do for the others."""
 
-_INLINE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+):(?P<partition>\d+)(?:=(?P<replicas>[\d,]+))?")
+_INLINE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+):(?P<partition>[0-9]+)(?:=(?P<replicas>[0-9,]+))?")
 
 
 def parse_reassignment(text: str) -> Assignment:
@@ -73,7 +74,7 @@ def parse_inline(texts: Iterable[str], *, with_replicas: bool = True) -> Assignm
         found = _INLINE.fullmatch(text)
         if found is None or (with_replicas and not found["replicas"]):
             raise UsageError(f"'{text}' is no {'move' if with_replicas else 'partition'}; write TOPIC:PARTITION=1,2,3")
-        tp = TopicPartition(found["topic"], int(found["partition"]))
+        tp = TopicPartition(found["topic"], parse_integer(found["partition"], f"the partition of '{found['topic']}'"))
         if tp in assignment:
             raise UsageError(f"{tp} is given twice")
         replicas = found["replicas"]
@@ -97,7 +98,7 @@ def format_reassignment(
 def _document(text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"no JSON: {error}") from None
     if not isinstance(document, dict):
         raise UsageError("no JSON object")
@@ -115,14 +116,14 @@ def _partition(entry: dict[str, Any]) -> TopicPartition:
     topic, partition = entry.get("topic"), entry.get("partition")
     if not isinstance(topic, str) or not topic:
         raise UsageError(f"an entry names no topic: {json.dumps(entry)}")
-    if not _is_number(partition):
+    if not is_integer(partition):
         raise UsageError(f"an entry of topic {topic} has no partition number: {json.dumps(entry)}")
     assert isinstance(partition, int)
     return TopicPartition(topic, partition)
 
 
 def _checked(tp: TopicPartition, replicas: object) -> tuple[int, ...]:
-    if not isinstance(replicas, list) or not all(_is_number(replica) for replica in replicas):
+    if not isinstance(replicas, list) or not all(is_integer(replica) for replica in replicas):
         raise UsageError(f"the replicas of {tp} are no list of broker ids")
     if not replicas:
         raise UsageError(f"{tp} is left without replicas")
@@ -143,11 +144,4 @@ def _log_dirs(tp: TopicPartition, log_dirs: object, count: int) -> list[str]:
 
 
 def _numbers(tp: TopicPartition, text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise UsageError(f"'{text}' is no list of brokers for {tp}; write 1,2,3") from None
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return [parse_integer(part, f"a broker of {tp}") for part in text.split(",")]

@@ -9,6 +9,7 @@ import csv
 from collections.abc import Iterable, Sequence
 
 from kctl.errors import UsageError
+from kctl.integers import INT64_MAX, parse_integer
 from kctl.model import TopicPartition
 
 UNQUOTED_LENGTH_MAX = 24
@@ -45,19 +46,16 @@ def parse_offsets(text: str, groups: Sequence[str]) -> Offsets:
             raise UsageError("the file names no groups, so it can be for one group only")
         group = fields[0] if shape == COLUMNS_OF_SEVERAL else groups[0]
         topic, partition, offset = (field.strip() for field in fields[-COLUMNS_OF_ONE_GROUP:])
-        if not (topic and _is_number(partition) and _is_number(offset)):
-            raise UsageError(f"line {number}: '{','.join(fields)}' has no numbers for partition and offset")
+        if not topic:
+            raise UsageError(f"line {number}: '{','.join(fields)}' names no topic")
+        tp = TopicPartition(topic, parse_integer(partition, f"line {number}: the partition"))
+        at = parse_integer(offset, f"line {number}: the offset", high=INT64_MAX)
         if group not in offsets:
             continue
-        tp = TopicPartition(topic, int(partition))
         if tp in offsets[group]:
             raise UsageError(f"line {number}: {tp} is there twice")
-        offsets[group][tp] = int(offset)
+        offsets[group][tp] = at
     return offsets
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
 
 
 def _field(text: str) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kctl.addresses import parse_addresses
 from kctl.errors import ConfigError, UsageError
+from kctl.integers import parse_integer
 
 DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_MS_MAX = 5_000
@@ -52,17 +54,7 @@ def client_settings(
 
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
     """Read `host:port,[::1]:9092,host`; the port defaults to 9092.  Raises UsageError."""
-    servers = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        host, colon, port = part.rpartition(":")
-        if not colon or port.endswith("]"):
-            host, port = part, str(DEFAULT_PORT)
-        if not port.isdecimal() or not 0 < int(port) < 1 << 16 or not host:
-            raise UsageError(f"'{part}' is no address; write HOST:PORT")
-        servers.append((host.removeprefix("[").removesuffix("]"), int(port)))
-    if not servers:
-        raise UsageError(f"'{text}' names no broker; write HOST:PORT[,...]")
-    return tuple(servers)
+    return parse_addresses(text, default_port=DEFAULT_PORT)
 
 
 def parse_milliseconds(properties: Mapping[str, str], name: str, default: int) -> int:
@@ -70,6 +62,7 @@ def parse_milliseconds(properties: Mapping[str, str], name: str, default: int) -
     text = properties.get(name)
     if text is None:
         return default
-    if not text.isdecimal() or int(text) == 0:
-        raise ConfigError(name, text, "not a number of milliseconds")
-    return int(text)
+    try:
+        return parse_integer(text, "a number of milliseconds", low=1)
+    except UsageError as error:
+        raise ConfigError(name, text, str(error)) from None

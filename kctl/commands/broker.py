@@ -14,6 +14,7 @@ from kctl.commands.declaration import Group, Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.errors import KctlError, UsageError
+from kctl.integers import PORT_MAX
 
 if TYPE_CHECKING:
     from kctl.server.data_folder import DataFolder
@@ -51,11 +52,12 @@ def start(
     ] = None,
     override: Annotated[
         list[str] | None,
-        Option("-o", "--override", metavar="NAME=VALUE", help="A property that wins over the file; may repeat."),
+        Option("-o", "--override", metavar="NAME=VALUE", help="A property that wins over the file."),
     ] = None,
     data_dir: DataDir = None,
     port: Annotated[
-        int | None, Option("--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.  Default: 9092.")
+        int | None,
+        Option("--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.  Default: 9092.", maximum=PORT_MAX),
     ] = None,
     zookeeper: Annotated[
         str | None,
@@ -67,7 +69,12 @@ def start(
     ] = None,
     embedded_zookeeper_port: Annotated[
         int | None,
-        Option("--embedded-zookeeper-port", metavar="N", help="Port of the embedded service.  Default: a free one."),
+        Option(
+            "--embedded-zookeeper-port",
+            metavar="N",
+            help="Port of the embedded service.  Default: a free one.",
+            maximum=PORT_MAX,
+        ),
     ] = None,
     detach: Annotated[bool, Option("--detach", help="Go to the background once the broker serves.")] = False,
 ) -> ExitStatus:
@@ -176,11 +183,12 @@ def _data_dir(given: str | None) -> Path:
 
 def _file_properties(path: str | None) -> dict[str, str]:
     from kctl.config.properties import decode_properties, parse_properties  # noqa: PLC0415
+    from kctl.input_files import read_input  # noqa: PLC0415
 
     if path is None:
         return {}
     try:
-        return parse_properties(decode_properties(Path(path).read_bytes()))
+        return parse_properties(decode_properties(read_input(path)))
     except OSError as error:
         raise UsageError(f"--config {path} cannot be read: {error.strerror}") from None
     except ValueError as error:

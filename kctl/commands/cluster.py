@@ -13,6 +13,7 @@ from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER
 from kctl.commands.rows import known
 from kctl.console import ERROR_COLUMNS, Column, Format
 from kctl.errors import ClusterUnreachable, ErrorCode, KctlError
+from kctl.integers import PORT_MAX
 
 if TYPE_CHECKING:
     from kctl.admin.health import Observation, Reason
@@ -141,7 +142,7 @@ def health(
     One row per reason; under json and jsonl one object.
     """
     from kctl.admin.health import judge  # noqa: PLC0415 - help needs no client
-    from kctl.commands.values import parse_duration_ms  # noqa: PLC0415 - same
+    from kctl.commands.times import parse_duration_ms  # noqa: PLC0415 - same
 
     wait_ms = parse_duration_ms(wait) if wait else 0
     seen = run.on_cluster(lambda client: _observe(client, wait_ms))
@@ -178,7 +179,7 @@ def start(
     run: Invocation,
     *,
     brokers: Annotated[
-        int | None, Option("--brokers", metavar="N", help="How many.  Default: as many as there were, or 3.")
+        int | None, Option("--brokers", metavar="N", help="How many.  Default: as many as there were, or 3.", minimum=1)
     ] = None,
     data_dir: DataDir = None,
     port: Annotated[
@@ -187,6 +188,7 @@ def start(
             "--port",
             metavar="N",
             help="Port of broker 0 on 127.0.0.1; the others follow.  0 takes free ones.  Default: 9092.",
+            maximum=PORT_MAX,
         ),
     ] = None,
     zookeeper: Annotated[

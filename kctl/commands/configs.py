@@ -10,6 +10,7 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR, outcome_error
 from kctl.console import ERROR_COLUMNS, Column, Format
 from kctl.errors import UsageError
+from kctl.integers import parse_integer
 
 if TYPE_CHECKING:
     from kctl.admin.configs import ConfigChange, ConfigEntry, ConfigResource
@@ -179,10 +180,8 @@ async def _resources(client: ClusterClient, type_: str, names: list[str] | None)
         return [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
     if not names:
         names = [str(broker_id) for broker_id in (await client.metadata([])).brokers]
-    for name in names:
-        if name != DEFAULT_NAME and not name.isdecimal():
-            raise UsageError(f"'{name}' is no broker; write its id, or '{DEFAULT_NAME}' for all of them")
-    ids = sorted({int(name) for name in names if name != DEFAULT_NAME})
+    what = f"the id of a broker (or '{DEFAULT_NAME}' for all of them)"
+    ids = sorted({parse_integer(name, what) for name in names if name != DEFAULT_NAME})
     defaults = [ConfigResource(ResourceType.BROKER, BROKER_DEFAULTS)] if DEFAULT_NAME in names else []
     return defaults + [ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in ids]
 

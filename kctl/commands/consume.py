@@ -10,6 +10,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.values import parse_offset, parse_partitions
 from kctl.errors import ApiError, ErrorCode, MalformedRequest, UsageError
+from kctl.integers import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +63,9 @@ def consume(
             "--until", metavar="OFFSET", help="Where to stop, exclusive.  Default: the end, unless --follow is given."
         ),
     ] = None,
-    max_records: Annotated[int | None, Option("-n", "--max-records", metavar="N", help="Stop after N records.")] = None,
+    max_records: Annotated[
+        int | None, Option("-n", "--max-records", metavar="N", help="Stop after N records.", maximum=INT64_MAX)
+    ] = None,
     partition: Annotated[
         str | None, Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
     ] = None,
@@ -116,7 +119,8 @@ def consume(
     members of a group must have one in common.  Only one whose assignors are cooperative-sticky and nothing else keeps
     reading while the group shares anew; any other gives up its partitions first.
 
-    TIME is RFC 3339 (UTC without a zone), a date, epoch seconds or milliseconds, or a duration back from now: @-1h.
+    TIME is RFC 3339 (UTC without a zone), a date (2026-11-21 or 20261121), 10 digits of epoch seconds or 13 of
+    milliseconds, now, or a duration back from now: @-1h.  Times before 1970 are refused.
 
     Under json and jsonl nothing is lost: keys, values and header values that are not UTF-8 come as base64, which
     "key_encoding", "value_encoding" and "encoding" tell, and `kctl produce --input jsonl` reads them back.  Under json
@@ -148,8 +152,6 @@ def consume(
     now_ms = round(time.time() * 1000)
     lower = parse_offset(from_, now_ms=now_ms)
     upper = parse_offset(until, now_ms=now_ms) if until else None
-    if max_records is not None and max_records < 0:
-        raise UsageError("--max-records is a number of records")
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
 
     async def read(client: ClusterClient) -> None:

@@ -21,13 +21,15 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from kctl.integers import INT32_MAX
+
 F = TypeVar("F", bound=Callable[..., int])
 
 
 class Argument:
-    """A positional parameter.  `choices` and `complete` are as for Option."""
+    """A positional parameter.  Everything is as for Option."""
 
-    __slots__ = ("choices", "complete", "help", "metavar")
+    __slots__ = ("choices", "complete", "help", "maximum", "may_be_empty", "metavar", "minimum")
 
     def __init__(
         self,
@@ -36,17 +38,27 @@ class Argument:
         metavar: str | None = None,
         choices: Sequence[str] = (),
         complete: str = "",
+        minimum: int = 0,
+        maximum: int = INT32_MAX,
+        may_be_empty: bool = False,
     ) -> None:
         self.help = help
         self.metavar = metavar or ("|".join(choices) if choices else None)
         self.choices = tuple(choices)
         self.complete = complete
+        self.minimum = minimum
+        self.maximum = maximum
+        self.may_be_empty = may_be_empty
 
 
 class Option:
-    """A parameter given by name.  `complete` tells completion scripts what a value is: "file" or "directory"."""
+    """A parameter given by name.
 
-    __slots__ = ("choices", "complete", "help", "metavar", "names")
+    `complete` tells completion scripts what a value is: "file" or "directory".  `minimum` and `maximum` bound a number;
+    an empty text is refused unless it `may_be_empty`.
+    """
+
+    __slots__ = ("choices", "complete", "help", "maximum", "may_be_empty", "metavar", "minimum", "names")
 
     def __init__(
         self,
@@ -55,12 +67,18 @@ class Option:
         metavar: str | None = None,
         choices: Sequence[str] = (),
         complete: str = "",
+        minimum: int = 0,
+        maximum: int = INT32_MAX,
+        may_be_empty: bool = False,
     ) -> None:
         self.names = names
         self.help = help
         self.metavar = metavar or ("|".join(choices) if choices else None)
         self.choices = tuple(choices)
         self.complete = complete
+        self.minimum = minimum
+        self.maximum = maximum
+        self.may_be_empty = may_be_empty
 
 
 class Parameter:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from kctl.commands.declaration import Argument, Group, Option
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
-from kctl.errors import UsageError
+from kctl.errors import KctlError, UsageError
+from kctl.integers import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,7 @@ _SEGMENT_KINDS = frozenset({".log", ".index", ".timeindex"})
         "kctl dump-log --records --offset 1000:1010 orders-0",
         "kctl dump-log --records --time -1h: --key user-7 --value-decoder json orders-0",
         "kctl dump-log --offsets-decoder __consumer_offsets-12/*.log",
+        "kctl dump-log --cluster-metadata-decoder __cluster_metadata-0    (the metadata of a KRaft cluster)",
         "kctl dump-log --verify-only /var/kafka-logs    (every file of every partition; only what is wrong is shown)",
         "kctl dump-log --compat kafka-4 --print-data-log --files a.log,b.log    (Kafka's own text)",
         "kctl dump-log --rebuild-index --dry-run orders-0",
@@ -61,18 +63,33 @@ def dump_log(
         str | None, Option("--time", metavar="A:B", help="Only what has timestamps from A up to, but not including, B.")
     ] = None,
     key: Annotated[
-        str | None, Option("--key", help="Only records with this key, written as --key-decoder shows it.")
+        str | None,
+        Option("--key", help="Only records with this key, written as --key-decoder shows it.", may_be_empty=True),
     ] = None,
     max_bytes: Annotated[
         int | None,
-        Option("--max-bytes", metavar="N", help="Of a log only the batches that end within its first N bytes."),
+        Option(
+            "--max-bytes",
+            metavar="N",
+            help="Of a log only the batches that end within its first N bytes.",
+            minimum=1,
+            maximum=INT64_MAX,
+        ),
     ] = None,
     max_message_size: Annotated[
         int | None,
-        Option("--max-message-size", metavar="N", help="Taken for the sake of scripts; batches of any size are read."),
+        Option(
+            "--max-message-size",
+            metavar="N",
+            help="Taken for the sake of scripts; batches of any size are read.",
+            minimum=1,
+        ),
     ] = None,
     producer_id: Annotated[
-        int | None, Option("--producer-id", metavar="N", help="Only what this producer has written.")
+        int | None,
+        Option(
+            "--producer-id", metavar="N", help="Only what this producer has written.", minimum=-1, maximum=INT64_MAX
+        ),
     ] = None,
     key_decoder: Annotated[
         str | None, Option("--key-decoder", help="What keys are.  Default: text, or else base64.", choices=_DECODERS)
@@ -85,6 +102,15 @@ def dump_log(
     ] = False,
     transaction_log_decoder: Annotated[
         bool, Option("--transaction-log-decoder", help="The records, as those of __transaction_state.")
+    ] = False,
+    cluster_metadata_decoder: Annotated[
+        bool, Option("--cluster-metadata-decoder", help="The records, as those of KRaft's __cluster_metadata.")
+    ] = False,
+    share_group_state_decoder: Annotated[
+        bool, Option("--share-group-state-decoder", help="The records, as those of __share_group_state.")
+    ] = False,
+    remote_log_metadata_decoder: Annotated[
+        bool, Option("--remote-log-metadata-decoder", help="The records, as those of __remote_log_metadata.")
     ] = False,
     verify_only: Annotated[
         bool,
@@ -117,32 +143,39 @@ def dump_log(
 ) -> ExitStatus:
     """Show what log and index files hold, and what is wrong with them.
 
-    It knows files by their names: .log, .index, .timeindex, .txnindex, .snapshot, the checkpoints, partition.metadata
-    and meta.properties.  Without --rebuild-index it only reads, so a broker may go on using them; the last batch of a
-    file that is being written may then look torn, and index entries may be missing.
+    It knows files by their names: .log, .index, .timeindex, .txnindex, .snapshot, the checkpoints, partition.metadata,
+    meta.properties, and of KRaft .checkpoint (a snapshot of the metadata) and quorum-state.  Without --rebuild-index it
+    only reads, so a broker may go on using them; the last batch of a file that is being written may then look torn, and
+    index entries may be missing.
+
+    Only regular files are read, and a folder without files of a log is an error.
 
     Checksums of batches and the order of offsets are checked, and every index entry against the log beside it.  What is
     wrong is a row with an error, and makes the exit status 1; it goes on with the next batch that is sound.  With
     --offset only the part of a log that can hold these offsets is read.
 
-    TIME is as everywhere: 2026-11-21T09:30:00Z, 2026-11-21, epoch seconds or milliseconds, now, -1h.
+    TIME is as everywhere: 2026-11-21T09:30:00Z (UTC without a zone), 2026-11-21, 10 digits of epoch seconds or 13 of
+    milliseconds, now, -1h.
 
     Under json and jsonl, "type" tells what a row is about: batch, record, offset_index, time_index, producer,
     aborted_transaction, leader_epoch, checkpoint, property or problem; with --records both batches and records are
     there.  Keys and values that are no text are base64, and "key_encoding" and "value_encoding" say so.
     """
-    from kctl.storage.dump import files_of  # noqa: PLC0415 - help needs no storage
-
     names = [*(files or []), *(name for names in file_list or [] for name in names.split(",") if name)]
     if not names:
         raise UsageError("name a file, a partition's folder or a log dir")
-    if offsets_decoder and transaction_log_decoder:
-        raise UsageError("--offsets-decoder and --transaction-log-decoder exclude each other")
+    topic_decoder = _one_of(
+        {
+            "--offsets-decoder": offsets_decoder,
+            "--transaction-log-decoder": transaction_log_decoder,
+            "--cluster-metadata-decoder": cluster_metadata_decoder,
+            "--share-group-state-decoder": share_group_state_decoder,
+            "--remote-log-metadata-decoder": remote_log_metadata_decoder,
+        }
+    )
     if dry_run and not rebuild_index:
         raise UsageError("--dry-run goes with --rebuild-index")
-    if any(number is not None and number <= 0 for number in (max_bytes, max_message_size)):
-        raise UsageError("--max-bytes and --max-message-size take a number above 0")
-    paths = [file for name in names for file in files_of(name)]
+    paths = [file for name in names for file in _files_in(name)]
     if rebuild_index:
         return _rebuild(run.console, names, paths, dry_run=dry_run)
     if index_sanity_check and compat is None:
@@ -155,8 +188,7 @@ def dump_log(
             compat,
             shows=records or bool(key_decoder or value_decoder),
             decoders=(key_decoder or "string", value_decoder or "string"),
-            offsets=offsets_decoder,
-            transactions=transaction_log_decoder,
+            topic_decoder=topic_decoder,
         )
         options = {
             "deep": deep_iteration, "skip_metadata": skip_record_metadata, "verify_only": verify_only,
@@ -174,7 +206,7 @@ def dump_log(
         offset=offset, time=time, key=key, key_decoder=key_decoder, producer_id=producer_id,
         now_ms=round(clock.time() * 1000),
     )  # fmt: skip
-    decoder = _decoder(offsets=offsets_decoder, transactions=transaction_log_decoder)
+    decoder = _decoder(topic_decoder)
     with_records = records or decoder is not None or key is not None or bool(key_decoder or value_decoder)
     rows = LineRows(Shown(selection, with_records, verify_only, decoder, key_decoder, value_decoder))
     for path in paths:
@@ -191,25 +223,65 @@ def dump_log(
     return ExitStatus.FAILED if rows.has_problem else ExitStatus.DONE
 
 
-def _decoder(*, offsets: bool, transactions: bool) -> Decode | None:
-    if not offsets and not transactions:
+def _files_in(name: str) -> list[str]:
+    """The files to read of one that was named.  Raises OSError, and KctlError for a folder without any."""
+    from kctl.input_files import check_regular  # noqa: PLC0415 - help needs no files
+    from kctl.storage.dump import files_of  # noqa: PLC0415 - same
+
+    if not os.path.isdir(name):
+        check_regular(name)
+    found = files_of(name)
+    if not found:
+        raise KctlError(f"{name} holds no files of a log: name a partition's folder or a log dir")
+    return found
+
+
+def _one_of(options: dict[str, bool]) -> str | None:
+    """The option that is set, None when none is.  Raises UsageError for more than one."""
+    chosen = [name for name, is_set in options.items() if is_set]
+    if len(chosen) > 1:
+        raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
+    return chosen[0] if chosen else None
+
+
+def _decoder(option: str | None) -> Decode | None:
+    """How the records of the topic that an option names are told."""
+    if option is None:
         return None
-    from kctl.commands.internal_records import offsets_record, transaction_record  # noqa: PLC0415 - rarely used
+    from kctl.commands import internal_records  # noqa: PLC0415 - rarely used
 
-    return offsets_record if offsets else transaction_record
+    decoders: dict[str, Decode] = {
+        "--offsets-decoder": internal_records.offsets_record,
+        "--transaction-log-decoder": internal_records.transaction_record,
+        "--cluster-metadata-decoder": internal_records.cluster_metadata_record,
+        "--share-group-state-decoder": internal_records.share_group_state_record,
+        "--remote-log-metadata-decoder": internal_records.remote_log_metadata_record,
+    }
+    return decoders[option]
 
 
-def _classic_parser(
-    compat: str, *, shows: bool, decoders: tuple[str, str], offsets: bool, transactions: bool
-) -> Parser | None:
+def _classic_parser(compat: str, *, shows: bool, decoders: tuple[str, str], topic_decoder: str | None) -> Parser | None:
     from kctl.commands import dump_log_classic_decoders as internal  # noqa: PLC0415 - rarely used
     from kctl.commands.dump_log_classic import as_text  # noqa: PLC0415 - same
     from kctl.commands.dump_log_selection import classic_text  # noqa: PLC0415 - same
 
-    if offsets:
-        return internal.offsets_28 if compat == "kafka-2.8" else internal.offsets_4
-    if transactions:
-        return internal.transactions_28 if compat == "kafka-2.8" else internal.transactions_4
+    parsers: dict[str, dict[str, Parser]] = {
+        "kafka-2.8": {
+            "--offsets-decoder": internal.offsets_28,
+            "--transaction-log-decoder": internal.transactions_28,
+        },
+        "kafka-4": {
+            "--offsets-decoder": internal.offsets_4,
+            "--transaction-log-decoder": internal.transactions_4,
+            "--cluster-metadata-decoder": internal.cluster_metadata_4,
+            "--share-group-state-decoder": internal.share_group_state_4,
+            "--remote-log-metadata-decoder": internal.remote_log_metadata_4,
+        },
+    }
+    if topic_decoder is not None:
+        if topic_decoder not in parsers[compat]:
+            raise UsageError(f"{topic_decoder} does not go with --compat {compat}: use --compat kafka-4")
+        return parsers[compat][topic_decoder]
     if not shows:
         return None
     if decoders == ("string", "string"):
@@ -262,8 +334,12 @@ def _sanity_check(console: Console, paths: Sequence[str]) -> ExitStatus:
     for path in paths:
         kind = kind_of(path)
         if kind in {".index", ".timeindex"}:
-            reason = insane(path, kind)
-            error = NO_ERROR if reason is None else {"error": "CORRUPT_MESSAGE", "message": reason}
+            code = "CORRUPT_MESSAGE"
+            try:
+                reason = insane(path, kind)
+            except OSError as unreadable:
+                code, reason = "OS_ERROR", unreadable.strerror
+            error = NO_ERROR if reason is None else {"error": code, "message": reason}
             items.append({"file": path, "is_sane": reason is None, **error})
     console.show((Column("file"), Column("is_sane", "SANE"), *ERROR_COLUMNS), items)
     return ExitStatus.DONE if all(item["is_sane"] for item in items) else ExitStatus.FAILED

@@ -28,6 +28,7 @@ from kctl.commands.dump_log_classic_text import (
 from kctl.commands.dump_log_selection import AS_JAVA
 from kctl.console import Console
 from kctl.errors import CorruptLog
+from kctl.input_files import read_regular
 from kctl.records.batch import records_region
 from kctl.records.header import CODEC_MASK, SEQUENCE_MAX, CorruptBatch, Record, parse_header
 from kctl.storage.checkpoints import parse_snapshot
@@ -35,11 +36,13 @@ from kctl.storage.dump_batches import Progress, first_bytes, read_log
 from kctl.storage.dump_indexes import OFFSET_ENTRY, TIME_ENTRY, LogBeside, entries, insane, open_file
 from kctl.storage.dump_lines import BatchLine, Problem
 from kctl.storage.names import (
+    BOOTSTRAP_CHECKPOINT,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    parse_metadata_snapshot_name,
 )
 from kctl.storage.transaction_index import parse_transaction_index
 
@@ -98,7 +101,7 @@ class ClassicDump:
         self._misfits = Misfits()
 
     def show(self, path: str, progress: Progress | None = None) -> None:
-        """One file.  Raises OSError."""
+        """One file."""
         self._line(f"Dumping {java_path(path)}")
         name = os.path.basename(path)
         suffix = name[name.rfind(".") :] if "." in name else ""
@@ -108,15 +111,17 @@ class ClassicDump:
             match suffix:
                 case ".log":
                     self._log(path, base_offset, progress)
+                case ".checkpoint" if not self._is_28:
+                    self._log(path, base_offset, progress)
                 case ".index":
                     self._offset_index(path, base_offset)
                 case ".timeindex":
                     self._time_index(path, base_offset)
                 case ".snapshot":
-                    for entry in parse_snapshot(_read(path), path):
+                    for entry in parse_snapshot(read_regular(path), path):
                         self._line(producer_text(entry, is_28=self._is_28))
                 case ".txnindex":
-                    for aborted in parse_transaction_index(_read(path), path):
+                    for aborted in parse_transaction_index(read_regular(path), path):
                         self._line(
                             f"version: 0 producerId: {aborted.producer_id} firstOffset: {aborted.first_offset} "
                             f"lastOffset: {aborted.last_offset} lastStableOffset: {aborted.last_stable_offset}"
@@ -125,6 +130,8 @@ class ClassicDump:
                     self._say(f"Ignoring unknown file {java_path(path)}")
         except CorruptLog as problem:
             self._complain(path, Problem(problem.reason, problem.position))
+        except OSError as error:
+            self._complain(path, Problem(error.strerror or str(error)))
         self._flush()
 
     def finish(self) -> None:
@@ -135,7 +142,7 @@ class ClassicDump:
     # Logs
 
     def _log(self, path: str, base_offset: int, progress: Progress | None) -> None:
-        self._line(f"Starting offset: {base_offset}" if self._is_28 else f"Log starting offset: {base_offset}")
+        self._line(_first_line(path, base_offset, is_28=self._is_28))
         file = open_file(path)
         try:
             end = file.size()
@@ -226,7 +233,7 @@ class ClassicDump:
                     sequence_and_names = f" sequence: {(first_sequence + offset) & SEQUENCE_MAX} headerKeys: ["
                 names = ",".join([name for name, _ in headers]) if headers else ""
                 if is_control:
-                    contents = control_text(Record(offset, timestamp, key, value))
+                    contents = control_text(Record(offset, timestamp, key, value), is_28=is_28)
                 key_size = -1 if key is None else len(key)
                 value_size = -1 if value is None else len(value)
                 if is_28:
@@ -336,17 +343,27 @@ class ClassicDump:
             self._flush()
 
     def _flush(self) -> None:
-        self._console.stdout.write("".join(self._pieces))
+        self._console.verbatim("".join(self._pieces))
         self._pieces.clear()
         self._piece_size = 0
 
     def _say(self, text: str) -> None:
-        self._console.stderr.write(text + "\n")
+        self._console.complain(text)
 
     def _complain(self, path: str, problem: Problem) -> None:
         self.has_problem = True
         at = "" if problem.position is None else f" at position {problem.position}"
         self._console.warn(f"{path}{at}: {problem.reason}")
+
+
+def _first_line(path: str, base_offset: int, *, is_28: bool) -> str:
+    """What is said of a log or KRaft snapshot before its batches."""
+    name = os.path.basename(path)
+    if name == BOOTSTRAP_CHECKPOINT:
+        return "KRaft bootstrap snapshot"
+    if (snapshot := parse_metadata_snapshot_name(name)) is not None:
+        return f"Snapshot end offset: {snapshot[0]}, epoch: {snapshot[1]}"
+    return f"Starting offset: {base_offset}" if is_28 else f"Log starting offset: {base_offset}"
 
 
 def _latest(batch: BatchLine) -> int:
@@ -360,11 +377,6 @@ def _latest(batch: BatchLine) -> int:
 def _absolute(path: str) -> str:
     """File.getAbsolutePath: dots stay."""
     return java_path(os.path.join(os.getcwd(), path))
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
 
 
 KINDS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX)

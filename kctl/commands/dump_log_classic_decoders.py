@@ -1,4 +1,4 @@
-"""Records of __consumer_offsets and __transaction_state as Kafka's DumpLogSegments writes them.  Pure.
+"""Records of internal topics as Kafka's DumpLogSegments writes them.  Pure.
 
 Kafka 2.8 has a text of its own for each.  Since 3.8 offsets and groups (KAFKA-16470), and in 4.x also transactions, are
 the JSON of Kafka's message definitions.  In 2.8 sets and maps come in the order of Scala's hash tables, which has to be
@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from kctl.commands.internal_records import TRANSACTION_STATES
+from kctl.commands.internal_records import NEW_GROUP_KINDS, TRANSACTION_STATES, kafka_uuid, record_type_name
+from kctl.commands.java_text import java_double
 from kctl.errors import MalformedRequest
 from kctl.protocol.consumer_protocol import PROTOCOL_TYPE, TopicPartitions, decode_assignment, decode_subscription
 from kctl.protocol.message import definition_of
 from kctl.protocol.versioned import decode_body, version_of
-from kctl.records.consumer_group_records import kind_of
+from kctl.records.cluster_metadata_records import decode_cluster_metadata
 from kctl.records.header import Record
 from kctl.records.internal_topics import (
     GroupMetadataKey,
@@ -34,6 +36,19 @@ from kctl.records.internal_topics import (
     decode_transaction_key,
     decode_transaction_value,
 )
+from kctl.records.quorum_control_records import decode_quorum_control
+from kctl.records.remote_log_metadata_records import (
+    DELETE_STATES,
+    SEGMENT_STATES,
+    RemoteLogSegmentMetadataRecord,
+    RemoteLogSegmentMetadataSnapshotRecord,
+    RemoteLogSegmentMetadataUpdateRecord,
+    RemotePartitionDeleteMetadataRecord,
+    SegmentLeaderEpochEntry,
+    TopicIdPartitionEntry,
+    decode_remote_log_metadata,
+)
+from kctl.records.share_group_state_records import KINDS as SHARE_GROUP_STATE_KINDS
 
 Texts = tuple[str | None, str | None]
 """What follows `key:` and `payload:`; None where nothing does."""
@@ -101,7 +116,7 @@ def offsets_4(record: Record) -> Texts:
     try:
         key = decode_offsets_key(record.key or b"")
         if isinstance(key, UnknownKey):
-            return _consumer_group_4(record)
+            return _coordinator_4(record, NEW_GROUP_KINDS)
         told: dict[str, Any] = {"group": key.group}
         if isinstance(key, OffsetCommitKey):
             told |= {"topic": key.topic, "partition": key.partition}
@@ -118,11 +133,11 @@ def offsets_4(record: Record) -> Texts:
         return _error(record, error)
 
 
-def _consumer_group_4(record: Record) -> Texts:
-    """Records of the new consumer protocol."""
+def _coordinator_4(record: Record, kinds: Mapping[int, tuple[type, type]]) -> Texts:
+    """DumpLogSegments.CoordinatorRecordMessageParser.  Raises MalformedRequest."""
     key = record.key or b""
     version = version_of(key)
-    kind = kind_of(key)
+    kind = kinds.get(version)
     if kind is None:
         return f"Unknown record type {version} at offset {record.offset}, skipping.", None
     key_class, value_class = kind
@@ -154,7 +169,7 @@ def _json_value(value: Any, version: int) -> Any:
     if isinstance(value, (bytes, memoryview)):
         return _bytes(bytes(value))
     if isinstance(value, UUID):
-        return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+        return kafka_uuid(value)
     return as_json(value, version) if hasattr(value, "__definition__") else value
 
 
@@ -234,6 +249,111 @@ def transactions_4(record: Record) -> Texts:
         return _error(record, error)
 
 
+def share_group_state_4(record: Record) -> Texts:
+    """DumpLogSegments.ShareGroupStateMessageParser."""
+    try:
+        return _coordinator_4(record, SHARE_GROUP_STATE_KINDS)
+    except MalformedRequest as error:
+        return _error(record, error)
+
+
+def cluster_metadata_4(record: Record) -> Texts:
+    """DumpLogSegments.ClusterMetadataLogMessageParser."""
+    try:
+        message, version = decode_cluster_metadata(record.value or b"")
+    except MalformedRequest as error:
+        return None, f"Error at {record.offset}, skipping. {error}"
+    name = record_type_name(type(message)).upper()
+    return None, _json({"type": name, "version": version, "data": as_json(message, version)})
+
+
+def quorum_control_4(record: Record) -> str | None:
+    """What DumpLogSegments says of a control record of KRaft; None for other control records."""
+    try:
+        found = decode_quorum_control(record)
+    except MalformedRequest:
+        return None
+    if found is None:
+        return None
+    name, message = found
+    return f" {name}{':' if name == 'LeaderChange' else ''} {_json(as_json(message, message.version))}"
+
+
+def remote_log_metadata_4(record: Record) -> Texts:
+    """DumpLogSegments.RemoteMetadataLogMessageParser."""
+    try:
+        return None, _remote_log_metadata(decode_remote_log_metadata(record.value or b"").message)
+    except MalformedRequest as error:
+        return None, f"Error at offset {record.offset}, skipping. {error}"
+
+
+def _remote_log_metadata(value: object) -> str:
+    """RemoteLogMetadata.toString of each kind.  Raises MalformedRequest."""
+    match value:
+        case RemoteLogSegmentMetadataRecord():
+            segment = value.remote_log_segment_id
+            return (
+                f"RemoteLogSegmentMetadata{{remoteLogSegmentId={_segment_id(segment.topic_id_partition, segment.id)}, "
+                f"startOffset={value.start_offset}, endOffset={value.end_offset}, brokerId={value.broker_id}, "
+                f"maxTimestampMs={value.max_timestamp_ms}, eventTimestampMs={value.event_timestamp_ms}, "
+                f"{_segment(value)}}}"
+            )
+        case RemoteLogSegmentMetadataSnapshotRecord():
+            return (
+                f"RemoteLogSegmentMetadataSnapshot{{segmentId={kafka_uuid(value.segment_id)}, "
+                f"startOffset={value.start_offset}, endOffset={value.end_offset}, "
+                f"maxTimestampMs={value.max_timestamp_ms}, {_segment(value)}}}"
+            )
+        case RemoteLogSegmentMetadataUpdateRecord():
+            segment = value.remote_log_segment_id
+            return (
+                f"RemoteLogSegmentMetadataUpdate{{"
+                f"remoteLogSegmentId={_segment_id(segment.topic_id_partition, segment.id)}, "
+                f"customMetadata={_custom(value.custom_metadata)}, "
+                f"state={_state(value.remote_log_segment_state, SEGMENT_STATES)}, "
+                f"eventTimestampMs={value.event_timestamp_ms}, brokerId={value.broker_id}}}"
+            )
+        case RemotePartitionDeleteMetadataRecord():
+            return (
+                f"RemotePartitionDeleteMetadata{{topicPartition={_topic_id_partition(value.topic_id_partition)}, "
+                f"state={_state(value.remote_partition_delete_state, DELETE_STATES)}, "
+                f"eventTimestampMs={value.event_timestamp_ms}, brokerId={value.broker_id}}}"
+            )
+    raise TypeError(f"{type(value).__name__} is no record of __remote_log_metadata")
+
+
+def _segment(value: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataSnapshotRecord) -> str:
+    return (
+        f"segmentLeaderEpochs={_leader_epochs(value.segment_leader_epochs)}, "
+        f"segmentSizeInBytes={value.segment_size_in_bytes}, customMetadata={_custom(value.custom_metadata)}, "
+        f"state={_state(value.remote_log_segment_state, SEGMENT_STATES)}, "
+        f"txnIdxEmpty={'true' if value.txn_index_empty else 'false'}"
+    )
+
+
+def _segment_id(partition: TopicIdPartitionEntry, segment: UUID) -> str:
+    return f"RemoteLogSegmentId{{topicIdPartition={_topic_id_partition(partition)}, id={kafka_uuid(segment)}}}"
+
+
+def _topic_id_partition(partition: TopicIdPartitionEntry) -> str:
+    return f"{kafka_uuid(partition.id)}:{partition.name}-{partition.partition}"
+
+
+def _leader_epochs(entries: Iterable[SegmentLeaderEpochEntry]) -> str:
+    offsets = {entry.leader_epoch: entry.offset for entry in entries}
+    return f"{{{', '.join(f'{epoch}={offsets[epoch]}' for epoch in sorted(offsets))}}}"
+
+
+def _custom(data: bytes | None) -> str:
+    return "Optional.empty" if data is None else f"Optional[CustomMetadata{{{len(data)} bytes}}]"
+
+
+def _state(number: int, names: Sequence[str]) -> str:
+    if not 0 <= number < len(names):
+        raise MalformedRequest(f"state {number} is unknown")
+    return names[number]
+
+
 def transactions_28(record: Record) -> Texts:
     """TransactionLog.formatRecordKeyAndValue, up to 3.9."""
     try:
@@ -272,8 +392,16 @@ def _error(record: Record, error: MalformedRequest) -> Texts:
 
 
 def _json(value: object) -> str:
-    """As Jackson writes it: control characters in upper-case hex."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """As Jackson writes it: control characters in upper-case hex, doubles as Java's Double.toString."""
+    match value:
+        case dict():
+            return f"{{{','.join(f'{_json(name)}:{_json(each)}' for name, each in value.items())}}}"
+        case list():
+            return f"[{','.join(map(_json, value))}]"
+        case float():
+            text = java_double(value)
+            return text if math.isfinite(value) else f'"{text}"'
+    text = json.dumps(value, ensure_ascii=False)
     return _CONTROL.sub(lambda match: "\\u" + match[0][2:].upper(), text)
 
 

@@ -6,6 +6,7 @@ import re
 import struct
 from collections.abc import Iterator
 
+from kctl.commands.dump_log_classic_decoders import quorum_control_4
 from kctl.records import legacy
 from kctl.records.compression import DecompressionError, decompress
 from kctl.records.header import CODEC_MASK, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record
@@ -13,7 +14,7 @@ from kctl.storage.dump_lines import BatchLine
 from kctl.storage.producer_state import SnapshotEntry
 
 _SLASHES = re.compile(r"//+")
-_CONTROL_TYPES = {2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER"}
+_CONTROL_TYPES = {2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION", 6: "KRAFT_VOTERS"}
 _CONTROL_KEY = struct.Struct(">hh")
 _MARKER = struct.Struct(">hi")
 _MARKERS = ("ABORT", "COMMIT")
@@ -87,8 +88,10 @@ def producer_text(entry: SnapshotEntry, *, is_28: bool) -> str:
     )
 
 
-def control_text(record: Record) -> str:
+def control_text(record: Record, *, is_28: bool) -> str:
     """What a control record says."""
+    if not is_28 and (text := quorum_control_4(record)) is not None:
+        return text
     key, value = record.key or b"", record.value or b""
     if len(key) < _CONTROL_KEY.size:
         return " controlType: UNKNOWN(-1)"

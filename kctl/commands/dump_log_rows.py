@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kctl.commands.dump_log_selection import Selection, decoded
+from kctl.commands.internal_records import record_type_name
 from kctl.commands.records import record_item, record_row
 from kctl.commands.rows import NO_ERROR, known
 from kctl.commands.values import format_time
 from kctl.console import ERROR_COLUMNS, Column, Console, Format
+from kctl.errors import MalformedRequest
 from kctl.model import TopicPartition
 from kctl.records.control import ControlType, parse_end_transaction_marker
 from kctl.records.header import BatchHeader, CorruptBatch, Record
+from kctl.records.quorum_control_records import decode_quorum_control
 from kctl.storage.dump import OFFSET_CHECKPOINTS, PROPERTIES, check_records, kind_of
 from kctl.storage.dump_lines import (
     BatchLine,
@@ -26,14 +29,22 @@ from kctl.storage.dump_lines import (
     PropertyLine,
     TimeIndexLine,
 )
-from kctl.storage.names import LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, parse_log_directory_name
+from kctl.storage.names import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    METADATA_SNAPSHOT_SUFFIX,
+    QUORUM_STATE,
+    parse_log_directory_name,
+)
 from kctl.storage.producer_state import SnapshotEntry
 from kctl.storage.transaction_index import AbortedTransaction
 
 Decode = Callable[[Record], tuple[object, object]]
 
 PROBLEM = "CORRUPT_MESSAGE"
-"""The error of every problem: Kafka's one name for bytes that are not what they should be."""
+"""The error of bytes that are not what they should be: Kafka's one name for them."""
+UNREADABLE = "OS_ERROR"
+"""The error of files that cannot be read."""
 
 
 def _numbers(*names: str) -> tuple[Column, ...]:
@@ -73,7 +84,7 @@ COLUMNS: dict[str | None, tuple[Column, ...]] = {
     ),
     LEADER_EPOCH_CHECKPOINT: (FILE, *_numbers("epoch", "start_offset"), *ERROR_COLUMNS),
     **dict.fromkeys(OFFSET_CHECKPOINTS, (FILE, Column("topic"), *_numbers("partition", "offset"), *ERROR_COLUMNS)),
-    **dict.fromkeys(PROPERTIES, (FILE, Column("name"), Column("value", wraps=True), *ERROR_COLUMNS)),
+    **dict.fromkeys({*PROPERTIES, QUORUM_STATE}, (FILE, Column("name"), Column("value", wraps=True), *ERROR_COLUMNS)),
     None: (FILE, *ERROR_COLUMNS),
 }
 
@@ -156,7 +167,7 @@ class LineRows:
 
     def _columns(self, path: str) -> Sequence[Column]:
         kind = kind_of(path)
-        if kind == LOG_SUFFIX:
+        if kind in {LOG_SUFFIX, METADATA_SNAPSHOT_SUFFIX}:
             return RECORD_COLUMNS if self._shown.records else BATCH_COLUMNS
         return COLUMNS[kind]
 
@@ -226,7 +237,12 @@ class LineRows:
             case PropertyLine():
                 return {"type": "property", "file": file.path, "name": line.name, "value": line.value, **NO_ERROR}
             case Problem():
-                told = {"position": line.position, "size": line.size, "error": PROBLEM, "message": line.reason}
+                told = {
+                    "position": line.position,
+                    "size": line.size,
+                    "error": UNREADABLE if line.is_unreadable else PROBLEM,
+                    "message": line.reason,
+                }
                 return {"type": "problem", "file": file.path, **told}
 
     def _row(self, file: _File, line: Told) -> dict[str, Any]:
@@ -341,9 +357,17 @@ def _sequence(header: BatchHeader, record: Record) -> int | None:
 def _control(record: Record) -> dict[str, Any]:
     marker = parse_end_transaction_marker(record)
     if marker is None:
-        return {"control": "unknown", "coordinator_epoch": None}
+        return {"control": _quorum_control(record), "coordinator_epoch": None}
     name = "commit" if marker.type is ControlType.COMMIT else "abort"
     return {"control": name, "coordinator_epoch": marker.coordinator_epoch}
+
+
+def _quorum_control(record: Record) -> str:
+    try:
+        found = decode_quorum_control(record)
+    except MalformedRequest:
+        found = None
+    return "unknown" if found is None else record_type_name(type(found[1]))
 
 
 def _compact(value: object) -> object:

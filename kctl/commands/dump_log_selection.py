@@ -9,7 +9,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from kctl.commands.values import parse_number_range, parse_time_ms
+from kctl.commands.times import parse_time_ms
+from kctl.commands.values import parse_number_range
 from kctl.errors import UsageError
 from kctl.records.header import BatchHeader, Record
 from kctl.storage.dump_lines import BatchLine, Line, OffsetIndexLine, Problem, TimeIndexLine

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kctl.commands.declaration import Group, Option
@@ -11,6 +10,7 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR, known, outcome_error
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import UsageError
+from kctl.input_files import read_input
 
 if TYPE_CHECKING:
     from kctl.admin.election import Election
@@ -109,7 +109,7 @@ def _selected(topic: str | None, partition: int | None, path: str | None) -> lis
     if path is None:
         return None
     try:
-        return parse_partitions(Path(path).read_text(encoding="utf-8"))
+        return parse_partitions(read_input(path).decode())
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (UsageError, UnicodeDecodeError) as error:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kctl.admin.offset_reset import Reset, Scenario, Target
 from kctl.admin.reset_file import format_offsets, parse_offsets
 from kctl.commands.exit_status import Refused
-from kctl.commands.values import parse_duration_ms, parse_partitions, parse_time_ms
+from kctl.commands.times import check_time_ms, parse_duration_ms, parse_time_ms
+from kctl.commands.values import parse_partitions
 from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.input_files import read_input
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 MEMBERS_NAMED_MAX = 10
 AWAY = ", has left, but is static: its place is kept until its session times out"
-INT64_MAX = (1 << 63) - 1
 
 
 def parse_scope(topics: Sequence[str] | None, *, all_topics: bool) -> dict[str, list[int] | None] | None:
@@ -69,11 +69,10 @@ def parse_target(
     if shift_by is not None:
         targets.append(Target(Scenario.SHIFT, shift_by))
     if to_datetime is not None:
-        targets.append(Target(Scenario.TIME, _timestamp_ms(parse_time_ms(to_datetime, now_ms=now_ms))))
+        targets.append(Target(Scenario.TIME, parse_time_ms(to_datetime, now_ms=now_ms)))
     if by_duration is not None:
-        targets.append(
-            Target(Scenario.TIME, _timestamp_ms(now_ms - parse_duration_ms(by_duration, may_be_negative=True)))
-        )
+        time_ms = now_ms - parse_duration_ms(by_duration, may_be_negative=True)
+        targets.append(Target(Scenario.TIME, check_time_ms(time_ms, by_duration)))
     if from_file is not None:
         targets.append(Target(Scenario.FILE, file=_read(from_file, groups)))
     if len(targets) != 1:
@@ -84,15 +83,10 @@ def parse_target(
     return targets[0]
 
 
-def _timestamp_ms(moment_ms: int) -> int:
-    """What a broker can be asked for: to it a time before the epoch would be one of the numbers that mean an end."""
-    return min(max(moment_ms, 0), INT64_MAX)
-
-
 def _read(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
     try:
         # Spreadsheets put a byte order mark in front.
-        return parse_offsets(Path(path).read_text(encoding="utf-8-sig"), groups)
+        return parse_offsets(read_input(path).decode("utf-8-sig"), groups)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (UsageError, UnicodeDecodeError) as error:

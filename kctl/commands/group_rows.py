@@ -184,8 +184,8 @@ def member_rows(item: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _assignment_cell(topics: Iterable[dict[str, Any]]) -> str:
-    return " ".join(f"{one['topic']}({','.join(map(str, one['partitions']))})" for one in topics)
+def _assignment_cell(topics: Iterable[dict[str, Any]]) -> str | None:
+    return " ".join(f"{one['topic']}({','.join(map(str, one['partitions']))})" for one in topics) or None
 
 
 def member_items(item: dict[str, Any]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR, outcome_error
 from kctl.errors import UsageError
+from kctl.integers import INT64_MAX
 
 if TYPE_CHECKING:
     from kctl.admin.group_description import GroupDescription
@@ -32,7 +33,7 @@ Names = Annotated[list[str] | None, Argument("Groups; all when none is named.", 
 All = Annotated[bool, Option("--all", help="All groups but those of type share and streams.")]
 Topics = Annotated[
     list[str] | None,
-    Option("--topic", metavar="TOPIC[:N,N-N]", help="This topic, or some of its partitions.  Repeats."),
+    Option("--topic", metavar="TOPIC[:N,N-N]", help="This topic, or some of its partitions."),
 ]
 Yes = Annotated[bool, Option("--yes", "-y", help="Do it without asking.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Show what would be done and do nothing.")]
@@ -49,12 +50,10 @@ Compat = Annotated[
 def list_groups(
     run: Invocation,
     *,
-    state: Annotated[
-        list[str] | None, Option("--state", choices=STATES, help="Only groups in this state.  Repeats.")
-    ] = None,
+    state: Annotated[list[str] | None, Option("--state", choices=STATES, help="Only groups in this state.")] = None,
     type_: Annotated[
         list[str] | None,
-        Option("--type", choices=TYPES, help="Only groups of this type.  Repeats."),
+        Option("--type", choices=TYPES, help="Only groups of this type."),
     ] = None,
     compat: Compat = None,
     verbose: Annotated[
@@ -251,17 +250,26 @@ def reset_offsets(
     to_current: Annotated[
         bool, Option("--to-current", help="To the committed offset; to the end where there is none.")
     ] = False,
-    to_offset: Annotated[int | None, Option("--to-offset", metavar="N", help="To this offset.")] = None,
+    to_offset: Annotated[
+        int | None, Option("--to-offset", metavar="N", help="To this offset.", maximum=INT64_MAX)
+    ] = None,
     shift_by: Annotated[
-        int | None, Option("--shift-by", metavar="N", help="By so many records on, or back where N is negative.")
+        int | None,
+        Option(
+            "--shift-by",
+            metavar="N",
+            help="By so many records on, or back where N is negative.",
+            minimum=-INT64_MAX,
+            maximum=INT64_MAX,
+        ),
     ] = None,
     to_datetime: Annotated[
         str | None,
         Option(
             "--to-datetime",
             metavar="TIME",
-            help="To the first record at or after that time: RFC 3339 (UTC without a zone), a date, epoch seconds or"
-            " milliseconds.",
+            help="To the first record at or after that time: RFC 3339 (UTC without a zone), a date, 10 digits of epoch"
+            " seconds or 13 of milliseconds, or a duration back from now such as -1h.",
         ),
     ] = None,
     by_duration: Annotated[

@@ -1,16 +1,24 @@
-"""Records of __consumer_offsets and __transaction_state as JSON tells them.
+"""Records of internal topics and of KRaft's metadata log as JSON tells them.
 
 Bytes that do not decode, and kinds that are newer than we are, come out as any other record: as text or base64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from kctl.commands.records import encode_bytes
 from kctl.errors import MalformedRequest
 from kctl.protocol.consumer_protocol import decode_assignment, decode_subscription
+from kctl.protocol.message import definition_of
+from kctl.protocol.versioned import decode_body, version_of
+from kctl.records import consumer_group_records, share_group_records, share_group_state_records, streams_group_records
+from kctl.records.cluster_metadata_records import decode_cluster_metadata
+from kctl.records.framed import Framed
 from kctl.records.header import Record
 from kctl.records.internal_topics import (
     GroupMetadataKey,
@@ -24,6 +32,12 @@ from kctl.records.internal_topics import (
     decode_transaction_key,
     decode_transaction_value,
 )
+from kctl.records.remote_log_metadata_records import decode_remote_log_metadata
+
+NEW_GROUP_KINDS = consumer_group_records.KINDS | share_group_records.KINDS | streams_group_records.KINDS
+"""Records of groups in __consumer_offsets that only Kafka 4 writes."""
+
+_WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 TRANSACTION_STATES = (
     "Empty",
@@ -49,7 +63,7 @@ def offsets_record(record: Record) -> tuple[object, object]:
             return told, None if record.value is None else _group(decode_group_metadata_value(record.value))
     except MalformedRequest:
         pass  # shown as it is
-    return encode_bytes(record.key)[0], encode_bytes(record.value)[0]
+    return _coordinator_record(record, NEW_GROUP_KINDS)
 
 
 def transaction_record(record: Record) -> tuple[object, object]:
@@ -62,6 +76,78 @@ def transaction_record(record: Record) -> tuple[object, object]:
     except MalformedRequest:
         pass  # shown as it is
     return encode_bytes(record.key)[0], encode_bytes(record.value)[0]
+
+
+def share_group_state_record(record: Record) -> tuple[object, object]:
+    """(key, value) of a record of __share_group_state; the value of a tombstone is None."""
+    return _coordinator_record(record, share_group_state_records.KINDS)
+
+
+def _coordinator_record(record: Record, kinds: Mapping[int, tuple[type, type]]) -> tuple[object, object]:
+    """`kinds` are the classes of key and value by the number in front of the key."""
+    key, value = record.key or b"", record.value
+    try:
+        kind = kinds.get(version_of(key))
+        if kind is not None:
+            key_class, value_class = kind
+            told = {"type": record_type_name(value_class), **message_item(decode_body(key_class, key, 0), 0)}
+            if value is None:
+                return told, None
+            version = version_of(value)
+            if version in definition_of(value_class).versions:
+                return told, message_item(decode_body(value_class, value, version), version)
+    except MalformedRequest:
+        pass  # shown as it is
+    return encode_bytes(record.key)[0], encode_bytes(value)[0]
+
+
+def cluster_metadata_record(record: Record) -> tuple[object, object]:
+    """(key, value) of a record of __cluster_metadata or of a snapshot of it."""
+    return _framed_record(record, decode_cluster_metadata)
+
+
+def remote_log_metadata_record(record: Record) -> tuple[object, object]:
+    """(key, value) of a record of __remote_log_metadata."""
+    return _framed_record(record, decode_remote_log_metadata)
+
+
+def _framed_record(record: Record, decode: Callable[[bytes], Framed]) -> tuple[object, object]:
+    try:
+        message, version = decode(record.value or b"")
+    except MalformedRequest:
+        return encode_bytes(record.key)[0], encode_bytes(record.value)[0]
+    told = {"type": record_type_name(type(message)), "version": version, **message_item(message, version)}
+    return encode_bytes(record.key)[0], told
+
+
+def record_type_name(cls: type) -> str:
+    """The kind of a record in snake case: `partition_change_record` for PartitionChangeRecord."""
+    return _WORD_START.sub("_", cls.__name__.removesuffix("Value")).lower()
+
+
+def message_item(message: Any, version: int) -> dict[str, Any]:
+    """The fields that a message has in this version."""
+    return {
+        field.name: _field_item(getattr(message, field.name), version)
+        for field in definition_of(type(message)).fields
+        if version in field.versions
+    }
+
+
+def _field_item(value: Any, version: int) -> Any:
+    match value:
+        case list():
+            return [_field_item(each, version) for each in value]
+        case bytes():
+            return base64.b64encode(value).decode()
+        case UUID():
+            return kafka_uuid(value)
+    return message_item(value, version) if hasattr(value, "__definition__") else value
+
+
+def kafka_uuid(value: UUID) -> str:
+    """As Kafka writes ids: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def _offset_commit(data: bytes) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS, GLOBAL_NAMES
 from kctl.errors import UsageError
+from kctl.integers import INT32_MAX
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
@@ -99,20 +100,20 @@ def split_given(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
 
 
 def _duration_ms(text: str) -> int:
-    from kctl.commands.values import parse_duration_ms  # noqa: PLC0415 - rarely used
+    from kctl.commands.times import parse_duration_ms  # noqa: PLC0415 - rarely used
 
     duration_ms = parse_duration_ms(text)
-    if duration_ms == 0:
-        raise UsageError("--timeout needs some time")
+    if not 0 < duration_ms <= INT32_MAX:
+        raise UsageError(f"--timeout is from 1 ms to {INT32_MAX} ms, which are 24 days, not '{text}'")
     return duration_ms
 
 
 def _read_properties(path: str) -> dict[str, str]:
     from kctl.config.properties import decode_properties, parse_properties  # noqa: PLC0415 - rarely used
+    from kctl.input_files import read_input  # noqa: PLC0415 - same
 
     try:
-        with open(path, "rb") as file:
-            return parse_properties(decode_properties(file.read()))
+        return parse_properties(decode_properties(read_input(path)))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:

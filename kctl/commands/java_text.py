@@ -1,6 +1,14 @@
-"""Texts as Java counts and pads them: in UTF-16 units, of which some characters take two.  Pure."""
+"""Texts as Java counts and pads them, in UTF-16 units, of which some characters take two; numbers as it writes them.
+
+Pure.
+"""
 
 from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+_PLAIN_MIN, _PLAIN_STOP = 1e-3, 1e7
 
 
 def java_length(text: str) -> int:
@@ -12,3 +20,17 @@ def padded(text: object, width: int) -> str:
     """What `%-<width>s` of java.util.Formatter gives."""
     whole = str(text)
     return whole + " " * (width - java_length(whole))
+
+
+def java_double(value: float) -> str:
+    """Double.toString: plain from 0.001 up to 10 million, otherwise with an exponent."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or _PLAIN_MIN <= abs(value) < _PLAIN_STOP:
+        text = format(Decimal(repr(value)), "f")
+        return text if "." in text else f"{text}.0"
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    assert isinstance(exponent, int)
+    significant = "".join(map(str, digits))
+    fraction = significant[1:].rstrip("0") or "0"
+    return f"{'-' if sign else ''}{significant[0]}.{fraction}E{exponent + len(digits) - 1}"

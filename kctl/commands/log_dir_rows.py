@@ -66,7 +66,7 @@ def show_log_dirs(
     rows = [_empty_row(columns, int(each.name), None) | outcome_error(each) for each in failed]
     for log_dir in found:
         if log_dir.error:
-            rows.append(_empty_row(columns, log_dir.broker_id, log_dir.path) | code_error(log_dir.error))
+            rows.append(_empty_row(columns, log_dir.broker_id, log_dir.path or None) | code_error(log_dir.error))
         elif is_by_replica:
             rows += _replica_rows(log_dir)
         else:

@@ -9,7 +9,8 @@ from kctl.commands.declaration import Argument, Group, Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR, exception_error, known
-from kctl.commands.values import format_time, parse_partitions, parse_time_ms
+from kctl.commands.times import parse_time_ms
+from kctl.commands.values import format_time, parse_partitions
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ApiError, ErrorCode, UsageError
 
@@ -49,7 +50,7 @@ def get(
             "--time",
             metavar="earliest|latest|@TIME",
             help="Where to look.  @TIME finds the first record at or after that time: RFC 3339 (UTC without a zone),"
-            " a date, epoch seconds or milliseconds, or a duration back from now such as @-1h.",
+            " a date, 10 digits of epoch seconds or 13 of milliseconds, or a duration back from now such as @-1h.",
         ),
     ] = "latest",
     partition: Annotated[
@@ -100,7 +101,7 @@ def _timestamp(text: str) -> int:
             return LATEST
     if not text.startswith("@"):
         raise UsageError(f"--time takes earliest, latest or @TIME, not '{text}'")
-    return parse_time_ms(text[1:], now_ms=round(time.time() * 1000))
+    return parse_time_ms(text, now_ms=round(time.time() * 1000))
 
 
 def _row(tp: TopicPartition, outcome: OffsetAt | ApiError) -> dict[str, Any]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kctl.commands.conversion import converted
 from kctl.commands.declaration import Argument, Command, Parameter
 from kctl.commands.options import all_parameters, flags_of
+from kctl.errors import UsageError
 
 
 def parse(command: Command, words: Sequence[str]) -> dict[str, Any] | None:
@@ -61,12 +63,11 @@ def _values(parameters: Sequence[Parameter], given: dict[str, list[str]]) -> dic
         elif parameter.is_flag:
             values[parameter.name] = True
         else:
-            try:
-                converted = [parameter.type(text) for text in texts]
-            except ValueError:
-                return None
             choices = parameter.declared.choices
             if choices and any(text not in choices for text in texts):
                 return None
-            values[parameter.name] = converted if parameter.repeats else converted[-1]
-    return values
+            values[parameter.name] = texts if parameter.repeats else texts[-1]
+    try:
+        return converted(parameters, values)
+    except UsageError:
+        return None

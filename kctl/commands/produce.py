@@ -12,7 +12,7 @@ from kctl.commands.declaration import Argument, Group, Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR, known
-from kctl.commands.values import format_time, parse_pairs
+from kctl.commands.values import format_time, parse_pair
 from kctl.console import ERROR_COLUMNS, Column, Console
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
 
@@ -64,12 +64,15 @@ def produce(
             help="A record per line, a JSON object per line as `kctl consume --format jsonl` writes it, or one record.",
         ),
     ] = "lines",
-    key: Annotated[str | None, Option("--key", metavar="KEY", help="Key of every record.")] = None,
+    key: Annotated[str | None, Option("--key", metavar="KEY", help="Key of every record.", may_be_empty=True)] = None,
     key_separator: Annotated[
         str | None, Option("--key-separator", metavar="TEXT", help="What stands between key and value in a line.")
     ] = None,
     null_marker: Annotated[
-        str | None, Option("--null-marker", metavar="TEXT", help="Keys and values like this are null (a tombstone).")
+        str | None,
+        Option(
+            "--null-marker", metavar="TEXT", help="Keys and values like this are null (a tombstone).", may_be_empty=True
+        ),
     ] = None,
     record_header: Annotated[
         list[str] | None, Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
@@ -112,13 +115,11 @@ def produce(
         raise UsageError("--key-separator and --null-marker are for --input lines")
     if key is not None and key_separator is not None:
         raise UsageError("--key and --key-separator exclude each other")
-    if partition is not None and partition < 0:
-        raise UsageError("--partition is a number from 0 on")
-    if transactional_id is not None and (not transactional_id or not settings.idempotent):
-        raise UsageError("--transactional-id needs a name and --acks all")
+    if transactional_id is not None and not settings.idempotent:
+        raise UsageError("--transactional-id needs --acks all")
     every = _Every(
         None if key is None else key.encode(),
-        tuple((name, value.encode()) for name, value in parse_pairs(record_header, "--header").items()),
+        tuple((name, value.encode()) for name, value in (parse_pair(one, "--header") for one in record_header or [])),
         partition,
     )
     lines = _LineOptions(input_, key_separator, null_marker)
@@ -127,14 +128,16 @@ def produce(
 
     async def write(client: ClusterClient) -> None:
         with _descriptor(file) as (descriptor, source):
-            await _check_partition(client, topic, partition)
+            partitions = _Partitions(client, topic)
+            await partitions.look_up()
+            await partitions.check(partition)
             if transactional_id is None:
                 producer = Producer(client, settings, log.add)
-                await _write(producer, _feed(producer, topic, every, lines, descriptor, source))
+                await _write(producer, _feed(producer, partitions, topic, every, lines, descriptor, source))
                 return
             transaction = await Transaction.begin(client, transactional_id, timeout_ms=timeout_ms)
             producer = Producer(client, settings, log.add, transaction=transaction)
-            feed = _feed(producer, topic, every, lines, descriptor, source)
+            feed = _feed(producer, partitions, topic, every, lines, descriptor, source)
             await _write_together(producer, transaction, feed, log)
 
     try:
@@ -237,13 +240,27 @@ class DeliveryLog:
         return [(number, *span) for number, span in spans.items()]
 
 
-async def _check_partition(client: ClusterClient, topic: str, partition: int | None) -> None:
-    from kctl.admin.offsets import partitions_of  # noqa: PLC0415 - help needs no client
-    from kctl.model import TopicPartition  # noqa: PLC0415 - same
+class _Partitions:
+    """The partitions that the topic has, so that one that it has not is refused before anything waits for it."""
 
-    tps = await partitions_of(client, [topic])
-    if partition is not None and TopicPartition(topic, partition) not in tps:
-        raise UsageError(f"{topic} has no partition {partition}; it has {len(tps)}")
+    def __init__(self, client: ClusterClient, topic: str) -> None:
+        self._client = client
+        self._topic = topic
+        self._known: set[int] = set()
+
+    async def look_up(self) -> None:
+        """Raises ApiError for a topic that does not exist."""
+        from kctl.admin.offsets import partitions_of  # noqa: PLC0415 - help needs no client
+
+        self._known = {tp.partition for tp in await partitions_of(self._client, [self._topic])}
+
+    async def check(self, partition: int | None) -> None:
+        """None is any.  Asks again before it gives up, because partitions can be added.  Raises UsageError."""
+        if partition is None or partition in self._known:
+            return
+        await self.look_up()
+        if partition not in self._known:
+            raise UsageError(f"{self._topic} has no partition {partition}; it has {len(self._known)}")
 
 
 async def _write(producer: Producer, feed: Coroutine[None, None, None]) -> None:
@@ -293,7 +310,13 @@ async def _write_together(
 
 
 async def _feed(
-    producer: Producer, topic: str, every: _Every, lines: _LineOptions, descriptor: int, source: str
+    producer: Producer,
+    partitions: _Partitions,
+    topic: str,
+    every: _Every,
+    lines: _LineOptions,
+    descriptor: int,
+    source: str,
 ) -> None:
     from kctl.commands.record_input import LineFormat, json_record, read_chunks, read_records  # noqa: PLC0415 - see above
 
@@ -312,7 +335,12 @@ async def _feed(
         await producer.send(topic, whole, key=every.key, headers=every.headers, partition=every.partition)
         return
     to_record = json_record if lines.input == "jsonl" else LineFormat(lines.key_separator, lines.null_marker).record
-    async for _, record in read_records(descriptor, source, to_record):
+    async for number, record in read_records(descriptor, source, to_record):
+        if every.partition is None and record.partition is not None:
+            try:
+                await partitions.check(record.partition)
+            except UsageError as error:
+                raise UsageError(f"{source} line {number}: {error}") from None
         await send(record)
 
 

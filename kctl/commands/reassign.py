@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ from kctl.commands.declaration import Argument, Group, Option
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.errors import UsageError
+from kctl.input_files import read_input
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -304,7 +306,7 @@ def _targets(texts: list[str] | None, path: str | None, *, with_replicas: bool =
     if path is None:
         return None
     try:
-        return parse_reassignment(Path(path).read_text(encoding="utf-8"))
+        return parse_reassignment(_document(path))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except (UsageError, UnicodeDecodeError) as error:
@@ -315,7 +317,13 @@ def _log_dirs(path: str | None) -> LogDirTargets:
     """The log directories that the file asks for, which has been read before."""
     from kctl.admin.reassignment_spec import parse_log_dirs  # noqa: PLC0415 - help needs no client
 
-    return parse_log_dirs(Path(path).read_text(encoding="utf-8")) if path else {}
+    return parse_log_dirs(_document(path)) if path else {}
+
+
+@functools.cache
+def _document(path: str) -> str:
+    """The text of the file, read once: what comes through a pipe cannot be read twice."""
+    return read_input(path).decode()
 
 
 def _rate(throttle: str | None) -> int | None:

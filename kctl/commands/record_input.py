@@ -41,7 +41,7 @@ def json_record(line: bytes) -> ReadRecord:
     """A record from a line that `kctl consume --format jsonl` wrote.  Raises UsageError."""
     try:
         return read_record(json.loads(line))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"no JSON: {error}") from None
 
 

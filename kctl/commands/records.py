@@ -10,6 +10,7 @@ from kctl.commands.rows import known
 from kctl.commands.values import format_time
 from kctl.console import Column
 from kctl.errors import UsageError
+from kctl.integers import INT32_MAX, INT64_MAX, is_integer
 
 if TYPE_CHECKING:
     from kctl.model import TopicPartition
@@ -58,7 +59,8 @@ def record_item(tp: TopicPartition, record: Record) -> dict[str, Any]:
 
 
 def record_row(tp: TopicPartition, record: Record) -> dict[str, Any]:
-    """A record as one line for people: bytes that are not UTF-8 show up as \\xNN."""
+    """A record as one line for people: bytes that are not UTF-8 show up as \\xNN, a header as `name=value`, and as
+    `name` alone where its value is null."""
     return {
         "topic": tp.topic,
         "partition": tp.partition,
@@ -66,7 +68,7 @@ def record_row(tp: TopicPartition, record: Record) -> dict[str, Any]:
         "time": format_time(record.timestamp),
         "key": _text(record.key),
         "value": _text(record.value),
-        "headers": {name: _text(data) for name, data in record.headers},
+        "headers": [{name: _text(data)} for name, data in record.headers],  # a name may occur more than once
     }
 
 
@@ -93,7 +95,15 @@ def decode_bytes(text: object, encoding: object) -> bytes | None:
             raise UsageError(f"'{text}' is no base64: {error}") from None
     if encoding not in {None, "utf-8"}:
         raise UsageError(f"unknown encoding {encoding!r}")
+    _check_unicode(text)
     return text.encode()
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{text!a} holds half of a surrogate pair, which is no character") from None
 
 
 def read_record(item: object) -> ReadRecord:
@@ -105,19 +115,21 @@ def read_record(item: object) -> ReadRecord:
         isinstance(one, dict) and isinstance(one.get("key"), str) for one in headers
     ):
         raise UsageError('headers are a list of {"key", "value"}')
+    for one in headers:
+        _check_unicode(one["key"])
     return ReadRecord(
         decode_bytes(item.get("key"), item.get("key_encoding")),
         decode_bytes(item.get("value"), item.get("value_encoding")),
         tuple((one["key"], decode_bytes(one.get("value"), one.get("encoding"))) for one in headers),
-        _integer(item, "partition"),
-        _integer(item, "timestamp_ms"),
+        _integer(item, "partition", INT32_MAX),
+        _integer(item, "timestamp_ms", INT64_MAX),
     )
 
 
-def _integer(item: dict[str, Any], name: str) -> int | None:
-    value = item.get(name)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        raise UsageError(f"{name} is {value!r}, not a number")
+def _integer(item: dict[str, Any], name: str, high: int) -> int | None:
+    value: int | None = item.get(name)
+    if value is not None and not is_integer(value, high=high):
+        raise UsageError(f"{name} is {value!r}, not a whole number from 0 to {high}")
     return value
 
 

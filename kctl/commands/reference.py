@@ -24,9 +24,15 @@ INTRODUCTION = """\
 - Data goes to stdout, everything else to stderr.
 - `--format table` is the default on a terminal, `plain` everywhere else.  `table` is for people and may change;
   `plain`, `json` and `jsonl` are for programs: columns and fields are added, but neither renamed nor removed.
-- `plain` has one row per line and tabs between columns, `-` for what is missing or empty, and no line of titles unless
-  `--header` is given.  Control characters and bytes that are no UTF-8 are written as `\\t`, `\\n`, `\\xNN`, a backslash
-  as `\\\\`.
+- `plain` has one row per line and tabs between columns, and no line of titles unless `--header` is given.  Null and
+  empty lists are `-`, an empty text is `""`; texts that look like these two are `\\x2d` and `\\x22\\x22`.  Headers of
+  records are `name=value` joined by commas, `name` alone where the value is null; commas within are `\\x2c`.
+- Names, keys, values and messages never act on the terminal.  Controls, invisible format characters, line separators
+  and bytes that are not UTF-8 are escaped: in `table` and `plain` as `\\t`, `\\n`, `\\xNN`, `\\uNNNN` or `\\UNNNNNNNN`,
+  and a backslash as `\\\\`; in `json` and `jsonl` as `\\uNNNN`.  `--compat` and `kctl zookeeper get` write the bytes as
+  they are, except on a terminal.
+- A table fits the terminal: cells wrap between words, and rows that do not fit become blocks of one line per column.
+  In a pipe or file, lines have no limit.
 - `json` is exactly one document, also when the command fails:
   `{"error": {"code": ..., "message": ..., "retryable": ...}}`.  An empty list is `[]`.  `jsonl` is one object per line.
 - Rows about items that can fail one by one end with `error`, the bare name of a Kafka error, and `message`.  Both are

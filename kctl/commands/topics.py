@@ -10,6 +10,7 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.rows import code_error, known, outcome_error
 from kctl.console import ERROR_COLUMNS, Column, Format
 from kctl.errors import ErrorCode, UsageError
+from kctl.integers import INT16_MAX, parse_integer
 
 if TYPE_CHECKING:
     from kctl.admin.outcome import Outcome
@@ -137,7 +138,9 @@ def create(
     *,
     partitions: Annotated[
         int | None,
-        Option("--partitions", metavar="N", help="Number of partitions.  Default: the broker's num.partitions."),
+        Option(
+            "--partitions", metavar="N", help="Number of partitions.  Default: the broker's num.partitions.", minimum=1
+        ),
     ] = None,
     replication_factor: Annotated[
         int | None,
@@ -145,6 +148,8 @@ def create(
             "--replication-factor",
             metavar="N",
             help="Number of replicas.  Default: the broker's default.replication.factor.",
+            minimum=1,
+            maximum=INT16_MAX,
         ),
     ] = None,
     config: Annotated[list[str] | None, Option("--config", metavar="NAME=VALUE", help="Set a property.")] = None,
@@ -202,7 +207,7 @@ def alter(
     name: Annotated[str, Argument("Name of the topic.", metavar="TOPIC")],
     *,
     partitions: Annotated[
-        int | None, Option("--partitions", metavar="N", help="Add partitions until there are N.")
+        int | None, Option("--partitions", metavar="N", help="Add partitions until there are N.", minimum=1)
     ] = None,
     replica_assignment: Annotated[
         str | None,
@@ -286,10 +291,8 @@ def delete(
 
 def parse_assignment(text: str) -> list[list[int]]:
     """Read `1:2,2:3`: the replicas of each partition.  Raises UsageError."""
-    try:
-        return [[int(replica) for replica in part.split(":")] for part in text.split(",")]
-    except ValueError:
-        raise UsageError(f"'{text}' is no replica assignment; write broker ids such as 1:2,2:3") from None
+    what = f"a broker in '{text}', which is to be like 1:2,2:3,"
+    return [[parse_integer(replica, what) for replica in part.split(":")] for part in text.split(",")]
 
 
 def _topic_row(topic: Topic) -> dict[str, Any]:

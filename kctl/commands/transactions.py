@@ -10,9 +10,11 @@ from kctl.commands.declaration import Argument, Group, Option
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR, known, outcome_error
-from kctl.commands.values import format_time, parse_duration_ms
+from kctl.commands.times import parse_duration_ms
+from kctl.commands.values import format_time
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.integers import INT16_MAX, INT64_MAX, parse_integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,10 +94,11 @@ def list_transactions(
     run: Invocation,
     *,
     state: Annotated[
-        list[str] | None, Option("--state", choices=STATES, help="Only transactions in this state.  Repeats.")
+        list[str] | None, Option("--state", choices=STATES, help="Only transactions in this state.")
     ] = None,
     producer_id: Annotated[
-        list[int] | None, Option("--producer-id", metavar="N", help="Only those of this producer.  Repeats.")
+        list[int] | None,
+        Option("--producer-id", metavar="N", help="Only those of this producer.", maximum=INT64_MAX),
     ] = None,
     compat: Compat = None,
 ) -> ExitStatus:
@@ -183,7 +186,7 @@ def find_hanging(
         Option(
             "--topic",
             metavar="TOPIC[:N,N-N]",
-            help="Only this topic, or some of its partitions.  Repeats.  Default: all topics.",
+            help="Only this topic, or some of its partitions.  Default: all topics.",
         ),
     ] = None,
     idle: Annotated[
@@ -243,16 +246,23 @@ def abort(
     *,
     start_offset: Annotated[
         int | None,
-        Option("--start-offset", metavar="N", help="Where the transaction began; who wrote it is looked up."),
+        Option(
+            "--start-offset",
+            metavar="N",
+            help="Where the transaction began; who wrote it is looked up.",
+            maximum=INT64_MAX,
+        ),
     ] = None,
     producer_id: Annotated[
-        int | None, Option("--producer-id", metavar="N", help="Instead: whose it is, with both epochs.")
+        int | None,
+        Option("--producer-id", metavar="N", help="Instead: whose it is, with both epochs.", maximum=INT64_MAX),
     ] = None,
     producer_epoch: Annotated[
-        int | None, Option("--producer-epoch", metavar="N", help="Epoch of the producer.")
+        int | None, Option("--producer-epoch", metavar="N", help="Epoch of the producer.", maximum=INT16_MAX)
     ] = None,
     coordinator_epoch: Annotated[
-        int | None, Option("--coordinator-epoch", metavar="N", help="Epoch of the producer's last coordinator.")
+        int | None,
+        Option("--coordinator-epoch", metavar="N", help="Epoch of the producer's last coordinator.", minimum=-1),
     ] = None,
     force: Annotated[
         bool, Option("--force", help="Also where a coordinator is about to end the transaction itself.")
@@ -343,10 +353,10 @@ async def _partitions(client: ClusterClient, scope: dict[str, list[int] | None] 
 def _partition(text: str) -> TopicPartition:
     from kctl.model import TopicPartition  # noqa: PLC0415 - help needs it not
 
-    found = re.fullmatch(r"([^:]+):(\d+)", text)
+    found = re.fullmatch(r"([^:]+):([0-9]+)", text)
     if found is None:
         raise UsageError(f"'{text}' is no partition; write TOPIC:PARTITION")
-    return TopicPartition(found[1], int(found[2]))
+    return TopicPartition(found[1], parse_integer(found[2], "a partition"))
 
 
 def _item(one: Transaction, now_ms: int) -> dict[str, Any]:
@@ -369,8 +379,8 @@ def _item(one: Transaction, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _text(partitions: list[dict[str, Any]]) -> str:
-    return " ".join(f"{one['topic']}({','.join(map(str, one['partitions']))})" for one in partitions)
+def _text(partitions: list[dict[str, Any]]) -> str | None:
+    return " ".join(f"{one['topic']}({','.join(map(str, one['partitions']))})" for one in partitions) or None
 
 
 def _hanging_row(one: OpenTransaction, now_ms: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 import typer.main
 
+from kctl.commands.conversion import converted
 from kctl.commands.declaration import Argument, Command, Group, Option, Parameter
 from kctl.commands.options import all_parameters
 from kctl.errors import UsageError
@@ -50,7 +51,7 @@ def _path(error: object, program: str) -> str:
 
 def _callback(command: Command, run: Callable[[Command, dict[str, Any]], int]) -> Callable[..., int]:
     def callback(**values: Any) -> int:
-        return run(command, values)
+        return run(command, converted(all_parameters(command), values))
 
     signature = [_signature_parameter(parameter) for parameter in all_parameters(command)]
     callback.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]  # what typer reads
@@ -60,7 +61,8 @@ def _callback(command: Command, run: Callable[[Command, dict[str, Any]], int]) -
 
 def _signature_parameter(parameter: Parameter) -> inspect.Parameter:
     declared = parameter.declared
-    type_: Any = list[parameter.type] if parameter.repeats else parameter.type  # type: ignore[name-defined]
+    text: Any = bool if parameter.is_flag else str  # numbers are converted afterwards, together with those of `parsing`
+    type_: Any = list[text] if parameter.repeats else text
     if isinstance(declared, Argument):
         info: Any = typer.Argument(
             help=declared.help,
@@ -79,9 +81,14 @@ def _signature_parameter(parameter: Parameter) -> inspect.Parameter:
     return inspect.Parameter(
         parameter.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if parameter.required else parameter.default,
+        default=inspect.Parameter.empty if parameter.required else _default_text(parameter),
         annotation=Annotated[type_, info],
     )
+
+
+def _default_text(parameter: Parameter) -> Any:
+    is_number = parameter.type in {int, float} and parameter.default is not None
+    return str(parameter.default) if is_number else parameter.default
 
 
 def _choice_of(declared: Argument | Option) -> Callable[[str | None], str | None]:

@@ -11,7 +11,8 @@ from kctl.commands.declaration import Argument, Group, Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.console import Column
-from kctl.errors import ClusterUnreachable, UsageError, ZooKeeperError
+from kctl.errors import ClusterUnreachable, ConfigError, UsageError, ZooKeeperError
+from kctl.integers import PORT_MAX
 
 if TYPE_CHECKING:
     from kctl.zookeeper.operations import ZnodeStat
@@ -24,7 +25,6 @@ T = TypeVar("T")
 DEFAULT_CONNECT = "127.0.0.1:2181"
 DEFAULT_PORT = 2181
 CONNECT_TIMEOUT_MS = 5_000
-PORT_MAX = 65_535
 CHILD_COLUMNS = (Column("name"), Column("path"))
 
 Connect = Annotated[
@@ -50,7 +50,9 @@ def start(
             complete="directory",
         ),
     ] = None,
-    port: Annotated[int, Option("--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.")] = DEFAULT_PORT,
+    port: Annotated[
+        int, Option("--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.", maximum=PORT_MAX)
+    ] = DEFAULT_PORT,
 ) -> ExitStatus:
     """Run the service in the foreground until SIGINT or SIGTERM.
 
@@ -58,8 +60,6 @@ def start(
     """
     import asyncio  # noqa: PLC0415 - help needs no event loop
 
-    if not 0 <= port <= PORT_MAX:
-        raise UsageError(f"--port {port} is not between 0 and {PORT_MAX}")
     if not run.console.quiet:
         _show_log()
     asyncio.run(_serve(run, _data_dir(data_dir), port))
@@ -120,7 +120,11 @@ def stat(
 def _show_log() -> None:
     import logging  # noqa: PLC0415 - only the service has a log
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    from kctl.log_format import EscapingFormatter  # noqa: PLC0415 - same
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(EscapingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 async def _serve(run: Invocation, data_dir: Path, port: int) -> None:
@@ -163,7 +167,10 @@ def _ask(connect: str, path: str, question: Callable[[ZooKeeperSession, str], Aw
     _require_path(path)
 
     async def main() -> T:
-        session = ZooKeeperSession(connect, create_chroot=False)
+        try:
+            session = ZooKeeperSession(connect, create_chroot=False)
+        except ConfigError as error:
+            raise UsageError(f"--zookeeper {connect}: {error.reason}") from None
         try:
             await session.start(CONNECT_TIMEOUT_MS)
         except ZooKeeperError as error:

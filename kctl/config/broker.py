@@ -24,6 +24,7 @@ from kctl.config.subjects.versions import version_rank
 _MS_PER_MINUTE = 60_000
 _MS_PER_HOUR = 3_600_000
 _CLEANER_BUFFER_PER_THREAD_MIN = 1 << 20
+_STORED_FORMAT = 2
 _ZSTD = 4
 
 
@@ -220,6 +221,13 @@ def _network(config: BrokerConfig) -> Iterator[Problem]:
 
 def _versions(config: BrokerConfig) -> Iterator[Problem]:
     spoken = config.inter_broker_protocol_version
+    if not stores_in_format_of(config.log_message_format_version) and stores_in_format_of(spoken):
+        yield _problem(
+            config,
+            "log.message.format.version",
+            "batches are stored in message format 2, which is that of 0.11.0, and in no older one",
+            "remove it; older consumers get older formats by conversion all the same",
+        )
     if _record_format(config.log_message_format_version) > _record_format(spoken):
         yield _problem(
             config,
@@ -239,6 +247,11 @@ def _versions(config: BrokerConfig) -> Iterator[Problem]:
                 "needs inter.broker.protocol.version 2.1 or later",
                 "choose another codec",
             )
+
+
+def stores_in_format_of(version: str) -> bool:
+    """Whether batches are stored in the message format that goes with a message.format.version."""
+    return _record_format(version) == _STORED_FORMAT
 
 
 def _record_format(version: str) -> int:

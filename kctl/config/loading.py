@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig, contradictions
+from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig, contradictions, stores_in_format_of
 from kctl.config.definition import Property
 from kctl.config.listeners import listener_problems
 from kctl.config.problems import BrokerConfigError, Problem
@@ -31,7 +31,7 @@ def load_broker_config(
         problems = [*contradictions(config), *listener_problems(config)]
     if problems:
         raise BrokerConfigError(problems)
-    return config, [*_unknown_names(given), *_without_effect(given)]
+    return config, [*_unknown_names(given), *_without_effect(given), *_old_format(config)]
 
 
 def parse_broker_properties(given: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
@@ -68,6 +68,14 @@ def _unknown_names(given: Mapping[str, str]) -> list[str]:
         hint = f"; did you mean {close[0]}?" if close else ""
         warnings.append(f"{name}: not a property that this broker knows, so it has no effect{hint}")
     return warnings
+
+
+def _old_format(config: BrokerConfig) -> list[str]:
+    """Only with an inter.broker.protocol.version below 0.11.0, which cannot be without such a format."""
+    version = config.log_message_format_version
+    if stores_in_format_of(version):
+        return []
+    return [f"log.message.format.version={version}: batches are stored in the format of 0.11.0 all the same"]
 
 
 def _without_effect(given: Mapping[str, str]) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kctl.config.broker import BrokerConfig
+from kctl.config.broker import BrokerConfig, stores_in_format_of
 from kctl.config.definition import Property, prop, properties_of
 from kctl.config.kinds import BOOLEAN, DOUBLE, INT, LIST, LONG, LONG_MAX, STRING
 from kctl.config.rules import THROTTLED_REPLICAS, at_least, between, each_of, known_version, one_of
@@ -121,7 +121,8 @@ class TopicConfig:
         known_version(VERSION_NAMES),
         default=LATEST_VERSION,
         server="log.message.format.version",
-        doc="Accepted and shown; batches are stored in the format of 0.11 whatever it says, as by Kafka 3.",
+        doc="Accepted and shown; batches are stored in the format of 0.11 whatever it says, as by Kafka 3; "
+        "an older version gets a warning in the log.",
     )
     message_timestamp_difference_max_ms: int = prop(
         "message.timestamp.difference.max.ms",
@@ -261,6 +262,9 @@ def topic_config_ignoring_errors(broker: BrokerConfig, overrides: Mapping[str, s
             values.update(_parse_overrides({name: text}))
         except ApiError as error:
             ignored.append(str(error))
+    version = values["message_format_version"]
+    if "message.format.version" in overrides and not stores_in_format_of(version):
+        ignored.append(f"message.format.version={version} has no effect: batches are stored in the format of 0.11.0")
     return TopicConfig(**values), ignored
 
 

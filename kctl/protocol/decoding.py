@@ -41,6 +41,8 @@ def minimum_size(field: Field, version: int, flexible: bool) -> int:
     """The fewest bytes that a value of this field takes."""
     if field.kind in FIXED_FORMATS:
         return FIXED_SIZES[FIXED_FORMATS[field.kind]]
+    if field.struct is not None and version in field.nullable:
+        return 1
     if field.struct is not None:
         in_order, _, _ = fields_of(definition_of(field.struct), version)
         return sum(minimum_size(inner, version, flexible) for inner in in_order) + flexible
@@ -123,8 +125,7 @@ class _DecoderWriter:
         elif field.kind in FIXED_FORMATS:
             self._read(target, FIXED_FORMATS[field.kind])
         elif field.struct is not None and self.version in field.nullable:
-            self._read("n", "b")
-            self._flush()
+            self._presence(field)
             with self.block("if n < 0:"):
                 self.line(f"{target} = None")
             with self.block("else:"):
@@ -134,6 +135,17 @@ class _DecoderWriter:
         else:
             self._length(field)
             self._null_or(field, target)
+
+    def _presence(self, field: Field) -> None:
+        """Leave in `n` what precedes a nullable struct, negative for null.
+
+        KIP-893: a byte, 1 or -1.  In tagged fields Kafka's generated code has a varint instead, 1 or 0.
+        """
+        if field.tag is not None:
+            self._length(field)
+        else:
+            self._read("n", "b")
+            self._flush()
 
     def _inner(self, struct_class: type, target: str) -> None:
         inner = self.source.variable("o")

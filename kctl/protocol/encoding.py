@@ -98,18 +98,27 @@ class _EncoderWriter:
         elif field.kind in FIXED_FORMATS:
             self.run.append((value, FIXED_FORMATS[field.kind]))
         elif field.struct is not None:
-            inner = self.source.variable("o")
-            self.line(f"{inner} = {value}")
-            if field.tag is None:
-                with self.block(f"if {inner} is None:"):
-                    self._raise("is None")
-            if self.version in field.nullable:  # And tagged, so None is not written at all.
-                self.run.append(("1", "b"))
-            self._struct(definition_of(field.struct), inner)
+            self._nested(field, field.struct, value)
         elif field.kind == "array":
             self._array(field, value)
         else:
             self._sized(field, value)
+
+    def _nested(self, field: Field, struct_class: type, value: str) -> None:
+        """A struct outside of arrays; a nullable one is preceded by 1, or is -1 alone, which in tagged fields is 0."""
+        inner = self.source.variable("o")
+        self.line(f"{inner} = {value}")
+        if self.version not in field.nullable:
+            with self.block(f"if {inner} is None:"):
+                self._raise("is None")
+            self._struct(definition_of(struct_class), inner)
+            return
+        self._flush()
+        with self.block(f"if {inner} is None:"):
+            self._add(repr(b"\xff" if field.tag is None else b"\0"))
+        with self.block("else:"):
+            self.run.append(("1", "b"))
+            self._struct(definition_of(struct_class), inner)
 
     def _sized(self, field: Field, value: str) -> None:
         """Strings, bytes and records: the length joins the run, then the bytes follow."""

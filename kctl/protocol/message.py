@@ -16,6 +16,7 @@ The decorators make slotted, keyword-only dataclasses, and type checkers know it
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
@@ -120,6 +121,8 @@ def _field(
     metadata = {"wire": spec}
     if default == []:
         return dataclasses.field(default_factory=list, repr=not secret, metadata=metadata)
+    if hasattr(default, "__definition__"):
+        return dataclasses.field(default_factory=lambda: copy.deepcopy(default), repr=not secret, metadata=metadata)
     return dataclasses.field(default=default, repr=not secret, metadata=metadata)
 
 
@@ -271,18 +274,23 @@ def array(
 @overload
 def nested(struct_class: type[T], versions: str = ...) -> T: ...
 @overload
-def nested(struct_class: type[T], versions: str = ..., *, tag: int, default: None, nullable: str = ...) -> T | None: ...
+def nested(
+    struct_class: type[T], versions: str = ..., *, nullable: str, default: T | None = ..., tag: int | None = ...
+) -> T | None: ...
+@overload
+def nested(struct_class: type[T], versions: str = ..., *, tag: int, default: None) -> T | None: ...
 def nested(
     struct_class: type[T],
     versions: str = "0+",
     *,
-    tag: int | None = None,
-    default: None = _REQUIRED,
     nullable: str = "none",
+    default: T | None = _REQUIRED,
+    tag: int | None = None,
 ) -> T | None:
-    """A struct that is always there; a tagged one may be absent, and is None then.
+    """A struct outside of arrays.
 
-    A nullable one has a byte in front that says whether it is there; only tagged ones can be.
+    A nullable struct (KIP-893) is preceded by a number that says whether it is null.  In a tagged field, null and
+    absent differ unless the default is None; a tagged struct that is not nullable is None when it is absent.
     """
     spec = _field("struct", versions, nullable=nullable, tag=tag, default=default, struct=struct_class)
     return cast("T | None", spec)

@@ -6,6 +6,7 @@ tracebacks and debuggers show it.
 
 from __future__ import annotations
 
+import copy
 import linecache
 import struct
 from collections.abc import Callable, Iterator
@@ -60,7 +61,10 @@ class Source:
         return stem
 
     def literal(self, value: Any) -> str:
-        """An expression for a default; lists are made anew by each evaluation."""
+        """An expression for a default; lists and structs are made anew by each evaluation."""
+        if hasattr(value, "__definition__"):
+            default = self.constant(value, f"default_{type(value).__name__}")
+            return f"{self.constant(copy.deepcopy, 'deepcopy')}({default})"
         if value is None or isinstance(value, int | str | bytes | list | float):
             return repr(value)
         return self.constant(value, type(value).__name__.upper())

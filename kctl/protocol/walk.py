@@ -6,6 +6,7 @@ demand that both agree on every message, well-formed or not; that is what makes 
 
 from __future__ import annotations
 
+import copy
 import struct
 from typing import Any, TypeVar, cast
 from uuid import UUID
@@ -63,7 +64,7 @@ class _Reader:
         values: dict[str, Any] = {}
         for field in definition_of(cls).fields:
             if self.version not in field.versions or field.tag is not None:
-                values[field.name] = list(field.default) if isinstance(field.default, list) else field.default
+                values[field.name] = copy.deepcopy(field.default)
             else:
                 values[field.name] = self.value(field)
         if self.flexible:
@@ -90,8 +91,7 @@ class _Reader:
         if field.kind in FIXED_FORMATS:
             return self.fixed(FIXED_FORMATS[field.kind])
         if field.struct is not None:
-            is_null = self.version in field.nullable and self.fixed("b") < 0
-            return None if is_null else self.struct(field.struct)
+            return None if self.version in field.nullable and self.is_null(field) else self.struct(field.struct)
         length = self.length(field)
         if length < 0:
             if self.version not in field.nullable:
@@ -100,6 +100,10 @@ class _Reader:
         if field.kind == "array":
             return self.array(cast("Field", field.element), length)
         return self.blob(field, length)
+
+    def is_null(self, field: Field) -> bool:
+        """Whether a nullable struct is null: -1 instead of 1, or in a tagged field 0 instead of 1."""
+        return bool(self.fixed("b") < 0) if field.tag is None else self.uvarint() == 0
 
     def fixed(self, code: str) -> Any:
         (value,) = struct.unpack(">" + code, self.take(struct.calcsize(">" + code)))
@@ -170,7 +174,10 @@ class _Writer:
         elif value is None:
             if self.version not in field.nullable:
                 raise ValueError(f"{field.name} is None in version {self.version}")
-            self.length(field, -1)
+            if field.struct is not None and field.tag is None:
+                self.fixed("b", -1)
+            else:
+                self.length(field, -1)
         elif field.struct is not None:
             if self.version in field.nullable:
                 self.fixed("b", 1)

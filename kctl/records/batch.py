@@ -12,18 +12,27 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from kctl.records.compression import DECOMPRESSED_SIZE_MAX, Buffer, DecompressionError, decompress
+from kctl.records.compression import (
+    DECOMPRESSED_SIZE_MAX,
+    Buffer,
+    DecompressedSizeExceeded,
+    DecompressionError,
+    decompress,
+)
 from kctl.records.header import (
     CODEC_MASK,
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
+    TIMESTAMP_MAX,
     BatchHeader,
+    BatchTooLarge,
     CorruptBatch,
     OldFormat,
     Record,
     crc_of,
     parse_header,
+    wrapped,
 )
 
 _LENGTH = struct.Struct(">i")
@@ -62,12 +71,18 @@ def crc_ok(buffer: Buffer, header: BatchHeader | None = None) -> bool:
     return header.end <= len(buffer) and crc_of(buffer, header.position, header.end, header.magic) == header.crc
 
 
+RECORD_SIZE_MIN = 7
+"""Bytes of a record without key, value and headers."""
+
 COPIED_SIZE_MAX = 1 << 10
 """Up to which size a copy out of bytes costs less than a view of them."""
 
 
 def records_region(buffer: Buffer, header: BatchHeader, size_max: int = DECOMPRESSED_SIZE_MAX) -> Buffer:
-    """The records of the batch as plain bytes: a view when uncompressed and not small.  Raises CorruptBatch."""
+    """The records of the batch as plain bytes: a view when uncompressed and not small.
+
+    Raises BatchTooLarge when they decompress to more than `size_max` bytes, CorruptBatch for damage.
+    """
     if header.magic != 2:
         raise OldFormat(header.position, header.magic)
     start, end = header.position + HEADER_SIZE, header.end
@@ -81,6 +96,8 @@ def records_region(buffer: Buffer, header: BatchHeader, size_max: int = DECOMPRE
         return region
     try:
         return decompress(header.codec, region, size_max)
+    except DecompressedSizeExceeded as error:
+        raise BatchTooLarge(header.position, str(error)) from error
     except DecompressionError as error:
         raise CorruptBatch(header.position, str(error)) from error
 
@@ -98,17 +115,26 @@ def iterate_records(
     if header.magic != 2:
         from kctl.records import legacy
 
-        yield from legacy.iterate_messages(buffer, header, size_max=size_max)
-        return
+        return legacy.iterate_messages(buffer, header, size_max=size_max)
+    # bytes, because slicing keys and values out of bytes costs half of what it costs out of a memoryview.
+    return iterate_plain(bytes(records_region(buffer, header, size_max)), header)
+
+
+def iterate_plain(data: bytes, header: BatchHeader) -> Iterator[Record]:
+    """The records of the batch of `header`, of which `data` is the region that records_region gives.
+
+    A timestamp beyond 64 bits wraps around, as in Java.  Raises CorruptBatch as iterate_records does.
+    """
     count = header.record_count
     if count < 0:
         raise CorruptBatch(header.position, f"{count} records")
-    # bytes, because slicing keys and values out of bytes costs half of what it costs out of a memoryview.
-    data = bytes(records_region(buffer, header, size_max))
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     position, total = 0, len(data)
     small, new = _SMALL_VARINTS, tuple.__new__
+    delta_min, delta_max = -TIMESTAMP_MAX - 1 - base_timestamp, TIMESTAMP_MAX - base_timestamp
+    # Where a delta of one byte can overflow, all deltas are compared with the limits.
+    short_delta_end = 0x80 if delta_min <= -0x40 and delta_max >= 0x40 else 0
     key: bytes | None
     value: bytes | None
     try:
@@ -123,15 +149,19 @@ def iterate_records(
             if length < 0 or end > total:
                 raise CorruptBatch(header.position, f"record of {length} bytes does not fit")
             byte = data[position + 1]
-            if byte < 0x80:
+            if byte < short_delta_end:
                 delta, position = small[byte], position + 2
             else:
                 delta, position = _varint(data, position + 1)
+                if not delta_min <= delta <= delta_max:
+                    delta = wrapped(base_timestamp + delta) - base_timestamp
             byte = data[position]
             if byte < 0x80:
                 offset_delta, position = small[byte], position + 1
             else:
                 offset_delta, position = _varint(data, position)
+                if not -_OFFSET_DELTA_MAX - 1 <= offset_delta <= _OFFSET_DELTA_MAX:
+                    raise ValueError(f"offset delta {offset_delta}")
             byte = data[position]
             if byte < 0x80 and not byte & 1:
                 stop = position + 1 + small[byte]
@@ -161,6 +191,9 @@ def iterate_records(
         raise CorruptBatch(header.position, f"record does not parse: {error}") from error
     if position != len(data):
         raise CorruptBatch(header.position, f"{len(data) - position} bytes after the last record")
+
+
+_OFFSET_DELTA_MAX = (1 << 31) - 1
 
 
 _SMALL_VARINTS = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))

@@ -22,6 +22,7 @@ from kctl.records.header import (
     TimestampType,
     parse_header,
     seal,
+    wrapped,
 )
 
 
@@ -150,7 +151,7 @@ def encode_records(records: Iterable[tuple[int, Record]], base_timestamp: int) -
     region = bytearray()
     for offset_delta, record in records:
         body = bytearray(1)
-        _write_varint(body, record.timestamp - base_timestamp)
+        _write_varint(body, wrapped(record.timestamp - base_timestamp))
         _write_varint(body, offset_delta)
         _write_bytes(body, record.key)
         _write_bytes(body, record.value)

@@ -17,6 +17,7 @@ import zlib
 from enum import IntEnum
 
 from kctl.errors import KctlError
+from kctl.limits import GZIP_MEMBERS_MAX
 
 Buffer = bytes | bytearray | memoryview
 
@@ -28,7 +29,12 @@ _XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_SIZE = 32 * 1024
 _LENGTH = struct.Struct(">i")
 _ZSTD_FIRST_GUESS = 64 * 1024
-_LZ4_STEP = 1 << 20
+_STEP = 1 << 20
+"""Bytes that one call of a library produces at most, because copying larger results would hold the interpreter lock."""
+_GZIP_INPUT_STEP = 16 * 1024
+"""Bytes of compressed input for one call: zlib copies the rest of it at the end of each member."""
+_SNAPPY_RATIO_MAX = 32
+"""snappy writes at least 3 bytes for 64."""
 
 
 class Codec(IntEnum):
@@ -50,6 +56,10 @@ class DecompressionError(KctlError):
     """The bytes are not what the codec writes, or would grow beyond the bound."""
 
 
+class DecompressedSizeExceeded(DecompressionError):
+    """The decompressed bytes would be more than the caller's bound."""
+
+
 def compress(codec: Codec, data: Buffer) -> bytes:
     """`data` as one stream of `codec`, with the settings that Kafka's broker uses."""
     if codec is Codec.NONE:
@@ -68,8 +78,8 @@ def decompress(codec: Codec, data: Buffer, size_max: int = DECOMPRESSED_SIZE_MAX
     return _DECOMPRESSORS[codec](data, size_max)
 
 
-def _too_large(size_max: int) -> DecompressionError:
-    return DecompressionError(f"decompresses to more than {size_max} bytes")
+def _too_large(size_max: int) -> DecompressedSizeExceeded:
+    return DecompressedSizeExceeded(f"decompresses to more than {size_max} bytes")
 
 
 def _gzip_compress(data: Buffer) -> bytes:
@@ -78,24 +88,35 @@ def _gzip_compress(data: Buffer) -> bytes:
 
 
 def _gzip_decompress(data: Buffer, size_max: int) -> bytes:
+    view = memoryview(data)
     parts: list[bytes] = []
-    size = 0
-    rest: Buffer = data
-    while True:
+    position = size = members = 0
+    while not members or position < len(view):
+        members += 1
+        if members > GZIP_MEMBERS_MAX:
+            raise DecompressionError(f"gzip: more than {GZIP_MEMBERS_MAX} members")
         stream = zlib.decompressobj(31)
-        try:
-            part = stream.decompress(rest, size_max - size + 1)
-        except zlib.error as error:
-            raise DecompressionError(f"gzip: {error}") from error
-        size += len(part)
-        if size > size_max:
-            raise _too_large(size_max)
-        if not stream.eof:
-            raise DecompressionError("gzip: the stream ends early")
-        parts.append(part)
-        rest = stream.unused_data
-        if not rest:
-            return part if len(parts) == 1 else b"".join(parts)
+        while not stream.eof:
+            if position == len(view):
+                raise DecompressionError("gzip: the stream ends early")
+            rest: Buffer = view[position : position + _GZIP_INPUT_STEP]
+            position += len(rest)
+            while len(rest) and not stream.eof:
+                part = _gzip_step(stream, rest, min(_STEP, size_max - size + 1))
+                size += len(part)
+                if size > size_max:
+                    raise _too_large(size_max)
+                parts.append(part)
+                rest = stream.unconsumed_tail
+        position -= len(stream.unused_data)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _gzip_step(stream: zlib._Decompress, data: Buffer, size_max: int) -> bytes:
+    try:
+        return stream.decompress(data, size_max)
+    except zlib.error as error:
+        raise DecompressionError(f"gzip: {error}") from error
 
 
 def _snappy_compress(data: Buffer) -> bytes:
@@ -135,9 +156,12 @@ def _snappy_block(block: memoryview, room: int, size_max: int) -> bytes:
     if not len(block):
         raise DecompressionError("snappy: a block is empty")
     try:
-        if cramjam.snappy.decompress_raw_len(block) > room:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > _SNAPPY_RATIO_MAX * len(block):
+            raise DecompressionError(f"snappy: a block of {len(block)} bytes claims to hold {size} bytes")
+        if size > room:
             raise _too_large(size_max)
-        return bytes(cramjam.snappy.decompress_raw(block))
+        return _copied(memoryview(cramjam.snappy.decompress_raw(block)))
     except cramjam.DecompressionError as error:
         raise DecompressionError(f"snappy: {error}") from error
 
@@ -162,7 +186,7 @@ def _lz4_decompress(data: Buffer, size_max: int) -> bytes:
     try:
         while not stream.eof:
             # Asking for all up to the bound at once would make the library prepare room for it, 2.5 times slower.
-            part = stream.decompress(rest, max_length=min(_LZ4_STEP, size_max - size + 1))
+            part = stream.decompress(rest, max_length=min(_STEP, size_max - size + 1))
             size += len(part)
             if size > size_max:
                 raise _too_large(size_max)
@@ -199,7 +223,14 @@ def _zstd_decompress(data: Buffer, size_max: int) -> bytes:
                 raise _too_large(size_max) from error
             room = min(room * 4, size_max)
             continue
-        return bytes(memoryview(target)[:size])
+        return _copied(memoryview(target)[:size])
+
+
+def _copied(view: memoryview) -> bytes:
+    """The bytes, copied in steps: one copy of them all would hold the interpreter lock for 1 ms per MB."""
+    if len(view) <= _STEP:
+        return bytes(view)
+    return b"".join([bytes(view[start : start + _STEP]) for start in range(0, len(view), _STEP)])
 
 
 _COMPRESSORS = {

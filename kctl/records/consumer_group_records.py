@@ -9,7 +9,6 @@ from __future__ import annotations
 from uuid import UUID
 
 from kctl.protocol.message import array, bytes_, data, int8, int32, int64, nested, string, struct, uuid
-from kctl.protocol.versioned import version_of
 
 
 @data(versions="0")
@@ -97,7 +96,12 @@ class ConsumerGroupMemberMetadataValue:
     rebalance_timeout_ms: int = int32(default=-1)
     server_assignor: str | None = string(nullable="0+")
     classic_member_metadata: ClassicMemberMetadata | None = nested(
-        ClassicMemberMetadata, "0+", tag=0, default=None, nullable="0+"
+        ClassicMemberMetadata,
+        "0+",
+        nullable="0+",
+        # Not None: Kafka writes null explicitly for members of the new protocol.
+        default=ClassicMemberMetadata(session_timeout_ms=0, supported_protocols=[]),
+        tag=0,
     )
 
 
@@ -130,7 +134,7 @@ class CurrentPartitions:
 
     topic_id: UUID = uuid()
     partitions: list[int] = array(int32)
-    assignment_epochs: list[int] | None = array(int32, "0+", nullable="0+", tag=0, default=None)
+    assignment_epochs: list[int] | None = array(int32, "0+", nullable="0+", tag=0, default=[])
 
 
 @data(versions="0", flexible="0+")
@@ -163,8 +167,3 @@ KINDS: dict[int, tuple[type, type]] = {
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
 """Classes of key and value by the number in front of the key."""
-
-
-def kind_of(key: bytes) -> tuple[type, type] | None:
-    """The classes of a key's kind.  MalformedRequest when there is not even a number."""
-    return KINDS.get(version_of(key))

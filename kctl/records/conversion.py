@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.records.batch import crc_ok, iterate_batches, iterate_records
+from kctl.records.allowance import Allowance, AllowanceExceeded
+from kctl.records.batch import crc_ok, iterate_batches, iterate_plain, records_region
 from kctl.records.build import assemble_batch, encode_records
-from kctl.records.compression import DECOMPRESSED_SIZE_MAX, Buffer, Codec
+from kctl.records.compression import Buffer, Codec
 from kctl.records.header import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -26,20 +27,32 @@ from kctl.records.header import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
+    BatchTooLarge,
     CorruptBatch,
     Record,
 )
-from kctl.records.legacy import LARGEST_OVERHEAD, WrongChecksum, build_messages, iterate_messages
+from kctl.records.legacy import WrongChecksum, build_messages, iterate_messages
+
+MAGIC_2 = 2
 
 
-def upgrade(messages: Buffer, *, codec: Codec | None, max_message_bytes: int) -> bytes:
+def upgrade(
+    messages: Buffer, *, codec: Codec | None, max_message_bytes: int, allowance: Allowance | None = None
+) -> bytes:
     """Produced messages of magic 0 or 1 as one batch; `codec` None keeps the producer's.
 
-    Offsets are given anew, whatever the producer wrote.  Raises ApiError with the code of Kafka's leader.
+    Offsets are given anew, whatever the producer wrote.  `allowance` is by default what this many bytes may hold.
+    Raises AllowanceExceeded, and ApiError with the code of Kafka's leader.
     """
+    if allowance is None:
+        allowance = Allowance.for_batches(len(messages))
+    allowance.take_bytes(len(messages))
     source = _check_produced(messages, max_message_bytes)
     try:
-        return _batch_of(enumerate(_produced_records(messages)), codec=source if codec is None else codec)
+        records = enumerate(_produced_records(messages, allowance))
+        return _batch_of(records, codec=source if codec is None else codec)
+    except BatchTooLarge as error:
+        raise AllowanceExceeded(f"the {len(messages)} bytes of messages are too large: {error.reason}") from error
     except WrongChecksum as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from error
     except CorruptBatch as error:
@@ -74,9 +87,11 @@ def _check_produced(messages: Buffer, max_message_bytes: int) -> Codec:
     return Codec(codec)
 
 
-def _produced_records(messages: Buffer) -> Iterator[Record]:
+def _produced_records(messages: Buffer, allowance: Allowance) -> Iterator[Record]:
+    size_max, count_max = allowance.plain_bytes, allowance.records
     for header in iterate_batches(messages):
-        for record in iterate_messages(messages, header, is_produced=True):
+        for record in iterate_messages(messages, header, size_max=size_max, count_max=count_max, is_produced=True):
+            allowance.take_records(1)
             if record.timestamp < NO_TIMESTAMP:
                 raise ApiError(ErrorCode.INVALID_TIMESTAMP, f"timestamp {record.timestamp}")
             yield record
@@ -161,15 +176,20 @@ def _batch_of(
     return assemble_batch(BatchHeader(0, fields), region)
 
 
-def downgrade(batches: Buffer, magic: int, *, first_offset: int, size_max: int) -> tuple[bytes, int]:
+def downgrade(
+    batches: Buffer, magic: int, *, first_offset: int, size_max: int, allowance: Allowance | None = None
+) -> tuple[bytes, int]:
     """Batches as messages of `magic` or below, and the offset after the last batch that is in them.
 
     Takes whole batches until `size_max` is reached, the first whatever it comes to; a cut-off one at the end is left
     out.  Offsets stay.  Uncompressed records before `first_offset` are left out, because such a message is a batch of
-    its own and would be one too many.  Raises CorruptBatch, and ApiError(UNSUPPORTED_COMPRESSION_TYPE) when zstd comes
-    first; later it ends the answer.
+    its own and would be one too many.  `allowance`, by default what this many bytes may hold, bounds the conversion.
+    Raises CorruptBatch, BatchTooLarge when the first batch passes the allowance, and
+    ApiError(UNSUPPORTED_COMPRESSION_TYPE) when zstd comes first; later both end the answer.
     """
     view = memoryview(batches)
+    if allowance is None:
+        allowance = Allowance.for_batches(len(view))
     messages = bytearray()
     next_offset = first_offset
     for header in iterate_batches(view):
@@ -182,7 +202,12 @@ def downgrade(batches: Buffer, magic: int, *, first_offset: int, size_max: int) 
                 break
             raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "the old message formats have no zstd")
         else:
-            part = _messages_of(view, header, magic, first_offset)
+            try:
+                part = _messages_of(view, header, magic, first_offset, allowance)
+            except BatchTooLarge:
+                if messages:
+                    break
+                raise
         if messages and len(messages) + len(part) > size_max:
             break
         messages += part
@@ -190,14 +215,34 @@ def downgrade(batches: Buffer, magic: int, *, first_offset: int, size_max: int) 
     return bytes(messages), next_offset
 
 
-def _messages_of(view: memoryview, header: BatchHeader, magic: int, first_offset: int) -> bytes:
-    if header.record_count * LARGEST_OVERHEAD > DECOMPRESSED_SIZE_MAX:
-        raise CorruptBatch(header.position, f"{header.record_count} records are too many for an old message format")
-    records = iterate_records(view, header)
+def _messages_of(view: memoryview, header: BatchHeader, magic: int, first_offset: int, allowance: Allowance) -> bytes:
     codec = header.codec
+    records = _stored_records(view, header, allowance)
     if codec is Codec.NONE:
         records = (record for record in records if record.offset >= first_offset)
     return build_messages(records, magic=magic, codec=codec, timestamp_type=header.timestamp_type)
+
+
+def _stored_records(view: memoryview, header: BatchHeader, allowance: Allowance) -> Iterator[Record]:
+    """The records of a batch or message.  Raises BatchTooLarge before it passes the allowance, and CorruptBatch."""
+    if header.magic < MAGIC_2:
+        yield from _counted(header, allowance, iterate_messages(view, header, size_max=allowance.plain_bytes))
+        return
+    if header.record_count > allowance.records:
+        raise BatchTooLarge(header.position, f"{header.record_count} records are too many for a conversion")
+    plain = bytes(records_region(view, header, allowance.plain_bytes))
+    if len(plain) > allowance.plain_bytes:
+        raise BatchTooLarge(header.position, f"{len(plain)} bytes of records are too many for a conversion")
+    allowance.plain_bytes -= len(plain)
+    yield from _counted(header, allowance, iterate_plain(plain, header))
+
+
+def _counted(header: BatchHeader, allowance: Allowance, records: Iterator[Record]) -> Iterator[Record]:
+    for record in records:
+        allowance.records -= 1
+        if allowance.records < 0:
+            raise BatchTooLarge(header.position, "the records are too many for a conversion")
+        yield record
 
 
 def _invalid(message: str) -> ApiError:

@@ -30,6 +30,7 @@ LEADER_EPOCH_POSITION = 12
 MAX_TIMESTAMP_POSITION = 35
 
 NO_TIMESTAMP = -1
+TIMESTAMP_MAX = (1 << 63) - 1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
@@ -55,6 +56,10 @@ class CorruptBatch(KctlError):
         super().__init__(reason)
         self.position = position
         self.reason = reason
+
+
+class BatchTooLarge(CorruptBatch):
+    """The batch may be sound, but holds more bytes or records than the reader's bound."""
 
 
 class OldFormat(CorruptBatch):
@@ -167,6 +172,13 @@ class BatchHeader:
 
     def __repr__(self) -> str:
         return f"BatchHeader(base_offset={self.base_offset}, size={self.size}, position={self.position})"
+
+
+def wrapped(timestamp: int) -> int:
+    """The sum or difference of two timestamps as Java computes it: a signed 64-bit integer that may have overflowed."""
+    if -TIMESTAMP_MAX - 1 <= timestamp <= TIMESTAMP_MAX:
+        return timestamp
+    return ((timestamp + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
 class Record(NamedTuple):

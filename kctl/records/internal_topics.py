@@ -155,17 +155,15 @@ def encode_group_metadata_key(group: str) -> bytes:
     return encode_versioned(GroupMetadataKey(group=group), 2)
 
 
-def encode_offset_commit_value(value: OffsetCommitValue) -> bytes:
-    """With an expiry the leader epoch is lost, as in Kafka."""
+def encode_offset_commit_value(value: OffsetCommitValue, version: int = OFFSET_COMMIT_VALUE_VERSION) -> bytes:
+    """In `version`, or the one with an expiry if there is one; the leader epoch is then lost, as in Kafka."""
     has_expiry = value.expire_timestamp != NO_TIMESTAMP
-    return encode_versioned(
-        value, OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY if has_expiry else OFFSET_COMMIT_VALUE_VERSION
-    )
+    return encode_versioned(value, OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY if has_expiry else version)
 
 
-def encode_group_metadata_value(value: GroupMetadataValue) -> bytes:
-    """Version 3."""
-    return encode_versioned(value, GROUP_METADATA_VALUE_VERSION)
+def encode_group_metadata_value(value: GroupMetadataValue, version: int = GROUP_METADATA_VALUE_VERSION) -> bytes:
+    """In `version`; versions before 3 lose the ids of static members."""
+    return encode_versioned(value, version)
 
 
 def decode_transaction_key(key: memoryview | bytes) -> TransactionLogKey | UnknownKey:

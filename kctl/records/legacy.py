@@ -20,7 +20,15 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 
-from kctl.records.compression import DECOMPRESSED_SIZE_MAX, Buffer, Codec, DecompressionError, compress, decompress
+from kctl.records.compression import (
+    DECOMPRESSED_SIZE_MAX,
+    Buffer,
+    Codec,
+    DecompressedSizeExceeded,
+    DecompressionError,
+    compress,
+    decompress,
+)
 from kctl.records.header import (
     CODEC_MASK,
     LOG_APPEND_TIME_BIT,
@@ -32,6 +40,7 @@ from kctl.records.header import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
+    BatchTooLarge,
     CorruptBatch,
     Record,
     TimestampType,
@@ -43,8 +52,8 @@ MAGIC_1 = 1
 SIZE_MIN = {MAGIC_0: 14, MAGIC_1: 22}
 """What the size field counts of a message without key and value."""
 
-LARGEST_OVERHEAD = 34
-"""Bytes of a message of magic 1 without key and value."""
+MESSAGES_PER_WRAPPER_MAX = DECOMPRESSED_SIZE_MAX // (LOG_OVERHEAD + SIZE_MIN[MAGIC_0])
+"""No wrapper that decompresses to DECOMPRESSED_SIZE_MAX bytes holds more."""
 
 _ENTRY = struct.Struct(">qi")
 _HEADER_0 = struct.Struct(">qiIbb")
@@ -110,7 +119,7 @@ def look_inside(buffer: Buffer, header: BatchHeader, *, size_max: int = DECOMPRE
         return
     last_offset = header.last_offset
     data = _unwrapped(buffer, header, size_max)
-    first, last, count = _extent(data, header)
+    first, last, count = _extent(data, header, MESSAGES_PER_WRAPPER_MAX)
     header.base_offset = first if header.magic == MAGIC_0 else last_offset - last + first
     header.last_offset_delta = last_offset - header.base_offset
     header.record_count = count
@@ -119,12 +128,17 @@ def look_inside(buffer: Buffer, header: BatchHeader, *, size_max: int = DECOMPRE
 
 
 def iterate_messages(
-    buffer: Buffer, header: BatchHeader, *, size_max: int = DECOMPRESSED_SIZE_MAX, is_produced: bool = False
+    buffer: Buffer,
+    header: BatchHeader,
+    *,
+    size_max: int = DECOMPRESSED_SIZE_MAX,
+    count_max: int = MESSAGES_PER_WRAPPER_MAX,
+    is_produced: bool = False,
 ) -> Iterator[Record]:
     """The record of a message, or all of a wrapper, with their offsets in the log.
 
-    What was produced just now has to be without fault inside, too.  Raises CorruptBatch as iterate_records does, and
-    WrongChecksum.
+    What was produced just now has to be without fault inside, too.  Raises CorruptBatch as iterate_records does,
+    WrongChecksum, and BatchTooLarge for a wrapper of more than `size_max` bytes or `count_max` messages.
     """
     if header.end > len(buffer):
         raise CorruptBatch(header.position, f"message of {header.size} bytes is cut off")
@@ -136,11 +150,11 @@ def iterate_messages(
     data = _unwrapped(buffer, header, size_max)
     base_offset = 0
     if header.magic == MAGIC_1 and header.last_offset:  # Produced wrappers may say 0, some versions of librdkafka did.
-        base_offset = header.last_offset - _extent(data, header)[1]
+        base_offset = header.last_offset - _extent(data, header, count_max)[1]
         if base_offset < 0:
             raise CorruptBatch(header.position, f"wrapper offset {header.last_offset} is less than the last one inside")
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
-    for start, end, offset in _inner(data, header.position):
+    for start, end, offset in _inner(data, header.position, count_max):
         magic = data[start + MAGIC_POSITION]
         if magic > MAGIC_1 or (is_produced and magic != header.magic):
             raise CorruptBatch(header.position, f"a message of magic {magic} inside of a wrapper of {header.magic}")
@@ -222,23 +236,29 @@ def _unwrapped(buffer: Buffer, header: BatchHeader, size_max: int) -> bytes:
         value = _with_header_checksum(value, start=4)
     try:
         return decompress(codec, value, size_max)
+    except DecompressedSizeExceeded as error:
+        raise BatchTooLarge(header.position, str(error)) from error
     except DecompressionError as error:
         raise CorruptBatch(header.position, str(error)) from error
 
 
-def _extent(data: bytes, header: BatchHeader) -> tuple[int, int, int]:
+def _extent(data: bytes, header: BatchHeader, count_max: int) -> tuple[int, int, int]:
     """(first, last, number) of the offsets in the decompressed value, as they stand there."""
     first, last, count = -1, -1, 0
-    for _, _, last in _inner(data, header.position):
+    for _, _, last in _inner(data, header.position, count_max):
         if not count:
             first = last
         count += 1
     return first, last, count
 
 
-def _inner(data: bytes, wrapper: int) -> Iterator[tuple[int, int, int]]:
-    """(start, end, offset field) of the complete messages in a decompressed value, of which there is at least one."""
+def _inner(data: bytes, wrapper: int, count_max: int) -> Iterator[tuple[int, int, int]]:
+    """(start, end, offset field) of the complete messages in a decompressed value, of which there is at least one.
+
+    Raises BatchTooLarge after `count_max` of them.
+    """
     position, total = 0, len(data)
+    left = count_max
     unpack = _ENTRY.unpack_from
     while total - position >= LOG_OVERHEAD:
         offset, size = unpack(data, position)
@@ -247,6 +267,9 @@ def _inner(data: bytes, wrapper: int) -> Iterator[tuple[int, int, int]]:
         end = position + LOG_OVERHEAD + size
         if end > total:
             break
+        left -= 1
+        if left < 0:
+            raise BatchTooLarge(wrapper, f"a wrapper of more than {count_max} messages")
         yield position, end, offset
         position = end
     if not position:

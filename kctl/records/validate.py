@@ -22,7 +22,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kctl.errors import ApiError, ErrorCode
-from kctl.records.batch import iterate_batches, iterate_records, records_region
+from kctl.limits import RECORDS_PER_BATCH_MAX
+from kctl.records.allowance import Allowance, AllowanceExceeded
+from kctl.records.batch import RECORD_SIZE_MIN, iterate_batches, iterate_plain, records_region
 from kctl.records.build import recompress
 from kctl.records.compression import Buffer, Codec
 from kctl.records.conversion import upgrade
@@ -30,10 +32,13 @@ from kctl.records.header import (
     CODEC_MASK,
     CONTROL_BIT,
     HEADER,
+    HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
+    TIMESTAMP_MAX,
     BatchHeader,
+    BatchTooLarge,
     CorruptBatch,
     OldFormat,
     TimestampType,
@@ -59,6 +64,8 @@ class AppendRules:
     timestamp_difference_max_ms: int = TIMESTAMP_DIFFERENCE_UNLIMITED
     codec: Codec | None = None
     """None keeps what the producer chose (`compression.type=producer`)."""
+    allows_zstd: bool = True
+    """Whether all brokers know zstd: brokers of before 2.1 could not follow a log with it."""
 
 
 class RecordsRejected(ApiError):
@@ -77,20 +84,28 @@ class ValidBatches:
     headers: tuple[BatchHeader, ...]
 
 
-def validate_produced(records: Buffer, rules: AppendRules, *, now_ms: int, request_version: int) -> ValidBatches:
+def validate_produced(
+    records: Buffer, rules: AppendRules, *, now_ms: int, request_version: int, allowance: Allowance | None = None
+) -> ValidBatches:
     """The one batch in what a client produced to a partition; patched in place where LogAppendTime asks for it.
 
-    Raises ApiError with the code that Kafka's leader answers; the buffer is untouched then.
+    `allowance` is what may be spent on looking at records, by default the most that one batch may hold.  Raises
+    AllowanceExceeded where that is not enough, and ApiError with the code that Kafka's leader answers; the buffer is
+    untouched then.
     """
     view = memoryview(records)
     header = _only_batch(view, request_version)
+    _check_stored_codec(header, rules)
+    if allowance is None:
+        allowance = Allowance.for_batches(len(view))
     if header is None:
-        view = memoryview(upgrade(view, codec=rules.codec, max_message_bytes=rules.max_message_bytes))
+        upgraded = upgrade(view, codec=rules.codec, max_message_bytes=rules.max_message_bytes, allowance=allowance)
+        view = memoryview(upgraded)
         header = parse_header(view)
     else:
         _check_produced_header(header, rules, request_version)
         _check_crc(view, header)
-    view, header = _fit_to_topic(_writable(view[: header.end]), header, rules, now_ms)
+    view, header = _fit_to_topic(_writable(view[: header.end]), header, rules, now_ms, allowance)
     _check_sizes(header, rules)
     return ValidBatches(view, (header,))
 
@@ -157,12 +172,26 @@ def _check_produced_header(header: BatchHeader, rules: AppendRules, request_vers
     count = header.record_count
     if count <= 0 or header.last_offset_delta != count - 1:
         raise _invalid(f"{count} records do not go with last offset delta {header.last_offset_delta}")
+    if count > RECORDS_PER_BATCH_MAX:
+        message = f"the batch of {count} records has more than the bound of {RECORDS_PER_BATCH_MAX}"
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, message)
+    if not codec and count * RECORD_SIZE_MIN > header.size - HEADER_SIZE:
+        raise _invalid(f"{count} records do not fit {header.size - HEADER_SIZE} bytes")
     if attributes & CONTROL_BIT:
         raise _invalid("clients cannot write control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise _invalid(f"sequence number {header.base_sequence} with producer id {header.producer_id}")
     if attributes & LOG_APPEND_TIME_BIT:
         raise ApiError(ErrorCode.INVALID_TIMESTAMP, "producers cannot set the timestamp type to LogAppendTime")
+
+
+def _check_stored_codec(header: BatchHeader | None, rules: AppendRules) -> None:
+    """LogValidator (2.8).  `header` is None for old messages, which know no zstd."""
+    chosen = header.attributes & CODEC_MASK if header is not None else Codec.NONE
+    stored = chosen if rules.codec is None else rules.codec
+    if stored == Codec.ZSTD and not rules.allows_zstd:
+        message = "zstd needs inter.broker.protocol.version 2.1 or later"
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
 
 
 def _check_sizes(header: BatchHeader, rules: AppendRules) -> None:
@@ -182,18 +211,24 @@ def _check_crc(view: memoryview, header: BatchHeader) -> None:
 
 
 def _fit_to_topic(
-    view: memoryview, header: BatchHeader, rules: AppendRules, now_ms: int
+    view: memoryview, header: BatchHeader, rules: AppendRules, now_ms: int, allowance: Allowance
 ) -> tuple[memoryview, BatchHeader]:
     """The batch with the codec, timestamp type and max timestamp that the topic wants."""
     create_time = rules.timestamp_type is TimestampType.CREATE_TIME
     bounded = create_time and rules.timestamp_difference_max_ms < TIMESTAMP_DIFFERENCE_UNLIMITED
     implausible = create_time and not _max_timestamp_plausible(header)
     max_timestamp = header.max_timestamp
-    if rules.is_compacted or bounded or implausible:
-        max_timestamp = _walk(view, header, rules, now_ms if bounded else None)
-    if rules.codec is not None and rules.codec != header.attributes & CODEC_MASK:
-        view = memoryview(recompress(view, header, _plain(view, header), rules.codec))
-        header = parse_header(view)
+    is_walked = rules.is_compacted or bounded or implausible
+    has_other_codec = rules.codec is not None and rules.codec != header.attributes & CODEC_MASK
+    if is_walked or has_other_codec:
+        plain = _plain(view, header, allowance)
+        if is_walked:
+            allowance.take_records(header.record_count)
+            max_timestamp = _walk(plain, header, rules, now_ms if bounded else None)
+        if has_other_codec:
+            assert rules.codec is not None
+            view = memoryview(recompress(view, header, plain, rules.codec))
+            header = parse_header(view)
     if not create_time:
         _stamp(view, header, now_ms)
     elif max_timestamp != header.max_timestamp:
@@ -208,15 +243,17 @@ def _max_timestamp_plausible(header: BatchHeader) -> bool:
     return header.max_timestamp >= header.base_timestamp >= NO_TIMESTAMP
 
 
-def _walk(view: memoryview, header: BatchHeader, rules: AppendRules, now_ms: int | None) -> int:
+def _walk(plain: Buffer, header: BatchHeader, rules: AppendRules, now_ms: int | None) -> int:
     """The largest timestamp of the records, all of which keep the rules; `now_ms` when their timestamps are bounded."""
     keyless: list[tuple[int, str]] = []
     mistimed: list[tuple[int, str]] = []
     max_timestamp = NO_TIMESTAMP
     try:
-        for index, record in enumerate(iterate_records(view, header)):
+        for index, record in enumerate(iterate_plain(bytes(plain), header)):
             if record.offset != header.base_offset + index:
                 raise _invalid(f"record {index} has offset delta {record.offset - header.base_offset}")
+            if not -TIMESTAMP_MAX - 1 <= record.timestamp - header.base_timestamp <= TIMESTAMP_MAX:
+                raise ApiError(ErrorCode.INVALID_TIMESTAMP, f"the timestamp of record {index} passes 64 bits")
             max_timestamp = max(max_timestamp, record.timestamp)
             if rules.is_compacted and record.key is None:
                 keyless.append((index, "Compacted topic cannot accept message without key."))
@@ -237,9 +274,16 @@ def _out_of_range(timestamp: int, now_ms: int, rules: AppendRules) -> bool:
     return timestamp != NO_TIMESTAMP and abs(now_ms - timestamp) > rules.timestamp_difference_max_ms
 
 
-def _plain(view: memoryview, header: BatchHeader) -> Buffer:
+def _plain(view: memoryview, header: BatchHeader, allowance: Allowance) -> Buffer:
+    """The records of the batch, uncompressed.  Raises AllowanceExceeded before there are more bytes than allowed."""
     try:
-        return records_region(view, header)
+        region = records_region(view, header, allowance.plain_bytes)
+        allowance.take_bytes(len(region))
+        if header.record_count * RECORD_SIZE_MIN > len(region):
+            raise _invalid(f"{header.record_count} records do not fit {len(region)} bytes")
+        return region
+    except BatchTooLarge as error:
+        raise AllowanceExceeded(f"the batch of {header.size} bytes {error.reason}") from error
     except CorruptBatch as error:
         raise _invalid(error.reason) from error
 

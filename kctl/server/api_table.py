@@ -102,11 +102,12 @@ def _register_records(serve: Serve, base: Foundations, parts: BrokerParts) -> No
         selector=ReplicaSelector(metadata, configs.current.replica_selector_class),
         clock=clock,
         random=base.world.random,
+        work=parts.record_work,
         fetch_max_bytes=configs.current.fetch_max_bytes,
     )
-    serve("produce", ProduceHandler(replicas, base.produce_purgatory).handle)
+    serve("produce", ProduceHandler(replicas, base.produce_purgatory, parts.record_work, clock).handle)
     serve("fetch", fetch.handle)
-    serve("list_offsets", ListOffsetsHandler(replicas, clock).handle)
+    serve("list_offsets", ListOffsetsHandler(replicas, parts.record_work, clock).handle)
     serve("offset_for_leader_epoch", OffsetForLeaderEpochHandler(replicas).handle)
     serve("delete_records", DeleteRecordsHandler(replicas, metadata, configs, base.produce_purgatory).handle)
     serve("alter_replica_log_dirs", AlterReplicaLogDirsHandler(parts.moves).handle)

@@ -27,7 +27,7 @@ from kctl.server.api_table import register_handlers
 from kctl.server.broker_session import BrokerSession
 from kctl.server.config_changes import ConfigChanges
 from kctl.server.controlled_shutdown import ControlledShutdown
-from kctl.server.inter_broker import inter_broker_versions
+from kctl.server.inter_broker import inter_broker_versions, registration_version
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.parts import BrokerParts, Foundations, assemble
@@ -169,6 +169,8 @@ class Broker:
         if self._config_changes is not None:
             await self._config_changes.close()
         self._listening.close()
+        if parts is not None:
+            await parts.record_work.close()
         self._base.timer.close()
         await self._close_logs()
         await self._session.close()
@@ -215,7 +217,12 @@ class Broker:
     # The cluster: to be one of it, again after an expired session, and to leave it.
 
     async def _register(self, zookeeper: ZooKeeper, parts: BrokerParts) -> None:
-        registration = BrokerRegistration(self.advertised, self._world.clock.now_ms(), self._config.broker_rack)
+        registration = BrokerRegistration(
+            self.advertised,
+            self._world.clock.now_ms(),
+            self._config.broker_rack,
+            version=registration_version(self._config.inter_broker_protocol_version),
+        )
         parts.control_plane.broker_epoch = await register(zookeeper, self.broker_id, registration)
 
     async def _wait_until_known(self, parts: BrokerParts) -> None:

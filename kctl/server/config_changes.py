@@ -112,6 +112,9 @@ class ConfigChanges:
             raise
         except (ValueError, ZooKeeperError) as error:
             log.error("ignoring the configuration change %s: %s", path, error)
+        except Exception:
+            # The changes after it would not be read until another is announced.
+            log.exception("event=config_change_failed path=%s", path)
 
     async def _apply(self, entity: str) -> None:
         path = paths.config_entity(entity)

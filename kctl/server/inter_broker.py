@@ -60,6 +60,11 @@ def alters_isr_at_controller(protocol_version: str) -> bool:
     return version_rank(protocol_version) >= version_rank("2.7-IV2")
 
 
+def allows_zstd(protocol_version: str) -> bool:
+    """Whether batches may be stored with zstd, which followers of an older version cannot read (KIP-110)."""
+    return version_rank(protocol_version) >= version_rank("2.1-IV0")
+
+
 def uses_topic_ids(protocol_version: str) -> bool:
     """Whether topics have ids in ZooKeeper and in the controller's requests (KIP-516)."""
     return version_rank(protocol_version) >= version_rank("2.8-IV0")
@@ -68,3 +73,28 @@ def uses_topic_ids(protocol_version: str) -> bool:
 def has_features(protocol_version: str) -> bool:
     """Whether the cluster keeps finalized features in ZooKeeper (KIP-584)."""
     return version_rank(protocol_version) >= version_rank("2.7-IV0")
+
+
+def registration_version(protocol_version: str) -> int:
+    """The version of a broker's node in /brokers/ids; 5 tells its features (KIP-584)."""
+    return 5 if has_features(protocol_version) else 4
+
+
+def allows_static_members(protocol_version: str) -> bool:
+    """Whether all coordinators keep group.instance.id over a change of coordinator (KIP-345)."""
+    return version_rank(protocol_version) >= version_rank("2.3-IV0")
+
+
+def offset_commit_value_version(protocol_version: str) -> int:
+    """The version of commits in __consumer_offsets, which all coordinators have to read; 3 has leader epochs."""
+    return _newest(protocol_version, ("2.1-IV1", 3), ("2.1-IV0", 2), oldest=1)
+
+
+def group_metadata_value_version(protocol_version: str) -> int:
+    """The version of groups in __consumer_offsets, which all coordinators have to read; 3 has static members."""
+    return _newest(protocol_version, ("2.3-IV0", 3), ("2.1-IV0", 2), ("0.10.1-IV0", 1), oldest=0)
+
+
+def _newest(protocol_version: str, *since: tuple[str, int], oldest: int) -> int:
+    rank = version_rank(protocol_version)
+    return next((version for name, version in since if rank >= version_rank(name)), oldest)

@@ -19,18 +19,18 @@ class _Wait:
 
     def __init__(self, is_reached: Callable[[], bool], future: asyncio.Future[bool]) -> None:
         self._is_reached = is_reached
-        self._future = future
+        self.future = future
 
     def try_complete(self) -> bool:
         if not self._is_reached():
             return False
-        if not self._future.done():
-            self._future.set_result(True)
+        if not self.future.done():
+            self.future.set_result(True)
         return True
 
     def on_timeout(self) -> None:
-        if not self._future.done():
-            self._future.set_result(self._is_reached())
+        if not self.future.done():
+            self.future.set_result(self._is_reached())
 
 
 class MetadataWaits:

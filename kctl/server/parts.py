@@ -10,7 +10,7 @@ Owner: event loop.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ALTER_LOG_DIRS_RATE, ConfigView
@@ -24,8 +24,10 @@ from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.inter_broker import (
     InterBrokerVersions,
+    allows_zstd,
     alters_isr_at_controller,
     inter_broker_versions,
+    uses_topic_ids,
     write_txn_markers_version,
 )
 from kctl.server.internal_topics import CoordinatorAppends, InternalLog, PartitionLeadersView
@@ -41,6 +43,7 @@ from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.state_stores import ControllerStates, StateStore, ZooKeeperStates
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.purgatory import Purgatory
+from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.timer import WheelTimer
 from kctl.server.topic_writer import TopicWriter
 from kctl.server.transactions.config import TransactionConfig
@@ -68,7 +71,8 @@ class Foundations:
 
     def log_config(self, topic: str) -> LogConfig:
         """How the topic's logs are kept, as things stand now."""
-        return LogConfig.of(self.configs.topic(topic))
+        spoken = self.configs.current.inter_broker_protocol_version
+        return replace(LogConfig.of(self.configs.topic(topic)), allows_zstd=allows_zstd(spoken))
 
     def unclean_topics(self, topics: Iterable[str]) -> frozenset[str]:
         """Those of the topics for which a leader that was not in sync is better than none."""
@@ -87,6 +91,7 @@ class BrokerParts:
     isr_changes: IsrChanges
     moves: LogDirMoves
     throttles: ReplicationThrottles
+    record_work: RecordWork
     chores: LogChores
     groups: GroupCoordinator
     transactions: TransactionCoordinator
@@ -106,7 +111,8 @@ def assemble(
     world, config = base.world, base.configs.current
     versions = inter_broker_versions(config.inter_broker_protocol_version)
     listener = inter_broker_listener(config)
-    topics = TopicWriter(zookeeper, world.random)
+    has_topic_ids = uses_topic_ids(config.inter_broker_protocol_version)
+    topics = TopicWriter(zookeeper, world.random, has_topic_ids=has_topic_ids)
     peers = BrokerPeers(
         broker_id,
         transport=world.transport,
@@ -208,6 +214,7 @@ def assemble(
         random=world.random,
         allows_topic_deletion=config.delete_topic_enable,
         unclean_topics=base.unclean_topics,
+        has_topic_ids=has_topic_ids,
     )
     states = _state_store(base, zookeeper, control_plane, peers, broker_id)
     return BrokerParts(
@@ -219,6 +226,7 @@ def assemble(
         isr_changes=IsrChanges(replicas, states, world.clock, lag_time_max_ms=config.replica_lag_time_max_ms),
         moves=moves,
         throttles=throttles,
+        record_work=RecordWork(),
         chores=LogChores(base.logs, replicas, world.clock, configs=base.configs, random=world.random),
         groups=groups,
         transactions=transactions,

@@ -19,6 +19,7 @@ from kctl.config.broker import SINGLE_BROKER_PROPERTIES
 from kctl.config.loading import load_broker_config
 from kctl.config.properties import format_properties
 from kctl.errors import KctlError
+from kctl.log_format import EscapingFormatter
 from kctl.server.data_folder import DataFolder, RunningBroker
 from kctl.server.host import BrokerHost
 from kctl.server.loop_lag import MeasuredEventLoop
@@ -35,6 +36,11 @@ MEASURE_LOOP_CPU = "KCTL_MEASURE_LOOP_CPU"
 """Environment variable that has the processor time of each iteration of the event loop measured, for tests."""
 GC_THRESHOLDS = (50_000, 20, 100)
 """A full collection over all that a busy broker holds takes tens of milliseconds; it comes rarely."""
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long a thread that reads records may keep the interpreter from the event loop.  The loop waits for it up to four
+times per request.  With Python's 5 ms and two such threads, small produce requests took 5.4 ms (median) instead of
+0.2 ms; with 0.5 ms they take 1.0 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,7 @@ def run(
             on_warning(warning)
     _set_up_logging(log_stream)
     raise_limit()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop_factory = partial(MeasuredEventLoop, measures_cpu=MEASURE_LOOP_CPU in os.environ)
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(_serve(wanted, properties, on_serving))
@@ -175,7 +182,7 @@ def _set_up_logging(stream: TextIO | None) -> None:
         root.addHandler(logging.NullHandler())
         return
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(logging.Formatter(_LOG_FORMAT))
+    handler.setFormatter(EscapingFormatter(_LOG_FORMAT))
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("kctl").setLevel(logging.INFO)

@@ -26,22 +26,24 @@ _METADATA_TOPIC_ID = UUID(int=1)
 class TopicWriter:
     """Writes what has been decided and checked."""
 
-    def __init__(self, zookeeper: ZooKeeper, random: Random) -> None:
+    def __init__(self, zookeeper: ZooKeeper, random: Random, *, has_topic_ids: bool = True) -> None:
+        """`has_topic_ids` is false while brokers of before 2.8 may be in the cluster."""
         self._zookeeper = zookeeper
         self._random = random
+        self._has_topic_ids = has_topic_ids
 
     async def create(self, name: str, assignment: Assignment, overrides: Mapping[str, str]) -> UUID:
-        """The id of the new topic.  Raises ApiError(TOPIC_ALREADY_EXISTS)."""
+        """The id of the new topic, ZERO_UUID if topics have none.  Raises ApiError(TOPIC_ALREADY_EXISTS)."""
         if await self._zookeeper.exists(paths.topic(name)) is not None:
             raise _exists(name)
         await self._put(paths.topic_config(name), znodes.encode_config(overrides))
-        topic_id = self._new_id()
+        topic_id = self._new_id() if self._has_topic_ids else None
         znode = znodes.TopicAssignment(assignment, topic_id)
         try:
             await self._zookeeper.create(paths.topic(name), znodes.encode_topic(znode))
         except NodeExistsError as error:
             raise _exists(name) from error
-        return topic_id
+        return ZERO_UUID if topic_id is None else topic_id
 
     async def assignment(self, name: str) -> znodes.TopicAssignment:
         """What is written now.  Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION)."""

@@ -13,7 +13,10 @@ from pathlib import Path
 
 import kctl
 
-SHIPPED = ("__init__.py", "errors.py", "model.py", "protocol", "records", "client", "spark/__init__.py", "spark/exec")
+SHIPPED = (
+    *("__init__.py", "addresses.py", "errors.py", "integers.py", "model.py"),
+    *("protocol", "records", "client", "spark/__init__.py", "spark/exec"),
+)
 """Paths inside the package: what the tasks import, without console, server and commands."""
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -18,7 +18,7 @@ from itertools import compress, islice
 
 from kctl.records.batch import iterate_records, records_region
 from kctl.records.build import assemble_batch, rebuild_batch
-from kctl.records.header import BatchHeader, CorruptBatch, TimestampType
+from kctl.records.header import BatchHeader, CorruptBatch, TimestampType, wrapped
 from kctl.records.walk import LONG_KEY_SIZE, is_tombstone, largest_timestamp_delta, walk_keys
 
 ENTRY_BYTES = 128
@@ -226,7 +226,7 @@ def _header_for(header: BatchHeader, region: bytes, stays: bytearray, ends: Sequ
     max_timestamp = header.max_timestamp
     if header.timestamp_type is TimestampType.CREATE_TIME:
         starts = compress((0, *ends), stays)
-        max_timestamp = header.base_timestamp + largest_timestamp_delta(region, starts)
+        max_timestamp = wrapped(header.base_timestamp + largest_timestamp_delta(region, starts))
     fields = (
         header.base_offset,
         0,

@@ -42,6 +42,8 @@ class LogConfig:
     message_downconversion_enable: bool = True
     message_timestamp_type: str = "CreateTime"
     message_timestamp_difference_max_ms: int = TIMESTAMP_DIFFERENCE_UNLIMITED
+    allows_zstd: bool = True
+    """No topic property: inter.broker.protocol.version decides."""
 
     @classmethod
     def of(cls, topic_config: object) -> LogConfig:
@@ -81,6 +83,7 @@ class LogConfig:
             timestamp_type=TimestampType.LOG_APPEND_TIME if append_time else TimestampType.CREATE_TIME,
             timestamp_difference_max_ms=self.message_timestamp_difference_max_ms,
             codec=codec,
+            allows_zstd=self.allows_zstd,
         )
 
 

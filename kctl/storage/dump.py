@@ -10,10 +10,12 @@ index, that entries ascend and that the log beside it has a batch where they poi
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 
 from kctl.errors import CorruptLog
+from kctl.input_files import check_regular, read_regular
 from kctl.records.header import CorruptBatch
 from kctl.storage.checkpoints import parse_epochs, parse_offsets, parse_snapshot
 from kctl.storage.dump_batches import Progress, first_bytes, header_at, read_log
@@ -21,6 +23,7 @@ from kctl.storage.dump_indexes import OFFSET_ENTRY, offset_index, open_file, tim
 from kctl.storage.dump_lines import BatchLine, CheckpointLine, EpochLine, Line, Problem, PropertyLine
 from kctl.storage.files import RealFile
 from kctl.storage.names import (
+    BOOTSTRAP_CHECKPOINT,
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     INDEX_SUFFIX,
@@ -28,14 +31,16 @@ from kctl.storage.names import (
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     META_PROPERTIES,
-    NOT_A_LOG,
+    METADATA_SNAPSHOT_SUFFIX,
     PARTITION_METADATA,
+    QUORUM_STATE,
     RECOVERY_POINT_CHECKPOINT,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     offset_file_name,
     parse_log_directory_name,
+    parse_metadata_snapshot_name,
     parse_offset_file_name,
 )
 from kctl.storage.transaction_index import parse_transaction_index
@@ -46,31 +51,42 @@ OFFSET_CHECKPOINTS = frozenset(
     {RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_CHECKPOINT}
 )
 PROPERTIES = frozenset({PARTITION_METADATA, META_PROPERTIES})
-NAMED = OFFSET_CHECKPOINTS | PROPERTIES | {LEADER_EPOCH_CHECKPOINT}
+NAMED = OFFSET_CHECKPOINTS | PROPERTIES | {LEADER_EPOCH_CHECKPOINT, QUORUM_STATE}
 """Kinds of files with one name only."""
 
 
 def kind_of(path: str) -> str | None:
-    """Which of KINDS or NAMED a file is by its name, also while it waits for its removal; None for all others."""
+    """Which of KINDS or NAMED, or METADATA_SNAPSHOT_SUFFIX, a file is by its name; None for all others.
+
+    Files that wait for their removal are of their kind, too.
+    """
     name = os.path.basename(path)
     if name in NAMED:
         return name
+    if name == BOOTSTRAP_CHECKPOINT or parse_metadata_snapshot_name(name) is not None:
+        return METADATA_SNAPSHOT_SUFFIX
     parsed = parse_offset_file_name(name)
     return parsed[1] if parsed is not None and parsed[1] in KINDS else None
 
 
 def files_of(path: str) -> list[str]:
-    """The files that can be dumped in a partition's folder or a whole log dir; `path` itself when it is no folder."""
+    """The files that can be dumped in a partition's folder or a whole log dir; `path` itself when it is no folder.
+
+    Raises OSError.
+    """
     if not os.path.isdir(path):
         return [path]
-    found: list[str] = []
-    for entry in sorted(os.scandir(path), key=lambda entry: (entry.is_dir(), entry.name)):
-        if not entry.is_dir():
-            if kind_of(entry.name) is not None:
-                found.append(os.path.join(path, entry.name))
-        elif parse_log_directory_name(entry.name) is not None and entry.name not in NOT_A_LOG:
-            found += [file for file in files_of(entry.path) if os.path.dirname(file) == entry.path]
-    return found
+    folders = [entry for entry in _entries(path) if entry.is_dir() and parse_log_directory_name(entry.name) is not None]
+    return [entry.path for folder in (path, *(folder.path for folder in folders)) for entry in _known_files(folder)]
+
+
+def _known_files(folder: str) -> list[os.DirEntry[str]]:
+    return [entry for entry in _entries(folder) if not entry.is_dir() and kind_of(entry.name) is not None]
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return sorted(entries, key=lambda entry: entry.name)
 
 
 def walk(
@@ -81,7 +97,7 @@ def walk(
     size: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Line]:
-    """All that the file holds.  Raises OSError when it cannot be read, never anything about what is in it.
+    """All that the file holds; that it cannot be read is a Problem, too.
 
     Of a log, only the part that can hold offsets from `first_offset` to `last_offset` is read, which its index helps to
     find, and no more than its first `size` bytes.
@@ -90,26 +106,35 @@ def walk(
     try:
         match kind:
             case ".log":
-                yield from _log(path, first_offset, last_offset, size, progress)
+                yield from _log(path, base_offset_of(path), first_offset, last_offset, size, progress)
+            case ".checkpoint":  # Batches of a snapshot are numbered from 0.
+                yield from _log(path, 0, 0, last_offset, size, progress)
             case ".index":
                 yield from offset_index(path, base_offset_of(path))
             case ".timeindex":
                 yield from time_index(path, base_offset_of(path))
             case ".txnindex":
-                yield from parse_transaction_index(_read(path), path)
+                yield from parse_transaction_index(read_regular(path), path)
             case ".snapshot":
-                yield from parse_snapshot(_read(path), path)
+                yield from parse_snapshot(read_regular(path), path)
             case "leader-epoch-checkpoint":
-                yield from (EpochLine(entry.epoch, entry.start_offset) for entry in parse_epochs(_read(path), path))
+                yield from (
+                    EpochLine(entry.epoch, entry.start_offset) for entry in parse_epochs(read_regular(path), path)
+                )
+            case "quorum-state":
+                yield from _quorum_state(read_regular(path), path)
             case None:
+                check_regular(path)
                 yield Problem(f"no file of a log: its name is no 20 digits and one of {', '.join(KINDS)}")
             case _ if kind in OFFSET_CHECKPOINTS:
-                for tp, offset in parse_offsets(_read(path), path).items():
+                for tp, offset in parse_offsets(read_regular(path), path).items():
                     yield CheckpointLine(tp.topic, tp.partition, offset)
             case _:
-                yield from _properties(_read(path), path)
+                yield from _properties(read_regular(path), path)
     except CorruptLog as problem:
         yield Problem(problem.reason, problem.position)
+    except OSError as error:
+        yield Problem(error.strerror or str(error), is_unreadable=True)
 
 
 def base_offset_of(path: str) -> int:
@@ -136,11 +161,6 @@ def check_records(line: BatchLine) -> Problem | None:
     return None
 
 
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
-
-
 def _properties(data: bytes, path: str) -> Iterator[PropertyLine | Problem]:
     try:
         lines = data.decode().splitlines()
@@ -153,12 +173,28 @@ def _properties(data: bytes, path: str) -> Iterator[PropertyLine | Problem]:
             yield PropertyLine(name.strip(), value.strip()) if found else Problem(f"'{line}' is no property")
 
 
+def _quorum_state(data: bytes, path: str) -> Iterator[PropertyLine]:
+    """Kafka: FileQuorumStateStore.  Raises CorruptLog."""
+    try:
+        state = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptLog(path, 0, f"not JSON: {error}") from error
+    if not isinstance(state, dict):
+        raise CorruptLog(path, 0, "not a JSON object")
+    for name, value in state.items():
+        yield PropertyLine(name, value if isinstance(value, str) else json.dumps(value))
+
+
 def _log(
-    path: str, first_offset: int, last_offset: int | None, size: int | None, progress: Progress | None
+    path: str,
+    base_offset: int,
+    first_offset: int,
+    last_offset: int | None,
+    size: int | None,
+    progress: Progress | None,
 ) -> Iterator[Line]:
     file = open_file(path)
     try:
-        base_offset = base_offset_of(path)
         end = file.size()
         start = _start(file, path, base_offset, first_offset, end)
         expected = base_offset

@@ -6,11 +6,13 @@ followers index several batches at once under the last one's offset.
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from collections.abc import Iterator
 
 from kctl.errors import CorruptLog
+from kctl.input_files import open_regular
 from kctl.records.header import BatchHeader, CorruptBatch
 from kctl.storage.dump_batches import header_at, read_log
 from kctl.storage.dump_lines import BatchLine, OffsetIndexLine, Problem, TimeIndexLine
@@ -20,11 +22,12 @@ from kctl.storage.names import INDEX_SUFFIX, LOG_SUFFIX
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
 _READ_ENTRIES = 4096
+_READ_ZEROS = 1 << 16
 
 
 def open_file(path: str) -> RealFile:
-    """For reading only.  Raises OSError."""
-    return RealFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    """A regular file, for reading only.  Raises OSError."""
+    return RealFile(path, open_regular(path))
 
 
 class LogBeside:
@@ -75,28 +78,58 @@ def entries(path: str, entry: struct.Struct) -> Iterator[tuple[int, tuple[int, .
     """(position, fields) of all that fits into the file, zeros too."""
     file = open_file(path)
     try:
-        size = file.size() - file.size() % entry.size
-        for start in range(0, size, _READ_ENTRIES * entry.size):
-            data = file.read_at(start, min(_READ_ENTRIES * entry.size, size - start))
-            yield from zip(range(start, size, entry.size), entry.iter_unpack(data), strict=False)
+        yield from _entries(file, file.size(), entry)
     finally:
         file.close()
 
 
 def used_entries(path: str, entry: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
     """(position, fields); zeros at the end are room, not entries.  Raises CorruptLog for a size that cannot be."""
-    size = os.stat(path).st_size
-    held = 0
-    for position, fields in entries(path, entry):
-        if any(fields):
-            for number in range(held):
-                yield position - (held - number) * entry.size, (0,) * len(fields)
-            held = 0
-            yield position, fields
-        else:
-            held += 1
-    if size % entry.size:
-        raise CorruptLog(path, size - size % entry.size, f"size is not a multiple of {entry.size}")
+    file = open_file(path)
+    try:
+        size = file.size()
+        whole = size - size % entry.size
+        used = _end_of_data(file, whole)
+        yield from _entries(file, used + -used % entry.size, entry)
+        if whole != size:
+            raise CorruptLog(path, whole, f"size is not a multiple of {entry.size}")
+    finally:
+        file.close()
+
+
+def _entries(file: RealFile, size: int, entry: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """(position, fields) of the entries in the first `size` bytes."""
+    piece = _READ_ENTRIES * entry.size
+    for start in range(0, size - size % entry.size, piece):
+        data = file.read_at(start, min(piece, size - size % entry.size - start))
+        whole = len(data) - len(data) % entry.size  # Somebody may have cut the file meanwhile.
+        yield from zip(range(start, start + whole, entry.size), entry.iter_unpack(data[:whole]), strict=True)
+
+
+def _end_of_data(file: RealFile, size: int) -> int:
+    """Where the zeros begin that the first `size` bytes of the file end with.
+
+    Brokers preallocate 10 MB for an index, and the operating system knows which of it was never written.
+    """
+    end = _end_of_extents(file, size)
+    while end:
+        start = max(end - _READ_ZEROS, 0)
+        data = file.read_at(start, end - start).rstrip(b"\0")
+        if data:
+            return start + len(data)
+        end = start
+    return 0
+
+
+def _end_of_extents(file: RealFile, size: int) -> int:
+    """Where the last bytes end that were written; `size` where the file system does not tell."""
+    end = 0
+    try:
+        while end < size:
+            end = os.lseek(file.fileno(), os.lseek(file.fileno(), end, os.SEEK_DATA), os.SEEK_HOLE)
+    except OSError as error:
+        return end if error.errno == errno.ENXIO else size
+    return min(end, size)
 
 
 def offset_index(path: str, base_offset: int) -> Iterator[OffsetIndexLine | Problem]:

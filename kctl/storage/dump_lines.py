@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kctl.limits import PROBLEM_TEXT_MAX
 from kctl.records import legacy
 from kctl.records.batch import iterate_records
 from kctl.records.header import BatchHeader, CorruptBatch, Record
@@ -93,6 +94,12 @@ class Problem:
     reason: str
     position: int | None = None
     size: int | None = None
+    is_unreadable: bool = False
+    """The operating system refused to open or read the file."""
+
+    def __post_init__(self) -> None:
+        if len(self.reason) > PROBLEM_TEXT_MAX:  # It quotes what it has found.
+            object.__setattr__(self, "reason", f"{self.reason[:PROBLEM_TEXT_MAX]}...")
 
 
 Line = (

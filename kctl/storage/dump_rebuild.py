@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kctl.errors import KctlError
+from kctl.input_files import read_regular
 from kctl.storage.dump import base_offset_of
 from kctl.storage.dump_batches import Progress, read_log
 from kctl.storage.dump_indexes import OFFSET_ENTRY, TIME_ENTRY, open_file
@@ -116,13 +117,12 @@ def rebuild_indexes(
 
 
 def _replace(path: str, entry: struct.Struct, data: bytes, *, dry_run: bool) -> IndexChange:
-    files = RealFiles()
     try:
-        before = files.read(path)
+        before = read_regular(path)
     except FileNotFoundError:
         before = None
     is_changed = before != data
     if is_changed and not dry_run:
-        files.write_atomically(path, data)
+        RealFiles().write_atomically(path, data)
     count = None if before is None else -(-len(before.rstrip(b"\0")) // entry.size)
     return IndexChange(path, count, len(data) // entry.size, is_changed)

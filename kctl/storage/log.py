@@ -24,6 +24,7 @@ from uuid import UUID
 from kctl.environment import Random
 from kctl.errors import ApiError, CorruptLog, ErrorCode
 from kctl.model import TopicPartition
+from kctl.records.allowance import Allowance
 from kctl.records.compression import Buffer
 from kctl.records.header import LEADER_EPOCH_POSITION, TimestampType
 from kctl.records.validate import ValidBatches, validate_internal, validate_produced, validate_replicated
@@ -35,7 +36,7 @@ from kctl.storage.flushing import FlushPlan, FlushState
 from kctl.storage.leader_epochs import LeaderEpochs
 from kctl.storage.local_log import LocalLog
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
-from kctl.storage.lookup import RecordsSlice, TimestampOffset
+from kctl.storage.lookup import RecordsSlice
 from kctl.storage.metadata_files import MetadataFiles
 from kctl.storage.producer_replay import replay_producers, take_in_producer
 from kctl.storage.producer_snapshots import ProducerSnapshots
@@ -44,6 +45,7 @@ from kctl.storage.retention import deletable_segments
 from kctl.storage.rolling import should_roll
 from kctl.storage.segment import Segment
 from kctl.storage.segments import SegmentList
+from kctl.storage.timestamp_search import TimestampOffset, TimestampScan, TimestampSearch, scan_allowance
 from kctl.storage.transaction_index import AbortedTransaction
 
 _OFFSET = struct.Struct(">q")
@@ -169,26 +171,35 @@ class Log:
 
     def append_as_leader(
         self,
-        records: Buffer,
+        records: Buffer | ValidBatches,
         *,
         leader_epoch: int,
         now_ms: int,
         from_client: bool = True,
         request_version: int = 9,
+        allowance: Allowance | None = None,
     ) -> AppendResult:
         """Give the records their offsets and write them.
 
-        A writable buffer is patched in place (offsets, leader epoch; timestamps for LogAppendTime).  What does not come
-        from a client may be several batches, control batches among them, and is spared the sequence check.  Raises
-        ApiError as the table of kctl.records.validate and kctl.storage.producer_state say, and LogDirFailure.
+        A client's records may have been validated before, in a thread; otherwise `allowance` is what their validation
+        may use, and AllowanceExceeded is raised where that is not enough.  A writable buffer is patched in place
+        (offsets, leader epoch; timestamps for LogAppendTime).  What does not come from a client may be several batches,
+        control batches among them, and is spared the sequence check.  Raises ApiError as the table of
+        kctl.records.validate and kctl.storage.producer_state say, and LogDirFailure.
         """
         self.log_directory.check()
         rules = self.config.append_rules
-        if from_client:
-            valid = validate_produced(records, rules, now_ms=now_ms, request_version=request_version)
+        if isinstance(records, ValidBatches):
+            valid = records
+        elif from_client:
+            valid = validate_produced(
+                records, rules, now_ms=now_ms, request_version=request_version, allowance=allowance
+            )
         else:
             valid = validate_internal(records, rules, now_ms=now_ms)
-        append_time = now_ms if rules.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_APPEND_TIME
+        append_time = NO_APPEND_TIME
+        if rules.timestamp_type is TimestampType.LOG_APPEND_TIME and valid.headers:
+            append_time = valid.headers[-1].max_timestamp
         duplicate = check_producers(
             valid, self.producer_state, with_sequence=from_client, log_start_offset=self.log_start_offset
         )
@@ -273,12 +284,12 @@ class Log:
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """`epoch` writes from `start_offset` on; a new leader says so before it appends.  Raises LogDirFailure."""
         if self.leader_epochs.assign(epoch, start_offset):
-            with self._disk():
+            with self.disk():
                 self._metadata.write_epochs(self.leader_epochs.entries)
 
     def assign_topic_id(self, topic_id: UUID) -> None:
         """Write `partition.metadata`, before the first append that knows the id.  Raises LogDirFailure."""
-        with self._disk():
+        with self.disk():
             self._metadata.write_topic_id(topic_id)
         self.topic_id = topic_id
 
@@ -297,7 +308,7 @@ class Log:
                 f"{self.log_end_offset}",
             )
         self.log_directory.check()
-        try:  # Not _disk(), which would cost more than the rest of a read at the log's end.
+        try:  # Not disk(), which would cost more than the rest of a read at the log's end.
             return lookup.read_slice(
                 self._segments,
                 offset,
@@ -311,12 +322,34 @@ class Log:
         except CorruptLog as error:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
+    def is_on_older_segment(self, records: RecordsSlice, end_offset: int) -> bool:
+        """Whether `records`, which were read from this log, lie before the segment that holds `end_offset`.
+
+        A read ends with its segment, so nothing is ever added to them.
+        """
+        return records.is_before_segment_of(end_offset, self._segments)
+
     def offset_for_timestamp(self, timestamp_ms: int, *, max_offset: int) -> TimestampOffset | None:
-        """The first record at or after `timestamp_ms` and before `max_offset`.  Raises LogDirFailure."""
-        with self._disk():
-            return lookup.offset_for_timestamp(
-                self._segments, timestamp_ms, log_start_offset=self.log_start_offset, max_offset=max_offset
-            )
+        """The first record at or after `timestamp_ms` and before `max_offset`, however long the search takes.
+
+        Raises LogDirFailure, ApiError(CORRUPT_MESSAGE).
+        """
+        search = self.timestamp_search(timestamp_ms, max_offset=max_offset)
+        while (scan := self.next_scan(search)) is not None:
+            with self.disk():
+                scan.run(scan_allowance())
+        return search.found
+
+    def timestamp_search(self, timestamp_ms: int, *, max_offset: int) -> TimestampSearch:
+        """The same search in scans, which `next_scan` gives."""
+        return TimestampSearch(
+            self._segments.all(), timestamp_ms, log_start_offset=self.log_start_offset, max_offset=max_offset
+        )
+
+    def next_scan(self, search: TimestampSearch) -> TimestampScan | None:
+        """What the search has to run next, inside of `disk`.  Raises LogDirFailure, ApiError(CORRUPT_MESSAGE)."""
+        with self.disk():
+            return search.next_scan()
 
     def end_offset_for_epoch(self, requested_epoch: int) -> tuple[int, int]:
         """The largest known epoch <= `requested_epoch` and where it ends; see LeaderEpochs.end_offset_for."""
@@ -324,14 +357,14 @@ class Log:
 
     def aborted_transactions(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in [fetch_offset, upper_bound).  Raises LogDirFailure."""
-        with self._disk():
+        with self.disk():
             return lookup.aborted_transactions(self._segments, fetch_offset, upper_bound)
 
     # Rolling and flushing
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment and start a new one at the log's end; nothing happens while it is empty."""
-        with self._disk():
+        with self.disk():
             self._roll_at(self.log_end_offset, now_ms)
 
     def _roll_at(self, base_offset: int, now_ms: int) -> None:
@@ -354,7 +387,7 @@ class Log:
     def plan_flush(self, *, closed_segments_only: bool = False) -> FlushPlan:
         """What has to be synced for all records, or for those of closed segments, to be safe.  Raises LogDirFailure."""
         end = self._segments.active.base_offset if closed_segments_only else self.log_end_offset
-        with self._disk():
+        with self.disk():
             files = self._local.files_to_sync(self.recovery_point, closed_segments_only=closed_segments_only)
             if not closed_segments_only:
                 self._flush.is_truncation_unsynced = False
@@ -373,7 +406,7 @@ class Log:
     def flush(self) -> None:
         """Sync all records now.  Raises LogDirFailure."""
         plan = self.plan_flush()
-        with self._disk():
+        with self.disk():
             plan.run()
         self.flushed(plan)
 
@@ -390,7 +423,7 @@ class Log:
         self.log_start_offset = offset
         self.producer_state.on_log_start_offset(offset)
         if self.leader_epochs.truncate_from_start(offset):
-            with self._disk():
+            with self.disk():
                 self._metadata.write_epochs(self.leader_epochs.entries)
         return True
 
@@ -400,7 +433,7 @@ class Log:
         Also at the very end an epoch may be gone: of a leader that wrote nothing in it, and whose followers never
         heard of it.  A follower that kept it would ask about it for ever.
         """
-        with self._disk():
+        with self.disk():
             if offset >= self.log_end_offset:
                 if self.leader_epochs.truncate_from_end(offset):
                     self._metadata.write_epochs(self.leader_epochs.entries)
@@ -420,7 +453,7 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop all records; the next one gets `offset`.  Raises LogDirFailure."""
-        with self._disk():
+        with self.disk():
             self._start_over(offset)
 
     def _start_over(self, offset: int) -> None:
@@ -454,7 +487,7 @@ class Log:
 
         With `starts_only` those that lie before the log's start offset.  Returns how many.  Raises LogDirFailure.
         """
-        with self._disk():
+        with self.disk():
             count = deletable_segments(
                 self._segments.all(),
                 self.config,
@@ -481,7 +514,7 @@ class Log:
 
     def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment], *, now_ms: int) -> None:
         """Take a cleaner's drafts for the closed segments that they were made of.  Raises LogDirFailure."""
-        with self._disk():
+        with self.disk():
             self._local.replace(old, new, due_ms=now_ms + self.config.file_delete_delay_ms)
             self.snapshots.keep_only(segment.base_offset for segment in self._segments)
 
@@ -493,7 +526,7 @@ class Log:
         What is left is to sync what has changed since the last flush, if anything has: most logs of a broker with many
         have got a new leader epoch at most.
         """
-        with self._disk():
+        with self.disk():
             state = self.producer_state
             state.skip_to(self.log_end_offset)
             if state.end_offset > (self.snapshots.latest_offset or 0):
@@ -518,7 +551,7 @@ class Log:
         self._metadata.moved_to(directory)
 
     @contextmanager
-    def _disk(self) -> Iterator[None]:
+    def disk(self) -> Iterator[None]:
         """Turns OSError into a failed log directory, and damage that readers meet into its error code."""
         self.log_directory.check()
         try:

@@ -1,11 +1,9 @@
-"""Finding records in the segments of a log: by offset, by timestamp, by aborted transaction.
+"""Finding records in the segments of a log: by offset, by aborted transaction.
 
 Nothing is changed here, except that indexes are loaded, and rebuilt where they turn out to be damaged.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 from kctl.storage.files import File
 from kctl.storage.segment import Segment
@@ -39,20 +37,18 @@ class RecordsSlice:
         """The bytes.  Raises OSError."""
         return self._file.read_at(self.position, self.size) if self.size else b""
 
+    def is_before_segment_of(self, offset: int, segments: SegmentList) -> bool:
+        """Whether these are records of a segment that lies before the one that holds `offset`."""
+        if self._segment is None or self.size == 0:
+            return False
+        return self._segment.base_offset < segments.at(offset).base_offset
+
     def upper_bound(self, max_offset: int) -> int:
         """An offset above all of its records, as near as the index tells, and not above `max_offset`."""
         if self._segment is None:
             return max_offset
         offset = self._segment.indexes.offset.offset_at_or_after(self.position + self.size)
         return max_offset if offset is None else min(offset, max_offset)
-
-
-class TimestampOffset(NamedTuple):
-    """Where a timestamp was found."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int
 
 
 def read_slice(
@@ -85,17 +81,6 @@ def _end_position(segment: Segment, bound: int, log_end_offset: int) -> int:
         return segment.size
     header = segment.locate(bound)
     return segment.size if header is None else header.position
-
-
-def offset_for_timestamp(
-    segments: SegmentList, timestamp: int, *, log_start_offset: int, max_offset: int
-) -> TimestampOffset | None:
-    """The first record at or after `timestamp` within [log_start_offset, max_offset).  Raises CorruptLog."""
-    for segment in segments.all():
-        found = segment.find_timestamp(timestamp, log_start_offset)
-        if found is not None:
-            return TimestampOffset(*found) if found[1] < max_offset else None
-    return None
 
 
 def aborted_transactions(segments: SegmentList, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:

@@ -5,6 +5,8 @@
 <log dir>/<topic>-<partition>.<32 hex>-future/        a log that is being moved here from another log dir
 <base offset, 20 digits>.log .index .timeindex .txnindex    the files of one segment
 <offset, 20 digits>.snapshot                          producer state of all records before that offset
+<offset, 20 digits>-<epoch, 10 digits>.checkpoint     KRaft: snapshot of the metadata of all records before that offset
+bootstrap.checkpoint, quorum-state                    KRaft: what a cluster starts with | vote and leader
 replaced                                              another log dir has, or is about to have, this log's copy
 ... + .deleted | .cleaned | .swap                     waiting for removal | cleaner's draft | finished, to be swapped in
 """
@@ -35,6 +37,9 @@ LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
+METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
+BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
+QUORUM_STATE = "quorum-state"
 LOCK = ".lock"
 REPLACED_MARK = "replaced"
 """In the directory of a log whose copy takes its place: the log dir that the copy is in.  Kafka ignores the file."""
@@ -47,6 +52,7 @@ NOT_A_LOG = frozenset({"__cluster_metadata-0", "remote-log-index-cache"})
 
 _NAME_LENGTH_MAX = 255
 _OFFSET_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.[a-z]+)?)\Z")
+_METADATA_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _MOVED_DIRECTORY = re.compile(r"(.+)\.[0-9a-f]{32}(-delete|-future|-stray)\Z")
 
 
@@ -61,6 +67,12 @@ def parse_offset_file_name(name: str) -> tuple[int, str, str] | None:
     if match is None:
         return None
     return int(match[1]), match[2], match[3]
+
+
+def parse_metadata_snapshot_name(name: str) -> tuple[int, int] | None:
+    """(end offset, epoch) of a KRaft snapshot; None for any other name, also that of the bootstrap snapshot."""
+    match = _METADATA_SNAPSHOT.fullmatch(name)
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def parse_log_directory_name(name: str) -> tuple[TopicPartition, str] | None:

@@ -217,10 +217,18 @@ class _Loader:
         return segments, topic_id
 
     def _topic_id(self) -> UUID | None:
+        """None also for a malformed file, which a loss of power leaves behind: it is synced with the log, not before.
+
+        Kafka, which syncs it at once, takes the log directory offline.
+        """
         try:
             return self.metadata.read_topic_id()
         except CorruptLog as error:
-            _logger.warning("The topic id will be written anew: %s", error)
+            _logger.warning(
+                "event=malformed_partition_metadata reason=%s: the log is taken for one of the topic as it is now, "
+                "whose id is written to the file when the controller tells it",
+                error,
+            )
             return None
 
     def _read_epochs(self) -> None:

@@ -14,8 +14,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from kctl.errors import CorruptLog
-from kctl.records.batch import iterate_records
-from kctl.records.header import NO_TIMESTAMP, BatchHeader, CorruptBatch
+from kctl.records.header import NO_TIMESTAMP, BatchHeader
 from kctl.storage.batch_reader import (
     RELATIVE_OFFSET_MAX,
     first_offset,
@@ -244,24 +243,15 @@ class Segment:
                 start = self.indexes.offset.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
         return list(self.headers(start))
 
-    def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record at or after both `timestamp` and `start_offset`."""
+    def position_for_timestamp(self, timestamp: int, start_offset: int) -> int | None:
+        """Where to search for the first record at or after both `timestamp` and `start_offset`; None if not here.
+
+        Raises CorruptLog as `locate` does.
+        """
         if self.largest_timestamp < timestamp:
             return None
         first = self.locate(max(self.indexes.time.lookup(timestamp - 1), start_offset))
-        if first is None:
-            return None
-        for header in self.headers(first.position):
-            if header.max_timestamp < timestamp or header.last_offset < start_offset:
-                continue
-            batch = self.file.read_at(header.position, header.size)
-            try:
-                for record in iterate_records(batch):
-                    if record.timestamp >= timestamp and record.offset >= start_offset:
-                        return record.timestamp, record.offset, header.leader_epoch
-            except CorruptBatch as error:
-                raise CorruptLog(self.path(LOG_SUFFIX), header.position, error.reason) from error
-        return None
+        return None if first is None else first.position
 
     def truncate_to(self, offset: int) -> int:
         """Drop the batch that holds `offset` and all after it; returns how many bytes went."""

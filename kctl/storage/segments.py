@@ -43,6 +43,10 @@ class SegmentList:
             return len(self._segments) - 1
         return bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
 
+    def at(self, offset: int) -> Segment:
+        """The segment that would hold `offset`; the first if it lies before all."""
+        return self._segments[max(self.floor_index(offset), 0)]
+
     def from_index(self, index: int) -> list[Segment]:
         return self._segments[max(index, 0) :]
 

@@ -13,7 +13,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from kctl.errors import NoNodeError, SessionLostError, ZooKeeperError
+from kctl.addresses import parse_addresses
+from kctl.errors import ConfigError, NoNodeError, SessionLostError, UsageError, ZooKeeperError
 from kctl.zookeeper.kazoo_link import KazooLink
 from kctl.zookeeper.operations import (
     ANY_VERSION,
@@ -28,6 +29,8 @@ from kctl.zookeeper.operations import (
 )
 from kctl.zookeeper.paths import parent
 from kctl.zookeeper.subtrees import delete_tree, make_path
+
+DEFAULT_PORT = 2181
 
 log = logging.getLogger(__name__)
 
@@ -157,6 +160,13 @@ class ZooKeeperSession:
 
 
 def split_connect_string(connect: str) -> tuple[str, str]:
-    """`host:port[,host:port...][/chroot]` as (hosts, chroot); no chroot is ""."""
+    """`host:port[,host:port...][/chroot]` as (hosts, chroot); no chroot is "".
+
+    Raises ConfigError for hosts that kazoo's threads would fail to resolve or connect to again and again.
+    """
     hosts, slash, chroot = connect.partition("/")
+    try:
+        parse_addresses(hosts, default_port=DEFAULT_PORT)
+    except UsageError as error:
+        raise ConfigError("zookeeper.connect", connect, str(error)) from None
     return hosts, (slash + chroot).rstrip("/")

@@ -364,15 +364,25 @@ def _replica_lists(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, list[in
 
 
 def _replicas_of(lists: dict[str, list[int]]) -> dict[int, tuple[int, ...]]:
-    return {int(partition): _ints(ids) for partition, ids in lists.items()}
+    return {_int32(partition): _ints(ids) for partition, ids in lists.items()}
 
 
 def _partition_of(entry: dict[str, Any]) -> TopicPartition:
-    return TopicPartition(str(entry["topic"]), int(entry["partition"]))
+    return TopicPartition(str(entry["topic"]), _int32(entry["partition"]))
 
 
-def _ints(values: Iterable[int]) -> tuple[int, ...]:
-    return tuple(int(each) for each in values)
+def _ints(values: Any) -> tuple[int, ...]:
+    if not isinstance(values, list):
+        raise TypeError(f"{values!r} is not a list of numbers")
+    return tuple(_int32(each) for each in values)
+
+
+def _int32(value: Any) -> int:
+    """What goes on to brokers has to fit into their requests."""
+    number = int(value)
+    if not -(1 << 31) <= number < 1 << 31:
+        raise ValueError(f"{number} is not a 32-bit number")
+    return number
 
 
 def _json(znode: Mapping[str, object]) -> bytes:
@@ -387,5 +397,5 @@ def _decode(path: str, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
         return build(znode)
     except KeyError as missing:
         raise ValueError(f"znode {path} lacks {missing}: {data[:200]!r}") from None
-    except (ValueError, TypeError, AttributeError) as wrong:
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as wrong:
         raise ValueError(f"znode {path} does not hold what belongs there ({wrong}): {data[:200]!r}") from None

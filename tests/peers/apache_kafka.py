@@ -179,14 +179,18 @@ def run_java_tool(
     version: str, main_class: str, args: Sequence[str | Path], *, timeout_s: float = 180, stdin: str | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Runs one of Kafka's command-line tools to its end; what it said is in stdout and stderr."""
-    return subprocess.run(
-        java_command(version, main_class, args),
-        check=False,
-        input=stdin or "",
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-    )
+    return _run(java_command(version, main_class, args), timeout_s=timeout_s, stdin=stdin)
+
+
+def run_broker_tool(
+    version: str, main_class: str, args: Sequence[str | Path], *, timeout_s: float = 180
+) -> subprocess.CompletedProcess[str]:
+    """The same for the tools that from 4 on come with the broker, such as kafka.admin.ConfigCommand."""
+    return _run(_java(_broker_jars(version), main_class, args, "ERROR"), timeout_s=timeout_s)
+
+
+def _run(command: list[str], *, timeout_s: float, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=False, input=stdin or "", capture_output=True, text=True, timeout=timeout_s)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,34 @@ from hypothesis import strategies as st
 from kctl.protocol import consumer_protocol
 from kctl.protocol.message import Field, definition_of
 from kctl.protocol.registry import all_apis
-from kctl.records import consumer_group_records, internal_topics
+from kctl.records import (
+    cluster_metadata_records,
+    consumer_group_records,
+    internal_topics,
+    quorum_control_records,
+    remote_log_metadata_records,
+    share_group_records,
+    share_group_state_records,
+    streams_group_records,
+)
+
+KAFKA_4_RECORDS: list[type] = [
+    *dict.fromkeys(
+        cls
+        for records in (
+            consumer_group_records,
+            share_group_records,
+            streams_group_records,
+            share_group_state_records,
+        )
+        for kind in records.KINDS.values()
+        for cls in kind
+    ),
+    *cluster_metadata_records.TYPES.values(),
+    *remote_log_metadata_records.TYPES.values(),
+    *(cls for _, cls in quorum_control_records.TYPES.values()),
+]
+"""Records that only newer brokers than ours write."""
 
 CLASSES: list[type] = [
     *(cls for api in all_apis().values() for cls in (api.request, api.response)),
@@ -26,7 +53,7 @@ CLASSES: list[type] = [
     internal_topics.GroupMetadataValue,
     internal_topics.TransactionLogKey,
     internal_topics.TransactionLogValue,
-    *dict.fromkeys(cls for kind in consumer_group_records.KINDS.values() for cls in kind),
+    *KAFKA_4_RECORDS,
 ]
 """Every message."""
 

@@ -1,8 +1,8 @@
 """Our codecs against Apache Kafka's own generated classes, for every version of every message.
 
-What we encode, Kafka decodes to the same values, and encodes to the same bytes again.  The records of Kafka 4's groups,
-which these two do not write, are held against Kafka 4's own tool in tests/integration/cli/test_dump_log.py, and what
-they do not answer about these groups against bytes of Kafka 4 in tests/golden.
+What we encode, Kafka decodes to the same values, and encodes to the same bytes again.  Records that only newer brokers
+write are held against Kafka 4; what the other two do not answer about Kafka 4's groups is held against bytes of Kafka 4
+in tests/golden.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import pytest
 
 from kctl.protocol.codec import encode_bytes
 from kctl.protocol.message import definition_of
-from kctl.records import consumer_group_records
-from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, run_java_tool, why_not
+from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, TOOLS_FOR_NEWEST, run_java_tool, why_not
 from tests.property.protocol_json import json_leaves, leaves
-from tests.property.protocol_messages import MESSAGES, random_message
+from tests.property.protocol_messages import KAFKA_4_RECORDS, MESSAGES, random_message
 
 pytestmark = pytest.mark.jvm
 
@@ -43,6 +42,8 @@ MISSING = {
         *("DescribeGroupsRequest", "DescribeGroupsResponse"),
         *HAND_WRITTEN,
     },
+    # Kafka has a class for each of its kinds of keys.
+    TOOLS_FOR_NEWEST: {"ConsumerGroupKey", "ConsumerGroupMemberKey"},
 }
 """What that Kafka does not know, or not in all of our versions."""
 
@@ -54,13 +55,28 @@ UNKNOWN_FIELDS = {
             *("previous_producer_id", "next_producer_id", "next_producer_epoch", "client_transaction_version"),
         },
     },
+    TOOLS_FOR_NEWEST: {},
 }
 """Tagged fields that came later: that Kafka carries their bytes along without a name."""
+
+
+PACKAGES = {
+    "consumer_group_records": "coordinator.group.generated",
+    "share_group_records": "coordinator.group.generated",
+    "streams_group_records": "coordinator.group.generated",
+    "share_group_state_records": "coordinator.share.generated",
+    "cluster_metadata_records": "common.metadata",
+    "quorum_control_records": "common.message",
+    "remote_log_metadata_records": "server.log.remote.metadata.storage.generated",
+}
+"""Where Kafka 4 keeps the records of our modules."""
 
 
 def kafka_class(cls: type, kafka: str) -> str:
     """Where Kafka keeps its class for that message."""
     name = cls.__name__
+    if kafka == TOOLS_FOR_NEWEST:
+        return f"org.apache.kafka.{PACKAGES[cls.__module__.rpartition('.')[2]]}.{name}"
     if cls.__module__.startswith("kctl.records"):
         if kafka == OLDEST_JUDGE:
             return f"kafka.internals.generated.{name}"
@@ -73,7 +89,7 @@ def kafka_class(cls: type, kafka: str) -> str:
     return f"org.apache.kafka.common.message.{name}{'Data' if definition_of(cls).key is not None else ''}"
 
 
-@pytest.mark.parametrize("kafka", [OLDEST_JUDGE, LAST_WITH_ZOOKEEPER])
+@pytest.mark.parametrize("kafka", [OLDEST_JUDGE, LAST_WITH_ZOOKEEPER, TOOLS_FOR_NEWEST])
 def test_kafkas_own_classes_read_and_write_the_same(kafka: str) -> None:
     if reason := why_not():
         pytest.skip(reason)
@@ -81,7 +97,7 @@ def test_kafkas_own_classes_read_and_write_the_same(kafka: str) -> None:
     asked = [
         (cls, version, random_message(cls, version, random))
         for cls, version in MESSAGES
-        if cls.__module__ != consumer_group_records.__name__
+        if (cls in KAFKA_4_RECORDS) == (kafka == TOOLS_FOR_NEWEST)
         for _ in range(MESSAGES_PER_VERSION)
     ]
     lines = [

@@ -340,7 +340,7 @@ class LogProperties:
         STRING,
         known_version(VERSION_NAMES),
         default=LATEST_VERSION,
-        doc="Accepted and shown; batches are stored in the format of 0.11 whatever it says, as by Kafka 3.",
+        doc="Accepted and shown; batches are stored in the format of 0.11. An older version is refused at start.",
     )
     log_message_timestamp_type: str = prop(
         "log.message.timestamp.type",

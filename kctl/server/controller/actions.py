@@ -114,6 +114,17 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class LogElection:
+    """Say in the log which leaders were elected on purpose, and which partitions were passed over."""
+
+    trigger: str
+    """Who asked: "automatic", "znode" or "request"."""
+    is_unclean: bool
+    elected: tuple[TopicPartition, ...]
+    refused: Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
 class Continue:
     """Feed this event once everything before it is done and known: the second half of a change."""
 
@@ -132,5 +143,6 @@ Action = (
     | WatchStates
     | FinishRequestedReassignments
     | Answer
+    | LogElection
     | Continue
 )

@@ -10,6 +10,9 @@ from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.server.controller.state import LiveBroker
 from kctl.zookeeper.znodes import TopicAssignment
 
+REQUEST = "request"
+ZNODE = "znode"
+
 
 @dataclass(frozen=True, slots=True)
 class Elected:
@@ -94,6 +97,8 @@ class ElectionAsked:
     partitions: tuple[TopicPartition, ...] | None
     is_unclean: bool
     token: object = None
+    trigger: str = REQUEST
+    """REQUEST, or ZNODE for /admin/preferred_replica_election."""
 
 
 @dataclass(frozen=True, slots=True)

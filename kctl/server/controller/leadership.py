@@ -12,12 +12,15 @@ from types import MappingProxyType
 from kctl.errors import ErrorCode
 from kctl.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from kctl.server.controller import elections
-from kctl.server.controller.actions import Action, Answer, WriteStates
-from kctl.server.controller.events import ElectionAsked, RebalanceDue, StatesWritten
+from kctl.server.controller.actions import Action, Answer, LogElection, WriteStates
+from kctl.server.controller.events import ZNODE, ElectionAsked, RebalanceDue, StatesWritten
 from kctl.server.controller.partition_states import PartitionPhase
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.requests import RequestBatch
 from kctl.server.controller.state import ControllerState
+
+AUTOMATIC = "automatic"
+_NOTHING_TO_SAY = frozenset({ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED})
 
 
 def bring_online(
@@ -211,7 +214,12 @@ def election_asked(state: ControllerState, event: ElectionAsked) -> list[Action]
             changed[topic_partition] = decision
             decision = ErrorCode.NONE
         outcome[topic_partition] = decision
+    # Whoever sent a request has an answer; a znode has not.
+    is_told = event.trigger != ZNODE
+    refused = {} if is_told else {tp: error for tp, error in outcome.items() if error not in _NOTHING_TO_SAY}
     actions: list[Action] = [WriteStates({}, changed)] if changed else []
+    if changed or refused:
+        actions.append(LogElection(event.trigger, event.is_unclean, tuple(changed), refused))
     return [*actions, Answer(event.token, outcome)]
 
 
@@ -250,4 +258,6 @@ def rebalance(state: ControllerState, event: RebalanceDue) -> list[Action]:
             decision = _elect(state, topic_partition, is_unclean=False)
             if isinstance(decision, LeaderAndIsr):
                 changed[topic_partition] = decision
-    return [WriteStates({}, changed)] if changed else []
+    if not changed:
+        return []
+    return [WriteStates({}, changed), LogElection(AUTOMATIC, is_unclean=False, elected=tuple(changed), refused={})]

@@ -5,6 +5,8 @@ Pure.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from kctl.errors import ErrorCode
 from kctl.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from kctl.server.controller import elections, reassignment
@@ -58,8 +60,8 @@ def reassignments_asked(state: ControllerState, event: ReassignmentsAsked) -> li
     actions: list[Action] = []
     if begun:
         actions = [WriteAssignments(topics), Continue(ReassignmentsBegun(topics, tuple(begun)))]
-    if event.from_znode and len(begun) < len(event.replicas):
-        actions.append(FinishRequestedReassignments(tuple(sorted(state.requested_reassignments))))
+    if event.from_znode and (len(begun) < len(event.replicas) or not begun):
+        actions.append(_finish_requested(state, ()))
     return [*actions, Answer(event.token, outcome)]
 
 
@@ -79,6 +81,10 @@ def reassignments_begun(state: ControllerState, event: ReassignmentsBegun) -> li
     actions = _push(state, event.partitions)
     if dismissed:
         actions.append(Continue(ReplicasDismissed(dismissed)))
+    # The same replicas, or the same in another order, or a reassignment taken back: nobody has to catch up.
+    settled = [tp for tp in event.partitions if not reassignment.is_reassigning(state.topics[tp.topic], tp.partition)]
+    if not state.requested_reassignments.isdisjoint(settled):
+        actions.append(_finish_requested(state, settled))
     return [*actions, WatchStates(event.partitions)]
 
 
@@ -125,9 +131,20 @@ def reassignments_completed(state: ControllerState, event: ReassignmentsComplete
         batch.metadata(topic_partition)
     actions: list[Action] = [*batch.actions(), WriteAssignments(topics)]
     if not state.requested_reassignments.isdisjoint(event.removed):
-        state.requested_reassignments.difference_update(event.removed)
-        actions.append(FinishRequestedReassignments(tuple(sorted(state.requested_reassignments))))
+        actions.append(_finish_requested(state, event.removed))
     return [*actions, *resume_deletions(state)]
+
+
+def reassignments_lost(state: ControllerState, topics: Collection[str]) -> list[Action]:
+    """The topics were removed by hand: nothing of them will be reassigned any more."""
+    lost = [tp for tp in state.requested_reassignments if tp.topic in topics]
+    return [_finish_requested(state, lost)] if lost else []
+
+
+def _finish_requested(state: ControllerState, finished: Iterable[TopicPartition]) -> FinishRequestedReassignments:
+    """What is finished leaves /admin/reassign_partitions, and whatever of it was refused goes too."""
+    state.requested_reassignments.difference_update(finished)
+    return FinishRequestedReassignments(tuple(sorted(state.requested_reassignments)))
 
 
 def _push(state: ControllerState, partitions: tuple[TopicPartition, ...]) -> list[Action]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from kctl.environment import Clock, Random
 from kctl.errors import ConnectionLossError, ErrorCode, SessionLostError
@@ -27,6 +27,7 @@ from kctl.server.controller.actions import (
     DeleteTopicNodes,
     DropDeletion,
     FinishRequestedReassignments,
+    LogElection,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
@@ -56,6 +57,7 @@ from kctl.zookeeper.operations import SetData, WatchEvent, ZooKeeper
 log = logging.getLogger(__name__)
 
 _FIRST_REBALANCE_S = 5.0
+_PARTITIONS_PER_LINE = 100
 _AFTER_FAILURE_S = 1.0
 """Keeps what fails again and again from being all that is done."""
 
@@ -76,11 +78,19 @@ class ControllerRunner:
         random: Random,
         allows_topic_deletion: bool,
         unclean_topics: UncleanTopics,
+        has_topic_ids: bool = True,
     ) -> None:
         self.state = ControllerState(broker_id, allows_topic_deletion=allows_topic_deletion)
         self._candidacy = Candidacy(broker_id, zookeeper, clock)
         self._writer = ZnodeWriter(zookeeper)
-        self._znodes = ZnodeEvents(zookeeper, self._writer, self.state, unclean_topics=unclean_topics, random=random)
+        self._znodes = ZnodeEvents(
+            zookeeper,
+            self._writer,
+            self.state,
+            unclean_topics=unclean_topics,
+            random=random,
+            has_topic_ids=has_topic_ids,
+        )
         self._clock = clock
         self._inbox: asyncio.Queue[str | TopicPartition | Event | _Ask] = asyncio.Queue()
         self._waiting: set[str] = set()
@@ -253,11 +263,14 @@ class ControllerRunner:
                     if tp.topic in self.state.topics
                 }
                 await self._writer.finish_requested_reassignments(targets)
+            case LogElection():
+                _log_election(action)
             case DeleteTopicNodes():
                 await self._writer.delete_topic(action.topic)
                 log.info("deleted topic=%s", action.topic)
             case DropDeletion():
-                log.info("topic %s cannot be deleted: unknown, or delete.topic.enable is false", action.topic)
+                path = paths.delete_topic(action.topic)
+                log.warning("removing %s: the topic is unknown, or delete.topic.enable is false", path)
                 await self._writer.delete_tree(paths.delete_topic(action.topic))
         return None
 
@@ -267,6 +280,22 @@ class ControllerRunner:
         while True:
             self._inbox.put_nowait(RebalanceDue(imbalance_percentage))
             await asyncio.sleep(interval_ms / 1000)
+
+
+def _log_election(election: LogElection) -> None:
+    """Says whose leaders were elected, in lines of at most a hundred partitions."""
+    kind = "unclean" if election.is_unclean else "preferred"
+    message = "event=leader_election trigger=%s type=%s count=%d partitions=%s"
+    for some in _hundreds([str(topic_partition) for topic_partition in election.elected]):
+        log.info(message, election.trigger, kind, len(election.elected), some)
+    message = "event=leader_election_refused trigger=%s type=%s count=%d partitions=%s"
+    for some in _hundreds([f"{tp}:{error.name}" for tp, error in election.refused.items()]):
+        log.warning(message, election.trigger, kind, len(election.refused), some)
+
+
+def _hundreds(texts: list[str]) -> Iterator[str]:
+    for start in range(0, len(texts), _PARTITIONS_PER_LINE):
+        yield ",".join(texts[start : start + _PARTITIONS_PER_LINE])
 
 
 class _Ask:

@@ -10,6 +10,7 @@ from kctl.server.controller.actions import Action, DropDeletion
 from kctl.server.controller.events import DeletionsRead, TopicsRead
 from kctl.server.controller.leadership import bring_online
 from kctl.server.controller.partition_states import PartitionPhase
+from kctl.server.controller.reassigning import reassignments_lost
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.state import ControllerState
 from kctl.server.controller.topic_deletion import resume_deletions
@@ -19,7 +20,8 @@ def topics_changed(state: ControllerState, event: TopicsRead) -> list[Action]:
     """Topics were created, grown, removed by hand, or may elect leaders that are not in sync."""
     newly_unclean = event.unclean_topics - state.unclean_topics
     state.unclean_topics = set(event.unclean_topics)
-    for topic in state.topics.keys() - event.topics.keys() - event.unreadable:
+    removed = state.topics.keys() - event.topics.keys() - event.unreadable
+    for topic in removed:
         # Removed by hand: there is nobody left to tell what it was.
         for topic_partition in state.partitions_of(topic):
             _forget_partition(state, topic_partition)
@@ -40,7 +42,7 @@ def topics_changed(state: ControllerState, event: TopicsRead) -> list[Action]:
         for broker_id in state.replicas(topic_partition):
             state.move_replica((topic_partition, broker_id), ReplicaPhase.NEW)
     leaderless = [tp for topic in sorted(newly_unclean & state.topics.keys()) for tp in state.partitions_of(topic)]
-    return bring_online(state, [*added, *leaderless])
+    return [*reassignments_lost(state, removed), *bring_online(state, [*added, *leaderless])]
 
 
 def deletions_wanted(state: ControllerState, event: DeletionsRead) -> list[Action]:

@@ -17,6 +17,7 @@ from kctl.model import TopicPartition
 from kctl.server.controller import reassignment, znode_reader
 from kctl.server.controller.candidacy import Office
 from kctl.server.controller.events import (
+    ZNODE,
     BrokersRead,
     DeletionsRead,
     Elected,
@@ -76,12 +77,14 @@ class ZnodeEvents:
         *,
         unclean_topics: UncleanTopics,
         random: Random,
+        has_topic_ids: bool,
     ) -> None:
         self._zookeeper = zookeeper
         self._writer = writer
         self._state = state
         self._unclean_topics = unclean_topics
         self._random = random
+        self._has_topic_ids = has_topic_ids
 
     async def read_all(self, office: Office) -> Elected:
         """Everything that ZooKeeper holds."""
@@ -123,22 +126,30 @@ class ZnodeEvents:
             return await self._reassignments()
         if path == paths.PREFERRED_REPLICA_ELECTION:
             partitions = await znode_reader.take_preferred_elections(self._zookeeper)
-            return [ElectionAsked(partitions, is_unclean=False)] if partitions else []
+            return [ElectionAsked(partitions, is_unclean=False, trigger=ZNODE)] if partitions else []
         return []
 
     async def _reassignments(self) -> list[Event]:
         wanted = await znode_reader.read_reassignments(self._zookeeper)
+        if wanted is None:
+            return []
         new = {tp: r for tp, r in wanted.items() if tp not in self._state.requested_reassignments}
         for topic_partition, replicas in new.items():
             refusal = reassignment.refusal(self._state, topic_partition, replicas)
             if refusal is not None:
                 path = paths.REASSIGN_PARTITIONS
                 log.warning("refusing what %s wants of %s: %s", path, topic_partition, refusal)
-        return [ReassignmentsAsked(new, from_znode=True)] if new else []
+        # A node that asks for nothing has to go like any other.
+        return [ReassignmentsAsked(new, from_znode=True)] if new or not wanted else []
 
     async def _topics(self) -> tuple[dict[str, znodes.TopicAssignment], frozenset[str]]:
-        """All topics, and those that cannot be read; who has no id, made before 2.8 or by hand, gets one."""
+        """All topics, and those that cannot be read; who has no id, made before 2.8 or by hand, gets one.
+
+        Not while brokers of before 2.8 may be in the cluster (inter.broker.protocol.version).
+        """
         topics, unreadable = await znode_reader.read_topics(self._zookeeper)
+        if not self._has_topic_ids:
+            return topics, unreadable
         for name, assignment in list(topics.items()):
             if assignment.topic_id is None:
                 with_id = znodes.TopicAssignment(

@@ -107,17 +107,17 @@ async def take_log_dir_events(zookeeper: ZooKeeper) -> set[int]:
     return brokers
 
 
-async def read_reassignments(zookeeper: ZooKeeper) -> dict[TopicPartition, tuple[int, ...]]:
-    """What /admin/reassign_partitions asks for."""
+async def read_reassignments(zookeeper: ZooKeeper) -> dict[TopicPartition, tuple[int, ...]] | None:
+    """What /admin/reassign_partitions asks for; None without the node."""
     data = await _read_request(zookeeper, paths.REASSIGN_PARTITIONS)
     if data is None:
-        return {}
+        return None
     try:
         return znodes.decode_reassignment(paths.REASSIGN_PARTITIONS, data)
     except ValueError as error:
         log.error("deleting a request for reassignments that cannot be read: %s", error)
         await zookeeper.delete(paths.REASSIGN_PARTITIONS, recursive=True)
-        return {}
+        return None
 
 
 async def take_preferred_elections(zookeeper: ZooKeeper) -> tuple[TopicPartition, ...]:

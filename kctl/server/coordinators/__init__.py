@@ -4,5 +4,5 @@ Both keep their state in an internal topic, serve what lives in the partitions o
 change to the log before they answer, and read all of it back when they take a partition over.
 
 Reading order: partitions (whose is which id, and when), replay and loading (how a partition is read back), ports,
-replies and append_errors (what goes out and what comes back), rounds.
+replies, appending and append_errors (what goes out and what comes back), rounds.
 """

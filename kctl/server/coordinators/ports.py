@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import NamedTuple, Protocol
 
 from kctl.errors import ErrorCode
 from kctl.records.salvage import Piece
+
+log = logging.getLogger(__name__)
 
 ALL_IN_SYNC = -1
 """As required_acks: the outcome of an append is known when all in-sync replicas have it."""
@@ -22,7 +25,13 @@ class AppendOutcome(NamedTuple):
 
 def outcome_of(append: asyncio.Future[AppendOutcome]) -> AppendOutcome:
     """How an append that had to wait ended; one that was cancelled is as good as one to somebody else's partition."""
-    return AppendOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER) if append.cancelled() else append.result()
+    if append.cancelled():
+        return AppendOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    error = append.exception()
+    if error is not None:
+        log.error("event=append_failed", exc_info=error)
+        return AppendOutcome(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return append.result()
 
 
 class CoordinatorLog(Protocol):

@@ -124,4 +124,20 @@ class Discard:
     """The group is dead: forget it and its timers."""
 
 
-Action: TypeAlias = Answer | PersistGroup | PersistOffsets | PersistTombstones | ScheduleTimer | CancelTimer | Discard
+@dataclass(frozen=True, slots=True)
+class ForgetTransaction:
+    """The group has no commits in the producer's transaction, so its marker need not be told to the group."""
+
+    producer_id: int
+
+
+Action: TypeAlias = (
+    Answer
+    | PersistGroup
+    | PersistOffsets
+    | PersistTombstones
+    | ForgetTransaction
+    | ScheduleTimer
+    | CancelTimer
+    | Discard
+)

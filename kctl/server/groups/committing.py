@@ -6,7 +6,15 @@ from collections.abc import Iterable, Mapping
 
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
-from kctl.server.groups.actions import Action, Answer, DeleteOffsetsOutcome, Discard, PersistOffsets, PersistTombstones
+from kctl.server.groups.actions import (
+    Action,
+    Answer,
+    DeleteOffsetsOutcome,
+    Discard,
+    ForgetTransaction,
+    PersistOffsets,
+    PersistTombstones,
+)
 from kctl.server.groups.events import (
     UNKNOWN_MEMBER,
     CommitRequest,
@@ -69,6 +77,8 @@ def commit_stored(group: Group, append: CommitAppend, error: ErrorCode, base_off
             offsets.reject(append.offsets)
         case _, int():
             offsets.reject_transaction(producer_id, append.offsets)
+            if producer_id not in offsets.open_transactions:
+                out.append(ForgetTransaction(producer_id))
     outcome = dict.fromkeys(append.offsets, error)
     outcome.update(dict.fromkeys(append.refused, ErrorCode.OFFSET_METADATA_TOO_LARGE))
     out.append(Answer(append.token, outcome))

@@ -5,6 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kctl.config.broker import BrokerConfig
+from kctl.records.internal_topics import GROUP_METADATA_VALUE_VERSION, OFFSET_COMMIT_VALUE_VERSION
+from kctl.server.inter_broker import (
+    allows_static_members,
+    group_metadata_value_version,
+    offset_commit_value_version,
+)
 
 MINUTE_MS = 60_000
 
@@ -24,10 +30,15 @@ class GroupConfig:
     offsets_commit_timeout_ms: int = 5_000
     offsets_commit_required_acks: int = -1
     offsets_topic_compression_codec: int = 0
+    offset_commit_value_version: int = OFFSET_COMMIT_VALUE_VERSION
+    """By inter.broker.protocol.version, as the two below."""
+    group_metadata_value_version: int = GROUP_METADATA_VALUE_VERSION
+    allows_static_members: bool = True
 
     @classmethod
     def of(cls, config: BrokerConfig) -> GroupConfig:
         """As the broker is configured."""
+        spoken = config.inter_broker_protocol_version
         return cls(
             group_min_session_timeout_ms=config.group_min_session_timeout_ms,
             group_max_session_timeout_ms=config.group_max_session_timeout_ms,
@@ -39,4 +50,7 @@ class GroupConfig:
             offsets_commit_timeout_ms=config.offsets_commit_timeout_ms,
             offsets_commit_required_acks=config.offsets_commit_required_acks,
             offsets_topic_compression_codec=config.offsets_topic_compression_codec,
+            offset_commit_value_version=offset_commit_value_version(spoken),
+            group_metadata_value_version=group_metadata_value_version(spoken),
+            allows_static_members=allows_static_members(spoken),
         )

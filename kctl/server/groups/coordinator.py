@@ -16,11 +16,12 @@ from uuid import UUID
 
 from kctl.environment import Clock, Random, Timer
 from kctl.errors import ErrorCode
+from kctl.limits import MEMBER_ID_PREFIX_BYTES_MAX
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.coordinators.ports import CoordinatorLog
 from kctl.server.coordinators.replies import ParkedCall, Reply
-from kctl.server.coordinators.rounds import Rounds
+from kctl.server.coordinators.rounds import Rounds, visit_all
 from kctl.server.groups.actions import CommitOutcome, DeleteOffsetsOutcome, JoinOutcome, LeaveOutcome, SyncOutcome
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.events import (
@@ -85,8 +86,7 @@ class GroupCoordinator:
     def topics_deleted(self, topics: Collection[str]) -> None:
         """The topics are gone from the cluster, and so are all commits of them."""
         event = ForgetTopics(frozenset(topics))
-        for hosted in list(self._groups.values()):
-            self._runner.run(hosted, event)
+        visit_all(list(self._groups.values()), lambda hosted: self._runner.run(hosted, event))
 
     def join(
         self,
@@ -106,6 +106,9 @@ class GroupCoordinator:
         error = self._status(group_id)
         if error is ErrorCode.NONE and not self._allows_session_timeout(session_timeout_ms):
             error = ErrorCode.INVALID_SESSION_TIMEOUT
+        if error is ErrorCode.NONE and group_instance_id is not None and not self._config.allows_static_members:
+            # An older coordinator could not read the instance id back from the log.
+            error = ErrorCode.UNSUPPORTED_VERSION
         if error is ErrorCode.NONE and member_id != UNKNOWN_MEMBER and group_id not in self._groups:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
@@ -222,6 +225,10 @@ class GroupCoordinator:
     ) -> Reply[CommitOutcome]:
         """TxnOffsetCommit: answered when the commits are in the log, or refused at once."""
         error = self._status(group_id)
+        if error is ErrorCode.NONE and producer.producer_id < 0:
+            error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if error is ErrorCode.NONE and producer.epoch < 0:
+            error = ErrorCode.INVALID_PRODUCER_EPOCH
         if error is not ErrorCode.NONE:
             return dict.fromkeys(offsets, error)
         call: ParkedCall[CommitOutcome] = ParkedCall()
@@ -318,7 +325,9 @@ class GroupCoordinator:
         return self._config.group_min_session_timeout_ms <= timeout_ms <= self._config.group_max_session_timeout_ms
 
     def _fresh_member_id(self, prefix: str) -> str:
-        return f"{prefix}-{UUID(int=self._random.getrandbits(128), version=4)}"
+        """The prefix is cut where the whole would be longer than a string on the wire or in the log may be."""
+        kept = prefix.encode()[:MEMBER_ID_PREFIX_BYTES_MAX].decode(errors="ignore")
+        return f"{kept}-{UUID(int=self._random.getrandbits(128), version=4)}"
 
     def _run_or_create(self, group_id: str, event: Event) -> None:
         hosted = self._groups.get(group_id)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kctl.environment import Clock
 from kctl.model import ProducerIdAndEpoch
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
+from kctl.server.coordinators.appending import append_or_refuse
 from kctl.server.coordinators.partitions import LedPartition
 from kctl.server.coordinators.ports import AppendOutcome, CoordinatorLog
 from kctl.server.groups.actions import PersistGroup, PersistOffsets, PersistTombstones
@@ -37,31 +38,43 @@ class OffsetsWriter:
         self._codec = Codec(config.offsets_topic_compression_codec)
         self._required_acks = config.offsets_commit_required_acks
         self._timeout_ms = config.offsets_commit_timeout_ms
+        self._commit_version = config.offset_commit_value_version
+        self._group_version = config.group_metadata_value_version
         self._clock = clock
 
     def group(
         self, partition: LedPartition, group_id: str, action: PersistGroup
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
         """The group as it is in this generation."""
-        records = [group_record(group_id, action.snapshot, self._clock.now_ms())]
-        return self._append(partition, self._batch(records), required_acks=self._required_acks)
+
+        def batch() -> bytes:
+            return self._batch([group_record(group_id, action.snapshot, self._clock.now_ms(), self._group_version)])
+
+        return self._append(partition, group_id, batch, required_acks=self._required_acks)
 
     def offsets(
         self, partition: LedPartition, group_id: str, action: PersistOffsets
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
         """Commits, which may be part of a transaction."""
-        records = offset_records(group_id, action.offsets, self._clock.now_ms())
-        producer = action.producer
-        batch = self._batch(records) if producer is None else self._transactional_batch(records, producer)
-        return self._append(partition, batch, required_acks=self._required_acks)
+
+        def batch() -> bytes:
+            records = offset_records(group_id, action.offsets, self._clock.now_ms(), self._commit_version)
+            producer = action.producer
+            return self._batch(records) if producer is None else self._transactional_batch(records, producer)
+
+        return self._append(partition, group_id, batch, required_acks=self._required_acks)
 
     def tombstones(self, partition: LedPartition, group_id: str, action: PersistTombstones) -> None:
         """These commits, and the group itself if so said, are no more."""
         is_group_gone = action.is_group_gone
-        now_ms = self._clock.now_ms()
-        records = tombstones(group_id, action.partitions, is_group_gone=is_group_gone, timestamp_ms=now_ms)
-        log.info("group=%s tombstones=%d group_gone=%s", group_id, len(records), is_group_gone)
-        self._append(partition, self._batch(records), required_acks=NO_ACKS)
+
+        def batch() -> bytes:
+            now_ms = self._clock.now_ms()
+            records = tombstones(group_id, action.partitions, is_group_gone=is_group_gone, timestamp_ms=now_ms)
+            log.info("group=%s tombstones=%d group_gone=%s", group_id, len(records), is_group_gone)
+            return self._batch(records)
+
+        self._append(partition, group_id, batch, required_acks=NO_ACKS)
 
     def _batch(self, records: Sequence[Record]) -> bytes:
         return build_batch(records, codec=self._codec)
@@ -77,6 +90,11 @@ class OffsetsWriter:
         )
 
     def _append(
-        self, partition: LedPartition, batch: bytes, *, required_acks: int
+        self, partition: LedPartition, group_id: str, batch: Callable[[], bytes], *, required_acks: int
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        return self._log.append(partition.index, batch, required_acks=required_acks, timeout_ms=self._timeout_ms)
+        return append_or_refuse(
+            lambda: self._log.append(
+                partition.index, batch(), required_acks=required_acks, timeout_ms=self._timeout_ms
+            ),
+            f"group={group_id!r} partition={partition.index}",
+        )

@@ -33,6 +33,14 @@ class OpenTransactions:
         """The group may have commits in the producer's transaction."""
         self._groups.setdefault(producer_id, {})[group_id] = None
 
+    def discard(self, producer_id: int, group_id: str) -> None:
+        """The group has no commits in the producer's transaction after all: the log refused them."""
+        groups = self._groups.get(producer_id)
+        if groups is not None:
+            groups.pop(group_id, None)
+            if not groups:
+                del self._groups[producer_id]
+
     def end(self, producer_id: int) -> Iterable[str]:
         """The groups whose commits are decided now; no transaction of the producer is open any more."""
         return self._groups.pop(producer_id, {})

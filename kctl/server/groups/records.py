@@ -9,6 +9,7 @@ from kctl.errors import MalformedRequest
 from kctl.model import TopicPartition
 from kctl.records.header import Record
 from kctl.records.internal_topics import (
+    GROUP_METADATA_VALUE_VERSION,
     NO_TIMESTAMP,
     OFFSET_COMMIT_VALUE_VERSION,
     GroupMetadataValue,
@@ -30,7 +31,10 @@ _PLAIN_COMMIT = struct.Struct(">hqihq")
 
 
 def offset_records(
-    group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], timestamp_ms: int
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    timestamp_ms: int,
+    version: int = OFFSET_COMMIT_VALUE_VERSION,
 ) -> list[Record]:
     """One record per committed partition."""
     return [
@@ -38,13 +42,15 @@ def offset_records(
             _POSITION_IN_BATCH,
             timestamp_ms,
             encode_offset_commit_key(group_id, tp.topic, tp.partition),
-            encode_offset_commit_value(_commit_value(value)),
+            encode_offset_commit_value(_commit_value(value), version),
         )
         for tp, value in offsets.items()
     ]
 
 
-def group_record(group_id: str, snapshot: GroupSnapshot, timestamp_ms: int) -> Record:
+def group_record(
+    group_id: str, snapshot: GroupSnapshot, timestamp_ms: int, version: int = GROUP_METADATA_VALUE_VERSION
+) -> Record:
     """The record of a generation."""
     value = GroupMetadataValue(
         protocol_type=snapshot.protocol_type,
@@ -55,7 +61,7 @@ def group_record(group_id: str, snapshot: GroupSnapshot, timestamp_ms: int) -> R
         members=[_member_metadata(member) for member in snapshot.members],
     )
     key = encode_group_metadata_key(group_id)
-    return Record(_POSITION_IN_BATCH, timestamp_ms, key, encode_group_metadata_value(value))
+    return Record(_POSITION_IN_BATCH, timestamp_ms, key, encode_group_metadata_value(value, version))
 
 
 def tombstones(

@@ -24,12 +24,13 @@ from kctl.server.coordinators.loading import play_back
 from kctl.server.coordinators.partitions import LedPartition
 from kctl.server.coordinators.ports import AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordinators.replies import ParkedCall
-from kctl.server.coordinators.rounds import visit_in_turns
+from kctl.server.coordinators.rounds import visit_all, visit_in_turns
 from kctl.server.groups.actions import (
     Action,
     Answer,
     CancelTimer,
     Discard,
+    ForgetTransaction,
     PersistGroup,
     PersistOffsets,
     PersistTombstones,
@@ -68,6 +69,9 @@ class HostedGroup:
         self.group = group
         self.partition = partition
         self.timers: dict[TimerKey, TimerTask] = {}
+
+    def __repr__(self) -> str:
+        return repr(self.group.group_id)
 
 
 class GroupRunner:
@@ -118,10 +122,9 @@ class GroupRunner:
         if partition.is_loading:
             transactions.end_when_loaded(end)
             return
-        for group_id in transactions.end(end.producer_id):
-            hosted = self.hosted.get(group_id)
-            if hosted is not None:
-                self.run(hosted, TransactionCompleted(end.producer_id, end.committed))
+        found = (self.hosted.get(group_id) for group_id in transactions.end(end.producer_id))
+        completed = TransactionCompleted(end.producer_id, end.committed)
+        visit_all([hosted for hosted in found if hosted is not None], lambda hosted: self.run(hosted, completed))
 
     async def read_back(self, partition: LedPartition) -> dict[str, HostedGroup]:
         playback = GroupPlayback()
@@ -143,8 +146,7 @@ class GroupRunner:
 
     def move_out(self, partition: LedPartition) -> int:
         leaving = [hosted for hosted in self.hosted.values() if hosted.partition is partition]
-        for hosted in leaving:
-            self.run(hosted, Unload())
+        visit_all(leaving, lambda hosted: self.run(hosted, Unload()))
         self._transactions.pop(partition, None)
         return len(leaving)
 
@@ -171,6 +173,8 @@ class GroupRunner:
             case PersistGroup():
                 outcome = self._writer.group(hosted.partition, hosted.group.group_id, action)
                 self._await_append(hosted, action.append_id, outcome, inbox)
+            case ForgetTransaction():
+                self._transactions[hosted.partition].discard(action.producer_id, hosted.group.group_id)
             case PersistTombstones():
                 self._writer.tombstones(hosted.partition, hosted.group.group_id, action)
             case Discard():

@@ -60,7 +60,7 @@ class _Wait:
     def __init__(self, deletions: list[_Deletion], metadata: MetadataCache, done: asyncio.Future[None]) -> None:
         self._deletions = deletions
         self._metadata = metadata
-        self._done = done
+        self.future = done
 
     def try_complete(self) -> bool:
         waiting = [deletion for deletion in self._deletions if not deletion.look(self._metadata)]
@@ -70,8 +70,8 @@ class _Wait:
         return True
 
     def on_timeout(self) -> None:
-        if not self._done.done():
-            self._done.set_result(None)
+        if not self.future.done():
+            self.future.set_result(None)
 
 
 class DeleteRecordsHandler:

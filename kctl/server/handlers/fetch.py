@@ -36,6 +36,7 @@ from kctl.server.replication.replica_selector import ReplicaSelector
 from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Purgatory
+from kctl.server.requests.record_work import RecordWork
 
 READ_COMMITTED = 1
 FIRST_VERSION_OF_SESSIONS = 7
@@ -55,6 +56,7 @@ class FetchHandler:
         selector: ReplicaSelector,
         clock: Clock,
         random: Random,
+        work: RecordWork,
         fetch_max_bytes: int,
     ) -> None:
         self._replicas = replicas
@@ -65,6 +67,7 @@ class FetchHandler:
         self._selector = selector
         self._clock = clock
         self._random = random
+        self._work = work
         self._fetch_max_bytes = fetch_max_bytes
 
     def handle(self, request: FetchRequest, context: RequestContext) -> FetchResponse | asyncio.Future[FetchResponse]:
@@ -95,12 +98,31 @@ class FetchHandler:
         )
         wants_session = request.session_epoch == INITIAL_EPOCH and context.api_version >= FIRST_VERSION_OF_SESSIONS
         delayed = DelayedFetch(self, fetch, session, wants_session=wants_session)
+        if fetch.is_converted:
+            return asyncio.ensure_future(self._answer_old_reader(fetch, delayed, request.max_wait_ms))
         if fetch.is_ready(request.max_wait_ms):
             return delayed.response()
         delayed.future = asyncio.get_running_loop().create_future()
         keys = [position.topic_partition for position in positions]
-        self._purgatory.complete_or_watch(delayed, keys, request.max_wait_ms, cancelled_by=delayed.future)
+        self._purgatory.complete_or_watch(delayed, keys, request.max_wait_ms)
         return delayed.future
+
+    async def _answer_old_reader(self, fetch: Fetch, delayed: DelayedFetch, max_wait_ms: int) -> FetchResponse:
+        """Like every fetch, with a conversion of what was read; when that leaves nothing, the wait goes on."""
+        deadline_ms = self._clock.monotonic_ms() + max_wait_ms
+        left_ms = max_wait_ms
+        seen: list[int] | None = None
+        while True:
+            if seen is not None or not fetch.is_ready(left_ms):
+                wait = _WaitForRecords(fetch, seen)
+                keys = [position.topic_partition for position in fetch.positions]
+                self._purgatory.complete_or_watch(wait, keys, left_ms)
+                await wait.future
+            seen = fetch.upper_bounds()
+            has_news = await fetch.convert(self._work)
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if has_news or left_ms <= 0 or not fetch.positions:
+                return delayed.response()
 
     def _session(self, request: FetchRequest, version: int, now_ms: int) -> FetchSession | None:
         """The session that an incremental request goes on with; None for a full request."""
@@ -142,6 +164,31 @@ class FetchHandler:
         return self._sessions.create(
             session_id, fetch.positions, is_follower=fetch.reader.is_follower, now_ms=self._clock.monotonic_ms()
         )
+
+
+class _WaitForRecords:
+    """Until a fetch has enough to read, beyond the bounds that it has `seen` the end of."""
+
+    def __init__(self, fetch: Fetch, seen: list[int] | None) -> None:
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._fetch = fetch
+        self._seen = seen
+
+    def try_complete(self) -> bool:
+        if self._seen is not None and self._fetch.upper_bounds() == self._seen:
+            return False
+        if not self._fetch.could_have_more() or not self._fetch.is_ready(max_wait_ms=1):
+            return False
+        self._settle()
+        return True
+
+    def on_timeout(self) -> None:
+        self._fetch.is_ready(max_wait_ms=0)
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
 
 
 class DelayedFetch:

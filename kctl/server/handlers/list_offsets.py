@@ -5,6 +5,8 @@ for the earliest.  A timestamp after the last record answers offset -1.  Partiti
 A new leader whose high watermark has not reached the start of its epoch does not know the end yet: readers of its
 predecessor would go back, so it answers OFFSET_NOT_AVAILABLE (KIP-207).
 
+A search by timestamp that has to read many records goes on in a thread (requests/record_work).
+
 Version notes: 0 answers a list of segment base offsets; 1 one offset with its timestamp; 2 isolation level; 4 leader
 epochs (KIP-320); 5 OFFSET_NOT_AVAILABLE, before it LEADER_NOT_AVAILABLE.
 """
@@ -12,9 +14,11 @@ epochs (KIP-320); 5 OFFSET_NOT_AVAILABLE, before it LEADER_NOT_AVAILABLE.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable
+from functools import partial
 
 from kctl.environment import Clock
-from kctl.errors import ApiError, ErrorCode
+from kctl.errors import ApiError, ErrorCode, LogDirFailure
 from kctl.protocol.apis.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -22,9 +26,12 @@ from kctl.protocol.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from kctl.records.allowance import Allowance
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.record_work import RecordWork
+from kctl.storage.timestamp_search import SCAN_BYTES_MAX, TimestampSearch, scan_allowance
 
 LATEST = -1
 EARLIEST = -2
@@ -37,54 +44,116 @@ NO_EPOCH = -1
 class ListOffsetsHandler:
     """Owner: event loop."""
 
-    def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
+    def __init__(self, replicas: ReplicaManager, work: RecordWork, clock: Clock) -> None:
         self._replicas = replicas
+        self._work = work
         self._clock = clock
 
-    def handle(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    def handle(
+        self, request: ListOffsetsRequest, context: RequestContext
+    ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+        lookups = _Lookups(request, context.api_version)
         named = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
-        topics: list[ListOffsetsTopicResponse] = []
         for topic in request.topics:
             answers: list[ListOffsetsPartitionResponse] = []
+            lookups.response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
             for asked in topic.partitions:
+                answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
+                answers.append(answer)
                 try:
                     if context.api_version >= 1 and named[topic.name, asked.partition_index] > 1:
                         raise ApiError(ErrorCode.INVALID_REQUEST)
-                    answers.append(self._answer(topic.name, asked, request, context.api_version))
+                    self._answer(topic.name, asked, answer, lookups)
                 except ApiError as error:
-                    answers.append(
-                        ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code)
-                    )
-            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-        return ListOffsetsResponse(topics=topics)
+                    answer.error_code = error.code
+        return self._search_long(lookups) if lookups.long else lookups.response
 
     def _answer(
-        self, topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
-    ) -> ListOffsetsPartitionResponse:
+        self, topic: str, asked: ListOffsetsPartition, answer: ListOffsetsPartitionResponse, lookups: _Lookups
+    ) -> None:
+        request, version = lookups.request, lookups.version
         partition = self._replicas.partition(topic, asked.partition_index)
         partition.check_leader(asked.current_leader_epoch)
         upper_bound = _upper_bound(partition, request)
-        answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
+        leader_epoch = NO_EPOCH
         if version == 0:
             answer.old_style_offsets = _segment_offsets(partition, asked, upper_bound, self._clock.now_ms())
         elif asked.timestamp == LATEST:
             _check_end_is_known(partition, request, version)
             answer.offset = upper_bound
-            answer.leader_epoch = partition.leader_epoch
+            leader_epoch = partition.leader_epoch
         elif asked.timestamp == EARLIEST:
             answer.offset = partition.log.log_start_offset
-            answer.leader_epoch = partition.log.leader_epochs.epoch_for(answer.offset)
+            leader_epoch = partition.log.leader_epochs.epoch_for(answer.offset)
         elif asked.timestamp < 0:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         else:
-            found = partition.log.offset_for_timestamp(asked.timestamp, max_offset=upper_bound)
-            if found is None:
-                _check_end_is_known(partition, request, version)
-            else:
-                answer.timestamp, answer.offset, answer.leader_epoch = found.timestamp, found.offset, found.leader_epoch
-        if version < FIRST_VERSION_WITH_EPOCHS:
-            answer.leader_epoch = NO_EPOCH
-        return answer
+            self._search(
+                partition, answer, partition.log.timestamp_search(asked.timestamp, max_offset=upper_bound), lookups
+            )
+            return
+        answer.leader_epoch = leader_epoch if version >= FIRST_VERSION_WITH_EPOCHS else NO_EPOCH
+
+    def _search(
+        self,
+        partition: Partition,
+        answer: ListOffsetsPartitionResponse,
+        search: TimestampSearch,
+        lookups: _Lookups,
+    ) -> None:
+        """Search as long as the request's allowance for the event loop lasts; the rest is put off."""
+        try:
+            while (scan := partition.log.next_scan(search)) is not None:
+                with partition.log.disk():
+                    scan.run(lookups.allowance)
+                if not scan.is_done:
+                    lookups.long.append((partition, answer, search))
+                    return
+        except LogDirFailure as failure:
+            raise self._storage_error(failure) from failure
+        _finish(partition, answer, search, lookups)
+
+    async def _search_long(self, lookups: _Lookups) -> ListOffsetsResponse:
+        for partition, answer, search in lookups.long:
+            try:
+                while (scan := partition.log.next_scan(search)) is not None:
+                    with partition.log.disk():
+                        await self._work.run(SCAN_BYTES_MAX, partial(scan.run, scan_allowance()))
+                    partition.check_leader()
+                _finish(partition, answer, search, lookups)
+            except LogDirFailure as failure:
+                answer.error_code = self._storage_error(failure).code
+            except ApiError as error:
+                answer.error_code = error.code
+        return lookups.response
+
+    def _storage_error(self, failure: LogDirFailure) -> ApiError:
+        self._replicas.log_dir_failed(failure)
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+class _Lookups:
+    """What has become of one request so far."""
+
+    def __init__(self, request: ListOffsetsRequest, version: int) -> None:
+        self.request = request
+        self.version = version
+        self.response = ListOffsetsResponse(topics=[])
+        self.allowance = Allowance.inline()
+        self.long: list[tuple[Partition, ListOffsetsPartitionResponse, TimestampSearch]] = []
+        """Searches that go on in a thread."""
+
+
+def _finish(
+    partition: Partition, answer: ListOffsetsPartitionResponse, search: TimestampSearch, lookups: _Lookups
+) -> None:
+    found = search.found
+    if found is None:
+        _check_end_is_known(partition, lookups.request, lookups.version)
+        return
+    answer.timestamp, answer.offset = found.timestamp, found.offset
+    if lookups.version >= FIRST_VERSION_WITH_EPOCHS:
+        answer.leader_epoch = found.leader_epoch
 
 
 def _upper_bound(partition: Partition, request: ListOffsetsRequest) -> int:

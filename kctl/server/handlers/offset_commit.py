@@ -31,6 +31,8 @@ from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.ports import ConsumerOffsetsInZooKeeper
 from kctl.server.requests.context import RequestContext
 
+TIMESTAMP_MS_MAX = (1 << 63) - 1
+"""The largest that a record can hold: a commit that shall be kept longer is kept for ever."""
 NOW = -1
 """commit_timestamp of clients that do not give one."""
 DEFAULT_RETENTION = -1
@@ -77,7 +79,7 @@ class OffsetCommitHandler:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         now_ms = self._clock.now_ms()
         has_retention = request.retention_time_ms != DEFAULT_RETENTION
-        expire_ms = now_ms + request.retention_time_ms if has_retention else None
+        expire_ms = min(now_ms + request.retention_time_ms, TIMESTAMP_MS_MAX) if has_retention else None
         return {
             tp: OffsetAndMetadata(
                 offset=partition.committed_offset,

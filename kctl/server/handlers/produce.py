@@ -5,6 +5,8 @@ acks 1: answered after the local append, and after the sync that flush.messages 
 high watermark has passed the records; if by then fewer replicas are in sync than min.insync.replicas asks for,
 NOT_ENOUGH_REPLICAS_AFTER_APPEND.
 Each partition has its own outcome; one that fails does not hold up the others.
+Batches whose records have to be decompressed, converted or looked at for more than a moment are validated in a thread
+and appended after the others (requests/record_work).
 
 Transactional records need the transactional id in the request, else TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and all of
 them one producer id, else INVALID_PRODUCER_ID_MAPPING; either error is that of the whole request.  Whether the producer
@@ -18,22 +20,28 @@ Not done: whether a partition was added to the transaction is not verified (KIP-
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
+from functools import partial
 
+from kctl.environment import Clock
 from kctl.errors import ApiError, ErrorCode, MalformedRequest
 from kctl.model import INTERNAL_TOPICS, TopicPartition
 from kctl.protocol.apis.produce import (
     BatchIndexAndErrorMessage,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from kctl.records.allowance import Allowance, AllowanceExceeded, memory_max
 from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, MAGIC_POSITION, TRANSACTIONAL_BIT
-from kctl.records.validate import RecordsRejected
+from kctl.records.validate import RecordsRejected, ValidBatches, validate_produced
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.purgatory import Purgatory
+from kctl.server.requests.record_work import RecordWork
 
 ALL_IN_SYNC = -1
 MAGIC = 2
@@ -47,80 +55,140 @@ INTERNAL_WRITER = "__admin_client"
 class ProduceHandler:
     """Owner: event loop."""
 
-    def __init__(self, replicas: ReplicaManager, purgatory: Purgatory[TopicPartition]) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, purgatory: Purgatory[TopicPartition], work: RecordWork, clock: Clock
+    ) -> None:
         self._replicas = replicas
         self._purgatory = purgatory
+        self._work = work
+        self._clock = clock
 
     def handle(
         self, request: ProduceRequest, context: RequestContext
-    ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
         refusal = _refusal_of_transaction(request)
         if refusal is not None:
-            return self._refuse(request, refusal)
-        topics: list[TopicProduceResponse] = []
-        appended: list[_Waiting] = []
-        moved: list[TopicPartition] = []
+            return self._refuse_all(request, refusal)
+        appends = _Appends(request, context)
+        allowance = Allowance.inline()
         for topic in request.topic_data:
             answers: list[PartitionProduceResponse] = []
+            appends.response.responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
             for data in topic.partition_data:
-                try:
-                    partition = self._partition(topic.name, data.index, request.acks, context)
-                    if not isinstance(data.records, memoryview) or not data.records:
-                        raise ApiError(ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
-                    result = self._replicas.append(
-                        partition, data.records, required_acks=request.acks, request_version=context.api_version
-                    )
-                except ApiError as error:
-                    answers.append(_refusal(data.index, error))
-                    continue
-                answer = PartitionProduceResponse(
-                    index=data.index,
-                    error_code=ErrorCode.NONE,
-                    base_offset=result.base_offset,
-                    log_append_time_ms=result.log_append_time_ms,
-                    log_start_offset=result.log_start_offset,
-                )
+                answer = PartitionProduceResponse(index=data.index, error_code=ErrorCode.NONE, base_offset=-1)
                 answers.append(answer)
-                moved.append(partition.topic_partition)
-                if request.acks == ALL_IN_SYNC or (request.acks == 1 and partition.log.awaits_flush):
-                    appended.append(
-                        _Waiting(
-                            partition,
-                            result.last_offset + 1,
-                            answer,
-                            min_insync_replicas=(
-                                self._replicas.min_insync_replicas(topic.name) if request.acks == ALL_IN_SYNC else None
-                            ),
-                        )
-                    )
-            topics.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
-        self._replicas.partitions_moved(moved)
-        response = ProduceResponse(responses=topics)
-        if request.acks == 0:
-            _raise_failures(response)
-            return None
-        if not appended:
-            return response
-        return self._wait(response, appended, request.timeout_ms)
+                try:
+                    if appends.has_long(topic.name, data.index):
+                        self._put_off(appends, topic.name, data, answer)
+                        continue
+                    self._append(appends, topic.name, answer, data.records, allowance)
+                except AllowanceExceeded:
+                    self._put_off(appends, topic.name, data, answer)
+                except ApiError as error:
+                    _refuse(answer, error)
+        self._replicas.partitions_moved(appends.take_moved())
+        return self._append_long(appends) if appends.long else self._answer(appends)
 
-    def _refuse(self, request: ProduceRequest, error: ApiError) -> ProduceResponse | None:
-        response = ProduceResponse(
-            responses=[
-                TopicProduceResponse(
-                    name=topic.name, partition_responses=[_refusal(data.index, error) for data in topic.partition_data]
-                )
-                for topic in request.topic_data
-            ]
+    def _put_off(
+        self, appends: _Appends, topic: str, data: PartitionProduceData, answer: PartitionProduceResponse
+    ) -> None:
+        """Copy the records for _append_long, because the request's buffer is used again."""
+        records = data.records if isinstance(data.records, memoryview) else b""
+        try:
+            self._work.hold(len(records))
+        except ApiError as error:
+            _refuse(answer, error)
+            return
+        appends.put_off(topic, answer, bytearray(records))
+
+    async def _append_long(self, appends: _Appends) -> ProduceResponse | None:
+        """The batches whose records take long, one after the other: validated in a thread, then appended.
+
+        What may have changed meanwhile, like the leader and the sequence numbers, is checked when they are appended.
+        """
+        try:
+            for topic, answer, records in appends.long:
+                try:
+                    self._append(appends, topic, answer, await self._validated(appends, topic, answer.index, records))
+                except ApiError as error:
+                    _refuse(answer, error)
+                self._replicas.partitions_moved(appends.take_moved())
+        finally:
+            self._work.let_go(sum(len(records) for _, _, records in appends.long))
+        response = self._answer(appends)
+        return await response if isinstance(response, asyncio.Future) else response
+
+    async def _validated(self, appends: _Appends, topic: str, index: int, records: bytearray) -> ValidBatches:
+        work = partial(
+            validate_produced,
+            records,
+            self._partition(topic, index, appends).log.config.append_rules,
+            now_ms=self._clock.now_ms(),
+            request_version=appends.context.api_version,
         )
+        return await self._work.run(memory_max(records), work)
+
+    def _append(
+        self,
+        appends: _Appends,
+        topic: str,
+        answer: PartitionProduceResponse,
+        records: object,
+        allowance: Allowance | None = None,
+    ) -> None:
+        """Raises ApiError, and AllowanceExceeded before anything has changed."""
+        acks = appends.request.acks
+        partition = self._partition(topic, answer.index, appends)
+        if not isinstance(records, (memoryview, ValidBatches)) or not records:
+            raise ApiError(ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
+        result = self._replicas.append(
+            partition,
+            records,
+            required_acks=acks,
+            request_version=appends.context.api_version,
+            allowance=allowance,
+        )
+        answer.base_offset = result.base_offset
+        answer.log_append_time_ms = result.log_append_time_ms
+        answer.log_start_offset = result.log_start_offset
+        appends.moved.append(partition.topic_partition)
+        if acks == ALL_IN_SYNC or (acks == 1 and partition.log.awaits_flush):
+            appends.waiting.append(
+                _Waiting(
+                    partition,
+                    result.last_offset + 1,
+                    answer,
+                    min_insync_replicas=self._replicas.min_insync_replicas(topic) if acks == ALL_IN_SYNC else None,
+                )
+            )
+
+    def _answer(self, appends: _Appends) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+        if appends.request.acks == 0:
+            _raise_failures(appends.response)
+            return None
+        if not appends.waiting:
+            return appends.response
+        return self._wait(appends.response, appends.waiting, appends.request.timeout_ms)
+
+    def _refuse_all(self, request: ProduceRequest, error: ApiError) -> ProduceResponse | None:
+        response = ProduceResponse(responses=[])
+        for topic in request.topic_data:
+            answers = [
+                PartitionProduceResponse(index=data.index, error_code=error.code, base_offset=-1)
+                for data in topic.partition_data
+            ]
+            response.responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
+            for answer in answers:
+                _refuse(answer, error)
         if request.acks == 0:
             _raise_failures(response)
             return None
         return response
 
-    def _partition(self, topic: str, index: int, acks: int, context: RequestContext) -> Partition:
-        if acks not in {0, 1, ALL_IN_SYNC}:
+    def _partition(self, topic: str, index: int, appends: _Appends) -> Partition:
+        if appends.request.acks not in {0, 1, ALL_IN_SYNC}:
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
-        if topic in INTERNAL_TOPICS and context.client_id != INTERNAL_WRITER:
+        if topic in INTERNAL_TOPICS and appends.context.client_id != INTERNAL_WRITER:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         return self._replicas.partition(topic, index)
 
@@ -132,8 +200,36 @@ class ProduceHandler:
             return response
         operation.future = asyncio.get_running_loop().create_future()
         keys = (waiting.partition.topic_partition for waiting in appended)
-        self._purgatory.complete_or_watch(operation, keys, timeout_ms, cancelled_by=operation.future)
+        self._purgatory.complete_or_watch(operation, keys, timeout_ms)
         return operation.future
+
+
+class _Appends:
+    """What has become of one request so far."""
+
+    __slots__ = ("_long_partitions", "context", "long", "moved", "request", "response", "waiting")
+
+    def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
+        self.request = request
+        self.context = context
+        self.response = ProduceResponse(responses=[])
+        self.waiting: list[_Waiting] = []
+        self.moved: list[TopicPartition] = []
+        self.long: list[tuple[str, PartitionProduceResponse, bytearray]] = []
+        """Topic, answer and records of batches that take long; copies."""
+        self._long_partitions: set[tuple[str, int]] = set()
+
+    def has_long(self, topic: str, index: int) -> bool:
+        """Whether an earlier batch of the partition is still to be appended; a partition may be named twice."""
+        return (topic, index) in self._long_partitions
+
+    def put_off(self, topic: str, answer: PartitionProduceResponse, records: bytearray) -> None:
+        self._long_partitions.add((topic, answer.index))
+        self.long.append((topic, answer, records))
+
+    def take_moved(self) -> list[TopicPartition]:
+        moved, self.moved = self.moved, []
+        return moved
 
 
 class _Waiting:
@@ -220,19 +316,14 @@ def _refusal_of_transaction(request: ProduceRequest) -> ApiError | None:
     return ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING) if len(producer_ids) > 1 else None
 
 
-def _refusal(index: int, error: ApiError) -> PartitionProduceResponse:
+def _refuse(answer: PartitionProduceResponse, error: ApiError) -> None:
     rejected = error.record_errors if isinstance(error, RecordsRejected) else ()
-    record_errors = [
+    answer.error_code = error.code
+    answer.error_message = error.message
+    answer.record_errors = [
         BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=text)
         for batch_index, text in rejected
     ]
-    return PartitionProduceResponse(
-        index=index,
-        error_code=error.code,
-        base_offset=-1,
-        record_errors=record_errors,
-        error_message=error.message,
-    )
 
 
 def _raise_failures(response: ProduceResponse) -> None:

@@ -1,8 +1,19 @@
 """Reading the partitions of one fetch: what its reader may see, within its limits.
 
 A consumer sees up to the high watermark, or up to the last stable offset when it asks for committed records only; a
-follower sees up to the log end.  Since version 11 consumers may read from followers, up to those followers' own high
-watermark (KIP-392).  A follower that is throttled and not in sync gets nothing for now.
+follower sees up to the log end.  A fetch that waits for min_bytes is answered by the rules of Kafka's DelayedFetch:
+
+    A-E  this broker does not lead the partition, does not have it, its log directory is offline, or the reader has
+         another leader epoch: an error, which is told at once
+    F    the position lies in an older segment than the reader's upper bound.  A read ends with its segment, so what is
+         there is all that this fetch will get.  (Kafka also answers a position in a newer segment, which a truncated
+         leader leaves behind.  Here such a position is out of range, which is an error, or above a high watermark
+         that has yet to come, where an answer at once would make the reader ask again and again.)
+    G    min_bytes are there, or as much as max_bytes allow
+    H    the reader's last epoch ends before its position
+
+Since version 11 consumers may read from followers, up to those followers' own high watermark (KIP-392).  A follower
+that is throttled and not in sync gets nothing for now.
 
 Owner: event loop.
 """
@@ -21,6 +32,7 @@ from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.replication.replica_selector import NO_REPLICA, ReplicaSelector
 from kctl.server.replication.throttles import ReplicationQuota
+from kctl.server.requests.record_work import RecordWork
 from kctl.storage.log import Log
 from kctl.storage.lookup import RecordsSlice
 
@@ -59,6 +71,8 @@ class Reading:
     total_bytes: int
     is_urgent: bool
     """There is something to tell at once: an error, another epoch's end, a better replica."""
+    is_on_older_segment: bool
+    """Some of the records end with their segment, and others follow in the next: waiting adds nothing to them."""
 
 
 def is_of_one_history(log: Log, position: FetchPosition) -> bool:
@@ -111,12 +125,18 @@ class Fetch:
     def is_ready(self, max_wait_ms: int) -> bool:
         """Whether the answer goes out now."""
         reading = self.read()
-        is_enough = reading.total_bytes >= self._min_bytes
-        is_ready = max_wait_ms <= 0 or not self.positions or reading.is_urgent or is_enough
-        if is_ready and self._magic is not None:
-            self._take_back(reading, self._magic)
-            return max_wait_ms <= 0 or not self.positions or reading.is_urgent or reading.total_bytes > 0
-        return is_ready
+        is_enough = reading.total_bytes >= min(self._min_bytes, self._max_bytes) or reading.is_on_older_segment
+        return max_wait_ms <= 0 or not self.positions or reading.is_urgent or is_enough
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether the reader knows only old message formats; its answer is the latest reading after `convert`."""
+        return self._magic is not None
+
+    def upper_bounds(self) -> list[int]:
+        """Up to where the reader may see, per position; -1 for a partition that is not here."""
+        partitions = (self._replicas.partitions.get(position.topic_partition) for position in self.positions)
+        return [-1 if partition is None else self._upper_bound(partition) for partition in partitions]
 
     def could_have_more(self) -> bool:
         """A cheap look before reading again: anything beyond a fetch position, or a partition that is not as it was."""
@@ -125,6 +145,8 @@ class Fetch:
             if partition is None or not self._may_read(partition, position):
                 return True
             log = partition.log
+            if not log.log_directory.is_online:
+                return True
             if not log.log_start_offset <= position.fetch_offset <= log.log_end_offset:
                 return True
             if self._upper_bound(partition) > position.fetch_offset and not self._is_held_back(partition):
@@ -155,7 +177,7 @@ class Fetch:
         answers: dict[TopicPartition, PartitionData] = {}
         record_bytes: dict[TopicPartition, int] = {}
         total = 0
-        is_urgent = False
+        is_urgent = is_on_older_segment = False
         for position in self.positions:
             # Only the first partition with records may exceed the limit, so that every reader gets on.
             left = self._max_bytes - total
@@ -166,7 +188,8 @@ class Fetch:
                 record_bytes[position.topic_partition] = size
                 total += size
             is_urgent = is_urgent or self._is_urgent(position, answer)
-        self._last = Reading(answers, record_bytes, total, is_urgent)
+            is_on_older_segment = is_on_older_segment or self._is_on_older_segment(position, answer)
+        self._last = Reading(answers, record_bytes, total, is_urgent, is_on_older_segment)
         return self._last
 
     def _is_urgent(self, position: FetchPosition, answer: PartitionData) -> bool:
@@ -176,6 +199,12 @@ class Fetch:
             return True
         partition = self._replicas.partitions.get(position.topic_partition)
         return partition is not None and self._has_news(partition)
+
+    def _is_on_older_segment(self, position: FetchPosition, answer: PartitionData) -> bool:
+        partition = self._replicas.partitions.get(position.topic_partition)
+        if partition is None or not isinstance(answer.records, RecordsSlice):
+            return False
+        return partition.log.is_on_older_segment(answer.records, self._upper_bound(partition))
 
     def _has_news(self, partition: Partition) -> bool:
         """Whether a follower does not know yet how far its own readers may see.  KIP-392."""
@@ -207,36 +236,50 @@ class Fetch:
         else:
             partition.check_epoch(position.current_leader_epoch)
 
-    def _take_back(self, reading: Reading, magic: int) -> None:
-        """Put messages of an old format in the place of what was read, or what makes that impossible."""
+    async def convert(self, work: RecordWork) -> bool:
+        """Put messages of an old format in the place of what was read last, or the error that prevents that.
+
+        Answers whether there is anything to tell: records may have been of a kind that old formats do not have.
+        """
+        assert self._magic is not None
+        reading = self.last()
         reading.total_bytes = 0
         for position in self.positions:
             answer = reading.answers[position.topic_partition]
             if isinstance(answer.records, RecordsSlice):
-                try:
-                    left = max(self._answer_max_bytes - reading.total_bytes, 0)
-                    answer.records = self._messages(position, answer.records, magic, left)
-                except ApiError as error:
-                    answer = reading.answers[position.topic_partition] = self._refusal(answer.partition_index, error)
-                    reading.is_urgent = True
+                left = self._answer_max_bytes - reading.total_bytes
+                if left <= 0 and reading.total_bytes:
+                    answer.records = EMPTY
+                else:
+                    answer = await self._convert_one(position, answer, answer.records, max(left, 0), work)
+                    reading.answers[position.topic_partition] = answer
+                    reading.is_urgent = reading.is_urgent or answer.error_code != ErrorCode.NONE
             size = len(answer.records) if answer.records is not None else 0
             reading.record_bytes[position.topic_partition] = size
             reading.total_bytes += size
+        return reading.is_urgent or reading.total_bytes > 0
 
-    def _messages(self, position: FetchPosition, records: RecordsSlice, magic: int, max_bytes: int) -> bytes:
-        partition = self._replicas.partition(*position.topic_partition)
+    async def _convert_one(
+        self, position: FetchPosition, answer: PartitionData, records: RecordsSlice, max_bytes: int, work: RecordWork
+    ) -> PartitionData:
+        assert self._magic is not None
         try:
-            return old_formats.messages_in(
+            partition = self._replicas.partition(*position.topic_partition)
+            answer.records = await old_formats.messages_in(
                 partition.log,
                 records,
-                magic,
+                self._magic,
+                work,
                 fetch_offset=position.fetch_offset,
                 max_bytes=min(position.partition_max_bytes, max_bytes),
                 max_offset=self._upper_bound(partition),
             )
         except LogDirFailure as failure:
             self._replicas.log_dir_failed(failure)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
+            return self._refusal(answer.partition_index, ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
+        except ApiError as error:
+            return self._refusal(answer.partition_index, error)
+        return answer
 
     def last(self) -> Reading:
         """The latest reading."""

@@ -105,7 +105,12 @@ class IsrChanges:
                 return await self._store.put(partition.topic_partition, wanted)
             except (ConnectionLossError, SessionLostError, ConnectionLost, ApiError, MalformedRequest) as error:
                 log.debug("in-sync replicas of %s are not written yet: %s", partition.topic_partition, error)
-                await asyncio.sleep(_RETRY_MS / 1000)
+            except ZooKeeperError:
+                raise
+            except Exception:
+                # Not known either; and without another try the pending replicas would stay pending.
+                log.exception("event=isr_write_failed partition=%s retry_ms=%d", partition.topic_partition, _RETRY_MS)
+            await asyncio.sleep(_RETRY_MS / 1000)
         return None
 
 

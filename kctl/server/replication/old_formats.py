@@ -1,17 +1,21 @@
 """What fetches of version 0 to 3 get, which know nothing of magic 2.
 
-Their records are taken back to magic 0 or 1 in memory, on the event loop, so one answer takes in no more than
-SOURCE_BYTES_MAX of the log.  Batches of which nothing is left, transaction markers mostly, are stepped over: a reader
-that got nothing would ask for the same offset again.
+Their records are converted to magic 0 or 1 in memory, in a thread, and one answer takes in no more than
+SOURCE_BYTES_MAX of the log.  A batch that passes the bounds of kctl.limits is CORRUPT_MESSAGE.  Batches of which
+nothing is left, transaction markers mostly, are stepped over: a reader that got nothing would ask for the same offset
+again.
 """
 
 from __future__ import annotations
 
 import struct
+from functools import partial
 
 from kctl.errors import ApiError, ErrorCode
+from kctl.records.allowance import decompressed_size_max
 from kctl.records.conversion import downgrade
 from kctl.records.header import CorruptBatch
+from kctl.server.requests.record_work import RecordWork
 from kctl.storage.log import Log
 from kctl.storage.lookup import RecordsSlice
 
@@ -21,7 +25,7 @@ LAST_VERSION_FOR_MAGIC_1 = 3
 FIRST_VERSION_WITH_ZSTD = 10
 
 SOURCE_BYTES_MAX = 512 << 10
-"""A twentieth of a second or two of the loop's time, unless the first batch alone is larger."""
+"""Conversions in threads compete with the event loop; the first batch may be larger."""
 
 _CUT_OFF_SIZE = 64
 _ENTRY = struct.Struct(">qi")
@@ -42,14 +46,22 @@ def check_allowed(log: Log, version: int, *, is_follower: bool) -> None:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "message.downconversion.enable is false")
 
 
-def messages_in(
-    log: Log, records: RecordsSlice, magic: int, *, fetch_offset: int, max_bytes: int, max_offset: int
+async def messages_in(
+    log: Log,
+    records: RecordsSlice,
+    magic: int,
+    work: RecordWork,
+    *,
+    fetch_offset: int,
+    max_bytes: int,
+    max_offset: int,
 ) -> bytes:
     """The records of the slice, or of the next one that has any for this reader.  Raises ApiError, LogDirFailure."""
     offset = fetch_offset
     while True:
+        memory_bytes = len(records) + decompressed_size_max(len(records))
         try:
-            messages, next_offset = downgrade(records.read(), magic, first_offset=offset, size_max=max_bytes)
+            messages, next_offset = await work.run(memory_bytes, partial(_convert, records, magic, offset, max_bytes))
         except OSError as error:
             raise log.log_directory.fail(error) from error
         except CorruptBatch as error:
@@ -58,6 +70,10 @@ def messages_in(
             return messages
         offset = next_offset
         records = log.read(offset, SOURCE_BYTES_MAX, max_offset=max_offset)
+
+
+def _convert(records: RecordsSlice, magic: int, first_offset: int, max_bytes: int) -> tuple[bytes, int]:
+    return downgrade(records.read(), magic, first_offset=first_offset, size_max=max_bytes)
 
 
 def cut_off(fetch_offset: int, max_bytes: int) -> bytes:

@@ -22,8 +22,11 @@ from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.append_flushes import AppendFlushes
 from kctl.server.replication.partition import Partition
 from kctl.server.requests.purgatory import Purgatory
+from kctl.storage.checkpoints import uuid_text
 
 if TYPE_CHECKING:
+    from kctl.records.allowance import Allowance
+    from kctl.records.validate import ValidBatches
     from kctl.storage.appending import AppendResult
     from kctl.storage.config import LogConfig
     from kctl.storage.log import Log
@@ -77,13 +80,14 @@ class ReplicaManager:
     def append(
         self,
         partition: Partition,
-        records: memoryview,
+        records: memoryview | ValidBatches,
         *,
         required_acks: int,
         request_version: int,
         from_client: bool = True,
+        allowance: Allowance | None = None,
     ) -> AppendResult:
-        """Appends as leader and moves the high watermark.  Raises ApiError."""
+        """Appends as leader and moves the high watermark.  Raises ApiError, AllowanceExceeded as Log does."""
         partition.check_leader()
         if required_acks == -1 and len(partition.isr) < self.min_insync_replicas(partition.topic_partition.topic):
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -94,6 +98,7 @@ class ReplicaManager:
                 now_ms=self._clock.now_ms(),
                 from_client=from_client,
                 request_version=request_version,
+                allowance=allowance,
             )
         except LogDirFailure as failure:
             self.log_dir_failed(failure)
@@ -132,6 +137,8 @@ class ReplicaManager:
                 outcome[topic_partition] = ErrorCode.NONE
             except ApiError as error:
                 outcome[topic_partition] = error.code
+                if error.code is ErrorCode.INCONSISTENT_TOPIC_ID:
+                    self._log_inconsistent_topic_id(topic_partition, topic_id)
                 state_log.info("ignored LeaderAndIsr partition=%s error=%s", topic_partition, error.code.name)
             except LogDirFailure as failure:
                 outcome[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -232,6 +239,20 @@ class ReplicaManager:
             partition.isr,
         )
         return partition
+
+    def _log_inconsistent_topic_id(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
+        """The files are those of another topic of the same name: without a word clients only see NOT_LEADER."""
+        found = self.logs.get(topic_partition)
+        if found is not None and found.topic_id is not None:
+            log.error(
+                "event=inconsistent_topic_id partition=%s directory=%s on_disk=%s in_cluster=%s: the files are of "
+                "another topic of this name, and the partition is not served here; stop the broker, move the directory "
+                "away, start again, and the replica is copied from the leader",
+                topic_partition,
+                found.directory,
+                uuid_text(found.topic_id),
+                uuid_text(topic_id),
+            )
 
     def _create(self, topic_partition: TopicPartition, topic_id: UUID, *, is_new: bool) -> Partition:
         try:

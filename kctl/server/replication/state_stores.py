@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Protocol
 
-from kctl.client.transport import Connection, ConnectionLost
+from kctl.client.transport import Connection
 from kctl.environment import Clock
-from kctl.errors import ApiError, BadVersionError, ErrorCode, MalformedRequest, NoNodeError, ZooKeeperError
+from kctl.errors import ApiError, BadVersionError, ErrorCode, NoNodeError, ZooKeeperError
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.protocol.apis.alter_partition import (
     AlterPartitionRequest,
@@ -177,7 +177,8 @@ class ControllerStates:
                 asked, self._waiting = self._waiting, {}
                 try:
                     outcomes = await self._send({tp: wanted for tp, (wanted, _) in asked.items()})
-                except (ConnectionLost, MalformedRequest, ApiError) as error:
+                except Exception as error:
+                    # Of whatever kind: whoever waits for the answer would wait for ever.
                     await self._drop_connection()  # The next try may have to go to another broker.
                     for _, future in asked.values():
                         if not future.done():

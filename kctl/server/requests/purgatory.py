@@ -1,13 +1,17 @@
 """Where requests wait until something happens or their time is up.  Kafka's DelayedOperationPurgatory.
 
 An operation watches keys (partitions, groups).  Whoever changes what a key stands for calls `check(key)`; each watcher
-looks whether it can complete now.  An operation completes once: by `try_complete` or by its timeout.
+looks whether it can complete now.  An operation completes once: by `try_complete`, by its timeout, or by failing.  One
+that fails does not disturb whoever made the change, nor the other watchers.
+
+An operation leaves with its caller: it is forgotten when its future is cancelled.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Iterable
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from kctl.environment import Timer, TimerTask
@@ -16,7 +20,10 @@ K = TypeVar("K", bound=Hashable)
 
 
 class DelayedOperation(Protocol):
-    """Something that waits."""
+    """Something that waits; its caller waits for `future`."""
+
+    @property
+    def future(self) -> asyncio.Future[Any] | None: ...
 
     def try_complete(self) -> bool:
         """Completes if it can; answers whether it has."""
@@ -50,27 +57,17 @@ class Purgatory(Generic[K]):
         """How many operations wait."""
         return self._size
 
-    def complete_or_watch(
-        self,
-        operation: DelayedOperation,
-        keys: Iterable[K],
-        timeout_ms: int,
-        *,
-        cancelled_by: asyncio.Future[Any] | None = None,
-    ) -> None:
-        """Completes the operation now if possible, else when a key is checked, at the latest after `timeout_ms`.
-
-        The operation is dropped without completing when the future `cancelled_by` is cancelled.
-        """
+    def complete_or_watch(self, operation: DelayedOperation, keys: Iterable[K], timeout_ms: int) -> None:
+        """Completes the operation now if possible, else when a key is checked, at the latest after `timeout_ms`."""
         if operation.try_complete():
             return
         waiting = _Waiting(operation, tuple(keys))
         for key in waiting.keys:
             self._watchers.setdefault(key, {})[waiting] = None
         self._size += 1
+        if operation.future is not None:
+            operation.future.add_done_callback(partial(self._caller_done, waiting))
         waiting.timeout = self._timer.schedule(timeout_ms, lambda: self._expire(waiting))
-        if cancelled_by is not None:
-            cancelled_by.add_done_callback(lambda future: self._drop(waiting) if future.cancelled() else None)
 
     def watches(self, key: K) -> bool:
         """Whether anything waits for this key; a cheap question for the hot path."""
@@ -85,29 +82,37 @@ class Purgatory(Generic[K]):
         if not self._watchers:
             return
         for waiting in {waiting: None for key in keys for waiting in self._watchers.get(key, ())}:
-            if not waiting.done and not waiting.is_trying and self._tries(waiting):
-                self._remove(waiting)
+            if not waiting.done and not waiting.is_trying:
+                self._try(waiting)
 
     def expire_all(self) -> None:
         """Completes everything with what there is; for shutdown."""
         for waiting in {w: None for watchers in self._watchers.values() for w in watchers}:
             self._expire(waiting)
 
-    def _tries(self, waiting: _Waiting[K]) -> bool:
+    def _try(self, waiting: _Waiting[K]) -> None:
         """An operation may wake others of its key while it completes, but not itself."""
         waiting.is_trying = True
         try:
-            return waiting.operation.try_complete()
+            if waiting.operation.try_complete():
+                self._remove(waiting)
+        except Exception as error:
+            self._remove(waiting)
+            _fail(waiting.operation, error)
         finally:
             waiting.is_trying = False
 
     def _expire(self, waiting: _Waiting[K]) -> None:
-        if not waiting.done:
-            self._remove(waiting)
+        if waiting.done:
+            return
+        self._remove(waiting)
+        try:
             waiting.operation.on_timeout()
+        except Exception as error:
+            _fail(waiting.operation, error)
 
-    def _drop(self, waiting: _Waiting[K]) -> None:
-        if not waiting.done:
+    def _caller_done(self, waiting: _Waiting[K], future: asyncio.Future[Any]) -> None:
+        if future.cancelled() and not waiting.done:
             self._remove(waiting)
 
     def _remove(self, waiting: _Waiting[K]) -> None:
@@ -121,3 +126,11 @@ class Purgatory(Generic[K]):
                 watchers.pop(waiting, None)
                 if not watchers:
                     del self._watchers[key]
+
+
+def _fail(operation: DelayedOperation, error: Exception) -> None:
+    """Gives the error to the caller of the operation, or to the loop if there is none."""
+    if operation.future is None:
+        asyncio.get_running_loop().call_exception_handler({"message": "a delayed operation failed", "exception": error})
+    elif not operation.future.done():
+        operation.future.set_exception(error)

@@ -66,5 +66,10 @@ class WheelTimer:
         self._handle = None
         self._armed_ms = None
         for callback in self._wheel.advance(self._clock.monotonic_ms()):
-            callback()
+            try:
+                callback()
+            except Exception as error:
+                # The others that are due at this time are not on the wheel any more.
+                message = f"a callback of the timer failed: {callback!r}"
+                self._loop.call_exception_handler({"message": message, "exception": error})
         self._arm()

@@ -227,6 +227,13 @@ class MarkerSender:
             channel.is_failing = True
             await channel.hang_up()
             return {}
+        except Exception:
+            # The markers stay owed, and are sent again: without them the transactions would never end.
+            if not channel.is_failing:
+                log.exception("event=markers_not_sent broker=%s", channel.broker_id)
+            channel.is_failing = True
+            await channel.hang_up()
+            return {}
         channel.is_failing = False
         return _errors_of(response)
 

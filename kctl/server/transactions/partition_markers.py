@@ -18,7 +18,8 @@ from kctl.environment import Clock
 from kctl.errors import ErrorCode
 from kctl.model import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
-from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome
+from kctl.server.coordinators.appending import append_or_refuse
+from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome, outcome_of
 from kctl.server.transactions.ports import GroupOffsets, PartitionAppends
 
 
@@ -62,14 +63,18 @@ class PartitionMarkers:
     def _append(self, marker: Marker, partition: TopicPartition) -> AppendOutcome | asyncio.Future[AppendOutcome]:
         if not self._appends.is_hosted(partition):
             return AppendOutcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        kind = ControlType.COMMIT if marker.committed else ControlType.ABORT
-        batch = build_end_transaction_marker(
-            EndTransactionMarker(kind, marker.coordinator_epoch),
-            producer_id=marker.producer.producer_id,
-            producer_epoch=marker.producer.epoch,
-            timestamp=self._clock.now_ms(),
-        )
-        return self._appends.append(partition, batch, required_acks=ALL_IN_SYNC, timeout_ms=self._timeout_ms)
+
+        def append() -> AppendOutcome | asyncio.Future[AppendOutcome]:
+            kind = ControlType.COMMIT if marker.committed else ControlType.ABORT
+            batch = build_end_transaction_marker(
+                EndTransactionMarker(kind, marker.coordinator_epoch),
+                producer_id=marker.producer.producer_id,
+                producer_epoch=marker.producer.epoch,
+                timestamp=self._clock.now_ms(),
+            )
+            return self._appends.append(partition, batch, required_acks=ALL_IN_SYNC, timeout_ms=self._timeout_ms)
+
+        return append_or_refuse(append, f"marker={marker.producer} partition={partition}")
 
     def _appended_later(
         self,
@@ -79,7 +84,7 @@ class PartitionMarkers:
         future: asyncio.Future[AppendOutcome],
     ) -> None:
         if not future.cancelled():
-            self._appended(marker, partition, errors, future.result())
+            self._appended(marker, partition, errors, outcome_of(future))
 
     def _appended(
         self,

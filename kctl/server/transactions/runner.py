@@ -23,11 +23,12 @@ from typing import assert_never, cast
 from kctl.environment import Clock, Timer
 from kctl.model import TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.records.build import build_batch
+from kctl.server.coordinators.appending import append_or_refuse
 from kctl.server.coordinators.loading import play_back
 from kctl.server.coordinators.partitions import LedPartition
 from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordinators.replies import ParkedCall
-from kctl.server.coordinators.rounds import visit_in_turns
+from kctl.server.coordinators.rounds import visit_all, visit_in_turns
 from kctl.server.transactions.actions import (
     Action,
     AllocateProducerId,
@@ -71,6 +72,9 @@ class HostedTransaction:
         self.partition = partition
         self.job: MarkerJob | None = None
         self.is_gone = False
+
+    def __repr__(self) -> str:
+        return repr(self.transaction.transactional_id)
 
 
 class TransactionRunner:
@@ -134,14 +138,12 @@ class TransactionRunner:
 
     def move_in(self, partition: LedPartition, restored: dict[str, HostedTransaction]) -> None:
         self.hosted.update(restored)
-        for hosted in restored.values():
-            if hosted.transaction.state.is_decided:
-                self.run(hosted, Loaded())
+        decided = [hosted for hosted in restored.values() if hosted.transaction.state.is_decided]
+        visit_all(decided, lambda hosted: self.run(hosted, Loaded()))
 
     def move_out(self, partition: LedPartition) -> int:
         leaving = [hosted for hosted in self.hosted.values() if hosted.partition is partition]
-        for hosted in leaving:
-            self.run(hosted, Unload())
+        visit_all(leaving, lambda hosted: self.run(hosted, Unload()))
         return len(leaving)
 
     def _perform(self, hosted: HostedTransaction, action: Action, inbox: deque[Event]) -> None:
@@ -167,11 +169,14 @@ class TransactionRunner:
             self.run(hosted, event)
 
     def _append(self, hosted: HostedTransaction, action: Persist, inbox: deque[Event]) -> None:
-        record = transaction_record(hosted.transaction.transactional_id, action.snapshot, self._clock.now_ms())
+        transactional_id, partition = hosted.transaction.transactional_id, hosted.partition.index
         timeout_ms = TOMBSTONE_TIMEOUT_MS if action.snapshot is None else action.snapshot.timeout_ms
-        outcome = self._log.append(
-            hosted.partition.index, build_batch([record]), required_acks=ALL_IN_SYNC, timeout_ms=timeout_ms
-        )
+
+        def append() -> AppendOutcome | asyncio.Future[AppendOutcome]:
+            record = transaction_record(transactional_id, action.snapshot, self._clock.now_ms())
+            return self._log.append(partition, build_batch([record]), required_acks=ALL_IN_SYNC, timeout_ms=timeout_ms)
+
+        outcome = append_or_refuse(append, f"transactional_id={transactional_id!r} partition={partition}")
         if isinstance(outcome, asyncio.Future):
             outcome.add_done_callback(partial(self._appended, hosted))
         else:

@@ -330,7 +330,7 @@ class EmbeddedZooKeeper:
             await self._load()
             self._is_closed_to_clients = False
         except ZooKeeperError as error:
-            log.exception("ZooKeeper cannot go on")
+            log.error("event=zookeeper_failed data=%s reason=%s", self._data_dir, error)
             assert self._listener is not None
             self._listener.close()
             self._on_failure(error)

@@ -4,6 +4,9 @@ A commit is one SQLite transaction.  In WAL mode with synchronous=FULL it return
 that answers after `commit` never takes an answer back.  A lock file beside the database keeps a second server out;
 SQLite's own lock is held, too, because nobody else is meant to look into a database that is open.
 
+A database that is damaged is refused as a whole: to serve what is left of it would make brokers forget topics.  The
+lock file says whether there has been a database, so that one that was cut to nothing is not taken for a new one.
+
 Used by one thread at a time.
 """
 
@@ -18,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from kctl.errors import ZooKeeperError
+from kctl.zookeeper.embedded import node_paths
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Acls, Id
 from kctl.zookeeper.embedded.keeper import Changes, Remembered
 from kctl.zookeeper.embedded.tree import Znode
@@ -41,6 +45,10 @@ _UPSERT = "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 
 _UPDATE_COUNTERS = "UPDATE node SET pzxid = ?, creations = ? WHERE path = ?"
 
 
+class _Damage(Exception):
+    """What SQLite does not see: the database cannot be what was committed."""
+
+
 class Store:
     """Open from construction to `close`.  ZooKeeperError when the folder cannot be used, and says what to do."""
 
@@ -49,21 +57,28 @@ class Store:
         self._lock = _lock(folder)
         try:
             self._database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            self._prepare()
         except sqlite3.Error as error:
             self._lock.close()
+            raise self._unusable(error) from error
+        try:
+            self._prepare()
+        except (sqlite3.Error, _Damage) as error:
+            self.close()
             raise self._unusable(error) from error
 
     def load(self) -> Remembered:
         """ZooKeeperError when the database is damaged."""
         try:
-            return Remembered(
-                zxid=self._database.execute("SELECT value FROM counter WHERE name = 'zxid'").fetchone()[0],
+            self._check_pages()
+            remembered = Remembered(
+                zxid=self._zxid(),
                 nodes=[self._node(row) for row in self._database.execute("SELECT * FROM node")],
                 sessions=self._database.execute("SELECT id, password, timeout_ms FROM session").fetchall(),
             )
-        except sqlite3.Error as error:
+            _check_tree(remembered)
+        except (sqlite3.Error, _Damage) as error:
             raise self._unusable(error) from error
+        return remembered
 
     def commit(self, changes: Changes) -> None:
         """On disk when it returns.  sqlite3.Error leaves what was there before, or (rarely) all of the changes."""
@@ -98,18 +113,54 @@ class Store:
         self._database.execute("PRAGMA synchronous = FULL")
         version = self._database.execute("PRAGMA user_version").fetchone()[0]
         if version == 0:
+            if os.fstat(self._lock.fileno()).st_size:
+                raise _Damage("it is empty, and has not been before")
             self._database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
         elif version != SCHEMA_VERSION:
             raise sqlite3.DatabaseError(f"format {version} is not {SCHEMA_VERSION}, the one this version of kctl knows")
+        if not os.fstat(self._lock.fileno()).st_size:
+            self._lock.write(b"a database has been made\n")
+            self._lock.flush()
+            os.fsync(self._lock.fileno())
+
+    def _check_pages(self) -> None:
+        """Looks at every page: a query notices only those on its way, and takes some damage for missing rows."""
+        (problem,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
+        if problem != "ok":
+            raise _Damage(" ".join(str(problem).split()))
+
+    def _zxid(self) -> int:
+        row = self._database.execute("SELECT value FROM counter WHERE name = 'zxid'").fetchone()
+        if row is None or not isinstance(row[0], int):
+            raise _Damage("the last transaction id is missing")
+        return row[0]
 
     def _node(self, row: tuple[object, ...]) -> tuple[str, Znode]:
         path, data, acl, *numbers = row
-        return str(path), Znode(data, _acl_of(str(acl)), *numbers)  # type: ignore[arg-type]  # as the schema says
+        are_numbers = all(isinstance(number, int) for number in numbers)
+        if not (isinstance(path, str) and isinstance(data, bytes | None) and are_numbers):
+            raise _Damage(f"znode {path!r} is not what it should be")
+        try:
+            return path, Znode(data, _acl_of(str(acl)), *numbers)  # type: ignore[arg-type]  # just looked at
+        except (ValueError, TypeError) as error:
+            raise _Damage(f"the ACL of znode {path!r} cannot be read") from error
 
-    def _unusable(self, error: sqlite3.Error) -> ZooKeeperError:
+    def _unusable(self, error: Exception) -> ZooKeeperError:
         return ZooKeeperError(
             f"{self._path} cannot be used: {error}; restore it from a backup, or choose another folder"
         )
+
+
+def _check_tree(remembered: Remembered) -> None:
+    """Raises _Damage when znodes are missing, or are newer than the last transaction."""
+    present = {path for path, _ in remembered.nodes}
+    if remembered.zxid and not present >= node_paths.CANNOT_BE_DELETED:
+        raise _Damage("znodes that are always there are missing")
+    for path, node in remembered.nodes:
+        if path != node_paths.ROOT and (not path.startswith("/") or node_paths.parent(path) not in present):
+            raise _Damage(f"znode {path!r} has no parent")
+        if node.mzxid > remembered.zxid:
+            raise _Damage(f"znode {path!r} is newer than the last transaction")
 
 
 def _lock(folder: Path) -> IO[bytes]:

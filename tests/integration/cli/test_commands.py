@@ -41,7 +41,6 @@ def test_topics_from_birth_to_death(kctl: Kctl) -> None:
     ("line", "error"),
     [
         ("topics create bad,name", "INVALID_TOPIC_EXCEPTION"),
-        ("topics create refused --partitions 0", "INVALID_PARTITIONS"),
         ("topics create refused --replication-factor 7", "INVALID_REPLICATION_FACTOR"),
         ("topics create refused --config no.such.property=1", "INVALID_CONFIG"),
         ("topics create refused --config retention.ms=soon", "INVALID_CONFIG"),

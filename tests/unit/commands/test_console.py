@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kctl.console import ERROR_COLUMNS, Column, Console, Format, cell
+from kctl.terminal_text import display_width
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "console"
 COLUMNS = (Column("topic"), Column("partitions", numeric=True), Column("replicas"), Column("configs"), *ERROR_COLUMNS)
@@ -123,13 +124,16 @@ def test_table_never_depends_on_the_width_of_anything() -> None:
     ("value", "expected"),
     [
         (None, "-"),
-        ("", "-"),
+        ("", '""'),
+        ("-", "\\x2d"),
+        ('""', "\\x22\\x22"),
         ([], "-"),
         ({}, "-"),
         (True, "true"),
         (0, "0"),
         ([1, 2], "1,2"),
-        ({"a": 1, "b": None}, "a=1,b="),
+        ({"a": 1, "b": None}, "a=1,b"),
+        ([{"a": ""}, {"a": None}, {"a=b": "c,d"}], "a=,a,a\\x3db=c\\x2cd"),
         ("a\\tb", "a\\\\tb"),
         ("\u2028", "\\u2028"),
         ("\x9b", "\\x9b"),
@@ -140,7 +144,7 @@ def test_cell_cannot_break_out_of_its_line(value: object, expected: str) -> None
 
 
 def test_terminal_gets_whole_values_and_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """rich truncates columns and swallows text in square brackets unless it is told not to."""
+    """Nothing is truncated or taken for markup."""
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("TERM", "xterm")
     out = Terminal()
@@ -156,7 +160,7 @@ def test_narrow_terminal_wraps_prose_but_never_names(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TERM", "xterm")
     columns = (Column("id"), Column("message", wraps=True))
     row = {"id": "x" * 30, "message": "one two three four five six seven eight nine ten"}
-    for width, lines in ((60, 3), (40, 2)):
+    for width, lines in ((60, 3), (40, 3)):
         monkeypatch.setenv("COLUMNS", str(width))
         out = Terminal()
         console(None, out=out, color=False).show(columns, [row])
@@ -202,6 +206,18 @@ def test_progress_redraws_one_line_on_a_terminal_and_wipes_it() -> None:
         for done in (1, 50, 100):
             progress.update(done)
     assert errors.getvalue() == "\r\x1b[KExporting 100 of 200 (50%) records\r\x1b[K"
+
+
+def test_progress_never_reaches_the_last_column_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that goes on in the next one would be drawn again below itself at each update."""
+    monkeypatch.setenv("COLUMNS", "40")
+    errors = Terminal()
+    progress = Console(io.StringIO(), errors).progress("moved 日本", unit="bytes")
+    progress._next_s = 0
+    progress.update(10**12, total=10**13, note="1,234,567 bytes/s, 10 h left")
+    (line,) = errors.getvalue().split("\r\x1b[K")[1:]
+    assert line.startswith("moved 日本 1,000,000")
+    assert display_width(line) == 39
 
 
 def test_standard_console_of_a_real_terminal_is_a_table() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -231,6 +232,54 @@ def test_damaged_file_of_any_kind_is_one_problem(kctl: Kctl, folder: Path, name:
 def test_file_that_is_not_there_is_one_line(kctl: Kctl, folder: Path) -> None:
     ran = kctl("dump-log nothing/00000000000000000000.log")
     assert (ran.status, ran.err) == (1, "kctl: nothing/00000000000000000000.log: No such file or directory\n")
+
+
+@pytest.mark.parametrize("name", ["nothing", "nothing.log", "orders-3/00000000000000000001.log"])
+@pytest.mark.parametrize("options", ["", "--verify-only", "--compat kafka-4", "--index-sanity-check"])
+def test_missing_file_is_said_to_be_missing_whatever_its_name(
+    kctl: Kctl, folder: Path, name: str, options: str
+) -> None:
+    ran = kctl(f"dump-log {options} {name}")
+    assert (ran.status, ran.out, ran.err) == (1, "", f"kctl: {name}: No such file or directory\n")
+
+
+@pytest.mark.parametrize("options", ["", "--verify-only", "--compat kafka-4", "--rebuild-index"])
+def test_folder_without_files_of_a_log_is_an_error(kctl: Kctl, folder: Path, options: str) -> None:
+    empty = folder.parent / "empty"
+    empty.mkdir()
+    (empty / "notes.txt").write_text("nothing of a log")
+    ran = kctl(f"dump-log {options} empty")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err.startswith("kctl: empty holds no files of a log")
+
+
+@pytest.mark.parametrize(("suffix", "entry"), [("index", struct.pack(">ii", 5, 0)), ("timeindex", b"")])
+def test_room_that_was_preallocated_for_an_index_is_not_read(
+    kctl: Kctl, folder: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, entry: bytes
+) -> None:
+    path = folder / f"{BASE}.{suffix}"
+    path.write_bytes(entry)
+    os.truncate(path, 12 << 20)
+    read = []
+    pread = os.pread
+
+    def counted(fd: int, size: int, position: int) -> bytes:
+        data = pread(fd, size, position)
+        read.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "pread", counted)
+    ran = kctl(f"dump-log --format jsonl orders-3/{BASE}.{suffix}")
+    assert ran.status == 0
+    assert len(ran.out.splitlines()) == bool(entry)
+    assert sum(read) < 1 << 20
+
+
+def test_zeros_that_were_written_behind_the_entries_of_an_index_are_room(kctl: Kctl, folder: Path) -> None:
+    path = folder / f"{BASE}.index"
+    path.write_bytes(struct.pack(">ii", 5, 0) + bytes(200_000))
+    ran = kctl(f"dump-log --format jsonl orders-3/{BASE}.index")
+    assert (ran.status, [json.loads(line)["offset"] for line in ran.out.splitlines()]) == (0, [105])
 
 
 def test_files_are_never_written(kctl: Kctl, folder: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from kctl.commands.catalog import NOUNS, load_all
 from kctl.commands.completion_scripts import script_for
 from kctl.commands.declaration import Option
-from kctl.commands.help import command_help
+from kctl.commands.help import command_help, parameter_help
 from kctl.commands.options import all_parameters
 from kctl.commands.reference import cli_reference
 from tests.unit.commands.conftest import Kctl
@@ -88,5 +88,10 @@ def test_every_command_has_help_and_examples_and_fits_the_screen() -> None:
             assert command.summary.endswith("."), command.name
             assert command.examples, command.name
             assert all(parameter.declared.help.endswith(".") for parameter in all_parameters(command)), command.name
+            for parameter in all_parameters(command):
+                sentences = [one.strip(". ").lower() for one in parameter_help(parameter).split("  ")]
+                assert len(set(sentences)) == len(sentences), (command.name, parameter.name)
+                told = [one for one in sentences if "repeat" in one or one.startswith("default:")]
+                assert len(told) == len({one[:7] for one in told}), f"{command.name} {parameter.name}: {told}"
             text = command_help(group, command)
             assert max(map(len, text.splitlines())) <= 120, command.name

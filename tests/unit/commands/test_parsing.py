@@ -24,9 +24,9 @@ def make(
     name: Annotated[str, Argument("Its name.")],
     more: Annotated[list[str] | None, Argument("More names.")] = None,
     *,
-    count: Annotated[int | None, Option("--count", "-n", help="How many.")] = None,
+    count: Annotated[int | None, Option("--count", "-n", help="How many.", minimum=-9)] = None,
     share: Annotated[float, Option("--share", help="How much.")] = 0.5,
-    tag: Annotated[list[str] | None, Option("--tag", help="A tag.")] = None,
+    tag: Annotated[list[str] | None, Option("--tag", help="A tag.", may_be_empty=True)] = None,
     size: Annotated[str, Option("--size", choices=("small", "large"), help="How big.")] = "small",
     force: Annotated[bool, Option("--force", "-f", help="Regardless.")] = False,
 ) -> ExitStatus:

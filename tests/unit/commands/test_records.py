@@ -14,6 +14,7 @@ import pytest
 from kctl.client.partitioner import partition_of_key
 from kctl.commands.exit_status import ExitStatus
 from kctl.protocol.apis.init_producer_id import InitProducerIdRequest
+from kctl.protocol.apis.metadata import MetadataRequest
 from kctl.protocol.apis.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -22,7 +23,7 @@ from kctl.protocol.apis.produce import (
 )
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.client.fake_cluster import FakeCluster, FakePartition
 from tests.unit.commands.conftest import Kctl, Ran
 
 
@@ -105,6 +106,53 @@ def test_keys_and_partitions_choose_where_records_go(kctl: Kctl, cluster: FakeCl
         assert kctl("produce orders --partition 4").status == ExitStatus.USAGE
 
 
+def test_a_partition_that_does_not_exist_is_refused_at_once_with_its_line(kctl: Kctl, cluster: FakeCluster) -> None:
+    """What came before is written; nothing waits for the partition to appear."""
+    cluster.create("orders", leaders=2)
+    with stdin(b'{"value":"a","partition":1}\n{"value":"b","partition":7}\n{"value":"c","partition":0}\n'):
+        ran = kctl("produce orders --input jsonl")
+    assert (ran.status, ran.out) == (ExitStatus.USAGE, "")
+    assert "standard input line 2: orders has no partition 7; it has 2" in ran.err
+    assert [one.value for number in range(2) for one in cluster.records_of("orders", number)] == [b"a"]
+    assert len(cluster.asked(MetadataRequest)) < 10
+
+
+def test_a_partition_that_was_added_meanwhile_is_found(kctl: Kctl, cluster: FakeCluster) -> None:
+    partitions = cluster.create("orders")
+    answers = [lambda: None, lambda: partitions.append(FakePartition(0))]
+
+    def grow(_: MetadataRequest) -> None:
+        if answers:
+            answers.pop(0)()
+
+    cluster.intercept(MetadataRequest, grow)
+    with stdin(b'{"value":"b","partition":1}\n'):
+        assert kctl("produce orders --input jsonl").status == 0
+    assert [one.value for one in cluster.records_of("orders", 1)] == [b"b"]
+
+
+def test_headers_of_the_same_name_are_all_written(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders")
+    with stdin(b"a\n"):
+        assert kctl("produce orders -H a=1 -H a=2").status == 0
+    assert [one.headers for one in cluster.records_of("orders", 0)] == [(("a", b"1"), ("a", b"2"))]
+
+
+def test_null_empty_and_dash_are_told_apart_and_no_header_is_lost(kctl: Kctl, cluster: FakeCluster) -> None:
+    (partition,) = cluster.create("orders")
+    headers = (("a", b"1"), ("a", None), ("a", b""), ("a", b"-"), ("b=c", b"x,y=z"))
+    for key, value in ((None, b""), (b"", b"-"), (b"-", None), (b'""', b"\\x2d")):
+        partition.append(build_batch([Record(0, 0, key, value, headers)]))
+    rows = kctl("consume orders").rows
+    assert [row[3:5] for row in rows] == [["-", '""'], ['""', "\\x2d"], ["\\x2d", "-"], ["\\x22\\x22", "\\\\x2d"]]
+    assert {row[5] for row in rows} == {"a=1,a,a=,a=-,b\\x3dc=x\\x2cy=z"}
+    documents = kctl("consume orders --format json").document
+    assert [(one["key"], one["value"]) for one in documents] == [(None, ""), ("", "-"), ("-", None), ('""', "\\x2d")]
+    assert [(one["key"], one["value"]) for one in documents[0]["headers"]] == [
+        ("a", "1"), ("a", None), ("a", ""), ("a", "-"), ("b=c", "x,y=z"),
+    ]  # fmt: skip
+
+
 def test_acknowledgements_are_rows_under_json(kctl: Kctl, cluster: FakeCluster) -> None:
     cluster.create("orders")
     with stdin(b"a\nb\n"):
@@ -174,7 +222,7 @@ def test_line_that_is_no_json_is_named(kctl: Kctl, cluster: FakeCluster) -> None
         (b'{"value":"!","value_encoding":"base64"}', "no base64"),
         (b'{"value":"a","value_encoding":"rot13"}', "unknown encoding"),
         (b'{"headers":[{"value":"a"}]}', "headers are a list"),
-        (b'{"partition":"0"}', "partition is '0', not a number"),
+        (b'{"partition":"0"}', "partition is '0', not a whole number"),
     ):
         with stdin(line):
             ran = kctl("produce orders --input jsonl")
@@ -287,7 +335,7 @@ def test_cluster_describe(kctl: Kctl, cluster: FakeCluster) -> None:
         ("--group g --partition 0", "leave out --partition"),
         ("--group g --until 3", "leave out --partition and --until"),
         ("--group g --format json", "use jsonl"),
-        ("--group=", "--group needs a name"),
+        ("--group=", "--group is empty"),
         ("--group g --assignor range,fair", "'fair' is no assignor; there are range, roundrobin, sticky, cooperative"),
         ("--group g --assignor ,", "at least one assignor is needed"),
         ("--assignor range", "--assignor goes with --group"),

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kctl.admin.offset_spec import END, START, Anchor, OffsetSpec
+from kctl.commands.times import parse_duration_ms, parse_time_ms
 from kctl.commands.values import (
     format_time,
-    parse_duration_ms,
     parse_number_range,
     parse_offset,
     parse_pairs,
     parse_partitions,
     parse_size,
-    parse_time_ms,
 )
 from kctl.errors import UsageError
 

@@ -123,6 +123,7 @@ def test_a_kraft_configuration_is_refused_plainly(name: str) -> None:
             {"inter.broker.protocol.version": "2.0", "compression.type": "zstd", "log.message.format.version": "2.0"},
             "compression.type=zstd",
         ),
+        ({"log.message.format.version": "0.10.2"}, "log.message.format.version=0.10.2: batches are stored in message"),
         ({"inter.broker.protocol.version": "9.9"}, "inter.broker.protocol.version=9.9"),
         ({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}, "authorizer.class.name="),
         ({"zookeeper.ssl.client.enable": "true"}, "zookeeper.ssl.client.enable=true"),
@@ -166,3 +167,9 @@ def test_other_fallbacks() -> None:
 
 def test_a_property_without_default_may_be_left_empty() -> None:
     assert load(broker__rack="").broker_rack is None
+
+
+def test_older_message_format_is_said_to_have_no_effect_where_the_protocol_version_asks_for_it() -> None:
+    asked = {"inter.broker.protocol.version": "0.10.2", "log.message.format.version": "0.10.2"}
+    _, warnings = load_broker_config(asked)
+    assert any(each.startswith("log.message.format.version=0.10.2: batches are stored") for each in warnings)

@@ -68,3 +68,13 @@ def test_stored_overrides_that_make_no_sense_do_not_keep_the_others_out() -> Non
     assert config.retention_ms == 5
     assert config.segment_bytes == 1 << 30
     assert len(ignored) == 2
+
+
+@pytest.mark.parametrize(("version", "is_told"), [("0.10.0", True), ("0.11.0", False), ("2.8", False)])
+def test_topic_with_an_older_message_format_is_said_to_be_stored_in_the_present_one(
+    version: str, is_told: bool
+) -> None:
+    _, told = topic_config_ignoring_errors(load_broker_config({})[0], {"message.format.version": version})
+    assert told == (
+        [f"message.format.version={version} has no effect: batches are stored in the format of 0.11.0"] * is_told
+    )

@@ -177,6 +177,19 @@ def errors_of(response: Any) -> list[int]:
     return [partition.error_code for topic in response.topics for partition in topic.partitions]
 
 
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_offset_commit_with_the_longest_retention_is_kept_for_ever(version: int) -> None:
+    async def play(broker: Broker) -> None:
+        asked = commit(("t", 0), retention_time_ms=(1 << 63) - 1)
+        assert errors_of(await broker.call(asked, version)) == [ErrorCode.NONE]
+        stable = fetch(0)
+        stable.require_stable = True
+        [topic] = (await broker.call(stable, 7)).topics
+        assert (topic.partitions[0].error_code, topic.partitions[0].committed_offset) == (ErrorCode.NONE, 5)
+
+    on_a_broker(play)
+
+
 @pytest.mark.parametrize("version", range(8))
 def test_join_group_of_every_version(version: int) -> None:
     async def play(broker: Broker) -> None:

@@ -21,6 +21,7 @@ from kctl.server.replication.fetch_session import FetchSessionCache
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_selector import ReplicaSelector
 from kctl.server.replication.throttles import ReplicationThrottles
+from kctl.server.requests.record_work import RecordWork
 from kctl.storage.lookup import RecordsSlice
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
@@ -67,6 +68,7 @@ class Scene:
             selector=ReplicaSelector(disk.metadata, RACK_AWARE_SELECTOR),
             clock=disk.clock,
             random=random.Random(1),
+            work=RecordWork(),
             fetch_max_bytes=57_671_680,
         )
 

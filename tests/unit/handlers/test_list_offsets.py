@@ -12,6 +12,7 @@ from kctl.errors import ErrorCode
 from kctl.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kctl.server.handlers.list_offsets import EARLIEST, LATEST, ListOffsetsHandler
 from kctl.server.replication.partition import Partition
+from kctl.server.requests.record_work import RecordWork
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
 from tests.unit.handlers.world import exchange
@@ -45,7 +46,7 @@ def three_segments(disk: Disk) -> tuple[Partition, int]:
 async def offsets(disk: Disk, timestamp: int, count: int = 10, *, replica_id: int = -1) -> list[int]:
     asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, max_num_offsets=count)
     request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="a", partitions=[asked])])
-    handler = ListOffsetsHandler(disk.replicas, disk.clock)
+    handler = ListOffsetsHandler(disk.replicas, RecordWork(), disk.clock)
     answer = (await exchange(handler.handle, request, 0)).topics[0].partitions[0]
     assert answer.error_code == ErrorCode.NONE
     return list(answer.old_style_offsets)
@@ -106,7 +107,7 @@ def test_an_empty_log_has_one_place(tmp_path: Path) -> None:
 async def offset(disk: Disk, timestamp: int, version: int, *, replica_id: int = -1) -> tuple[ErrorCode, int]:
     asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name="a", partitions=[asked])])
-    handler = ListOffsetsHandler(disk.replicas, disk.clock)
+    handler = ListOffsetsHandler(disk.replicas, RecordWork(), disk.clock)
     answer = (await exchange(handler.handle, request, version)).topics[0].partitions[0]
     return ErrorCode(answer.error_code), answer.offset
 

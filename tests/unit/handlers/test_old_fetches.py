@@ -24,6 +24,7 @@ from kctl.server.replication.old_formats import SOURCE_BYTES_MAX
 from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_selector import ReplicaSelector
 from kctl.server.replication.throttles import ReplicationThrottles
+from kctl.server.requests.record_work import RecordWork
 from kctl.testing.sim_loop import SimLoop, simulate
 from tests.unit.handlers.disk import Disk
 from tests.unit.handlers.world import exchange
@@ -87,6 +88,7 @@ async def fetch(
         selector=ReplicaSelector(disk.metadata, None),
         clock=disk.clock,
         random=random.Random(1),
+        work=RecordWork(),
         fetch_max_bytes=57_671_680,
     )
     request = FetchRequest(

@@ -117,6 +117,38 @@ def test_struct_that_is_not_tagged_has_to_be_there() -> None:
         Line(start=Point(x=1, name="a"), width=7)  # type: ignore[call-arg]  # same
 
 
+@data(versions="0-1", flexible="1+")
+class Path:
+    start: Point | None = nested(Point, nullable="0+")
+    end: Point | None = nested(Point, "1+", nullable="1+", default=Point(x=0, name=""), tag=0)
+
+
+@pytest.mark.parametrize(
+    ("version", "start", "end", "octets"),
+    [
+        (0, None, Point(x=0, name=""), "ff"),
+        (0, Point(x=3, name="a"), Point(x=0, name=""), "01 03 0001 61"),
+        (1, None, Point(x=0, name=""), "ff 00"),
+        (1, None, None, "ff   01 00 01 00"),
+        (1, Point(x=3, name="a"), Point(x=4, name=""), "01 03 02 61 00   01 00 04 01 04 01 00"),
+    ],
+)
+def test_nullable_struct_is_preceded_by_whether_it_is_null(
+    version: int, start: Point | None, end: Point | None, octets: str
+) -> None:
+    """A byte, 1 or -1 (KIP-893); in tagged fields Kafka writes 1 or 0, and an absent one is not null."""
+    path, blob = Path(start=start, end=end), bytes.fromhex(octets)
+    assert encode_bytes(path, version) == encode_walk(path, version) == blob
+    assert decode(Path, blob, version) == decode_walk(Path, blob, version) == (path, len(blob))
+
+
+def test_defaults_that_are_structs_are_not_shared_between_messages() -> None:
+    first, second = (decode(Path, b"\xff\0", 1)[0] for _ in range(2))
+    assert first.end is not None
+    first.end.name = "changed"
+    assert second.end == Path(start=None).end == Point(x=0, name="")
+
+
 def test_null_is_refused_where_the_version_knows_none() -> None:
     with pytest.raises(MalformedRequest, match=r"MetadataRequest.topics is null"):
         decode(MetadataRequest, b"\xff\xff\xff\xff", 0)

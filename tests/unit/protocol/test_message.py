@@ -93,6 +93,6 @@ def test_defaults_are_of_their_fields_type(cls: type) -> None:
     kinds = {"string": str, "boolean": bool, "uuid": UUID, "array": list, "bytes": bytes, "float64": float}
     for field in definition_of(cls).fields:
         if field.default is not dataclasses.MISSING and field.default is not None:
-            assert isinstance(field.default, kinds.get(field.kind, int)), field
+            assert isinstance(field.default, kinds.get(field.kind, field.struct or int)), field
         elif field.default is None:
             assert field.nullable or field.struct, field

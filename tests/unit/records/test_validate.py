@@ -200,12 +200,6 @@ def test_a_batch_may_become_too_large_by_recompression() -> None:
     assert code_of(batch, replace(RULES, codec=Codec.NONE)) is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_decompression_bomb_is_an_invalid_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kctl.records.batch.DECOMPRESSED_SIZE_MAX", 1000)
-    batch = build_batch([Record(0, NOW_MS, b"k", bytes(5_000))], codec=Codec.LZ4)
-    assert produced(batch) == batch  # Nobody looks inside.
-
-
 def test_the_broker_itself_may_append_several_batches_and_control_batches() -> None:
     marker = EndTransactionMarker(ControlType.COMMIT, 0)
     control = build_end_transaction_marker(marker, producer_id=1, producer_epoch=0, timestamp=NOW_MS)

@@ -25,6 +25,7 @@ from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.purgatory import Purgatory
+from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.timer import WheelTimer
 from kctl.storage.config import LogConfig
 from kctl.storage.log_manager import LogManager
@@ -75,7 +76,7 @@ class World:
             lag_time_max_ms=30_000,
             min_insync_replicas=lambda _: 1,
         )
-        self._handler = ProduceHandler(self.replicas, purgatory)
+        self._handler = ProduceHandler(self.replicas, purgatory, RecordWork(), clock)
         self._sent = 0
         for index in (0, 1):
             self._lead(index)

@@ -13,7 +13,7 @@ import pytest
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.server.controller.actions import Action, WriteStates
-from kctl.server.controller.events import BrokersRead, StatesWritten, TopicsRead
+from kctl.server.controller.events import BrokersRead, RebalanceDue, StatesWritten, TopicsRead
 from kctl.server.controller.step import step
 from kctl.server.controller.znode_reader import read_written_states
 from kctl.testing.sim_loop import SimLoop, simulate
@@ -48,6 +48,16 @@ async def goes_on(world: World) -> None:
         ("/brokers/ids/7", b"{"),
         ("/admin/reassign_partitions", b"{"),
         ("/admin/reassign_partitions", b'{"version":2,"partitions":[]}'),
+        ("/admin/reassign_partitions", b'{"version":1,"partitions":[{"topic":"a","partition":0,"replicas":"0"}]}'),
+        (
+            "/admin/reassign_partitions",
+            b'{"version":1,"partitions":[{"topic":"a","partition":Infinity,"replicas":[0]}]}',
+        ),
+        (
+            "/admin/reassign_partitions",
+            b'{"version":1,"partitions":[{"topic":"a","partition":0,"replicas":[4294967296]}]}',
+        ),
+        ("/admin/reassign_partitions", b"[" * 100_000),
         ("/admin/preferred_replica_election", b"\xff"),
         ("/admin/preferred_replica_election", b'{"version":2,"partitions":[]}'),
         ("/isr_change_notification/isr_change_0000000000", b"[]"),
@@ -68,6 +78,136 @@ def test_a_znode_that_makes_no_sense_is_named_and_left_out(
         assert not any(record.exc_info for record in caplog.records)
 
     with caplog.at_level(logging.ERROR):
+        play(scene)
+
+
+def reassignment(*partitions: tuple[str, int, tuple[int, ...]]) -> bytes:
+    wanted = {TopicPartition(name, partition): replicas for name, partition, replicas in partitions}
+    return znodes.encode_reassignment(wanted)
+
+
+async def is_gone(world: World, path: str) -> bool:
+    return await world.zookeeper.exists(path) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_refused"),
+    [
+        ([], False),
+        ([("a", 0, (0, 1))], False),
+        ([("a", 0, (1, 0))], False),
+        ([("a", 0, (0, 1)), ("unknown", 0, (0,))], True),
+        ([("unknown", 0, (0,))], True),
+        ([("a", 7, (0,))], True),
+        ([("a", -1, (0,))], True),
+        ([("a", 0, ())], True),
+        ([("a", 0, (0, 0))], True),
+        ([("a", 0, (0, 9))], True),
+        ([("a", 0, (-1,))], True),
+    ],
+)
+def test_reassignment_in_which_nothing_moves_ends_and_makes_room_for_the_next(
+    caplog: pytest.LogCaptureFixture, wanted: list[tuple[str, int, tuple[int, ...]]], is_refused: bool
+) -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a", (0, 1))
+        epoch = world.controller.state.epoch
+        await world.zookeeper.create(paths.REASSIGN_PARTITIONS, reassignment(*wanted))
+        await asyncio.sleep(SETTLED_S)
+        assert await is_gone(world, paths.REASSIGN_PARTITIONS)
+        assert any(paths.REASSIGN_PARTITIONS in each.getMessage() for each in caplog.records) == is_refused
+        # Broker 2 is never in sync here, so the next one stays until it is taken back.
+        await world.zookeeper.create(paths.REASSIGN_PARTITIONS, reassignment(("a", 0, (0, 2))))
+        await asyncio.sleep(SETTLED_S)
+        assert not await is_gone(world, paths.REASSIGN_PARTITIONS)
+        assert await world.controller.reassign({TopicPartition("a", 0): None}) == {
+            TopicPartition("a", 0): ErrorCode.NONE
+        }
+        await asyncio.sleep(SETTLED_S)
+        assert await is_gone(world, paths.REASSIGN_PARTITIONS)
+        assert world.controller.state.epoch == epoch
+
+    with caplog.at_level(logging.WARNING):
+        play(scene, others=2)
+
+
+def test_reassignment_of_other_replicas_goes_on_beside_one_in_which_nothing_moves() -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a", (0, 1), (0, 1))
+        await world.zookeeper.create(
+            paths.REASSIGN_PARTITIONS, reassignment(("a", 0, (1, 0)), ("a", 1, (0, 2)), ("unknown", 0, (0,)))
+        )
+        await asyncio.sleep(SETTLED_S)
+        data, _ = await world.zookeeper.get(paths.REASSIGN_PARTITIONS)
+        left = znodes.decode_reassignment(paths.REASSIGN_PARTITIONS, data)
+        assert left == {TopicPartition("a", 1): (0, 2)}
+        assert world.controller.state.replicas(TopicPartition("a", 0)) == (1, 0)
+
+    play(scene, others=2)
+
+
+def test_reassignment_of_a_topic_that_is_removed_by_hand_ends() -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a", (0, 1))
+        await world.zookeeper.create(paths.REASSIGN_PARTITIONS, reassignment(("a", 0, (0, 2))))
+        await asyncio.sleep(SETTLED_S)
+        assert not await is_gone(world, paths.REASSIGN_PARTITIONS)
+        await world.zookeeper.delete(paths.topic("a"), recursive=True)
+        await asyncio.sleep(SETTLED_S)
+        assert await is_gone(world, paths.REASSIGN_PARTITIONS)
+        assert world.controller.state.is_active
+
+    play(scene, others=2)
+
+
+def test_preferred_election_in_a_znode_names_what_it_elected_and_what_it_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a", (0, 1))
+        await world.controller.reassign({TopicPartition("a", 0): (1, 0)})
+        wanted = znodes.encode_partitions([TopicPartition("a", 0), TopicPartition("unknown", 3)])
+        await world.zookeeper.create(paths.PREFERRED_REPLICA_ELECTION, wanted)
+        await asyncio.sleep(SETTLED_S)
+        assert await is_gone(world, paths.PREFERRED_REPLICA_ELECTION)
+        assert world.controller.state.leaders[TopicPartition("a", 0)].leader == 1
+        said = [each.getMessage() for each in caplog.records]
+        assert "event=leader_election trigger=znode type=preferred count=1 partitions=a-0" in said
+        assert (
+            "event=leader_election_refused trigger=znode type=preferred count=1 "
+            "partitions=unknown-3:UNKNOWN_TOPIC_OR_PARTITION"
+        ) in said
+
+    with caplog.at_level(logging.INFO):
+        play(scene, others=1)
+
+
+def test_election_that_the_controller_holds_by_itself_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(world: World) -> None:
+        await world.topic("a", *[(0, 1)] * 250)
+        await world.controller.reassign({TopicPartition("a", partition): (1, 0) for partition in range(250)})
+        world.controller._inbox.put_nowait(RebalanceDue(10))
+        await asyncio.sleep(SETTLED_S)
+        assert {state.leader for state in world.controller.state.leaders.values()} == {1}
+        begin = "event=leader_election trigger=automatic type=preferred count=250 partitions="
+        lines = [each.getMessage() for each in caplog.records if each.getMessage().startswith(begin)]
+        named = [name for line in lines for name in line.removeprefix(begin).split(",")]
+        assert len(lines) == 3
+        assert sorted(named) == sorted(f"a-{partition}" for partition in range(250))
+
+    with caplog.at_level(logging.INFO):
+        play(scene, others=1)
+
+
+def test_wish_to_delete_an_unknown_topic_is_removed_with_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(world: World) -> None:
+        path = paths.delete_topic("unknown")
+        await world.zookeeper.create(path, b"")
+        await asyncio.sleep(SETTLED_S)
+        assert await is_gone(world, path)
+        assert f"removing {path}" in caplog.text
+
+    with caplog.at_level(logging.INFO):
         play(scene)
 
 

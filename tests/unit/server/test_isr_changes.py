@@ -170,3 +170,23 @@ def test_a_partition_state_that_cannot_be_read_is_left_alone() -> None:
         assert scene.partition.isr == (0,)
 
     play(act)
+
+
+def test_write_that_fails_in_an_unexpected_way_is_tried_again() -> None:
+    """Pending in-sync replicas that nobody writes any more would keep the partition as it is for ever."""
+
+    async def act(scene: Scene) -> None:
+        put, failures = scene.changes._store.put, [RuntimeError("cannot be encoded")]
+
+        async def put_or_fail(topic_partition: TopicPartition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
+            if failures:
+                raise failures.pop()
+            return await put(topic_partition, wanted)
+
+        scene.changes._store.put = put_or_fail  # type: ignore[method-assign]
+        scene.changes.may_expand(scene.partition, 1)
+        await asyncio.sleep(3 * DELAY_S)
+        assert scene.partition.isr == (0, 1)
+        assert scene.partition.pending_isr is None
+
+    play(act)

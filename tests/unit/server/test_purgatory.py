@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+
+import pytest
 
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.timing_wheel import Entry, TimingWheel
@@ -34,6 +37,8 @@ class Task:
 
 class Need:
     """Complete once `have` reaches `want`."""
+
+    future: asyncio.Future[None] | None = None
 
     def __init__(self, want: int) -> None:
         self.want = want
@@ -139,3 +144,57 @@ def test_what_waits_for_many_keys_that_change_together_is_tried_once() -> None:
     assert tries == [0]
     assert other.outcome == ["completed"]
     assert len(purgatory) == 1
+
+
+class Failing(Need):
+    """Raises when it is to complete."""
+
+    def try_complete(self) -> bool:
+        if self.have < self.want:
+            return False
+        raise RuntimeError("cannot complete")
+
+    def on_timeout(self) -> None:
+        raise RuntimeError("cannot time out")
+
+
+@pytest.mark.parametrize("by", ["check", "timeout", "shutdown"])
+def test_operation_that_fails_tells_its_caller_and_disturbs_nobody_else(by: str) -> None:
+    async def main() -> None:
+        timer = WheelOnly()
+        purgatory: Purgatory[str] = Purgatory(timer)
+        failing, other = Failing(1), Need(1)
+        failing.future = asyncio.get_running_loop().create_future()
+        for each in (failing, other):
+            purgatory.complete_or_watch(each, ["a"], 100)
+        failing.have = other.have = 1
+        match by:
+            case "check":
+                purgatory.check("a")
+            case "timeout":
+                timer.advance(100)
+            case _:
+                purgatory.expire_all()
+        assert isinstance(failing.future.exception(), RuntimeError)
+        assert other.outcome == ["completed" if by == "check" else "timed out"]
+        assert len(purgatory) == 0
+        assert not purgatory.watches("a")
+        assert len(timer.wheel) == 0
+
+    asyncio.run(main())
+
+
+def test_operation_whose_caller_is_gone_is_forgotten() -> None:
+    async def main() -> None:
+        timer = WheelOnly()
+        purgatory: Purgatory[str] = Purgatory(timer)
+        need = Need(1)
+        need.future = asyncio.get_running_loop().create_future()
+        purgatory.complete_or_watch(need, ["a"], 100)
+        need.future.cancel()
+        await asyncio.sleep(0)
+        assert len(purgatory) == 0
+        assert not purgatory.watches("a")
+        assert len(timer.wheel) == 0
+
+    asyncio.run(main())

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from uuid import UUID
 
+import pytest
+
+from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionState,
@@ -16,6 +20,7 @@ from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.timer import WheelTimer
+from kctl.storage.checkpoints import uuid_text
 from kctl.storage.config import LogConfig
 from kctl.storage.log_manager import LogManager
 from kctl.testing.sim_clock import ManualClock
@@ -103,6 +108,8 @@ def test_deleting_a_topic_syncs_as_often_for_many_partitions_as_for_one() -> Non
 class Waiting:
     """Waits for all partitions, as a follower's fetch does, and counts how often it looks."""
 
+    future = None
+
     def __init__(self) -> None:
         self.looks = 0
 
@@ -126,3 +133,51 @@ def test_a_request_that_waits_for_many_partitions_looks_once_when_all_of_them_mo
         assert waiting.looks == 1
         delete(manager, 50)
         assert waiting.looks == 2
+
+
+def told(manager: ReplicaManager, topic_id: UUID) -> dict[TopicPartition, ErrorCode]:
+    """What the controller hears when it gives this broker the lead of a partition of the topic with this id."""
+    state = LeaderAndIsrPartitionState(
+        partition_index=0,
+        controller_epoch=1,
+        leader=1,
+        leader_epoch=0,
+        isr=[1],
+        partition_epoch=0,
+        replicas=[1],
+    )
+    topic = LeaderAndIsrTopicState(topic_name=TOPIC, topic_id=topic_id, partition_states=[state])
+    request = LeaderAndIsrRequest(controller_id=1, controller_epoch=1, topic_states=[topic], live_leaders=[])
+    return manager.become_leader_or_follower(request)[0]
+
+
+def test_log_of_another_topic_of_the_same_name_is_refused_with_a_line_that_says_what_to_do(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk, tp = SimFiles(), TopicPartition(TOPIC, 0)
+    with asyncio.Runner() as runner:
+        before = replica_manager(disk, runner.get_loop())
+        assert told(before, UUID(int=5)) == {tp: ErrorCode.NONE}
+        before.logs.clean_shutdown()
+        manager = replica_manager(disk, runner.get_loop())
+        assert told(manager, UUID(int=6)) == {tp: ErrorCode.INCONSISTENT_TOPIC_ID}
+        assert tp not in manager.partitions
+        (line,) = [each.getMessage() for each in caplog.records if "event=inconsistent_topic_id" in each.getMessage()]
+        for said in ("partition=orders-0", "directory=/data/orders-0", uuid_text(UUID(int=5)), uuid_text(UUID(int=6))):
+            assert said in line
+        assert told(manager, UUID(int=5)) == {tp: ErrorCode.NONE}
+
+
+def test_malformed_partition_metadata_is_named_and_written_again(caplog: pytest.LogCaptureFixture) -> None:
+    disk, tp = SimFiles(), TopicPartition(TOPIC, 0)
+    with asyncio.Runner() as runner:
+        before = replica_manager(disk, runner.get_loop())
+        told(before, UUID(int=5))
+        before.logs.clean_shutdown()
+        path = "/data/orders-0/partition.metadata"
+        sound = disk.read(path)
+        disk.write_atomically(path, b"version: 0\ntopic_id: ?")
+        assert told(replica_manager(disk, runner.get_loop()), UUID(int=5)) == {tp: ErrorCode.NONE}
+        assert disk.read(path) == sound
+        (line,) = [each.getMessage() for each in caplog.records if "event=malformed_partition" in each.getMessage()]
+        assert f"{path} at position 0: topic_id is missing or malformed" in line

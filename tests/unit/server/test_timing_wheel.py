@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kctl.server.requests.timer import WheelTimer
 from kctl.server.requests.timing_wheel import Entry, TimingWheel
+from kctl.testing.sim_clock import SimClock
+from kctl.testing.sim_loop import SimLoop, simulate
 
 Step = tuple[str, int]
 STEPS = st.lists(
@@ -59,3 +64,23 @@ def test_cancelling_late_or_twice_does_nothing() -> None:
     wheel.cancel(entry)
     wheel.cancel(entry)
     assert len(wheel) == 0
+
+
+def test_callback_that_fails_does_not_take_the_others_with_it() -> None:
+    async def main(loop: SimLoop) -> None:
+        timer = WheelTimer(SimClock(loop.time), loop)
+        failures: list[object] = []
+        loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+        called: list[int] = []
+
+        def fail() -> None:
+            raise RuntimeError("a bug")
+
+        timer.schedule(10, fail)
+        timer.schedule(10, lambda: called.append(1))
+        timer.schedule(20, lambda: called.append(2))
+        await asyncio.sleep(1)
+        assert called == [1, 2]
+        assert len(failures) == 1
+
+    simulate(main, seed=1)

@@ -134,7 +134,7 @@ class _OtherBroker:
         if brokers.gate is not None:
             await brokers.gate.wait()
         outcome = brokers.answers.pop(0) if brokers.answers else ErrorCode.NONE
-        if isinstance(outcome, ConnectionLost):
+        if isinstance(outcome, Exception):
             raise outcome
         return WriteTxnMarkersResponse(
             markers=[

@@ -44,6 +44,7 @@ from kctl.server.handlers.produce import ProduceHandler
 from kctl.server.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from kctl.server.handlers.write_txn_markers import WriteTxnMarkersHandler
 from kctl.server.requests.context import Peer, RequestContext
+from kctl.server.requests.record_work import RecordWork
 from kctl.server.transactions.partition_markers import PartitionMarkers
 from kctl.storage.producer_state import ProducerState
 from kctl.testing.sim_loop import SimLoop, simulate
@@ -104,7 +105,7 @@ class Broker:
             "DescribeProducers": DescribeProducersHandler(self.replicas),  # type: ignore[arg-type]
             "DescribeTransactions": DescribeTransactionsHandler(coordinator),
             "ListTransactions": ListTransactionsHandler(coordinator),
-            "Produce": ProduceHandler(self.replicas, None),  # type: ignore[arg-type]
+            "Produce": ProduceHandler(self.replicas, None, RecordWork(), clock),  # type: ignore[arg-type]
         }
 
     async def call(self, request: Any, version: int) -> Any:

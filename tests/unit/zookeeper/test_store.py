@@ -121,3 +121,98 @@ def test_a_commit_is_synced_to_disk(tmp_path: Path) -> None:
     settings = [store._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
     assert settings == ["wal", 2]
     store.close()
+
+
+PAGE = 4096
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, object]:
+    """The bytes of a database of many pages, and what it holds."""
+    folder = tmp_path_factory.mktemp("sound")
+    store = Store(folder)
+    keeper = loaded(store)
+    player = Player(keeper)
+    for number in range(300):
+        player.create(f"/{number:03}", b"x" * 200)
+    commit(keeper, store)
+    held = everything(keeper)
+    store.close()
+    return (folder / DATABASE).read_bytes(), held
+
+
+def damages(data: bytes) -> dict[str, bytes]:
+    """Each page zeroed, each page filled with garbage, and the file cut off at each page."""
+    found: dict[str, bytes] = {"cut to nothing": b""}
+    garbage = random.Random(1).randbytes(PAGE)
+    for start in range(0, len(data), PAGE):
+        found[f"page {start // PAGE} zeroed"] = data[:start] + bytes(PAGE) + data[start + PAGE :]
+        found[f"page {start // PAGE} garbage"] = data[:start] + garbage + data[start + PAGE :]
+        found[f"cut off in page {start // PAGE}"] = data[: start + PAGE // 2]
+    return found
+
+
+def test_damage_is_refused_with_the_name_of_the_file_and_what_to_do(
+    tmp_path: Path, sound: tuple[bytes, object]
+) -> None:
+    data, held = sound
+    Store(tmp_path).close()
+    path = tmp_path / DATABASE
+    told: dict[str, str] = {}
+    for name, damaged in damages(data).items():
+        path.write_bytes(damaged)
+        store = None
+        try:
+            store = Store(tmp_path)
+            # A page that holds nothing may be damaged without harm.
+            assert everything(loaded(store)) == held, name
+        except ZooKeeperError as error:
+            told[name] = str(error)
+        finally:
+            if store is not None:
+                store.close()
+    assert len(told) >= len(damages(data)) - 6
+    for name, text in told.items():
+        assert text.startswith(f"{path} cannot be used: "), name
+        assert text.endswith("; restore it from a backup, or choose another folder"), name
+        assert "\n" not in text, name
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM counter",
+        "UPDATE counter SET value = 5",
+        "DELETE FROM node WHERE path = '/'",
+        "DELETE FROM node",
+        "DELETE FROM node WHERE path = '/a'",
+        "UPDATE node SET acl = '[' WHERE path = '/a'",
+        "UPDATE node SET acl = '[[1]]' WHERE path = '/a'",
+        "UPDATE node SET data = 'text' WHERE path = '/a'",
+        "UPDATE node SET version = 'text' WHERE path = '/a'",
+        "UPDATE node SET path = x'ff' WHERE path = '/a/b'",
+        "DROP TABLE session",
+    ],
+)
+def test_rows_that_cannot_have_been_committed_are_refused(tmp_path: Path, statement: str) -> None:
+    store = Store(tmp_path)
+    keeper = loaded(store)
+    player = Player(keeper)
+    for path in ("/a", "/a/b", "/a/c", "/a/d", "/a/e", "/a/f"):
+        player.create(path)
+    commit(keeper, store)
+    store.close()
+    with sqlite3.connect(tmp_path / DATABASE) as database:
+        database.execute(statement)
+    database.close()
+    store = Store(tmp_path)
+    with pytest.raises(ZooKeeperError, match=rf"{DATABASE} cannot be used: .*; restore it from a backup"):
+        store.load()
+    store.close()
+
+
+def test_start_that_was_killed_before_the_database_was_made_is_followed_by_another(tmp_path: Path) -> None:
+    (tmp_path / DATABASE).touch()
+    store = Store(tmp_path)
+    assert loaded(store).tree.find("/") is not None
+    store.close()

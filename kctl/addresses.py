@@ -1,0 +1,36 @@
+"""Lists of `host:port`, as `bootstrap.servers` and `zookeeper.connect` have them.  Pure."""
+
+from __future__ import annotations
+
+from kctl.errors import UsageError
+from kctl.integers import PORT_MAX, parse_integer
+
+_LABEL_LENGTH_MAX = 63
+"""RFC 1035.  Resolving a longer one fails in Python's own encoder of names."""
+
+
+def parse_addresses(text: str, *, default_port: int) -> tuple[tuple[str, int], ...]:
+    """Read `host:port,[::1]:9092,host`.  Raises UsageError."""
+    addresses = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, port = part.rpartition(":")
+        if not colon or port.endswith("]"):
+            host, port = part, str(default_port)
+        host = host.removeprefix("[").removesuffix("]")
+        if not _can_be_host(host):
+            raise UsageError(f"'{part}' is no address; write HOST:PORT")
+        addresses.append((host, parse_integer(port, f"'{part}' is no address: the port", low=1, high=PORT_MAX)))
+    if not addresses:
+        raise UsageError(f"'{text}' names no host; write HOST:PORT[,...]")
+    return tuple(addresses)
+
+
+def _can_be_host(host: str) -> bool:
+    labels = host.removesuffix(".").split(".")
+    if not all(0 < len(label) <= _LABEL_LENGTH_MAX for label in labels):
+        return False
+    try:
+        host.encode("ascii" if host.isascii() else "idna")
+    except UnicodeError:
+        return False
+    return True

@@ -1,0 +1,106 @@
+"""Points in time and lengths of time, as every option that takes one reads them.  Pure: callers pass now_ms.
+
+    TIME      2026-11-21T09:30:00Z    RFC 3339; without a zone it is UTC, and without a time of day midnight
+              20261121, 20261121T0930Z    ISO 8601 without separators
+              1795253400, 1795253400000   epoch seconds, which have 10 digits, or milliseconds, which have 13
+              now, -1h30m, -PT90M     now, and a duration back from now
+    DURATION  500ms  10s  5m  1h30m  2d  1w  PT1H30M; a bare number is seconds
+
+A TIME may begin with @, as it has to where an offset may stand as well.  Numbers of another length are refused, because
+they could be either: 20261123 as epoch seconds would be in August 1970.  So are times before 1970: brokers take
+negative timestamps for the names of special offsets.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kctl.errors import UsageError
+
+TIME_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
+_EPOCH_SECONDS = re.compile(r"[0-9]{10}")
+_EPOCH_MS = re.compile(r"[0-9]{13}")
+_COMPACT_DATE = re.compile(r"[0-9]{8}")
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
+_ISO_DURATION = re.compile(
+    r"([+-]?)P(?:([+-]?[0-9]+)D)?(?:T(?=.)(?:([+-]?[0-9]+)H)?(?:([+-]?[0-9]+)M)?(?:([+-]?[0-9]+(?:[.,][0-9]*)?)S)?)?\Z",
+    re.ASCII | re.IGNORECASE,
+)
+"""As java.time.Duration.parse takes it, signs included."""
+
+
+def parse_time_ms(text: str, *, now_ms: int) -> int:
+    """Read a point in time as milliseconds since the epoch, from 0 to TIME_MS_MAX.  Raises UsageError."""
+    told = text.removeprefix("@")
+    if told == "now":
+        return now_ms
+    if told.startswith("-"):
+        return check_time_ms(now_ms - parse_duration_ms(told[1:]), text)
+    if _EPOCH_SECONDS.fullmatch(told):
+        return int(told) * 1000
+    if _EPOCH_MS.fullmatch(told):
+        return int(told)
+    if told.isdecimal() and not _COMPACT_DATE.fullmatch(told):
+        raise UsageError(
+            f"'{text}' is no time: epoch seconds have 10 digits, milliseconds 13, and a date has 8, such as 20261121"
+        )
+    return check_time_ms(_iso_time_ms(told, text), text)
+
+
+def check_time_ms(time_ms: int, text: str) -> int:
+    """The time, if it is one that can be asked for; `text` is what was given.  Raises UsageError."""
+    if time_ms < 0:
+        raise UsageError(
+            f"'{text}' is before 1970, where no record can be looked up; the first record is at 'earliest'"
+        )
+    if time_ms > TIME_MS_MAX:
+        raise UsageError(f"'{text}' is after the year 9999")
+    return time_ms
+
+
+def _iso_time_ms(told: str, text: str) -> int:
+    from datetime import UTC, datetime  # noqa: PLC0415 - not needed by most commands
+
+    # Kafka's tools take 2026-1-9T9:5:0.0, too.
+    padded = re.sub(r"(?<=[-T:])([0-9])(?![0-9])", r"0\1", told)
+    try:
+        if not padded.isascii():
+            raise ValueError
+        moment = datetime.fromisoformat(padded)
+    except ValueError:
+        raise UsageError(
+            f"'{text}' is no time; write 2026-11-21T09:30:00Z, 2026-11-21, epoch seconds or milliseconds, now or -1h"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def parse_duration_ms(text: str, *, may_be_negative: bool = False) -> int:
+    """Read a length of time in milliseconds, at most TIME_MS_MAX; one in ISO 8601 may have signs, as in Java.
+
+    Raises UsageError.
+    """
+    duration_ms = _duration_ms(text)
+    if not abs(duration_ms) <= TIME_MS_MAX:  # NaN, the difference of two infinities, is not either
+        raise UsageError(f"'{text}' is longer than 8,000 years")
+    if duration_ms < 0 and not may_be_negative:
+        raise UsageError(f"'{text}' is negative")
+    return round(duration_ms)
+
+
+def _duration_ms(text: str) -> float:
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
+        return float(text) * 1000
+    iso = _ISO_DURATION.match(text)
+    if iso and any(iso.groups()[1:]):
+        days, hours, minutes, seconds = (float((group or "0").replace(",", ".")) for group in iso.groups()[1:])
+        duration_ms = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
+        return -duration_ms if iso[1] == "-" else duration_ms
+    parts = _DURATION_PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise UsageError(f"'{text}' is no duration; write 500ms, 10s, 5m, 1h30m, 2d or PT1H30M")
+    return sum(float(number) * _UNITS_MS[unit] for number, unit in parts)

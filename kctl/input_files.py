@@ -1,0 +1,75 @@
+"""Reading files that somebody has named, without waiting for what may never come.
+
+Opening a FIFO waits for a writer, and reading a device may never end: where a file is needed, only regular files are
+opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+
+from kctl.limits import NAMED_FILE_BYTES_MAX
+
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a directory",
+}
+_READ_SIZE = 1 << 20
+_OWN_DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/[0-9]+")
+
+
+def check_regular(path: str) -> None:
+    """Raises OSError, which names the file, when it cannot be looked at or is not a regular file."""
+    _refuse_others(os.stat(path), path)
+
+
+def open_regular(path: str) -> int:
+    """A descriptor for reading a regular file.  Raises OSError, also for all other kinds of files."""
+    check_regular(path)
+    # Another file may have the name by now: opened without waiting, and looked at once more.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        _refuse_others(os.fstat(descriptor), path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_regular(path: str) -> bytes:
+    """All of a regular file.  Raises OSError, also when it has more than NAMED_FILE_BYTES_MAX bytes."""
+    return _read(open_regular(path), path)
+
+
+def read_input(path: str) -> bytes:
+    """As read_regular; in addition pipes that this process was given as /dev/stdin or /dev/fd/N are read to their end.
+
+    Shells pass process substitutions, `<(command)`, like this.
+    """
+    if _OWN_DESCRIPTOR.fullmatch(path):
+        return _read(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
+    return read_regular(path)
+
+
+def _refuse_others(status: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+        raise OSError(errno.EINVAL, f"is {kind}, not a regular file", path)
+
+
+def _read(descriptor: int, path: str) -> bytes:
+    data = bytearray()
+    try:
+        while piece := os.read(descriptor, _READ_SIZE):
+            data += piece
+            if len(data) > NAMED_FILE_BYTES_MAX:
+                raise OSError(errno.EFBIG, f"has more than {NAMED_FILE_BYTES_MAX} bytes", path)
+    finally:
+        os.close(descriptor)
+    return bytes(data)

@@ -1,0 +1,17 @@
+"""Log lines: what clients and brokers put into them can neither begin another line nor steer a terminal."""
+
+from __future__ import annotations
+
+import logging
+
+from kctl.terminal_text import escape, escape_lines
+
+
+class EscapingFormatter(logging.Formatter):
+    """logging.Formatter with controls escaped; only the lines of a traceback stay apart."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        return escape(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escape_lines(super().format(record))

@@ -1,0 +1,132 @@
+"""Work on records that takes long: decompressing, converting, compressing, searching.
+
+It runs in a few threads, within one bound of bytes for all requests; what does not fit waits in order of arrival.
+`run` is given a function of values: it may not touch what the event loop owns.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.limits import RECORD_WORK_BYTES_MAX, RECORD_WORK_THREADS, RECORD_WORK_WAITING_BYTES_MAX
+
+T = TypeVar("T")
+
+
+class RecordWork:
+    """The threads and the bytes that all requests share."""
+
+    def __init__(
+        self,
+        *,
+        threads: int = RECORD_WORK_THREADS,
+        bytes_max: int = RECORD_WORK_BYTES_MAX,
+        waiting_bytes_max: int = RECORD_WORK_WAITING_BYTES_MAX,
+    ) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="record-work")
+        self._bytes_max = bytes_max
+        self._free_bytes = bytes_max
+        self._waiting_bytes_max = waiting_bytes_max
+        self._held_bytes = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._running: set[asyncio.Future[Any]] = set()
+        self._is_closed = False
+
+    @property
+    def used_bytes(self) -> int:
+        """What the work under way has reserved."""
+        return self._bytes_max - self._free_bytes
+
+    def hold(self, size: int) -> None:
+        """Count `size` bytes that a request keeps until its turn; `let_go` ends that.
+
+        Raises ApiError(REQUEST_TIMED_OUT) when all requests together would keep too much.
+        """
+        if self._held_bytes + size > self._waiting_bytes_max:
+            message = f"more than {self._waiting_bytes_max} bytes of records wait to be decompressed or converted"
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message)
+        self._held_bytes += size
+
+    def let_go(self, size: int) -> None:
+        self._held_bytes -= size
+
+    async def run(self, memory_bytes: int, work: Callable[[], T]) -> T:
+        """The result of `work`, which takes at most `memory_bytes`.
+
+        Work that needs more than all bytes runs alone.  Raises what `work` raises, and
+        ApiError(NOT_LEADER_OR_FOLLOWER) after `close`.
+        """
+        memory_bytes = min(memory_bytes, self._bytes_max)
+        await self._reserve(memory_bytes)
+        running = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        self._running.add(running)
+
+        def finished(future: asyncio.Future[T]) -> None:
+            self._running.discard(future)
+            self._release(memory_bytes)
+            if not future.cancelled():
+                future.exception()  # Whoever waited for it may be gone.
+
+        running.add_done_callback(finished)
+        # Shielded, because a thread goes on when its request is cancelled, and keeps its bytes until then.
+        try:
+            result = await asyncio.shield(running)
+        finally:
+            # An exception refers to this frame: with the future in it, both and all bytes of the work would stay until
+            # the next garbage collection.
+            del running
+        self._check_open()
+        return result
+
+    async def close(self) -> None:
+        """Refuse what waits, and wait for what runs.  Nothing that was run has a result after this."""
+        self._is_closed = True
+        for _, turn in self._waiting:
+            if not turn.done():
+                turn.set_result(None)
+        if self._running:
+            await asyncio.wait(self._running)
+        self._threads.shutdown(wait=False)
+
+    async def _reserve(self, memory_bytes: int) -> None:
+        self._check_open()
+        if not self._waiting and memory_bytes <= self._free_bytes:
+            self._free_bytes -= memory_bytes
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (memory_bytes, turn)
+        self._waiting.append(entry)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                if entry in self._waiting:
+                    self._waiting.remove(entry)
+                self._wake()
+            else:
+                self._release(memory_bytes)
+            raise
+        self._check_open()
+
+    def _release(self, memory_bytes: int) -> None:
+        self._free_bytes += memory_bytes
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiting and not self._is_closed and self._waiting[0][0] <= self._free_bytes:
+            memory_bytes, turn = self._waiting.popleft()
+            if turn.cancelled():
+                continue
+            self._free_bytes -= memory_bytes
+            turn.set_result(None)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down")

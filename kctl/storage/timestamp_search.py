@@ -1,0 +1,144 @@
+"""Finding the first record at or after a timestamp.
+
+The indexes of a segment say where to begin; from there batches are read, which may take long: a batch has to be
+decompressed, and a producer may have given it a max timestamp that none of its records has.  So the search is cut into
+scans of bounded cost.  `TimestampSearch` chooses them, on the event loop; a `TimestampScan` reads an open file only and
+may run in a thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from kctl.errors import CorruptLog
+from kctl.limits import DECOMPRESSED_BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX
+from kctl.records.allowance import Allowance, decompressed_size_max
+from kctl.records.batch import iterate_plain, parse_any_header, records_region
+from kctl.records.header import CODEC_MASK, BatchHeader, BatchTooLarge, CorruptBatch, Record
+from kctl.records.legacy import iterate_messages
+from kctl.storage.batch_reader import read_headers
+from kctl.storage.files import File
+from kctl.storage.segment import Segment
+
+SCAN_BYTES_MAX = 2 * DECOMPRESSED_BATCH_BYTES_MAX
+"""Memory that one scan with the allowance of `scan_allowance` takes at most: a batch and its plain records."""
+
+
+def scan_allowance() -> Allowance:
+    """Enough for any batch that keeps the bounds."""
+    return Allowance(DECOMPRESSED_BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX)
+
+
+class TimestampOffset(NamedTuple):
+    """Where a timestamp was found."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class TimestampScan:
+    """The batches of one segment from a position on."""
+
+    def __init__(
+        self, file: File, position: int, end: int, timestamp: int, *, start_offset: int, max_offset: int
+    ) -> None:
+        self.found: TimestampOffset | None = None
+        self.is_done = False
+        self._file = file
+        self._position = position
+        self._end = end
+        self._timestamp = timestamp
+        self._start_offset = start_offset
+        self._max_offset = max_offset
+
+    def run(self, allowance: Allowance) -> None:
+        """Read on until the record is found, the segment ends (`is_done`) or the allowance is used up.
+
+        Raises OSError, and CorruptLog for damage or a batch that passes the bounds of kctl.limits.
+        """
+        for header in read_headers(self._file, self._position, self._end):
+            self._position = header.position
+            if header.base_offset >= self._max_offset:
+                break
+            if header.max_timestamp >= self._timestamp and header.last_offset >= self._start_offset:
+                if not self._look_into(header, allowance):
+                    return
+                if self.found is not None:
+                    break
+            elif allowance.records <= 0:
+                return
+            allowance.records -= 1
+        self.is_done = True
+
+    def _look_into(self, header: BatchHeader, allowance: Allowance) -> bool:
+        """Whether the allowance was enough to look for the record in this batch."""
+        bound = decompressed_size_max(header.size)
+        size_max = min(allowance.plain_bytes, bound)
+        if header.record_count > RECORDS_PER_BATCH_MAX or header.size > DECOMPRESSED_BATCH_BYTES_MAX:
+            reason = f"{header.record_count} records in {header.size} bytes are too many for a search"
+            raise CorruptLog(self._file.path, header.position, reason)
+        if header.record_count > allowance.records or header.size > allowance.plain_bytes:
+            return False
+        try:
+            for record in _records(self._file.read_at(header.position, header.size), size_max, allowance):
+                if record.timestamp >= self._timestamp and record.offset >= self._start_offset:
+                    self.found = TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+                    break
+        except CorruptBatch as error:
+            if isinstance(error, BatchTooLarge) and size_max < bound:
+                return False
+            raise CorruptLog(self._file.path, header.position, error.reason) from error
+        return True
+
+
+def _records(batch: bytes, size_max: int, allowance: Allowance) -> Iterator[Record]:
+    header = parse_any_header(batch)
+    if header.magic != 2:
+        count_max = allowance.records if header.attributes & CODEC_MASK else 1
+        allowance.records -= count_max
+        return iterate_messages(batch, header, size_max=size_max, count_max=count_max)
+    plain = bytes(records_region(batch, header, size_max))
+    allowance.plain_bytes -= len(plain)
+    allowance.records -= header.record_count
+    return iterate_plain(plain, header)
+
+
+class TimestampSearch:
+    """The search through the segments of a log.  Owner: event loop."""
+
+    def __init__(self, segments: Iterable[Segment], timestamp: int, *, log_start_offset: int, max_offset: int) -> None:
+        self.found: TimestampOffset | None = None
+        """The first record at or after the timestamp within [log_start_offset, max_offset), when there are no more
+        scans."""
+        self._segments = deque(segments)
+        self._timestamp = timestamp
+        self._start_offset = log_start_offset
+        self._max_offset = max_offset
+        self._scan: TimestampScan | None = None
+
+    def next_scan(self) -> TimestampScan | None:
+        """What is to be run next, again if it was not done; None at the end.  Raises OSError, CorruptLog."""
+        scan = self._scan
+        if scan is not None:
+            if not scan.is_done:
+                return scan
+            if scan.found is not None:
+                self.found = scan.found if scan.found.offset < self._max_offset else None
+                return None
+            self._scan = None
+        while self._scan is None and self._segments:
+            segment = self._segments.popleft()
+            position = segment.position_for_timestamp(self._timestamp, self._start_offset)
+            if position is not None:
+                self._scan = TimestampScan(
+                    segment.file,
+                    position,
+                    segment.size,
+                    self._timestamp,
+                    start_offset=self._start_offset,
+                    max_offset=self._max_offset,
+                )
+        return self._scan

@@ -1,0 +1,139 @@
+"""How a table fits into the width of a terminal.  Pure.
+
+The first of these that fits is taken: all cells on one line; cells that may wrap on several lines, broken between
+words; the same without columns that are empty in all rows; a block for each row, with one line per column.  Words
+and names are never broken.  Without a width everything stays on one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+
+from kctl.terminal_text import Paint, display_width, pad, word_width, wrap
+
+GAP = 2
+NOTHING = "-"
+"""The cell of a value that is missing."""
+WRAPPED_WIDTH_MIN = 16
+"""Columns that are narrower than this are hard to read where words are wrapped in them."""
+
+
+class TableLayout:
+    """Widths of the columns, from the rows that are known so far; later rows are written in the same way."""
+
+    def __init__(
+        self,
+        titles: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        numeric: Sequence[bool],
+        wraps: Sequence[bool],
+        width: int | None,
+        is_complete: bool,
+    ) -> None:
+        """`width` is that of the terminal, None for no limit; `is_complete`: no more rows will come."""
+        self._titles = titles
+        self._numeric = numeric
+        self._wraps = wraps
+        self._width = width
+        self._shown = list(range(len(titles)))
+        self._has_blocks = False
+        self._widths = self._fit(rows, is_complete=is_complete)
+        if self._widths is None and is_complete:
+            self._shown = [at for at in self._shown if any(row[at] != NOTHING for row in rows)]
+            self._widths = self._fit(rows, is_complete=is_complete)
+
+    def head(self, paint: Paint) -> Iterator[str]:
+        """The line of titles; none where rows are blocks."""
+        if self._widths is not None:
+            yield from self._lines(self._widths, self._titles, paint)
+
+    def row(self, cells: Sequence[str], paint: Paint) -> Iterator[str]:
+        """The lines of one row."""
+        if self._widths is not None:
+            yield from self._lines(self._widths, cells, paint)
+            return
+        if self._has_blocks:
+            yield ""
+        self._has_blocks = True
+        shown = self._shown
+        yield from block_lines(
+            [self._titles[at] for at in shown],
+            [cells[at] for at in shown],
+            wraps=[self._wraps[at] for at in shown],
+            width=self._width,
+            paint=lambda index, text: paint(shown[index], text),
+        )
+
+    def _fit(self, rows: Sequence[Sequence[str]], *, is_complete: bool) -> list[int] | None:
+        """Widths of the shown columns; None where not even their longest words fit side by side."""
+        texts = [[self._titles[at], *(row[at] for row in rows)] for at in self._shown]
+        natural = [max(map(display_width, column)) for column in texts]
+        if self._width is None:
+            return natural
+        space = self._width - GAP * (len(self._shown) - 1)
+        if is_complete and sum(natural) <= space:
+            return natural
+        wraps = [self._wraps[at] for at in self._shown]
+        least = [
+            min(width, max(WRAPPED_WIDTH_MIN, *map(word_width, column))) if may_wrap else width
+            for column, width, may_wrap in zip(texts, natural, wraps, strict=True)
+        ]
+        if sum(least) > space:
+            return None
+        # While rows still come, columns that wrap take all the space there is.
+        most = [
+            max(width, self._width) if may_wrap and not is_complete else width
+            for width, may_wrap in zip(natural, wraps, strict=True)
+        ]
+        return _shared(space, least, most)
+
+    def _lines(self, widths: Sequence[int], cells: Sequence[str], paint: Paint) -> Iterator[str]:
+        wrapped = [
+            wrap(cells[at], width) if self._wraps[at] else [cells[at]]
+            for at, width in zip(self._shown, widths, strict=True)
+        ]
+        for texts in zip_longest(*wrapped, fillvalue=""):
+            last = max((index for index, text in enumerate(texts) if text), default=-1)
+            line = [
+                paint(at, pad(text, 0 if index == last and not self._numeric[at] else width, right=self._numeric[at]))
+                for index, (at, text, width) in enumerate(zip(self._shown, texts, widths, strict=True))
+                if index <= last
+            ]
+            yield (" " * GAP).join(line)
+
+
+def block_lines(
+    titles: Sequence[str], cells: Sequence[str], *, wraps: Sequence[bool], width: int | None, paint: Paint
+) -> Iterator[str]:
+    """A line for each cell with its title in front; a cell that does not fit beside it goes to the lines below.
+
+    There even a cell that should stay whole is wrapped between words where it is wider than the terminal.
+    """
+    title_width = max(map(display_width, titles), default=0) + GAP
+    for index, (title, text, may_wrap) in enumerate(zip(titles, cells, wraps, strict=True)):
+        beside = pad(title, title_width)
+        if width is None or display_width(text) <= width - title_width:
+            yield beside + paint(index, text)
+        elif may_wrap and word_width(text) <= width - title_width:
+            for line in wrap(text, width - title_width):
+                yield beside + paint(index, line)
+                beside = " " * title_width
+        else:
+            yield title
+            indent = GAP if word_width(text) <= width - GAP else 0
+            for line in wrap(text, width - indent):
+                yield " " * indent + paint(index, line)
+
+
+def _shared(space: int, least: Sequence[int], most: Sequence[int]) -> list[int]:
+    """Widths between `least` and `most` that share the space; those that need little get it first."""
+    widths = list(least)
+    left = space - sum(least)
+    hungry = sorted(range(len(widths)), key=lambda index: most[index] - least[index])
+    for position, index in enumerate(hungry):
+        grown = min(most[index] - least[index], left // (len(hungry) - position))
+        widths[index] += grown
+        left -= grown
+    return widths

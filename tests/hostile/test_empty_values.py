@@ -1,0 +1,79 @@
+"""A variable that is not set leaves an empty word in the line of a script: it is refused before anything is done."""
+
+from __future__ import annotations
+
+import pytest
+
+from kctl.commands.catalog import load_all
+from kctl.commands.conversion import name_of
+from kctl.commands.declaration import Argument, Command, Parameter
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.options import all_parameters
+from tests.unit.commands.conftest import Kctl
+from tests.unit.commands.conftest import kctl as kctl  # noqa: PLC0414 - a fixture
+
+MAY_BE_EMPTY = {("produce", "key"), ("produce", "null_marker"), ("dump-log", "key")}
+"""Keys can be empty, and an empty line can stand for null."""
+
+
+def parameters() -> list[tuple[str, Command, Parameter]]:
+    return [
+        (noun, command, parameter)
+        for noun, group in load_all().items()
+        for command in group.commands.values()
+        for parameter in all_parameters(command)
+        if not parameter.is_flag and (command.name, parameter.name) not in MAY_BE_EMPTY
+    ]
+
+
+@pytest.mark.parametrize(("noun", "command", "tried"), parameters(), ids=lambda one: getattr(one, "name", str(one)))
+def test_every_option_and_argument_refuses_an_empty_text(
+    kctl: Kctl, noun: str, command: Command, tried: Parameter
+) -> None:
+    words = [noun] if noun == command.name else [noun, command.name]
+    positional = []
+    for parameter in command.parameters:
+        if isinstance(parameter.declared, Argument):
+            if parameter is tried or parameter.required:
+                positional.append("" if parameter is tried else (parameter.declared.choices or ("x",))[0])
+        elif parameter.required and parameter is not tried:
+            words.append(f"{parameter.declared.names[0]}=x")
+    if not isinstance(tried.declared, Argument):
+        words.append(f"{name_of(tried)}=")
+    ran = kctl("", *words, "--", *positional)
+    assert ran.status == ExitStatus.USAGE
+    expected = "is not one of" if tried.declared.choices else f"{name_of(tried)} is empty; is a shell variable not set?"
+    assert expected in ran.err
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("topics list --bootstrap-server :9092", "':9092' is no address"),
+        ("topics list --bootstrap-server []:9092", "'[]:9092' is no address"),
+        ("topics list --bootstrap-server ,", "names no host"),
+        ("zookeeper ls / --zookeeper :2181", "':2181' is no address"),
+        ("zookeeper ls / --zookeeper a..b:2181/kafka", "'a..b:2181' is no address"),
+        ("zookeeper ls / --zookeeper /kafka", "names no host"),
+        ("topics create x --config =1", "--config takes NAME=VALUE"),
+        ("configs alter topic x --set =1", "--set takes NAME=VALUE"),
+        ("produce x --header =1", "--header takes NAME=VALUE"),
+        ("groups reset-offsets x --topic :0 --to-earliest --dry-run", "names no topic"),
+        ("transactions abort :0 --start-offset 1", "is no partition"),
+        ("topics create x --replica-assignment 1:,2", "a broker in '1:,2'"),
+    ],
+)
+def test_empty_parts_of_a_text_are_refused(kctl: Kctl, line: str, words: str) -> None:
+    ran = kctl(line)
+    assert (ran.status, words in ran.err) == (ExitStatus.USAGE, True), ran.err
+
+
+def test_a_blank_name_of_a_property_is_refused(kctl: Kctl) -> None:
+    ran = kctl("topics create x --config", " =1")
+    assert (ran.status, "--config takes NAME=VALUE" in ran.err) == (ExitStatus.USAGE, True)
+
+
+def test_an_argument_that_is_not_utf8_is_refused(kctl: Kctl) -> None:
+    """As Python decodes it from the command line."""
+    ran = kctl("topics describe", "\udcff")
+    assert (ran.status, "TOPIC is not valid UTF-8" in ran.err) == (ExitStatus.USAGE, True)

@@ -1,0 +1,192 @@
+"""Numbers that no field of the protocol can hold are mistakes of the user, wherever they stand, no internal errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kctl.commands.catalog import load_all
+from kctl.commands.declaration import Argument, Command, Parameter
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.options import CLUSTER_OPTIONS
+from kctl.errors import UsageError
+from kctl.integers import INT64_MAX, is_integer, parse_integer
+from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
+from tests.unit.commands.conftest import Kctl, Ran
+from tests.unit.commands.conftest import kctl as kctl  # noqa: PLC0414 - a fixture
+from tests.unit.commands.test_records import stdin
+
+NO_NUMBERS = (
+    "9" * 30,
+    "-" + "9" * 30,
+    "9" * 5000,
+    "NaN",
+    "inf",
+    "1e400",
+    "１２",
+    "٣",
+    "1_0",
+    "0x10",
+    " 7",
+    "7\n",
+    "-",
+    "+",
+)
+COMMANDS = [(noun, command) for noun, group in load_all().items() for command in group.commands.values()]
+NOT_TRIED = {
+    *(("broker", "start"), ("cluster", "start"), ("cluster", "stop"), ("zookeeper", "start"), ("spark", "export")),
+    *(("cluster", "log-dirs"), ("reassign", "status"), ("reassign", "verify"), ("reassign", "list")),
+}
+"""Commands that would do more than ask where a hostile text turned out to be a fine one, and those that ask what the
+cluster of these tests cannot answer."""
+NAMES = {"group", "file", "key", "state_dir", "data_dir", "rollback_file", "transactional_id"}
+"""Parameters for which any text will do."""
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with FakeCluster(brokers=2) as cluster:
+        cluster.create("x", leaders=2)
+        cluster.groups["x"] = FakeGroup()
+        yield cluster.bootstrap
+
+
+def words_of(noun: str, command: Command, tried: Parameter, text: str) -> list[str]:
+    """A line that gives the parameter the text, and everything else that has to be there."""
+    words = [noun] if noun == command.name else [noun, command.name]
+    positional = []
+    for parameter in command.parameters:
+        if parameter is tried or parameter.required:
+            given = text if parameter is tried else (parameter.declared.choices or ("x",))[0]
+            if isinstance(parameter.declared, Argument):
+                positional.append(given)
+            else:
+                words.append(f"{max(parameter.declared.names, key=len)}={given}")
+    return [*words, "--", *positional]
+
+
+def numeric_parameters() -> list[tuple[str, Command, Parameter]]:
+    return [(noun, one, parameter) for noun, one in COMMANDS for parameter in one.parameters if parameter.type is int]
+
+
+@pytest.mark.parametrize(
+    ("noun", "command", "parameter"), numeric_parameters(), ids=lambda one: getattr(one, "name", str(one))
+)
+def test_every_numeric_option_refuses_what_is_out_of_its_range(
+    kctl: Kctl, noun: str, command: Command, parameter: Parameter
+) -> None:
+    declared = parameter.declared
+    for text in (*NO_NUMBERS, str(declared.minimum - 1), str(declared.maximum + 1)):
+        ran = kctl("", *words_of(noun, command, parameter, text))
+        assert ran.status == ExitStatus.USAGE
+        assert f"is a whole number from {declared.minimum} to {declared.maximum}" in ran.err
+
+
+def textual_parameters() -> list[tuple[str, Command, Parameter]]:
+    """Options and arguments with a grammar of their own, such as offsets, times and sizes."""
+    common = [("topics", load_all()["topics"].commands["list"], parameter) for parameter in CLUSTER_OPTIONS]
+    return common + [
+        (noun, one, parameter)
+        for noun, one in COMMANDS
+        if (noun, one.name) not in NOT_TRIED
+        for parameter in one.parameters
+        if parameter.type is str and not parameter.declared.choices and parameter.name not in NAMES
+    ]
+
+
+@pytest.mark.parametrize(
+    ("noun", "command", "parameter"), textual_parameters(), ids=lambda one: getattr(one, "name", str(one))
+)
+def test_no_text_in_place_of_a_number_is_an_internal_error(
+    bootstrap: str, kctl: Kctl, monkeypatch: pytest.MonkeyPatch, noun: str, command: Command, parameter: Parameter
+) -> None:
+    monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", bootstrap)
+    for number in ("-" + "9" * 30, "9" * 5000, "１２"):
+        shapes = [number]
+        if parameter.name in {"partition", "topic", "moves", "replica_assignment", "from_", "until", "offset", "time"}:
+            shapes += [f"x:{number}", f"x:0={number}", f"0-{number}", f"@{number}", f":{number}", f"0:{number}"]
+        for text in shapes:
+            with stdin(b""):
+                ran = kctl("", *words_of(noun, command, parameter, text))
+            assert "internal error" not in ran.err, text[:50]
+
+
+def refused(ran: Ran, words: str) -> None:
+    assert (ran.status, words in ran.err) == (ExitStatus.USAGE, True), ran.err[:500]
+
+
+@pytest.mark.parametrize("number", ["9" * 30, "9" * 5000, "-1", "true", "1.5", "NaN"])
+@pytest.mark.parametrize("name", ["partition", "timestamp_ms"])
+def test_numbers_in_lines_of_json_are_checked(
+    bootstrap: str, kctl: Kctl, monkeypatch: pytest.MonkeyPatch, name: str, number: str
+) -> None:
+    monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", bootstrap)
+    with stdin(b'{"value":"a"}\n{"value":"b","%s":%s}\n' % (name.encode(), number.encode())):
+        refused(kctl("produce x --input jsonl"), "standard input line 2: ")
+
+
+@pytest.mark.parametrize("number", ["9" * 30, "9" * 5000, "-1", "true"])
+@pytest.mark.parametrize("line", ["reassign execute --reassignment-json-file", "elect --preferred --path-to-json-file"])
+def test_numbers_in_files_of_json_are_checked(tmp_path: Path, kctl: Kctl, line: str, number: str) -> None:
+    path = tmp_path / "moves.json"
+    for entry in ('{"topic":"x","partition":%s,"replicas":[1]}', '{"topic":"x","partition":0,"replicas":[%s]}'):
+        if "elect" in line and 'replicas":[1]' not in entry:
+            continue
+        path.write_text('{"partitions":[' + entry % number + "]}")
+        ran = kctl(line, str(path))
+        assert (ran.status, str(path) in ran.err) == (ExitStatus.USAGE, True)
+
+
+@pytest.mark.parametrize("line", ["x,9999999999,1", "x,0,99999999999999999999", f"x,0,{'9' * 5000}", "x,0,-1", "x,٣,1"])
+def test_numbers_in_files_of_offsets_are_checked(tmp_path: Path, kctl: Kctl, line: str) -> None:
+    path = tmp_path / "offsets.csv"
+    path.write_text(f"x,0,5\n{line}\n")
+    refused(kctl("groups reset-offsets x --dry-run --from-file", str(path)), "line 2: the ")
+
+
+@pytest.mark.parametrize("document", ["[" * 100_000, '{"a":' * 100_000])
+def test_json_that_is_nested_too_deeply_is_no_internal_error(
+    bootstrap: str, kctl: Kctl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, document: str
+) -> None:
+    monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", bootstrap)
+    path = tmp_path / "moves.json"
+    path.write_text(document)
+    refused(kctl("reassign execute --reassignment-json-file", str(path)), "no JSON")
+    refused(kctl("produce x --input jsonl --file", str(path)), "no JSON")
+
+
+@pytest.mark.parametrize("text", ["9" * 30, "9" * 5000, "0", "-1", "１２", "2147483648"])
+def test_numbers_in_client_properties_are_checked(kctl: Kctl, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text(f"default.api.timeout.ms={text}\n")
+    refused(kctl("topics list --command-config", str(path)), "default.api.timeout.ms")
+
+
+def test_a_character_that_is_half_a_pair_is_refused_by_its_line(
+    bootstrap: str, kctl: Kctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", bootstrap)
+    for record in ({"value": "\ud800"}, {"headers": [{"key": "\ud800", "value": "x"}]}):
+        with stdin(json.dumps(record).encode()):
+            refused(kctl("produce x --input jsonl"), "line 1: '\\ud800' holds half of a surrogate pair")
+
+
+@given(st.integers())
+def test_an_integer_is_read_exactly_or_refused(number: int) -> None:
+    for text in (str(number), f"{number:+}", f"{'-' if number < 0 else ''}000{abs(number)}"):
+        try:
+            assert parse_integer(text, "it", low=-INT64_MAX, high=INT64_MAX) == number
+        except UsageError:
+            assert not is_integer(number, low=-INT64_MAX, high=INT64_MAX)
+
+
+@given(st.text())
+def test_any_other_text_is_no_integer(text: str) -> None:
+    with suppress(UsageError):
+        assert parse_integer(text, "it") == int(text)

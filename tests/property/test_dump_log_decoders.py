@@ -1,0 +1,114 @@
+"""Whatever bytes a file or the records of an internal topic hold, dump-log shows them or says what is wrong."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from kctl.commands import dump_log_classic_decoders as classic
+from kctl.commands import internal_records
+from kctl.commands.dump_log_classic import COMPATS, ClassicDump, ClassicOptions
+from kctl.commands.dump_log_classic_text import control_text
+from kctl.commands.dump_log_rows import Decode, LineRows, Shown
+from kctl.commands.dump_log_selection import Selection
+from kctl.console import Console, Format
+from kctl.limits import PROBLEM_TEXT_MAX
+from kctl.records.batch import iterate_records
+from kctl.records.header import Record, parse_header
+from kctl.storage.dump import walk
+from kctl.storage.dump_lines import Problem
+
+SEED = 848
+ROUNDS = 400
+FILES = Path(__file__).parent.parent / "golden" / "storage" / "kafka-4.3.1"
+OLD_FILES = FILES.parent / "kafka-2.7.1"
+CLASSIC = (
+    *(classic.offsets_4, classic.offsets_28, classic.transactions_4, classic.transactions_28),
+    *(classic.share_group_state_4, classic.cluster_metadata_4, classic.remote_log_metadata_4),
+)
+OWN: tuple[Decode, ...] = (
+    *(internal_records.offsets_record, internal_records.transaction_record),
+    *(internal_records.share_group_state_record, internal_records.cluster_metadata_record),
+    internal_records.remote_log_metadata_record,
+)
+TEXT_PER_BYTE = 200
+"""The most characters that a byte of a record may become: an element of an array of structs has many names."""
+
+
+def records() -> list[Record]:
+    """All that the golden logs hold."""
+    found: list[Record] = []
+    for path in sorted([*FILES.rglob("*.log"), *FILES.rglob("*.checkpoint")]):
+        data = memoryview(path.read_bytes())
+        while data:
+            size = parse_header(data).size
+            found += iterate_records(data[:size])
+            data = data[size:]
+    return found
+
+
+def damaged(data: bytes, random: Random) -> bytes:
+    """A few bytes of it overwritten, inserted or cut off."""
+    changed = bytearray(data)
+    for _ in range(random.randint(1, 3)):
+        at = random.randint(0, len(changed))
+        inserted = random.choice((random.randbytes(random.randint(0, 5)), b"\xff" * 5, b"\0" * 4, b"\x7f\xff\xff\xff"))
+        changed[at : at + random.randint(0, 5)] = inserted
+        if random.random() < 0.1:
+            del changed[at:]
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("decode", [*CLASSIC, *OWN], ids=lambda decode: decode.__name__)
+def test_damaged_record_is_shown_by_every_decoder(decode: Decode) -> None:
+    random, whole = Random(SEED), records()
+    for _ in range(ROUNDS):
+        record = random.choice(whole)
+        key = None if record.key is None else damaged(bytes(record.key), random)
+        value = None if record.value is None else damaged(bytes(record.value), random)
+        shown = decode(Record(1, 2, key, value))
+        size = len(key or b"") + len(value or b"")
+        assert sum(len(str(part)) for part in shown) <= TEXT_PER_BYTE * (size + 10)
+        control_text(Record(1, 2, key, value), is_28=False)
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(
+        path
+        for folder in (FILES, OLD_FILES)
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".txt" and path.stat().st_size
+    ),
+    ids=lambda path: f"{path.parent.name}/{path.name}",
+)
+def test_damaged_file_is_shown_with_what_is_wrong(path: Path, tmp_path: Path) -> None:
+    random, whole = Random(SEED), path.read_bytes()
+    copy = tmp_path / path.name
+    for _ in range(30):
+        copy.write_bytes(damaged(whole, random) if random.random() < 0.9 else random.randbytes(random.randint(0, 300)))
+        size = copy.stat().st_size
+        for decode in (None, OWN[2], OWN[3]):
+            out = io.StringIO()
+            rows = LineRows(Shown(Selection(), True, False, decode, None, None))
+            rows.show(Console(out, io.StringIO(), format=Format.JSONL), str(copy), walk(str(copy)))
+            assert len(out.getvalue()) <= TEXT_PER_BYTE * (size + 100)
+        for compat in COMPATS:
+            options = ClassicOptions(
+                deep=True, parser=CLASSIC[5], skip_metadata=False, verify_only=False, sanity_only=False, max_bytes=None
+            )
+            dump = ClassicDump(Console(io.StringIO(), io.StringIO()), compat, options)
+            dump.show(str(copy))
+            dump.finish()
+
+
+@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "recovery-point-offset-checkpoint", "partition.metadata"])
+@pytest.mark.parametrize("content", ["0\n1\n%s", "%s\n1\n0 0"])
+def test_long_line_of_a_text_file_is_quoted_in_part(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content % ("x" * 100_000))
+    problems = [line for line in walk(str(tmp_path / name)) if isinstance(line, Problem)]
+    assert problems
+    assert all(len(problem.reason) <= PROBLEM_TEXT_MAX + 3 for problem in problems)

@@ -1,0 +1,64 @@
+"""What people see of wide rows on terminals of 40 and 80 columns, and programs in a pipe."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from kctl.cli import main
+from kctl.model import TopicPartition
+from kctl.terminal_text import display_width, words_of
+from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
+from tests.unit.commands.test_groups import member
+
+MEMBER_ID = "consumer-billing-1-0f1e2d3c-4b5a-6978"
+BOOTSTRAP = "listener.security.protocol.map"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, line: str, stream: io.StringIO) -> str:
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert main(line.split()) == 0
+    return stream.getvalue()
+
+
+def fill(cluster: FakeCluster) -> None:
+    cluster.create("orders-of-the-日本-branch", leaders=2)
+    cluster.configs["orders-of-the-日本-branch"] = {BOOTSTRAP: "INTERNAL:PLAINTEXT,EXTERNAL:SSL,CLIENT:SASL_SSL"}
+    offsets = {TopicPartition("orders-of-the-日本-branch", number): 0 for number in range(2)}
+    cluster.groups["billing"] = FakeGroup(offsets, [member(MEMBER_ID)])
+
+
+@pytest.mark.parametrize("width", [40, 80])
+@pytest.mark.parametrize(
+    ("line", "whole"),
+    [
+        ("groups describe billing", ["orders-of-the-日本-branch", "billing"]),
+        ("groups describe billing --show members", [MEMBER_ID, "10.0.0.1"]),
+        ("configs describe topic --all", [BOOTSTRAP, "INTERNAL:PLAINTEXT,", "CLIENT:SASL_SSL"]),
+        ("topics describe", ["orders-of-the-日本-branch"]),
+        ("cluster describe", ["fake-cluster"]),
+    ],
+)
+def test_nothing_is_wider_than_the_terminal_and_no_name_is_broken(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, width: int, line: str, whole: list[str]
+) -> None:
+    fill(cluster)
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = shown(monkeypatch, f"{line} --no-color", Terminal())
+    wide = [one for one in text.splitlines() if display_width(one) > width]
+    assert [one for one in wide if len(words_of(one.strip())) > 1] == []
+    assert [one for one in whole if one not in text] == []
+
+
+def test_a_table_in_a_pipe_has_no_limit(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(cluster)
+    monkeypatch.setenv("COLUMNS", "40")
+    text = shown(monkeypatch, "groups describe billing --format table", io.StringIO())
+    assert [len(line.split()) for line in text.splitlines()] == [9, 9, 9]
