@@ -349,7 +349,7 @@ complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subco
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from execute' -l throttle -x -d 'What each broker may copy, such as 50m.  What was set before comes back when the move ends.'
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from execute' -l wait -d 'Stay until the partitions have moved; shows progress.'
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from execute' -l additional -d 'Go on although other partitions are being moved already.'
-complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from execute' -l rollback-file -r -F -d 'Where to write the reassignment that leads back.  Default: rollback-*.json in --state-dir.'
+complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from execute' -l rollback-file -r -F -d 'A new file that gets the reassignment that leads back, beside rollback-*.json in --state-dir.'
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from execute' -l state-dir -x -a '(__fish_complete_directories)' -d 'Where throttles that are set are remembered.  Default: kctl/reassign under XDG_STATE_HOME, which is ~/.local/state.'
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from execute' -l dry-run -d 'Show what would be done and do nothing.'
 complete -c kctl -n '__fish_seen_subcommand_from reassign; and __fish_seen_subcommand_from execute' -l compat -x -a 'kafka-2.8 kafka-4' -d 'Print what Kafka\'s own tool of that version prints, instead of rows.'

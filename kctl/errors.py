@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from kctl.limits import ERROR_MESSAGE_CHARACTERS_MAX
+
 
 class ErrorCode(IntEnum):
     """Every error code of the Kafka protocol up to 3.9; from 106 on newer than 2.8 and never sent by our broker."""
@@ -256,6 +258,13 @@ _DESCRIPTIONS = {
 }
 
 
+def shortened(message: str | None) -> str | None:
+    """The message, cut where it is too long for a response: it may repeat what a peer sent, which may be 32 KB."""
+    if message is None or len(message) <= ERROR_MESSAGE_CHARACTERS_MAX:
+        return message
+    return message[: ERROR_MESSAGE_CHARACTERS_MAX - 3] + "..."
+
+
 class KctlError(Exception):
     """Anything that kctl expects to go wrong; its text is fit to be shown to a user."""
 
@@ -264,6 +273,7 @@ class ApiError(KctlError):
     """A protocol outcome other than NONE; `code` is the identity, the message explains this one case."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        message = shortened(message)
         super().__init__(message or code.description)
         self.code = code
         self.message = message

@@ -14,6 +14,7 @@ INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
 NO_LEADER = -1
 LEADER_DURING_DELETE = -2
 TOPIC_NAME_LENGTH_MAX = 249
+INT32_MAX = 2**31 - 1
 ZERO_UUID = UUID(int=0)
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
@@ -69,6 +70,14 @@ def topic_name_problem(name: str) -> str | None:
     if not _TOPIC_NAME.match(name):
         return f"topic name '{name}' has characters other than ASCII letters, digits, '.', '_' and '-'"
     return None
+
+
+def partition_problem(topic: str, partition: int) -> str | None:
+    """Why `topic` and `partition` cannot name a partition, or None when they can."""
+    problem = topic_name_problem(topic)
+    if problem is None and not 0 <= partition <= INT32_MAX:
+        problem = f"partition {partition} is not between 0 and {INT32_MAX}"
+    return problem
 
 
 def topic_names_collide(one: str, other: str) -> bool:

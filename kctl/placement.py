@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from kctl.environment import Random
 from kctl.errors import ApiError, ErrorCode
+from kctl.limits import PARTITIONS_PER_TOPIC_MAX
 
 Assignment = dict[int, tuple[int, ...]]
 """Partition to the brokers that replicate it, the preferred leader first."""
@@ -63,15 +64,26 @@ def assign_added_partitions(
     The replication factor is that of partition 0.  Raises ApiError as `assign_replicas` does.
     """
     first = existing[0]
+    check_partition_count(len(existing) + added_count)
     _check(brokers, added_count, len(first))
     position = next((index for index, broker in enumerate(sorted(brokers)) if broker >= first[0]), 0)
     numbers = range(len(existing), len(existing) + added_count)
     return _assign(_Brokers.of(brokers), numbers, len(first), start=position, shift=position)
 
 
+def check_partition_count(count: int) -> None:
+    """Raises ApiError(INVALID_PARTITIONS) for more partitions than a topic may have."""
+    if count > PARTITIONS_PER_TOPIC_MAX:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Number of partitions must not be larger than {PARTITIONS_PER_TOPIC_MAX}, but it is {count}.",
+        )
+
+
 def _check(brokers: Mapping[int, str | None], partition_count: int, replication_factor: int) -> None:
     if partition_count <= 0:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+    check_partition_count(partition_count)
     if replication_factor <= 0:
         raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
     if replication_factor > len(brokers):

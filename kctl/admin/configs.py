@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
-from kctl.admin.outcome import Outcome, outcome_of
+from kctl.admin.outcome import Outcome, failure_of, outcome_of
 from kctl.client.cluster import ClusterClient
+from kctl.client.leaders import NOT_ANSWERED
 from kctl.client.transport import Connection, ConnectionLost
-from kctl.errors import ApiError, ErrorCode
+from kctl.errors import ApiError, ErrorCode, MalformedRequest
 from kctl.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -142,7 +143,7 @@ async def describe_configs(
         response = await connection.send(request, DescribeConfigsResponse, version=version)
         found: Described = {}
         for result in response.results:
-            resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
+            resource = _told_resource(result.resource_type, result.resource_name)
             if result.error_code:
                 found[resource] = outcome_of(resource.name, result.error_code, result.error_message)
             else:
@@ -185,7 +186,7 @@ async def alter_configs(
         )
         response = await connection.send(request, IncrementalAlterConfigsResponse)
         return {
-            ConfigResource(ResourceType(result.resource_type), result.resource_name): outcome_of(
+            _told_resource(result.resource_type, result.resource_name): outcome_of(
                 result.resource_name, result.error_code, result.error_message
             )
             for result in response.responses
@@ -236,21 +237,31 @@ async def _ask_those_concerned(
             return await client.on_any_broker(lambda connection: ask(connection, some))
         try:
             return await ask(await client.broker(broker_id), some)
-        except ConnectionLost as lost:
-            outcome = Outcome(str(broker_id), ErrorCode.NETWORK_EXCEPTION, str(lost))
-        except ApiError as error:
-            outcome = Outcome(str(broker_id), error.code, str(error))
-        return {some[0]: outcome}
+        except (ApiError, ConnectionLost) as error:
+            return {some[0]: failure_of(str(broker_id), error)}
 
     found: dict[ConfigResource, T | Outcome] = {}
     for answered in await client.gather([ask_one(broker_id, some) for broker_id, some in by_broker.items()]):
         found.update(answered)
-    return {resource: found[resource] for resource in sorted(set(resources))}
+    return {
+        resource: found.get(resource, Outcome(resource.name, ErrorCode.UNKNOWN_SERVER_ERROR, NOT_ANSWERED))
+        for resource in sorted(set(resources))
+    }
+
+
+def _told_resource(resource_type: int, name: str) -> ConfigResource:
+    """The resource that a response is about.  Raises MalformedRequest for a type that nobody asked about."""
+    try:
+        return ConfigResource(ResourceType(resource_type), name)
+    except ValueError:
+        raise MalformedRequest(f"the broker's response is about a resource of type {resource_type}") from None
 
 
 def _entry(config: DescribeConfigsResourceResult, resource: ConfigResource, version: int) -> ConfigEntry:
     if version < SOURCES_VERSION_MIN:
-        source = SOURCES[5] if config.is_default else resource.own_source
+        # Properties of brokers could not be changed by requests then (KIP-226).
+        own_source = resource.own_source if resource.type is ResourceType.TOPIC else SOURCES[4]
+        source = SOURCES[5] if config.is_default else own_source
     else:
         source = SOURCES.get(config.config_source, "UNKNOWN")
     synonyms = tuple(_synonym(synonym) for synonym in config.synonyms)

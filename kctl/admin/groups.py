@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kctl.admin.group_description import CLASSIC, GroupDescription, GroupMember, GroupOffset
-from kctl.admin.outcome import Outcome, outcome_of, raise_if
+from kctl.admin.outcome import Outcome, failure_of, outcome_of
 from kctl.client.cluster import ClusterClient
+from kctl.client.leaders import Outcomes, ask_coordinators
 from kctl.client.list_offsets import LATEST, OffsetAt, list_offsets
 from kctl.client.retrying import COORDINATOR_MOVED
-from kctl.client.transport import Connection
+from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ErrorCode, MalformedRequest
 from kctl.model import TopicPartition
 from kctl.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from kctl.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kctl.protocol.apis.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kctl.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
@@ -22,6 +23,7 @@ from kctl.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 DEAD = "Dead"
 LIST_WITH_STATES_VERSION_MIN = 4
 LIST_WITH_TYPES_VERSION_MIN = 5
+GROUPS_PER_REQUEST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +54,19 @@ async def list_groups(
             connection = await client.broker(broker_id)
             version = connection.versions.highest(ListGroupsRequest)
             if states and version < LIST_WITH_STATES_VERSION_MIN:
-                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the broker does not tell the states of groups in a list")
+                raise ApiError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    "the broker does not tell the states of groups in a list (before Kafka 2.6)",
+                )
             tells_types = version >= LIST_WITH_TYPES_VERSION_MIN
             if types and not tells_types and CLASSIC not in types:
-                raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the broker is too old for groups of that type")
+                raise ApiError(
+                    ErrorCode.UNSUPPORTED_VERSION, "the broker knows groups of type classic only (before Kafka 3.8)"
+                )
             request = ListGroupsRequest(states_filter=list(states), types_filter=list(types) if tells_types else [])
             response = await connection.send(request, ListGroupsResponse)
-        except ApiError as error:
-            return Outcome(str(broker_id), error.code, str(error))
+        except (ApiError, ConnectionLost) as error:
+            return failure_of(str(broker_id), error)
         if response.error_code:
             return outcome_of(str(broker_id), response.error_code)
         return [
@@ -74,67 +81,94 @@ async def list_groups(
             failed.append(answer)
         else:
             groups.extend(answer)
+    client.remember_coordinators({group.group_id: group.coordinator_id for group in groups})
     return groups, failed
 
 
-async def describe_group(client: ClusterClient, group_id: str) -> GroupDescription:
-    """State, members, committed offsets and lag of one group; an unknown group has GROUP_ID_NOT_FOUND."""
-    found = await look_up_group(client, group_id)
-    assigned = {tp for member in found.members for tp in member.assignment}
-    return replace(found, offsets=await _with_ends(client, found.offsets, assigned))
+async def describe_groups(client: ClusterClient, group_ids: Collection[str]) -> list[GroupDescription]:
+    """State, members, committed offsets and lag of the groups, by name; an unknown group has GROUP_ID_NOT_FOUND."""
+    groups = await look_up_groups(client, group_ids)
+    partitions = {tp for group in groups for tp in _partitions_of(group)}
+    ends = await list_offsets(client, dict.fromkeys(partitions, LATEST)) if partitions else {}
+    return [replace(group, offsets=_with_ends(group, ends)) for group in groups]
 
 
 async def look_up_group(client: ClusterClient, group_id: str) -> GroupDescription:
-    """What the coordinator knows of one group, without the ends of the partitions: they are -1.
+    """What `look_up_groups` tells of one group."""
+    (group,) = await look_up_groups(client, [group_id])
+    return group
+
+
+async def look_up_groups(client: ClusterClient, group_ids: Collection[str]) -> list[GroupDescription]:
+    """What the coordinators know of the groups, by name, without the ends of the partitions: they are -1.
 
     A group that kctl cannot describe has INVALID_REQUEST, with its type and state.
     """
 
-    async def ask(connection: Connection) -> GroupDescription:
-        found = await _described(connection, group_id)
-        if not found.outcome.is_done:
-            return found
-        committed = await _committed(connection, group_id)
-        if found.state == DEAD and not committed:
-            return GroupDescription(outcome_of(group_id, ErrorCode.GROUP_ID_NOT_FOUND))
-        offsets = tuple(sorted(committed, key=lambda offset: offset.tp))
-        return replace(found, coordinator=connection.address, offsets=offsets)
+    async def ask(connection: Connection, names: list[str]) -> dict[str, GroupDescription | ApiError]:
+        found = await _described(client, connection, names)
+        known = [name for name, one in found.items() if isinstance(one, GroupDescription) and one.outcome.is_done]
+        committed = await client.gather([_committed(connection, name) for name in known])
+        for name, offsets in zip(known, committed, strict=True):
+            found[name] = _with_offsets(found[name], offsets, connection.address)
+        return found
 
-    try:
-        return await client.on_coordinator(group_id, ask)
-    except ApiError as error:
-        return GroupDescription(Outcome(group_id, error.code, str(error)))
-
-
-async def delete_group(client: ClusterClient, group_id: str) -> Outcome:
-    """Forget an empty group and its offsets."""
-
-    async def ask(connection: Connection) -> Outcome:
-        response = await connection.send(DeleteGroupsRequest(groups_names=[group_id]), DeleteGroupsResponse)
-        result = response.results[0]
-        raise_if(result.error_code, *COORDINATOR_MOVED)
-        return outcome_of(group_id, result.error_code)
-
-    try:
-        return await client.on_coordinator(group_id, ask)
-    except ApiError as error:
-        return Outcome(group_id, error.code, str(error))
+    found = await ask_coordinators(client, group_ids, ask)
+    return [
+        GroupDescription(Outcome(name, one.code, str(one))) if isinstance(one, ApiError) else one
+        for name, one in found.items()
+    ]
 
 
-async def _described(connection: Connection, group_id: str) -> GroupDescription:
-    """The group without its offsets."""
-    response = await connection.send(DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse)
-    group = response.groups[0]
-    raise_if(group.error_code, *COORDINATOR_MOVED)
-    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not group.error_code and group.group_state == DEAD):
-        from kctl.admin.newer_groups import describe_newer_group  # noqa: PLC0415 - most groups are classic ones
+async def delete_groups(client: ClusterClient, group_ids: Collection[str]) -> list[Outcome]:
+    """Forget empty groups and their offsets; an outcome for each, by name."""
 
-        newer = await describe_newer_group(connection, group_id)
-        if newer is not None:
-            # Without an error Kafka's tool goes by the state: it does not hear the refusal.
-            return newer if group.error_code else replace(newer, refusal=None)
+    async def ask(connection: Connection, names: list[str]) -> dict[str, Outcome | ApiError]:
+        response = await connection.send(DeleteGroupsRequest(groups_names=names), DeleteGroupsResponse)
+        return {
+            result.group_id: _moved(result.error_code) or outcome_of(result.group_id, result.error_code)
+            for result in response.results
+        }
+
+    found = await ask_coordinators(client, group_ids, ask)
+    return [
+        Outcome(name, one.code, str(one)) if isinstance(one, ApiError) else one for name, one in sorted(found.items())
+    ]
+
+
+async def _described(
+    client: ClusterClient, connection: Connection, names: list[str]
+) -> dict[str, GroupDescription | ApiError]:
+    """The groups without their offsets."""
+    pieces = [names[start : start + GROUPS_PER_REQUEST] for start in range(0, len(names), GROUPS_PER_REQUEST)]
+    responses = await client.gather(
+        [connection.send(DescribeGroupsRequest(groups=piece), DescribeGroupsResponse) for piece in pieces]
+    )
+    told = {group.group_id: group for response in responses for group in response.groups}
+    unknown = [
+        name
+        for name, group in told.items()
+        if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not group.error_code and group.group_state == DEAD)
+    ]
+    newer: Mapping[str, GroupDescription | ApiError] = {}
+    if unknown:
+        from kctl.admin.newer_groups import describe_newer_groups  # noqa: PLC0415 - most groups are classic ones
+
+        newer = await describe_newer_groups(connection, unknown)
+    return {name: _description(group, newer.get(name)) for name, group in told.items()}
+
+
+def _description(group: DescribedGroup, newer: GroupDescription | ApiError | None) -> GroupDescription | ApiError:
+    moved = _moved(group.error_code)
+    if moved is not None:
+        return moved
+    if isinstance(newer, ApiError):
+        return newer
+    if newer is not None:
+        # Without an error Kafka's tool goes by the state: it does not hear the refusal.
+        return newer if group.error_code else replace(newer, refusal=None)
     if group.error_code:
-        outcome = outcome_of(group_id, group.error_code, group.error_message)
+        outcome = outcome_of(group.group_id, group.error_code, group.error_message)
         return GroupDescription(outcome, refusal=group.error_message)
     is_consumer = group.protocol_type == PROTOCOL_TYPE
     members = tuple(
@@ -148,15 +182,21 @@ async def _described(connection: Connection, group_id: str) -> GroupDescription:
         for member in group.members
     )
     return GroupDescription(
-        Outcome(group_id), CLASSIC, group.group_state, group.protocol_type, group.protocol_data, members=members
+        Outcome(group.group_id), CLASSIC, group.group_state, group.protocol_type, group.protocol_data, members=members
     )
 
 
-async def _committed(connection: Connection, group_id: str) -> list[GroupOffset]:
+def _moved(error_code: int) -> ApiError | None:
+    """The error that makes the client look for the coordinator again, if it is one."""
+    code = ErrorCode.of(error_code)
+    return ApiError(code) if code in COORDINATOR_MOVED else None
+
+
+async def _committed(connection: Connection, group_id: str) -> list[GroupOffset] | ApiError:
     """All committed offsets of the group, without the ends of the partitions."""
     response = await connection.send(OffsetFetchRequest(group_id=group_id, topics=None), OffsetFetchResponse)
     if response.error_code:
-        raise ApiError(ErrorCode.of(response.error_code))
+        return ApiError(ErrorCode.of(response.error_code))
     return [
         GroupOffset(
             TopicPartition(topic.name, partition.partition_index),
@@ -171,15 +211,29 @@ async def _committed(connection: Connection, group_id: str) -> list[GroupOffset]
     ]
 
 
-async def _with_ends(
-    client: ClusterClient, committed: Sequence[GroupOffset], assigned: Collection[TopicPartition]
-) -> tuple[GroupOffset, ...]:
+def _with_offsets(
+    group: GroupDescription | ApiError, committed: list[GroupOffset] | ApiError, coordinator: str
+) -> GroupDescription | ApiError:
+    if isinstance(group, ApiError):
+        return group
+    if isinstance(committed, ApiError):
+        return committed
+    if group.state == DEAD and not committed:
+        return GroupDescription(outcome_of(group.outcome.name, ErrorCode.GROUP_ID_NOT_FOUND))
+    return replace(group, coordinator=coordinator, offsets=tuple(sorted(committed, key=lambda offset: offset.tp)))
+
+
+def _partitions_of(group: GroupDescription) -> set[TopicPartition]:
+    """What the group has committed offsets of, and what is assigned to its members."""
+    return {one.tp for one in group.offsets} | {tp for member in group.members for tp in member.assignment}
+
+
+def _with_ends(group: GroupDescription, ends: Outcomes[OffsetAt]) -> tuple[GroupOffset, ...]:
     """Committed offsets, and partitions that are assigned without one, with the ends of their logs."""
-    known = {one.tp: one for one in committed}
-    for tp in assigned:
-        known.setdefault(tp, GroupOffset(tp, -1, -1, "", -1))
-    ends = await list_offsets(client, dict.fromkeys(known, LATEST)) if known else {}
-    return tuple(_with_end(known[tp], ends[tp]) for tp in sorted(known))
+    known = {one.tp: one for one in group.offsets}
+    return tuple(
+        _with_end(known.get(tp) or GroupOffset(tp, -1, -1, "", -1), ends[tp]) for tp in sorted(_partitions_of(group))
+    )
 
 
 def _with_end(offset: GroupOffset, end: OffsetAt | ApiError) -> GroupOffset:

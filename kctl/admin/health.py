@@ -52,12 +52,17 @@ class Observation:
 async def observe(client: ClusterClient) -> Observation:
     """Look at brokers, topics and moves.  Raises ClusterUnreachable."""
     metadata = await client.metadata()
-    unreachable: dict[int, str] = {}
-    for broker_id in metadata.brokers:
+
+    async def problem_of(broker_id: int) -> str | None:
         try:
             await client.broker(broker_id)
         except (ConnectionLost, ApiError) as error:
-            unreachable[broker_id] = str(error)
+            return str(error)
+        return None
+
+    problems = await client.gather([problem_of(broker_id) for broker_id in metadata.brokers])
+    found = zip(metadata.brokers, problems, strict=True)
+    unreachable = {broker_id: problem for broker_id, problem in found if problem is not None}
     ongoing: Mapping[TopicPartition, Ongoing] = {}
     if metadata.controller_id in metadata.brokers and metadata.controller_id not in unreachable:
         ongoing = await ongoing_if_told(client)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kctl.admin.outcome import Outcome, outcome_of
+from kctl.admin.outcome import Outcome, failure_of, outcome_of
 from kctl.admin.reassignment import by_topic
 from kctl.client.cluster import ClusterClient
 from kctl.client.transport import ConnectionLost
@@ -81,7 +81,7 @@ async def describe_log_dirs(
             connection = await client.broker(broker_id)
             response = await connection.send(DescribeLogDirsRequest(topics=topics), DescribeLogDirsResponse)
         except (ConnectionLost, ApiError) as error:
-            return _failure(str(broker_id), error)
+            return failure_of(str(broker_id), error)
         return [
             LogDir(
                 broker_id,
@@ -140,7 +140,7 @@ async def move_replicas(client: ClusterClient, targets: Mapping[Replica, str]) -
             connection = await client.broker(broker_id)
             response = await connection.send(_request(here), AlterReplicaLogDirsResponse)
         except (ConnectionLost, ApiError) as error:
-            return {replica: _failure(_name(replica), error) for replica in here}
+            return {replica: failure_of(_name(replica), error) for replica in here}
         outcomes: dict[Replica, Outcome] = {}
         for topic in response.results:
             for one in topic.partitions:
@@ -169,11 +169,6 @@ def _request(targets: Mapping[Replica, str]) -> AlterReplicaLogDirsRequest:
             for path, tps in paths.items()
         ]
     )
-
-
-def _failure(name: str, error: ConnectionLost | ApiError) -> Outcome:
-    code = error.code if isinstance(error, ApiError) else ErrorCode.NETWORK_EXCEPTION
-    return Outcome(name, code, str(error))
 
 
 def _name(replica: Replica) -> str:

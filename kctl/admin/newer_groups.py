@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kctl.admin.group_description import CLASSIC, CONSUMER, OTHER_TYPES, GroupDescription, GroupMember
-from kctl.admin.outcome import Outcome, outcome_of, raise_if
+from kctl.admin.outcome import Outcome, outcome_of
 from kctl.client.retrying import COORDINATOR_MOVED
 from kctl.client.transport import Connection
-from kctl.errors import ErrorCode
+from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.consumer_group_describe import (
     Assignment,
@@ -15,34 +17,46 @@ from kctl.protocol.apis.consumer_group_describe import (
     DescribedGroup,
     Member,
 )
-from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
+from kctl.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.consumer_protocol import PROTOCOL_TYPE
 
 MEMBER_TYPES = {0: CLASSIC, 1: CONSUMER}
 
 
-async def describe_newer_group(connection: Connection, group_id: str) -> GroupDescription | None:
-    """The group without its offsets, as its coordinator knows it; None when the broker has no groups of newer types.
+async def describe_newer_groups(
+    connection: Connection, group_ids: list[str]
+) -> Mapping[str, GroupDescription | ApiError]:
+    """The groups without their offsets, as their coordinator knows them; those of a broker without newer types are
+    left out.
 
     INVALID_REQUEST for a group of a type that kctl cannot describe; its type and state are told all the same.
     """
     if not connection.versions.knows(ConsumerGroupDescribeRequest):
-        return None
-    request = ConsumerGroupDescribeRequest(group_ids=[group_id])
-    group = (await connection.send(request, ConsumerGroupDescribeResponse)).groups[0]
-    raise_if(group.error_code, *COORDINATOR_MOVED)
-    if group.error_code == ErrorCode.NONE:
+        return {}
+    response = await connection.send(ConsumerGroupDescribeRequest(group_ids=group_ids), ConsumerGroupDescribeResponse)
+    others: Mapping[str, ListedGroup] = {}
+    if any(group.error_code == ErrorCode.GROUP_ID_NOT_FOUND for group in response.groups):
+        listed = (await connection.send(ListGroupsRequest(), ListGroupsResponse)).groups
+        others = {one.group_id: one for one in listed if one.group_type in OTHER_TYPES}
+    return {
+        group.group_id: _outcome(group, others.get(group.group_id))
+        for group in response.groups
+        if group.error_code != ErrorCode.UNSUPPORTED_VERSION  # The consumer protocol is switched off.
+    }
+
+
+def _outcome(group: DescribedGroup, listed: ListedGroup | None) -> GroupDescription | ApiError:
+    code = ErrorCode.of(group.error_code)
+    if code in COORDINATOR_MOVED:
+        return ApiError(code)
+    if code is ErrorCode.NONE:
         return _description(group)
-    if group.error_code == ErrorCode.UNSUPPORTED_VERSION:  # The consumer protocol is switched off.
-        return None
-    if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-        return GroupDescription(outcome_of(group_id, group.error_code, group.error_message))
-    listed = (await connection.send(ListGroupsRequest(), ListGroupsResponse)).groups
-    found = next((one for one in listed if one.group_id == group_id and one.group_type in OTHER_TYPES), None)
-    if found is None:
-        return GroupDescription(outcome_of(group_id, group.error_code), refusal=group.error_message)
-    outcome = Outcome(group_id, ErrorCode.INVALID_REQUEST, _cannot_describe(found.group_type))
-    return GroupDescription(outcome, found.group_type, found.group_state, refusal=group.error_message)
+    if code is not ErrorCode.GROUP_ID_NOT_FOUND:
+        return GroupDescription(outcome_of(group.group_id, group.error_code, group.error_message))
+    if listed is None:
+        return GroupDescription(outcome_of(group.group_id, group.error_code), refusal=group.error_message)
+    outcome = Outcome(group.group_id, ErrorCode.INVALID_REQUEST, _cannot_describe(listed.group_type))
+    return GroupDescription(outcome, listed.group_type, listed.group_state, refusal=group.error_message)
 
 
 def _cannot_describe(group_type: str) -> str:

@@ -14,8 +14,7 @@ from kctl.admin.offsets import OffsetRange
 from kctl.admin.outcome import Outcome
 from kctl.admin.reset_file import Offsets
 from kctl.client.cluster import ClusterClient
-from kctl.client.leaders import Outcomes
-from kctl.client.list_offsets import EARLIEST, LATEST, NO_OFFSET, OffsetAt, list_offsets
+from kctl.client.list_offsets import EARLIEST, LATEST, NO_OFFSET, OffsetAt, list_offsets_at
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 
@@ -95,13 +94,10 @@ async def plan_resets(
     partitions = {tp for tps in wanted.values() for tp in tps}
     if not partitions:
         return _unknown(committed, unknown)
-    starts = await list_offsets(client, dict.fromkeys(partitions, EARLIEST))
-    ends = await list_offsets(client, dict.fromkeys(partitions, LATEST))
-    times: Outcomes[OffsetAt] = {}
-    if target.scenario is Scenario.TIME:
-        times = await list_offsets(client, dict.fromkeys(partitions, target.value))
+    timestamps = [EARLIEST, LATEST, *([target.value] if target.scenario is Scenario.TIME else [])]
+    found = await list_offsets_at(client, partitions, timestamps)
     resets = [
-        _plan_one(name, tp, target, committed[name].get(tp), starts[tp], ends[tp], times.get(tp))
+        _plan_one(name, tp, target, committed[name].get(tp), found[tp])
         for name, tps in sorted(wanted.items())
         for tp in tps
     ]
@@ -138,18 +134,14 @@ def _plan_one(
     tp: TopicPartition,
     target: Target,
     old: int | None,
-    start: OffsetAt | ApiError,
-    end: OffsetAt | ApiError,
-    at_time: OffsetAt | ApiError | None,
+    found: tuple[OffsetAt, ...] | ApiError,
 ) -> Reset:
-    for answer in (start, end, at_time):
-        if isinstance(answer, ApiError):
-            is_missing = answer.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            text = f"{tp.topic} has no partition {tp.partition}" if is_missing else str(answer)
-            return Reset(group, tp.topic, tp.partition, old, outcome=Outcome(str(tp), answer.code, text))
-    assert isinstance(start, OffsetAt)
-    assert isinstance(end, OffsetAt)
-    assert not isinstance(at_time, ApiError)
+    if isinstance(found, ApiError):
+        is_missing = found.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        text = f"{tp.topic} has no partition {tp.partition}" if is_missing else str(found)
+        return Reset(group, tp.topic, tp.partition, old, outcome=Outcome(str(tp), found.code, text))
+    start, end, *at_times = found
+    at_time = at_times[0] if at_times else None
     held = OffsetRange(start.offset, end.offset)
     if target.scenario is Scenario.SHIFT and old is None:
         text = "There is no committed offset to shift."

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from kctl.admin.offset_spec import Anchor, OffsetSpec
 from kctl.client.cluster import ClusterClient
 from kctl.client.leaders import Outcomes
-from kctl.client.list_offsets import EARLIEST, LATEST, NO_OFFSET, IsolationLevel, OffsetAt, list_offsets
+from kctl.client.list_offsets import (
+    EARLIEST,
+    LATEST,
+    NO_OFFSET,
+    IsolationLevel,
+    list_offsets,
+    list_offsets_at,
+)
 from kctl.client.retrying import retry
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
+
+T = TypeVar("T")
 
 _NOT_YET = frozenset({ErrorCode.LEADER_NOT_AVAILABLE})
 
@@ -49,9 +59,22 @@ async def offset_ranges(
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, OffsetRange]:
     """What the partitions hold; `end` is what a reader with that isolation reaches.  Raises ApiError."""
-    starts = await list_offsets(client, dict.fromkeys(partitions, EARLIEST), isolation=isolation)
-    ends = await list_offsets(client, dict.fromkeys(partitions, LATEST), isolation=isolation)
-    return {tp: OffsetRange(_found(tp, starts).offset, _found(tp, ends).offset) for tp in sorted(partitions)}
+    found = await find_offset_ranges(client, partitions, isolation=isolation)
+    return {tp: _found(tp, found) for tp in sorted(partitions)}
+
+
+async def find_offset_ranges(
+    client: ClusterClient,
+    partitions: Collection[TopicPartition],
+    *,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> Outcomes[OffsetRange]:
+    """The same with an error for each partition that cannot be asked."""
+    found = await list_offsets_at(client, partitions, (EARLIEST, LATEST), isolation=isolation)
+    return {
+        tp: bounds if isinstance(bounds, ApiError) else OffsetRange(bounds[0].offset, bounds[1].offset)
+        for tp, bounds in found.items()
+    }
 
 
 async def resolve(
@@ -74,7 +97,7 @@ async def resolve(
             return {tp: ranges[tp].end if offset == NO_OFFSET else offset for tp, offset in offsets.items()}
 
 
-def _found(tp: TopicPartition, outcomes: Outcomes[OffsetAt]) -> OffsetAt:
+def _found(tp: TopicPartition, outcomes: Outcomes[T]) -> T:
     outcome = outcomes[tp]
     if isinstance(outcome, ApiError):
         raise ApiError(outcome.code, f"{tp}: {outcome}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl.errors import ApiError, ErrorCode
+from kctl.errors import ApiError, ErrorCode, KctlError
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,12 @@ def outcome_of(name: str, error_code: int, message: str | None = None) -> Outcom
     if code is ErrorCode.UNKNOWN_SERVER_ERROR and error_code != code:
         message = f"error code {error_code}, which is newer than kctl{': ' + message if message else ''}"
     return Outcome(name, code, message or code.description)
+
+
+def failure_of(name: str, error: KctlError) -> Outcome:
+    """An item that could not be asked about: the broker refused (ApiError) or could not be reached."""
+    code = error.code if isinstance(error, ApiError) else ErrorCode.NETWORK_EXCEPTION
+    return Outcome(name, code, str(error))
 
 
 def raise_if(error_code: int, *codes: ErrorCode) -> None:

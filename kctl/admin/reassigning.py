@@ -99,9 +99,15 @@ async def start_moves(client: ClusterClient, moves: Sequence[Move]) -> dict[Topi
     return outcomes | (await alter_reassignments(client, changes) if changes else {}) | refused
 
 
-async def cancel_moves(client: ClusterClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Outcome]:
-    """Go back to where the partitions were before."""
-    return await alter_reassignments(client, dict.fromkeys(partitions)) if partitions else {}
+async def cancel_moves(
+    client: ClusterClient, origins: Mapping[TopicPartition, tuple[int, ...] | None]
+) -> dict[TopicPartition, Outcome]:
+    """Go back to where the partitions were before, with their replicas in the order given.
+
+    None where that is not known: then the controller puts those first that were to stay.  A reassignment to the
+    replicas from before adds and removes nothing, so it is complete as soon as a cancelled one (KIP-455).
+    """
+    return await alter_reassignments(client, origins) if origins else {}
 
 
 async def find_copies(client: ClusterClient, partitions: Collection[TopicPartition] | None) -> dict[Replica, str]:

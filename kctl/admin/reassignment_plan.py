@@ -202,8 +202,7 @@ def rollback_log_dirs(moves: Iterable[Move]) -> LogDirTargets:
 def partition_of(metadata: ClusterMetadata, tp: TopicPartition) -> Partition | None:
     """The partition, if there is one."""
     topic = metadata.topics.get(tp.topic)
-    partitions = () if topic is None else topic.partitions
-    return next((one for one in partitions if one.partition == tp.partition), None)
+    return None if topic is None else topic.partition(tp.partition)
 
 
 def _topic_error(metadata: ClusterMetadata, tp: TopicPartition) -> ErrorCode:

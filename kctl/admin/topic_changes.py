@@ -8,6 +8,7 @@ from uuid import UUID
 
 from kctl.admin.outcome import Outcome, outcome_of, raise_if
 from kctl.client.cluster import ClusterClient
+from kctl.client.framing import first_answer
 from kctl.client.retrying import Deadline
 from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ErrorCode
@@ -88,9 +89,9 @@ async def create_topics(
 
     created = await client.on_controller(ask)
     if not validate_only:
-        for topic in topics:
-            if any(one.outcome.is_done and one.outcome.name == topic.name for one in created):
-                await _wait_until_known(client, topic.name, max(topic.partitions, len(topic.assignment), 1))
+        done = {one.outcome.name for one in created if one.outcome.is_done}
+        counts = {one.name: max(one.partitions, len(one.assignment), 1) for one in topics if one.name in done}
+        await _wait_until_known(client, counts)
     return created
 
 
@@ -128,35 +129,43 @@ async def create_partitions(
 
     async def ask(connection: Connection) -> Outcome:
         response = await connection.send(request, CreatePartitionsResponse)
-        result = response.results[0]
+        result = first_answer(response.results)
         raise_if(result.error_code, ErrorCode.NOT_CONTROLLER)
         return outcome_of(result.name, result.error_code, result.error_message)
 
     outcome = await client.on_controller(ask)
     if outcome.is_done and not validate_only:
-        await _wait_until_known(client, name, count)
+        await _wait_until_known(client, {name: count})
     return outcome
 
 
-async def _wait_until_known(client: ClusterClient, name: str, partitions: int) -> None:
-    """Return when every live broker tells so many partitions of the topic with their leaders, or after KNOWN_WAIT_MS.
+async def _wait_until_known(client: ClusterClient, counts: Mapping[str, int]) -> None:
+    """Return when every live broker tells so many partitions of each topic with their leaders, or after KNOWN_WAIT_MS.
 
     Brokers hear of a change one after the other, and one that has not heard of it yet says that there is no such topic.
     Who has just made the change would be told so by the next command, depending on whom that asks.
     """
-    deadline = Deadline(client.transport, KNOWN_WAIT_MS)
-    for node_id in (await client.metadata([])).brokers:
-        while not await _knows(client, node_id, name, partitions) and await deadline.pause():
-            pass
+    if not counts:
+        return
+    deadline = Deadline(client.transport, KNOWN_WAIT_MS, client.budget)
+    waiting = list((await client.metadata([])).brokers)
+    while waiting:
+        known = await client.gather([_knows(client, node_id, counts) for node_id in waiting])
+        waiting = [node_id for node_id, knows in zip(waiting, known, strict=True) if not knows]
+        if waiting and not await deadline.pause():
+            return
 
 
-async def _knows(client: ClusterClient, node_id: int, name: str, partitions: int) -> bool:
+async def _knows(client: ClusterClient, node_id: int, counts: Mapping[str, int]) -> bool:
     try:
-        metadata = await client.metadata_from(await client.broker(node_id), [name])
+        metadata = await client.metadata_from(await client.broker(node_id), counts)
     except (ApiError, ConnectionLost):
         return True  # Whoever goes now asks others before it tells anything again.
-    told = metadata.topics[name].partitions if name in metadata.topics else ()
-    return len(told) >= partitions and all(partition.leader >= 0 for partition in told)
+    told = {name: metadata.topics[name].partitions if name in metadata.topics else () for name in counts}
+    return all(
+        len(told[name]) >= count and all(partition.leader >= 0 for partition in told[name])
+        for name, count in counts.items()
+    )
 
 
 def _creatable(topic: NewTopic, version: int) -> CreatableTopic:

@@ -14,6 +14,7 @@ from kctl.admin.configs import (
 )
 from kctl.admin.outcome import Outcome, outcome_of
 from kctl.client.cluster import ClusterClient
+from kctl.client.framing import first_answer
 from kctl.client.transport import Connection
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.alter_configs import (
@@ -70,7 +71,7 @@ async def _replace_overrides(
 
     async def ask(connection: Connection) -> Outcome:
         response = await connection.send(request, AlterConfigsResponse)
-        result = response.responses[0]
+        result = first_answer(response.responses)
         return outcome_of(name, result.error_code, result.error_message)
 
     return await client.on_any_broker(ask)

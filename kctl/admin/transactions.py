@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from kctl.admin.outcome import Outcome, outcome_of, raise_if
+from kctl.admin.outcome import Outcome, failure_of, outcome_of
 from kctl.admin.producers import ActiveProducer, describe_producers
 from kctl.client.cluster import ClusterClient, CoordinatorType
+from kctl.client.leaders import ask_coordinators
 from kctl.client.retrying import COORDINATOR_MOVED
-from kctl.client.transport import Connection
-from kctl.errors import ApiError
+from kctl.client.transport import Connection, ConnectionLost
+from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
-from kctl.protocol.apis.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from kctl.protocol.apis.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
 from kctl.protocol.apis.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 
@@ -61,8 +66,8 @@ async def list_transactions(
         try:
             connection = await client.broker(broker_id)
             response = await connection.send(request, ListTransactionsResponse)
-        except ApiError as error:
-            return Outcome(str(broker_id), error.code, str(error))
+        except (ApiError, ConnectionLost) as error:
+            return failure_of(str(broker_id), error)
         if response.error_code:
             return outcome_of(str(broker_id), response.error_code)
         return [
@@ -80,30 +85,37 @@ async def list_transactions(
     return listed, failed
 
 
-async def describe_transaction(client: ClusterClient, transactional_id: str) -> Transaction:
-    """State, producer and partitions of one transactional id; an unknown one has TRANSACTIONAL_ID_NOT_FOUND."""
+async def describe_transactions(client: ClusterClient, transactional_ids: Collection[str]) -> list[Transaction]:
+    """State, producer and partitions of transactional ids, by name; unknown ones have TRANSACTIONAL_ID_NOT_FOUND."""
 
-    async def ask(connection: Connection) -> Transaction:
-        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        found = (await connection.send(request, DescribeTransactionsResponse)).transaction_states[0]
-        raise_if(found.error_code, *COORDINATOR_MOVED)
-        if found.error_code:
-            return Transaction(outcome_of(transactional_id, found.error_code))
-        return Transaction(
-            Outcome(transactional_id),
-            connection.address,
-            found.producer_id,
-            found.producer_epoch,
-            found.transaction_state,
-            found.transaction_timeout_ms,
-            found.transaction_start_time_ms,
-            tuple(sorted(TopicPartition(one.topic, number) for one in found.topics for number in one.partitions)),
-        )
+    async def ask(connection: Connection, names: list[str]) -> dict[str, Transaction | ApiError]:
+        request = DescribeTransactionsRequest(transactional_ids=names)
+        response = await connection.send(request, DescribeTransactionsResponse)
+        return {one.transactional_id: _described(one, connection.address) for one in response.transaction_states}
 
-    try:
-        return await client.on_coordinator(transactional_id, ask, CoordinatorType.TRANSACTION)
-    except ApiError as error:
-        return Transaction(Outcome(transactional_id, error.code, str(error)))
+    found = await ask_coordinators(client, transactional_ids, ask, CoordinatorType.TRANSACTION)
+    return [
+        Transaction(Outcome(name, one.code, str(one))) if isinstance(one, ApiError) else one
+        for name, one in found.items()
+    ]
+
+
+def _described(found: TransactionState, coordinator: str) -> Transaction | ApiError:
+    code = ErrorCode.of(found.error_code)
+    if code in COORDINATOR_MOVED:
+        return ApiError(code)
+    if found.error_code:
+        return Transaction(outcome_of(found.transactional_id, found.error_code))
+    return Transaction(
+        Outcome(found.transactional_id),
+        coordinator,
+        found.producer_id,
+        found.producer_epoch,
+        found.transaction_state,
+        found.transaction_timeout_ms,
+        found.transaction_start_time_ms,
+        tuple(sorted(TopicPartition(one.topic, number) for one in found.topics for number in one.partitions)),
+    )
 
 
 async def find_hanging(
@@ -151,6 +163,6 @@ def is_coordinated(one: OpenTransaction, owner: Transaction | None) -> bool:
 async def _owners(client: ClusterClient, producer_ids: Collection[int]) -> tuple[dict[int, Transaction], list[Outcome]]:
     """Transactional ids by the producer id, and the coordinators that could not tell."""
     listed, failed = await list_transactions(client, producer_ids=sorted(producer_ids))
-    described = [await describe_transaction(client, one.transactional_id) for one in listed]
+    described = await describe_transactions(client, [one.transactional_id for one in listed])
     failed += [one.outcome for one in described if not one.outcome.is_done]
     return {one.producer_id: one for one in described if one.outcome.is_done}, failed

@@ -4,34 +4,56 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar, cast
 
+from kctl.client.budget import Budget
 from kctl.client.frame_receiver import FrameReceiver
 from kctl.client.framing import (
     API_VERSIONS_MAX,
     api_versions_request,
     broker_versions_of,
     correlation_id_of,
+    no_answer,
+    refused_handshake,
     request_frame,
     response_of,
 )
-from kctl.client.transport import ConnectionLost
+from kctl.client.transport import ConnectionLost, HungUp
 from kctl.client.versions import BrokerVersions
 from kctl.errors import KctlError, MalformedRequest
-from kctl.protocol.message import definition_of
+from kctl.limits import CONCURRENT_REQUESTS_MAX
+
+CLOSE_TIMEOUT_MS = 1_000
+"""How long a connection that is closed may take to send what was written."""
 
 T = TypeVar("T")
+
+
+class _Outcome(NamedTuple, Generic[T]):
+    """What came of one piece of work.  A result may be an exception that was returned, so they are kept apart."""
+
+    result: T | None = None
+    error: Exception | None = None
 
 
 class AsyncioTransport:
     """The transport of a running event loop."""
 
     async def connect(
-        self, host: str, port: int, *, client_id: str, connect_timeout_ms: int, timeout_ms: int
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        connect_timeout_ms: int,
+        timeout_ms: int,
+        budget: Budget | None = None,
     ) -> AsyncioConnection:
-        """Connect and learn the broker's versions.  Raises ConnectionLost."""
+        """Connect and learn the broker's versions; see Transport.connect."""
         address = f"{host}:{port}"
-        connection = AsyncioConnection(address, client_id=client_id, timeout_ms=timeout_ms)
+        connection = AsyncioConnection(address, client_id=client_id, timeout_ms=timeout_ms, budget=budget)
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + connect_timeout_ms / 1000
         try:
             async with asyncio.timeout(connect_timeout_ms / 1000):
                 await connection.open(host, port)
@@ -39,22 +61,39 @@ class AsyncioTransport:
             raise ConnectionLost(f"{address}: no connection within {connect_timeout_ms} ms") from None
         except OSError as error:
             raise ConnectionLost(f"{address}: {reason_of(error)}") from None
+        except (ValueError, OverflowError) as error:  # Brokers tell addresses of others, and may tell anything.
+            raise ConnectionLost(f"{address}: not an address: {error}") from None
         try:
-            await connection.negotiate(connect_timeout_ms)
+            async with asyncio.timeout_at(end_s):
+                await connection.negotiate(connect_timeout_ms)
+        except TimeoutError:
+            await connection.close()
+            problem = no_answer(api_versions_request(), connect_timeout_ms)
+            raise ConnectionLost(f"{address}: {problem}") from None
+        except HungUp:
+            await connection.close()
+            raise ConnectionLost(refused_handshake(address)) from None
         except BaseException:
             await connection.close()
             raise
         return connection
 
     async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
-        """Do all of it at once; raises the first error after all have ended."""
-        outcomes = await asyncio.gather(*work, return_exceptions=True)
-        results: list[T] = []
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-            results.append(outcome)
-        return results
+        """Do it side by side, CONCURRENT_REQUESTS_MAX at a time; raises the first error after all have ended."""
+        turns = asyncio.Semaphore(CONCURRENT_REQUESTS_MAX)
+
+        async def in_turn(one: Awaitable[T]) -> _Outcome[T]:
+            async with turns:
+                try:
+                    return _Outcome(result=await one)
+                except Exception as error:
+                    return _Outcome(error=error)
+
+        outcomes = await asyncio.gather(*map(in_turn, work))
+        error = next((one.error for one in outcomes if one.error is not None), None)
+        if error is not None:
+            raise error
+        return [cast("T", one.result) for one in outcomes]
 
     async def sleep(self, duration_ms: int) -> None:
         await asyncio.sleep(duration_ms / 1000)
@@ -66,12 +105,13 @@ class AsyncioTransport:
 class AsyncioConnection:
     """One connection.  Owner: event loop."""
 
-    def __init__(self, address: str, *, client_id: str, timeout_ms: int) -> None:
+    def __init__(self, address: str, *, client_id: str, timeout_ms: int, budget: Budget | None = None) -> None:
         self.address = address
         self.versions = BrokerVersions({})
         self._receiver = FrameReceiver(self._take, self._end)
         self._client_id = client_id
         self._timeout_ms = timeout_ms
+        self._budget = budget
         self._next_correlation_id = 0
         self._waiting: dict[int, asyncio.Future[memoryview]] = {}
         self._lost: KctlError | None = None
@@ -108,7 +148,11 @@ class AsyncioConnection:
         if version is None:
             version = self.versions.highest(type(request))
         self._write(request, version)
-        await self._receiver.drain()
+        try:
+            async with asyncio.timeout(self._limited(self._timeout_ms) / 1000):
+                await self._receiver.drain()
+        except TimeoutError:
+            raise ConnectionLost(f"{self.address}: took no bytes for {self._timeout_ms} ms") from None
         if self._lost is not None:
             raise self._lost
 
@@ -116,7 +160,11 @@ class AsyncioConnection:
         """Hang up; whoever still waits for a response gets ConnectionLost."""
         self._lose(ConnectionLost(f"{self.address}: connection closed"))
         self._receiver.close()
-        await self._receiver.wait_closed()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_MS / 1000):
+                await self._receiver.wait_closed()
+        except TimeoutError:
+            self._receiver.abort()
 
     async def _exchange(self, request: object, version: int, timeout_ms: int) -> memoryview:
         if self._lost is not None:
@@ -125,14 +173,16 @@ class AsyncioConnection:
         arrival: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = arrival
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
+            async with asyncio.timeout(self._limited(timeout_ms) / 1000):
                 await self._receiver.drain()
                 return await arrival
         except TimeoutError:
-            name = definition_of(type(request)).name.removesuffix("Request")
-            raise ConnectionLost(f"{self.address}: no answer to {name} within {timeout_ms} ms") from None
+            raise ConnectionLost(f"{self.address}: {no_answer(request, timeout_ms)}") from None
         finally:
             self._waiting.pop(correlation_id, None)
+
+    def _limited(self, timeout_ms: int) -> int:
+        return timeout_ms if self._budget is None else self._budget.limited(timeout_ms)
 
     def _write(self, request: object, version: int) -> int:
         correlation_id = self._next_correlation_id
@@ -156,7 +206,9 @@ class AsyncioConnection:
         if isinstance(reason, int):
             problem = f"{self.address}: does not speak Kafka's protocol (frame of {reason} bytes)"
         elif reason is None:
-            problem = f"{self.address}: the broker closed the connection"
+            self._lose(HungUp(f"{self.address}: the broker closed the connection"))
+            self._receiver.close()
+            return
         else:
             problem = f"{self.address}: {reason_of(reason)}"
         self._lose(ConnectionLost(problem))

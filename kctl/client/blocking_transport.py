@@ -11,19 +11,21 @@ import time
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from kctl.client.budget import Budget
 from kctl.client.framing import (
     API_VERSIONS_MAX,
-    RESPONSE_SIZE_MAX,
     SIZE,
     api_versions_request,
     broker_versions_of,
     correlation_id_of,
+    no_answer,
+    refused_handshake,
     request_frame,
     response_of,
 )
-from kctl.client.transport import ConnectionLost
+from kctl.client.transport import ConnectionLost, HungUp
 from kctl.client.versions import BrokerVersions
-from kctl.protocol.message import definition_of
+from kctl.limits import RESPONSE_BYTES_MAX, RESPONSE_READ_BYTES_MAX
 
 T = TypeVar("T")
 
@@ -43,23 +45,33 @@ class BlockingTransport:
     """The transport of a thread that has nothing else to do."""
 
     async def connect(
-        self, host: str, port: int, *, client_id: str, connect_timeout_ms: int, timeout_ms: int
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        connect_timeout_ms: int,
+        timeout_ms: int,
+        budget: Budget | None = None,
     ) -> BlockingConnection:
-        """Connect and learn the broker's versions.  Raises ConnectionLost."""
+        """Connect and learn the broker's versions; see Transport.connect."""
         address = f"{host}:{port}"
+        end_s = time.monotonic() + connect_timeout_ms / 1000
         try:
-            # As bytes, because text makes the resolver import the codec for international domain names first.
-            name = host.encode() if host.isascii() else host
-            sock = socket.create_connection((name, port), connect_timeout_ms / 1000)  # type: ignore[arg-type]  # takes both
+            sock = _connected_socket(host, port, end_s)
         except TimeoutError:
             raise ConnectionLost(f"{address}: no connection within {connect_timeout_ms} ms") from None
         except OSError as error:
             text = error.strerror or str(error)
             raise ConnectionLost(f"{address}: {text[:1].lower()}{text[1:]}") from None
+        except (ValueError, OverflowError) as error:  # Brokers tell addresses of others, and may tell anything.
+            raise ConnectionLost(f"{address}: not an address: {error}") from None
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = BlockingConnection(address, sock, client_id=client_id, timeout_ms=timeout_ms)
+        connection = BlockingConnection(address, sock, client_id=client_id, timeout_ms=timeout_ms, budget=budget)
         try:
-            connection.negotiate(connect_timeout_ms)
+            connection.negotiate(connect_timeout_ms, end_s)
+        except HungUp:
+            raise ConnectionLost(refused_handshake(address)) from None
         except BaseException:
             sock.close()
             raise
@@ -85,23 +97,52 @@ class BlockingTransport:
         return int(time.monotonic() * 1000)
 
 
+def _connected_socket(host: str, port: int, end_s: float) -> socket.socket:
+    """A connection to the first of the host's addresses that answers before `end_s`.  Raises OSError."""
+    # As bytes, because text makes the resolver import the codec for international domain names first.
+    name = host.encode() if host.isascii() else host
+    problem: OSError = OSError(f"no address for {host}")
+    for family, kind, protocol, _, address in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(_remaining_s(end_s))
+            sock.connect(address)
+        except OSError as error:
+            sock.close()
+            problem = error
+            continue
+        return sock
+    raise problem
+
+
+def _remaining_s(end_s: float) -> float:
+    """Seconds until `end_s`.  Raises TimeoutError when there are none."""
+    remaining_s = end_s - time.monotonic()
+    if remaining_s <= 0:
+        raise TimeoutError
+    return remaining_s
+
+
 class BlockingConnection:
     """One connection with one request in flight.  Owner: one thread."""
 
-    def __init__(self, address: str, sock: socket.socket, *, client_id: str, timeout_ms: int) -> None:
+    def __init__(
+        self, address: str, sock: socket.socket, *, client_id: str, timeout_ms: int, budget: Budget | None = None
+    ) -> None:
         self.address = address
         self.versions = BrokerVersions({})
         self.is_open = True
         self._socket = sock
         self._client_id = client_id
         self._timeout_ms = timeout_ms
+        self._budget = budget
         self._next_correlation_id = 0
 
-    def negotiate(self, timeout_ms: int) -> None:
+    def negotiate(self, timeout_ms: int, end_s: float) -> None:
         """Ask for the broker's versions; a broker that is too old for our question says which one it understands."""
         outcome: BrokerVersions | int = API_VERSIONS_MAX
         while isinstance(outcome, int):
-            frame = self._exchange(api_versions_request(), outcome, timeout_ms)
+            frame = self._exchange(api_versions_request(), outcome, timeout_ms, end_s)
             outcome = broker_versions_of(frame, outcome)
         self.versions = outcome
 
@@ -111,58 +152,73 @@ class BlockingConnection:
         """Send a request and wait for its response; see Connection.send."""
         if version is None:
             version = self.versions.highest(type(request))
-        frame = self._exchange(request, version, timeout_ms or self._timeout_ms)
+        timeout_ms = timeout_ms or self._timeout_ms
+        end_s = time.monotonic() + self._limited(timeout_ms) / 1000
+        frame = self._exchange(request, version, timeout_ms, end_s)
         return response_of(frame, response_class, version)
 
     async def post(self, request: object, *, version: int | None = None) -> None:
         """Send a request that has no response."""
         if version is None:
             version = self.versions.highest(type(request))
-        self._write(request, version)
+        try:
+            self._write(request, version, time.monotonic() + self._limited(self._timeout_ms) / 1000)
+        except TimeoutError:
+            raise self._lose(f"took no bytes for {self._timeout_ms} ms") from None
+        except OSError as error:
+            raise self._lose(error.strerror or str(error)) from None
 
     async def close(self) -> None:
         """Hang up."""
         self.is_open = False
         self._socket.close()
 
-    def _exchange(self, request: object, version: int, timeout_ms: int) -> memoryview:
+    def _limited(self, timeout_ms: int) -> int:
+        return timeout_ms if self._budget is None else self._budget.limited(timeout_ms)
+
+    def _exchange(self, request: object, version: int, timeout_ms: int, end_s: float) -> memoryview:
+        """The frame that answers; all of it must be here at `end_s`, which errors tell as `timeout_ms`."""
         if not self.is_open:
             raise ConnectionLost(f"{self.address}: connection closed")
-        self._socket.settimeout(timeout_ms / 1000)
         try:
-            correlation_id = self._write(request, version)
+            correlation_id = self._write(request, version, end_s)
             while True:
-                frame = self._read_frame()
+                frame = self._read_frame(end_s)
                 if correlation_id_of(frame) == correlation_id:
                     return frame
         except TimeoutError:
-            name = definition_of(type(request)).name.removesuffix("Request")
-            raise self._lose(f"no answer to {name} within {timeout_ms} ms") from None
+            raise self._lose(no_answer(request, timeout_ms)) from None
         except OSError as error:
             raise self._lose(error.strerror or str(error)) from None
 
-    def _write(self, request: object, version: int) -> int:
+    def _write(self, request: object, version: int, end_s: float) -> int:
         correlation_id = self._next_correlation_id
         chunks = request_frame(request, version, correlation_id=correlation_id, client_id=self._client_id)
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        self._socket.settimeout(_remaining_s(end_s))
         self._socket.sendall(b"".join(chunks))
         return correlation_id
 
-    def _read_frame(self) -> memoryview:
-        (size,) = SIZE.unpack(self._read_exactly(SIZE.size))
-        if not 0 <= size <= RESPONSE_SIZE_MAX:
+    def _read_frame(self, end_s: float) -> memoryview:
+        (size,) = SIZE.unpack(self._read_exactly(SIZE.size, end_s))
+        if not 0 <= size <= RESPONSE_BYTES_MAX:
             raise self._lose(f"does not speak Kafka's protocol (frame of {size} bytes)")
-        return self._read_exactly(size)
+        return self._read_exactly(size, end_s)
 
-    def _read_exactly(self, size: int) -> memoryview:
-        buffer = memoryview(bytearray(size))
+    def _read_exactly(self, size: int, end_s: float) -> memoryview:
+        """So many bytes; memory grows with what has arrived, because `size` is only what the other side says."""
+        buffer = bytearray(min(size, RESPONSE_READ_BYTES_MAX))
         position = 0
         while position < size:
-            count = self._socket.recv_into(buffer[position:])
+            if position == len(buffer):
+                buffer += bytes(min(size - position, position))
+            self._socket.settimeout(_remaining_s(end_s))
+            with memoryview(buffer) as view:
+                count = self._socket.recv_into(view[position:])
             if not count:
-                raise self._lose("the broker closed the connection")
+                raise HungUp(str(self._lose("the broker closed the connection")))
             position += count
-        return buffer
+        return memoryview(buffer)
 
     def _lose(self, reason: str) -> ConnectionLost:
         self.is_open = False

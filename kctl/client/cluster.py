@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from enum import IntEnum
 from typing import Self, TypeVar
 
+from kctl.client.budget import Budget
 from kctl.client.metadata import ClusterMetadata, metadata_of
 from kctl.client.retrying import CONTROLLER_MOVED, COORDINATOR_MOVED, Deadline, retry
 from kctl.client.settings import ClientSettings
 from kctl.client.transport import Connection, ConnectionLost, Transport
+from kctl.client.versions import OLDEST_KAFKA
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -26,9 +29,11 @@ class CoordinatorType(IntEnum):
 class ClusterClient:
     """Talks to all brokers of one cluster.  Use as an async context manager.  Owner: whoever opened it."""
 
-    def __init__(self, settings: ClientSettings, transport: Transport) -> None:
+    def __init__(self, settings: ClientSettings, transport: Transport, budget: Budget | None = None) -> None:
+        """`budget` is that of the command that opens this client, perhaps after others."""
         self.settings = settings
         self.transport = transport
+        self.budget = budget or Budget(transport.monotonic_ms)
         self._connections: dict[tuple[str, int, str], Connection] = {}
         """By host, port and purpose: "" is what everybody may use."""
         self._metadata: ClusterMetadata | None = None
@@ -48,7 +53,11 @@ class ClusterClient:
 
     def deadline(self) -> Deadline:
         """The time that one operation has from now on."""
-        return Deadline(self.transport, self.settings.timeout_ms)
+        return Deadline(self.transport, self.settings.timeout_ms, self.budget)
+
+    def one_deadline(self) -> AbstractContextManager[None]:
+        """All operations in the block end within the time-out of one, and connect to each broker once at most."""
+        return self.budget.command(self.settings.timeout_ms)
 
     async def metadata(self, topics: Collection[str] | None = None) -> ClusterMetadata:
         """Ask any broker about `topics`, or about all; topics that do not exist come back with their error.
@@ -143,21 +152,53 @@ class ClusterClient:
         A broker answers one request of a connection after the other, so what may take long (JoinGroup) names a
         `purpose` and gets a connection that nobody else uses.
         """
+        address = self._coordinators.get((kind, key))
+        if address is None:
+            address = await self._find_coordinator(await self.any_broker(), key, kind)
+        return await self._connect(*address, purpose)
+
+    async def find_coordinators(
+        self, keys: Collection[str], kind: CoordinatorType = CoordinatorType.GROUP
+    ) -> dict[str, tuple[str, int] | ApiError]:
+        """Where the coordinator of each key is, as far as it is not known already.  Raises ClusterUnreachable."""
+
+        async def find(connection: Connection, key: str) -> tuple[str, int] | ApiError:
+            try:
+                return await self._find_coordinator(connection, key, kind)
+            except ApiError as error:
+                return error
+
+        async def attempt() -> dict[str, tuple[str, int] | ApiError]:
+            missing = [key for key in keys if (kind, key) not in self._coordinators]
+            if missing:
+                connection = await self.any_broker()
+                asked = await self.gather([find(connection, key) for key in missing])
+                found = dict(zip(missing, asked, strict=True))
+            else:
+                found = {}
+            return {key: found[key] if key in found else self._coordinators[kind, key] for key in keys}
+
+        return await retry(attempt, deadline=self.deadline())
+
+    def remember_coordinators(self, node_ids: Mapping[str, int], kind: CoordinatorType = CoordinatorType.GROUP) -> None:
+        """The brokers that have said of themselves that they coordinate these keys."""
+        brokers = {} if self._metadata is None else self._metadata.brokers
+        for key, node_id in node_ids.items():
+            if node_id in brokers:
+                self._coordinators[kind, key] = brokers[node_id].host, brokers[node_id].port
+
+    async def _find_coordinator(self, connection: Connection, key: str, kind: CoordinatorType) -> tuple[str, int]:
         from kctl.protocol.apis.find_coordinator import (  # noqa: PLC0415 - most commands ask no coordinator
             FindCoordinatorRequest,
             FindCoordinatorResponse,
         )
 
-        address = self._coordinators.get((kind, key))
-        if address is None:
-            connection = await self.any_broker()
-            request = FindCoordinatorRequest(key=key, key_type=kind)
-            response = await connection.send(request, FindCoordinatorResponse)
-            code = ErrorCode.of(response.error_code)
-            if code is not ErrorCode.NONE:
-                raise ApiError(code, response.error_message)
-            address = self._coordinators[kind, key] = (response.host, response.port)
-        return await self._connect(*address, purpose)
+        response = await connection.send(FindCoordinatorRequest(key=key, key_type=kind), FindCoordinatorResponse)
+        code = ErrorCode.of(response.error_code)
+        if code is not ErrorCode.NONE:
+            raise ApiError(code, response.error_message)
+        address = self._coordinators[kind, key] = (response.host, response.port)
+        return address
 
     async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
         """Do several things at once where the transport can."""
@@ -165,11 +206,8 @@ class ClusterClient:
 
     async def metadata_from(self, connection: Connection, topics: Collection[str] | None) -> ClusterMetadata:
         """What this one broker knows, as `metadata` tells it; others may know more, or less.  Raises ConnectionLost."""
-        version = connection.versions.highest(MetadataRequest)
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(topics)]
-        if version == 0:
-            wanted = wanted or []  # version 0 has no null, and an empty list means all topics
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=version < 4)
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         return metadata_of(await connection.send(request, MetadataResponse))
 
     async def _ask_metadata(self, topics: Collection[str] | None) -> ClusterMetadata:
@@ -180,13 +218,7 @@ class ClusterClient:
         known = self._connections.get((host, port, purpose))
         if known is not None and known.is_open:
             return known
-        opened = await self.transport.connect(
-            host,
-            port,
-            client_id=self.settings.client_id,
-            connect_timeout_ms=self.settings.connect_timeout_ms,
-            timeout_ms=self.settings.timeout_ms,
-        )
+        opened = await self._open(host, port)
         # Two tasks may have connected at the same time; the first one's connection serves both.
         known = self._connections.get((host, port, purpose))
         if known is not None and known.is_open:
@@ -194,3 +226,33 @@ class ClusterClient:
             return known
         self._connections[host, port, purpose] = opened
         return opened
+
+    async def _open(self, host: str, port: int) -> Connection:
+        """A new connection.  During a command a broker that could not be connected to is not tried again."""
+        budget = self.budget
+        if reason := budget.unreachable.get((host, port)):
+            raise ConnectionLost(reason)
+        connect_timeout_ms = self.settings.connect_timeout_ms
+        if budget.is_active:
+            # A broker that keeps silent must leave time to ask the others.
+            connect_timeout_ms = min(connect_timeout_ms, budget.limited(self.settings.timeout_ms) // 2)
+            if connect_timeout_ms == 0:
+                raise ConnectionLost(f"{host}:{port}: no time left of {self.settings.timeout_ms} ms")
+        try:
+            connection = await self.transport.connect(
+                host,
+                port,
+                client_id=self.settings.client_id,
+                connect_timeout_ms=connect_timeout_ms,
+                timeout_ms=self.settings.timeout_ms,
+                budget=budget,
+            )
+        except ConnectionLost as lost:
+            if budget.is_active:
+                budget.unreachable[host, port] = str(lost)
+            raise
+        if connection.versions.is_too_old:
+            await connection.close()
+            text = f"the broker at {host}:{port} is older than Kafka {OLDEST_KAFKA}, which is the minimum"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
+        return connection

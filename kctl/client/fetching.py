@@ -21,8 +21,6 @@ from kctl.records.batch import iterate_batches, iterate_records
 from kctl.records.control import ControlType, control_type
 from kctl.records.header import BatchHeader
 
-MAGIC_FETCH_MIN = 4
-"""Older versions answer in record formats that are not read here."""
 NO_REPLICA = -1
 
 
@@ -64,11 +62,6 @@ async def fetch_batches(
 
     Without a `rack` a leader never sends the reader to another replica.
     """
-    version = connection.versions.highest(FetchRequest)
-    if version < MAGIC_FETCH_MIN:
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_VERSION, f"{connection.address} is too old: it knows Fetch only up to {version}"
-        )
     topics: dict[str, FetchTopic] = {}
     for tp, offset in positions.items():
         topic = topics.setdefault(tp.topic, FetchTopic(topic=tp.topic, partitions=[]))
@@ -83,7 +76,7 @@ async def fetch_batches(
         rack_id=rack,
         topics=list(topics.values()),
     )
-    response = await connection.send(request, FetchResponse, version=version)
+    response = await connection.send(request, FetchResponse)
     if response.error_code:
         raise ApiError(ErrorCode.of(response.error_code))
     return [

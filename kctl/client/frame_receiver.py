@@ -13,7 +13,8 @@ import asyncio
 import mmap
 from collections.abc import Callable
 
-from kctl.client.framing import RESPONSE_SIZE_MAX, SIZE
+from kctl.client.framing import SIZE
+from kctl.limits import RESPONSE_BYTES_MAX
 
 _BUFFER_BYTES = 65_536
 _REUSABLE_BYTES_MAX = 16 << 20
@@ -124,6 +125,11 @@ class FrameReceiver(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Hangs up at once; what was not sent yet is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
     async def wait_closed(self) -> None:
         """Returns when the connection is gone."""
         if self._transport is not None:
@@ -133,7 +139,7 @@ class FrameReceiver(asyncio.BufferedProtocol):
         position = 0
         while self._filled - position >= SIZE.size:
             (size,) = SIZE.unpack_from(self._buffer, position)
-            if not 0 <= size <= RESPONSE_SIZE_MAX:
+            if not 0 <= size <= RESPONSE_BYTES_MAX:
                 self._on_lost(size)
                 self._filled = 0
                 return

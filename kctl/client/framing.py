@@ -7,10 +7,11 @@ of version 0 when the broker does not know the version asked (KIP-511), and neve
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import TypeVar
 
 from kctl import __version__
-from kctl.client.versions import BrokerVersions
+from kctl.client.versions import OLDEST_KAFKA, BrokerVersions
 from kctl.errors import ApiError, ErrorCode, MalformedRequest
 from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kctl.protocol.codec import Chunk, decode, encode
@@ -20,8 +21,6 @@ from kctl.protocol.message import definition_of
 T = TypeVar("T")
 
 SIZE = struct.Struct(">i")
-RESPONSE_SIZE_MAX = 1 << 30
-"""A larger size means that the other side does not speak Kafka's protocol."""
 
 API_VERSIONS_KEY = 18
 API_VERSIONS_MAX = 3
@@ -54,9 +53,31 @@ def response_of(frame: memoryview, response_class: type[T], version: int) -> T:
     return message
 
 
+def first_answer(items: Sequence[T]) -> T:
+    """The answer about the one thing that was asked.  Raises MalformedRequest when the broker has left it out."""
+    if not items:
+        raise MalformedRequest("the broker's response leaves out what was asked")
+    return items[0]
+
+
 def api_versions_request() -> ApiVersionsRequest:
     """What every connection asks first."""
     return ApiVersionsRequest(client_software_name="kctl", client_software_version=__version__)
+
+
+def refused_handshake(address: str) -> str:
+    """What it means when the other side closes the connection instead of answering ApiVersions, which 0.10 brought."""
+    return (
+        f"{address}: closed the connection when it was asked for its versions: it is older than Kafka {OLDEST_KAFKA}, "
+        "which is the minimum, or not a PLAINTEXT listener of a broker"
+    )
+
+
+def no_answer(request: object, timeout_ms: int) -> str:
+    """What to say of a request that was not answered in time."""
+    name = definition_of(type(request)).name.removesuffix("Request")
+    hint = f"; brokers older than Kafka {OLDEST_KAFKA}, which is the minimum, may not answer it"
+    return f"no answer to {name} within {timeout_ms} ms{hint if name == 'ApiVersions' else ''}"
 
 
 def broker_versions_of(frame: memoryview, version: int) -> BrokerVersions | int:

@@ -19,7 +19,7 @@ from kctl.client.cluster import ClusterClient
 from kctl.client.committed_offsets import commit_offsets, committed_offsets
 from kctl.client.consumer import Consumer
 from kctl.client.group_progress import GroupProgress
-from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, OffsetAt, list_offsets
+from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, OffsetAt, list_offsets_at
 from kctl.client.membership.actions import (
     Abandon,
     Action,
@@ -258,9 +258,8 @@ class GroupConsumer:
     async def _begin_again(self) -> None:
         """Positions that the log does not have (any more) move to where `begin` says; `on_lost` is told of each."""
         positions = self._consumer.positions
-        starts = await list_offsets(self._client, dict.fromkeys(positions, EARLIEST))
-        ends = await list_offsets(self._client, dict.fromkeys(positions, LATEST))
-        lost = [tp for tp, position in positions.items() if not _lies_between(starts[tp], position, ends[tp])]
+        found = await list_offsets_at(self._client, positions, (EARLIEST, LATEST))
+        lost = [tp for tp, position in positions.items() if not _lies_between(found[tp], position)]
         begun = await self._begin(lost) if lost else {}
         for tp, offset in begun.items():
             self._on_lost(tp, positions[tp], offset)
@@ -422,9 +421,8 @@ class GroupConsumer:
         return self._client.transport.monotonic_ms()
 
 
-def _lies_between(start: OffsetAt | ApiError, position: int, end: OffsetAt | ApiError) -> bool:
-    if isinstance(start, ApiError):
-        raise start
-    if isinstance(end, ApiError):
-        raise end
+def _lies_between(bounds: tuple[OffsetAt, ...] | ApiError, position: int) -> bool:
+    if isinstance(bounds, ApiError):
+        raise bounds
+    start, end = bounds
     return start.offset <= position <= end.offset

@@ -1,13 +1,16 @@
-"""Asking partitions something through whoever leads them, wherever leadership moves meanwhile."""
+"""Asking leaders about partitions, and coordinators about groups, wherever leadership moves meanwhile.
+
+Every broker is asked once about all that it leads or coordinates, and the brokers are asked side by side.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
-from kctl.client.cluster import ClusterClient
+from kctl.client.cluster import ClusterClient, CoordinatorType
 from kctl.client.metadata import ClusterMetadata
-from kctl.client.retrying import LEADER_MOVED
+from kctl.client.retrying import ABSENT, COORDINATOR_MOVED, LEADER_MOVED
 from kctl.client.transport import Connection, ConnectionLost
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
@@ -20,6 +23,16 @@ Outcomes = dict[TopicPartition, T | ApiError]
 Ask = Callable[[Connection, list[TopicPartition]], Awaitable[Outcomes[T]]]
 """Asks one broker about partitions that it should lead."""
 
+AskCoordinator = Callable[[Connection, list[str]], Awaitable[Mapping[str, T | ApiError]]]
+"""Asks one broker about groups or transactional ids that it should coordinate."""
+
+COORDINATION_TOPICS = {
+    CoordinatorType.GROUP: "__consumer_offsets",
+    CoordinatorType.TRANSACTION: "__transaction_state",
+}
+"""Whoever leads the partition of a key in this topic coordinates it."""
+NOT_ANSWERED = "The broker's answer leaves this out."
+
 
 async def ask_leaders(
     client: ClusterClient,
@@ -30,9 +43,10 @@ async def ask_leaders(
 ) -> Outcomes[T]:
     """What every partition answers, in the order of topic and partition.
 
-    Who leads is looked up first unless it is `known` from before.  Partitions whose leader is away or has moved are
-    asked again until the client's time-out; then their last error is the outcome.  Raises ClusterUnreachable when no
-    broker at all answers.
+    Who leads is looked up first unless it is `known` from before.  Partitions whose leader has moved are asked again
+    until the client's time-out, and so are those whose leader is away, but during a command only for half a second
+    (see Budget); then their last error is the outcome.  Raises ClusterUnreachable when no broker at all answers,
+    and ApiError(UNSUPPORTED_VERSION) when every leader is too old to be asked.
     """
     outcomes: Outcomes[T] = {}
     open_partitions = sorted(partitions)
@@ -41,9 +55,33 @@ async def ask_leaders(
         metadata = known or await client.metadata({tp.topic for tp in open_partitions})
         outcomes.update(await _ask_once(client, metadata, open_partitions, ask))
         known = None
-        open_partitions = [tp for tp in open_partitions if _may_change(outcomes[tp])]
-        if not open_partitions or not await deadline.pause():
+        open_partitions = [tp for tp in open_partitions if _code_of(outcomes[tp]) in LEADER_MOVED]
+        is_absence = ABSENT.issuperset(_code_of(outcomes[tp]) for tp in open_partitions)
+        if not open_partitions or not await deadline.pause(for_absent=is_absence):
+            _raise_if_unknown_to_all(outcomes)
             return {tp: outcomes[tp] for tp in sorted(outcomes)}
+
+
+async def ask_coordinators(
+    client: ClusterClient, keys: Iterable[str], ask: AskCoordinator[T], kind: CoordinatorType = CoordinatorType.GROUP
+) -> dict[str, T | ApiError]:
+    """What the coordinator of every group or transactional id answers, by key in order.
+
+    Keys whose coordinator has moved or is away are asked for again as `ask_leaders` does.  Raises ClusterUnreachable.
+    """
+    outcomes: dict[str, T | ApiError] = {}
+    open_keys = sorted(set(keys))
+    deadline = client.deadline()
+    while open_keys:
+        outcomes.update(await _ask_coordinators_once(client, open_keys, ask, kind))
+        codes = {key: _code_of(outcomes[key]) for key in open_keys}
+        open_keys = [key for key in open_keys if codes[key] in COORDINATOR_MOVED or codes[key] in ABSENT]
+        for key in open_keys:
+            client.forget_coordinator(key, kind)
+        is_absence = await _are_absent(client, {codes[key] for key in open_keys}, kind)
+        if not open_keys or not await deadline.pause(for_absent=is_absence):
+            break
+    return {key: outcomes[key] for key in sorted(outcomes)}
 
 
 async def _ask_once(
@@ -63,7 +101,8 @@ async def _ask_once(
 
     async def ask_one(leader: int, tps: list[TopicPartition]) -> Outcomes[T]:
         try:
-            return await ask(await client.broker(leader), tps)
+            answered = await ask(await client.broker(leader), tps)
+            return {tp: answered.get(tp, _not_answered()) for tp in tps}
         except ConnectionLost as lost:
             return {tp: ApiError(ErrorCode.NETWORK_EXCEPTION, str(lost)) for tp in tps}
         except ApiError as error:
@@ -74,8 +113,58 @@ async def _ask_once(
     return outcomes
 
 
-def _may_change(outcome: T | ApiError) -> bool:
-    return isinstance(outcome, ApiError) and outcome.code in LEADER_MOVED
+async def _ask_coordinators_once(
+    client: ClusterClient, keys: list[str], ask: AskCoordinator[T], kind: CoordinatorType
+) -> dict[str, T | ApiError]:
+    found = await client.find_coordinators(keys, kind)
+    by_address: dict[tuple[str, int], list[str]] = {}
+    outcomes: dict[str, T | ApiError] = {}
+    for key, address in found.items():
+        if isinstance(address, ApiError):
+            outcomes[key] = address
+        else:
+            by_address.setdefault(address, []).append(key)
+
+    async def ask_one(some: list[str]) -> dict[str, T | ApiError]:
+        try:
+            answered = await ask(await client.coordinator(some[0], kind), some)
+            return {key: answered.get(key, _not_answered()) for key in some}
+        except ConnectionLost as lost:
+            return dict.fromkeys(some, ApiError(ErrorCode.NETWORK_EXCEPTION, str(lost)))
+        except ApiError as error:
+            return dict.fromkeys(some, error)
+
+    for answered in await client.gather([ask_one(some) for some in by_address.values()]):
+        outcomes.update(answered)
+    return outcomes
+
+
+def _raise_if_unknown_to_all(outcomes: Mapping[TopicPartition, T | ApiError]) -> None:
+    """One error instead of one for each partition."""
+    errors = [one for one in outcomes.values() if _code_of(one) is ErrorCode.UNSUPPORTED_VERSION]
+    if errors and len(errors) == len(outcomes) and isinstance(errors[0], ApiError):
+        raise errors[0]
+
+
+async def _are_absent(client: ClusterClient, codes: Collection[ErrorCode], kind: CoordinatorType) -> bool:
+    """Whether the coordinators are away, and not only about to be: brokers make their topic when it is first needed."""
+    if ErrorCode.COORDINATOR_NOT_AVAILABLE not in codes:
+        return ABSENT.issuperset(codes)
+    name = COORDINATION_TOPICS[kind]
+    topic = (await client.metadata([name])).topics.get(name)
+    return (
+        topic is not None
+        and bool(topic.partitions)
+        and ABSENT.issuperset(code for code in codes if code is not ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    )
+
+
+def _code_of(outcome: T | ApiError) -> ErrorCode:
+    return outcome.code if isinstance(outcome, ApiError) else ErrorCode.NONE
+
+
+def _not_answered() -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, NOT_ANSWERED)
 
 
 def _is_unknown_topic(code: ErrorCode) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -49,15 +49,43 @@ async def list_offsets(
     """The first offset at or after each timestamp (ms), or LATEST or EARLIEST."""
 
     async def ask(connection: Connection, tps: list[TopicPartition]) -> Outcomes[OffsetAt]:
-        request = _request(tps, timestamps, isolation)
-        response = await connection.send(request, ListOffsetsResponse)
-        return {
-            TopicPartition(topic.name, partition.partition_index): _outcome(partition)
-            for topic in response.topics
-            for partition in topic.partitions
-        }
+        return await _ask_one(connection, {tp: timestamps[tp] for tp in tps}, isolation)
 
     return await ask_leaders(client, timestamps, ask)
+
+
+async def list_offsets_at(
+    client: ClusterClient,
+    partitions: Collection[TopicPartition],
+    timestamps: Sequence[int],
+    *,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> Outcomes[tuple[OffsetAt, ...]]:
+    """The same for several timestamps at once, which are those of all partitions: EARLIEST and LATEST, say."""
+
+    async def ask(connection: Connection, tps: list[TopicPartition]) -> Outcomes[tuple[OffsetAt, ...]]:
+        asking = [_ask_one(connection, dict.fromkeys(tps, timestamp), isolation) for timestamp in timestamps]
+        answers = await client.gather(asking)
+        return {tp: _together([answer[tp] for answer in answers]) for tp in tps if all(tp in one for one in answers)}
+
+    return await ask_leaders(client, partitions, ask)
+
+
+async def _ask_one(
+    connection: Connection, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel
+) -> Outcomes[OffsetAt]:
+    response = await connection.send(_request(list(timestamps), timestamps, isolation), ListOffsetsResponse)
+    return {
+        TopicPartition(topic.name, partition.partition_index): _outcome(partition)
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+
+
+def _together(outcomes: Sequence[OffsetAt | ApiError]) -> tuple[OffsetAt, ...] | ApiError:
+    """All offsets of one partition, or the first error."""
+    error = next((one for one in outcomes if isinstance(one, ApiError)), None)
+    return error or tuple(one for one in outcomes if isinstance(one, OffsetAt))
 
 
 def _request(

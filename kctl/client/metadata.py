@@ -47,6 +47,13 @@ class Topic(NamedTuple):
     partitions: tuple[Partition, ...]
     error: ErrorCode
 
+    def partition(self, number: int) -> Partition | None:
+        """The partition with that number, if there is one."""
+        # They are in order, and usually all there.
+        if 0 <= number < len(self.partitions) and self.partitions[number].partition == number:
+            return self.partitions[number]
+        return next((one for one in self.partitions if one.partition == number), None)
+
 
 class ClusterMetadata(NamedTuple):
     """A snapshot; brokers and topics in a stable order."""
@@ -63,7 +70,7 @@ class ClusterMetadata(NamedTuple):
             return -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic.error is not ErrorCode.NONE:
             return -1, topic.error
-        partition = next((one for one in topic.partitions if one.partition == tp.partition), None)
+        partition = topic.partition(tp.partition)
         if partition is None:
             return -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if partition.leader not in self.brokers:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kctl.client.cluster import ClusterClient
+from kctl.client.framing import first_answer
 from kctl.client.leaders import Outcomes, ask_leaders
 from kctl.client.metadata import ClusterMetadata
 from kctl.client.partitioner import partition_of_key
@@ -263,7 +264,7 @@ class Producer:
             except ConnectionLost:
                 self._metadata.pop(tp.topic, None)
                 raise
-            answer = response.responses[0].partition_responses[0]
+            answer = first_answer(first_answer(response.responses).partition_responses)
             code = ErrorCode.of(answer.error_code)
             if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER or code is ErrorCode.NONE:
                 return {tp: (answer.base_offset, answer.log_append_time_ms)}

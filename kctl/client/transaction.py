@@ -10,6 +10,7 @@ import asyncio
 from typing import Self
 
 from kctl.client.cluster import ClusterClient, CoordinatorType
+from kctl.client.framing import first_answer
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
@@ -82,7 +83,8 @@ class Transaction:
 
         async def ask(connection: Connection) -> None:
             response = await connection.send(request, AddPartitionsToTxnResponse)
-            _raise_for(response.results[0].results[0].error_code, self.transactional_id)
+            answer = first_answer(first_answer(response.results).results)
+            _raise_for(answer.error_code, self.transactional_id)
 
         await self._client.on_coordinator(self.transactional_id, ask, CoordinatorType.TRANSACTION, codes=_BUSY)
 

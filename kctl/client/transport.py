@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Protocol, TypeVar
 
+from kctl.client.budget import Budget
 from kctl.client.versions import BrokerVersions
 from kctl.errors import KctlError
 
@@ -13,6 +14,10 @@ T = TypeVar("T")
 
 class ConnectionLost(KctlError):
     """A broker could not be reached, went away or kept silent; whether the request was carried out is unknown."""
+
+
+class HungUp(ConnectionLost):
+    """The other side closed the connection."""
 
 
 class Connection(Protocol):
@@ -50,9 +55,19 @@ class Transport(Protocol):
     """Makes connections and lets time pass."""
 
     async def connect(
-        self, host: str, port: int, *, client_id: str, connect_timeout_ms: int, timeout_ms: int
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        connect_timeout_ms: int,
+        timeout_ms: int,
+        budget: Budget | None = None,
     ) -> Connection:
-        """Connect and learn the broker's versions.  Raises ConnectionLost."""
+        """Connect and learn the broker's versions, both within `connect_timeout_ms`.  Raises ConnectionLost.
+
+        Every request must be answered within `timeout_ms`, and before the deadline of `budget` if that has one.
+        """
         ...
 
     async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:

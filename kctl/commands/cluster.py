@@ -145,7 +145,7 @@ def health(
     from kctl.commands.times import parse_duration_ms  # noqa: PLC0415 - same
 
     wait_ms = parse_duration_ms(wait) if wait else 0
-    seen = run.on_cluster(lambda client: _observe(client, wait_ms))
+    seen = run.on_cluster_concurrently(lambda client: _observe(client, wait_ms))
     reasons = judge(seen)
     rows = [_reason_row(reason) for reason in reasons]
     overview = {
@@ -311,7 +311,8 @@ async def _observe(client: ClusterClient, wait_ms: int) -> Observation:
     while True:
         seen = None
         try:
-            seen = await observe(client)
+            with client.one_deadline():
+                seen = await observe(client)
         except ClusterUnreachable:
             if client.transport.monotonic_ms() >= end_ms:
                 raise

@@ -86,7 +86,7 @@ def describe(
         found = await describe_configs(client, resources, names=property_)
         return [_item(one, found[one], everything=all_ or property_ is not None) for one in resources]
 
-    items = run.on_cluster(ask)
+    items = run.on_brokers(ask)
     rows = [row for item in items for row in _property_rows(item)]
     shown = [column for column in DESCRIBE_COLUMNS if all_ or column.name != "synonyms"]
     run.console.show(shown if run.console.format is Format.TABLE else DESCRIBE_COLUMNS, items, rows=rows)
@@ -140,7 +140,7 @@ def alter(
             for change in changes
         ]
 
-    rows = run.on_cluster(ask)
+    rows = run.on_brokers(ask)
     run.console.show(ALTER_COLUMNS, rows)
     return run.status_of(rows)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kctl.admin.offsets import OffsetRange
     from kctl.client.cluster import ClusterClient
     from kctl.client.consumer import Consumer
+    from kctl.client.list_offsets import IsolationLevel
     from kctl.console import RowStream
     from kctl.model import TopicPartition
     from kctl.records.header import Record
@@ -129,7 +130,7 @@ def consume(
     With --formatter each record is a line of JSON, unless --format json makes all of them one document: key and value
     are objects, and the value of a tombstone is null.  Records that do not decode are skipped with a warning.
     """
-    from kctl.admin.offsets import offset_ranges, partitions_of  # noqa: PLC0415 - help needs no client
+    from kctl.admin.offsets import partitions_of  # noqa: PLC0415 - help needs no client
     from kctl.client.consumer import Consumer  # noqa: PLC0415 - same
     from kctl.client.list_offsets import IsolationLevel  # noqa: PLC0415 - same
     from kctl.commands.group_reading import group_reading, read_in_group  # noqa: PLC0415 - same
@@ -154,9 +155,11 @@ def consume(
     upper = parse_offset(until, now_ms=now_ms) if until else None
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
 
-    async def read(client: ClusterClient) -> None:
-        tps = _select(await partitions_of(client, [topic]), partition)
-        held = await offset_ranges(client, tps, isolation=level)
+    async def read(client: ClusterClient) -> ExitStatus:
+        with client.one_deadline():
+            tps = _select(await partitions_of(client, [topic]), partition)
+            held = await _reachable(run, client, tps, level)
+            bounds = {} if group else await _bounds(run, client, held, lower, upper, follow=follow)
 
         async def copy(write: Write, flush: Callable[[], None]) -> None:
             if group is not None:
@@ -172,19 +175,41 @@ def consume(
                 )
                 await read_in_group(client, run.console, reading, write, flush)
                 return
-            bounds = await _bounds(run, client, held, lower, upper, follow=follow)
             consumer = Consumer(client, {tp: start for tp, (start, _) in bounds.items()}, isolation=level)
             ends = {tp: end for tp, (_, end) in bounds.items() if end is not None}
             await _copy(consumer, write, ends, max_records, flush=flush if follow else None)
 
         if formatter and compat:
             await copy(_classic_writer(run, formatter, compat), run.console.flush)
-            return
+            return ExitStatus.DONE if len(held) == len(tps) else ExitStatus.FAILED
         with run.console.stream(RECORD_COLUMNS) as stream:
             await copy(_decoding_writer(run, stream, formatter) if formatter else _writer(run, stream), stream.flush)
+        return ExitStatus.DONE if len(held) == len(tps) else ExitStatus.FAILED
 
-    run.on_cluster_concurrently(read)
-    return ExitStatus.DONE
+    return run.on_cluster_concurrently(read)
+
+
+async def _reachable(
+    run: Invocation, client: ClusterClient, tps: list[TopicPartition], isolation: IsolationLevel
+) -> dict[TopicPartition, OffsetRange]:
+    """What the partitions hold; those that cannot be asked are left out with a warning.
+
+    Raises ApiError when none can be.
+    """
+    from kctl.admin.offsets import find_offset_ranges  # noqa: PLC0415 - help needs no client
+
+    held: dict[TopicPartition, OffsetRange] = {}
+    failed: dict[TopicPartition, ApiError] = {}
+    for tp, found in (await find_offset_ranges(client, tps, isolation=isolation)).items():
+        if isinstance(found, ApiError):
+            failed[tp] = found
+        else:
+            held[tp] = found
+    for tp, error in failed.items():
+        if not held:
+            raise ApiError(error.code, f"{tp}: {error}")
+        run.console.warn(f"{tp} is not read: {error.code.name}: {error}")
+    return held
 
 
 def _select(tps: list[TopicPartition], partition: str | None) -> list[TopicPartition]:

@@ -46,7 +46,7 @@ def describe_as_kafka(
     if reason := _why_none(groups):
         run.console.verbatim(f"\nError: Executing consumer group command failed due to {reason}\n")
         return ExitStatus.FAILED
-    brokers = run.on_cluster(lambda client: client.metadata([])).brokers.values() if show == "state" else ()
+    brokers = run.on_brokers(lambda client: client.metadata([])).brokers.values() if show == "state" else ()
     ids = {f"{broker.host}:{broker.port}": broker.node_id for broker in brokers}
     status = ExitStatus.DONE
     for group in groups:

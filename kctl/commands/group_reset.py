@@ -106,9 +106,9 @@ def groups_in_file(run: Invocation, groups: Sequence[str], target: Target, *, al
 
 async def look_up(client: ClusterClient, names: Iterable[str]) -> list[GroupDescription]:
     """The groups; one that does not exist has no members and no offsets.  Raises ApiError for any other failure."""
-    from kctl.admin.groups import look_up_group  # noqa: PLC0415 - help needs no client
+    from kctl.admin.groups import look_up_groups  # noqa: PLC0415 - help needs no client
 
-    found = [await look_up_group(client, name) for name in names]
+    found = await look_up_groups(client, list(names))
     for one in found:
         if not one.outcome.is_done and one.outcome.error is not ErrorCode.GROUP_ID_NOT_FOUND:
             raise ApiError(one.outcome.error, f"{one.outcome.name}: {one.outcome.message}")

@@ -119,6 +119,14 @@ def group_item(group: GroupDescription) -> dict[str, Any]:
     }
 
 
+def broker_item(failed: Outcome) -> dict[str, Any]:
+    """A broker that could not tell its groups, among groups as JSON tells them."""
+    from kctl.admin.group_description import GroupDescription  # noqa: PLC0415 - help needs no client
+
+    message = f"broker {failed.name} cannot tell its groups: {failed.message}"
+    return group_item(GroupDescription(failed)) | {"group": None, "message": message}
+
+
 def _member(member: GroupMember) -> dict[str, Any]:
     return {
         "member_id": member.member_id,

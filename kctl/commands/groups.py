@@ -69,7 +69,7 @@ def list_groups(
     from kctl.admin.groups import list_groups as ask  # noqa: PLC0415 - help needs no client
     from kctl.commands.group_rows import LIST_COLUMNS, list_rows  # noqa: PLC0415 - same
 
-    groups, failed = run.on_cluster(lambda client: ask(client, state or (), type_ or ()))
+    groups, failed = run.on_brokers(lambda client: ask(client, state or (), type_ or ()))
     if compat:
         from kctl.commands.group_compat import listed  # noqa: PLC0415 - rarely used
 
@@ -102,18 +102,22 @@ def describe(
 
     LAG is LOG-END-OFFSET minus CURRENT-OFFSET; it is empty where nothing has been committed.
     """
-    from kctl.admin.groups import describe_group  # noqa: PLC0415 - help needs no client
+    from kctl.admin.groups import describe_groups  # noqa: PLC0415 - help needs no client
     from kctl.commands import group_rows  # noqa: PLC0415 - same
 
-    async def ask(client: ClusterClient) -> list[GroupDescription]:
-        return [await describe_group(client, name) for name in await _wanted(run, client, names, all_=all_)]
+    async def ask(client: ClusterClient) -> tuple[list[GroupDescription], list[Outcome]]:
+        wanted, failed = await _wanted(run, client, names, all_=all_)
+        return await describe_groups(client, wanted), failed
 
-    groups = run.on_cluster(ask)
+    groups, failed = run.on_brokers(ask)
     if compat:
         from kctl.commands.group_compat import describe_as_kafka  # noqa: PLC0415 - rarely used
 
-        return describe_as_kafka(run, groups, show, compat, verbose=verbose)
-    items = [group_rows.group_item(group) for group in groups]
+        status = describe_as_kafka(run, groups, show, compat, verbose=verbose) if groups or not failed else None
+        for one in failed:
+            run.console.warn(f"broker {one.name} cannot tell its groups: {one.message}")
+        return ExitStatus.FAILED if failed or status is None else status
+    items = [group_rows.group_item(group) for group in groups] + [group_rows.broker_item(one) for one in failed]
     columns, rows_of = {
         "offsets": (group_rows.OFFSET_COLUMNS, group_rows.offset_rows),
         "members": (group_rows.MEMBER_COLUMNS, group_rows.member_rows),
@@ -126,13 +130,16 @@ def describe(
 @app.command("members", cluster=True, examples=("kctl groups members billing", "kctl groups members --all"))
 def members(run: Invocation, names: Names = None, *, all_: All = False) -> ExitStatus:
     """List the members of consumer groups and what each was given to read."""
-    from kctl.admin.groups import look_up_group  # noqa: PLC0415 - help needs no client
-    from kctl.commands.group_rows import MEMBER_COLUMNS, group_item, member_items, member_rows  # noqa: PLC0415 - same
+    from kctl.admin.groups import look_up_groups  # noqa: PLC0415 - help needs no client
+    from kctl.commands import group_rows  # noqa: PLC0415 - same
+    from kctl.commands.group_rows import MEMBER_COLUMNS, member_items, member_rows  # noqa: PLC0415 - same
 
-    async def ask(client: ClusterClient) -> list[GroupDescription]:
-        return [await look_up_group(client, name) for name in await _wanted(run, client, names, all_=all_)]
+    async def ask(client: ClusterClient) -> tuple[list[GroupDescription], list[Outcome]]:
+        wanted, failed = await _wanted(run, client, names, all_=all_)
+        return await look_up_groups(client, wanted), failed
 
-    groups = [group_item(group) for group in run.on_cluster(ask)]
+    found, failed = run.on_brokers(ask)
+    groups = [group_rows.group_item(group) for group in found] + [group_rows.broker_item(one) for one in failed]
     items = [item for group in groups for item in member_items(group)]
     run.console.show(MEMBER_COLUMNS, items, rows=[row for group in groups for row in member_rows(group)])
     return run.status_of(items)
@@ -154,23 +161,23 @@ def delete(
     A group with members is refused by the broker.  One of type share or streams has to be named.  Without --yes it
     asks on the terminal; without a terminal it refuses (exit status 5).
     """
-    from kctl.admin.groups import delete_group, look_up_group  # noqa: PLC0415 - help needs no client
+    from kctl.admin.groups import delete_groups, look_up_groups  # noqa: PLC0415 - help needs no client
     from kctl.commands.group_offsets import previewed_deletion  # noqa: PLC0415 - same
     from kctl.commands.group_rows import DELETE_COLUMNS  # noqa: PLC0415 - same
 
     if not names and not all_:
         raise UsageError("say which groups to delete, or --all")
-    wanted = run.on_cluster(lambda client: _wanted(run, client, names, all_=all_))
+    wanted = run.on_brokers(lambda client: _all_wanted(run, client, names, all_=all_))
 
     async def preview(client: ClusterClient) -> list[Outcome]:
-        return [previewed_deletion(await look_up_group(client, name)) for name in wanted]
+        return [previewed_deletion(group) for group in await look_up_groups(client, wanted)]
 
     async def act(client: ClusterClient) -> list[Outcome]:
-        return [await delete_group(client, name) for name in wanted]
+        return await delete_groups(client, wanted)
 
     if not dry_run:
         run.consent(f"Delete {', '.join(wanted)} with all committed offsets?", yes=yes)
-    outcomes = run.on_cluster(preview if dry_run else act)
+    outcomes = run.on_brokers(preview if dry_run else act)
     status = "would be deleted" if dry_run else "deleted"
     rows = [{"group": one.name, "status": status if one.is_done else None, **outcome_error(one)} for one in outcomes]
     run.console.show(DELETE_COLUMNS, rows)
@@ -206,7 +213,7 @@ def delete_offsets(
     from kctl.commands.group_rows import DELETE_OFFSETS_COLUMNS, deleted_offset_row  # noqa: PLC0415 - same
 
     scope = parse_scope(topic, all_topics=all_topics)
-    group = run.on_cluster(lambda client: look_up_group(client, name))
+    group = run.on_brokers(lambda client: look_up_group(client, name))
     if not group.outcome.is_done:
         rows: list[dict[str, Any]] = [{"group": name, "status": None, **outcome_error(group.outcome)}]
         run.console.show(DELETE_OFFSETS_COLUMNS, rows)
@@ -215,7 +222,7 @@ def delete_offsets(
     wanted = committed_in_scope(committed, scope)
     if not dry_run:
         run.consent(f"Delete {len(wanted)} committed offsets of {name}?", yes=yes)
-        outcomes = run.on_cluster(lambda client: ask_for_deletion(client, name, wanted)) if wanted else {}
+        outcomes = run.on_brokers(lambda client: ask_for_deletion(client, name, wanted)) if wanted else {}
     else:
         outcomes = previewed_deletions(group, wanted)
     status = "would be deleted" if dry_run else "deleted"
@@ -324,7 +331,7 @@ def reset_offsets(
         raise UsageError("say --dry-run to see what would be reset, or --execute to do it")
     if bool(names) is all_:
         raise UsageError("say which groups to reset, or --all")
-    wanted = sorted(set(names)) if names else run.on_cluster(lambda client: _wanted(run, client, None, all_=True))
+    wanted = sorted(set(names)) if names else run.on_brokers(lambda client: _all_wanted(run, client, None, all_=True))
     target = group_reset.parse_target(
         wanted,
         to_earliest=to_earliest,
@@ -350,18 +357,19 @@ def reset_offsets(
         group_reset.refuse_active(groups)
         return await plan_resets(client, groups, target, scope)
 
-    resets = run.on_cluster(plan)
+    resets = run.on_brokers(plan)
     for reset in resets:
         group_reset.warn_if_clamped(run, reset)
     outcomes: dict[tuple[str, TopicPartition], Outcome] = {}
     if execute and all(reset.outcome.is_done for reset in resets):
 
         async def act(client: ClusterClient) -> None:
-            for group, offsets in group_reset.by_group(resets).items():
-                for tp, outcome in (await commit_offsets(client, group, offsets)).items():
-                    outcomes[group, tp] = outcome
+            wanted = group_reset.by_group(resets)
+            committed = await client.gather([commit_offsets(client, *one) for one in wanted.items()])
+            for group, answers in zip(wanted, committed, strict=True):
+                outcomes.update({(group, tp): outcome for tp, outcome in answers.items()})
 
-        run.on_cluster(act)
+        run.on_brokers(act)
     status = "reset" if outcomes else WOULD_RESET
     rows = [reset_row(one, status, outcomes.get((one.group, one.tp)) if outcomes else None) for one in resets]
     if compat:
@@ -375,25 +383,34 @@ def reset_offsets(
     return run.status_of(rows)
 
 
-async def _wanted(run: Invocation, client: ClusterClient, names: list[str] | None, *, all_: bool) -> list[str]:
-    """The groups that are named, else all of consumers; others are left out with a warning.
+async def _all_wanted(run: Invocation, client: ClusterClient, names: list[str] | None, *, all_: bool) -> list[str]:
+    """What `_wanted` finds.  Raises ApiError when a broker cannot tell its groups."""
+    from kctl.errors import ApiError  # noqa: PLC0415 - help needs no client
 
-    Raises ApiError when a broker cannot tell all.
+    wanted, failed = await _wanted(run, client, names, all_=all_)
+    if failed:
+        raise ApiError(failed[0].error, f"broker {failed[0].name} cannot tell its groups: {failed[0].message}")
+    return wanted
+
+
+async def _wanted(
+    run: Invocation, client: ClusterClient, names: list[str] | None, *, all_: bool
+) -> tuple[list[str], list[Outcome]]:
+    """The groups that are named, else all of consumers, and the brokers that could not tell theirs.
+
+    Groups of other types are left out with a warning.
     """
     from kctl.admin.group_description import OTHER_TYPES  # noqa: PLC0415 - help needs no client
     from kctl.admin.groups import list_groups as ask  # noqa: PLC0415 - same
-    from kctl.errors import ApiError  # noqa: PLC0415 - same
 
     if names and all_:
         raise UsageError("name groups or give --all, not both")
     if names:
-        return sorted(set(names))
+        return sorted(set(names)), []
     groups, failed = await ask(client)
-    if failed:
-        raise ApiError(failed[0].error, f"broker {failed[0].name} cannot tell its groups: {failed[0].message}")
     for group in groups:
         if group.type in OTHER_TYPES:
             run.console.warn(
                 f"group '{group.group_id}' is left out: it is a {group.type} group, see {OTHER_TYPES[group.type]}"
             )
-    return sorted(group.group_id for group in groups if group.type not in OTHER_TYPES)
+    return sorted(group.group_id for group in groups if group.type not in OTHER_TYPES), failed

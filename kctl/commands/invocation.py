@@ -12,6 +12,7 @@ from kctl.errors import UsageError
 from kctl.integers import INT32_MAX
 
 if TYPE_CHECKING:
+    from kctl.client.budget import Budget
     from kctl.client.cluster import ClusterClient
     from kctl.client.settings import ClientSettings
     from kctl.console import Console
@@ -25,6 +26,7 @@ class Invocation:
     def __init__(self, console: Console, given: dict[str, Any] | None = None) -> None:
         self.console = console
         self._given = given or {}
+        self._budget: Budget | None = None
 
     @property
     def debug(self) -> bool:
@@ -44,26 +46,59 @@ class Invocation:
             default_timeout_ms=DEFAULT_TIMEOUT_MS,
         )
 
+    def cluster_options(self) -> str:
+        """The options that were given for finding the cluster, as another command line takes them."""
+        import shlex  # noqa: PLC0415 - rarely needed
+
+        names = ("bootstrap_server", "command_config")
+        given = {name: self._given[name] for name in names if self._given.get(name)}
+        return "".join(f" --{name.replace('_', '-')} {shlex.quote(value)}" for name, value in given.items())
+
     def client_properties(self) -> dict[str, str]:
         """What stands in --command-config, nothing without it.  Raises UsageError."""
         config_file = self._given.get("command_config") or os.environ.get("KCTL_COMMAND_CONFIG")
         return _read_properties(config_file) if config_file else {}
 
     def on_cluster(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
-        """Run a few questions and answers, without an event loop; the client is closed afterwards."""
+        """Run a few questions and answers, without an event loop; the client is closed afterwards.
+
+        All calls of this and of `on_brokers` have to end within --timeout together.
+        """
         from kctl.client.blocking_transport import BlockingTransport, run_blocking  # noqa: PLC0415 - same
         from kctl.client.cluster import ClusterClient  # noqa: PLC0415 - same
 
         settings = self.client_settings()
+        budget = self._begun_budget(settings)
 
         async def main() -> T:
-            async with ClusterClient(settings, BlockingTransport()) as client:
+            async with ClusterClient(settings, BlockingTransport(), budget) as client:
                 return await work(client)
 
         return run_blocking(main())
 
+    def on_brokers(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
+        """The same for what asks many brokers: they are asked side by side, on an event loop."""
+        return self._on_event_loop(work, self._begun_budget(self.client_settings()))
+
     def on_cluster_concurrently(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
-        """Run something that keeps several connections busy, on an event loop; the client is closed afterwards."""
+        """Run something that may go on for long, on an event loop: --timeout counts for each of its operations."""
+        try:
+            return self._on_event_loop(work, None)
+        finally:
+            self._budget = None
+
+    def _begun_budget(self, settings: ClientSettings) -> Budget:
+        """What is left of --timeout, which counts from the first call on."""
+        from time import monotonic  # noqa: PLC0415 - help needs it not
+
+        from kctl.client.budget import Budget  # noqa: PLC0415 - same
+
+        if self._budget is None:
+            self._budget = Budget(lambda: int(monotonic() * 1000))
+            self._budget.begin(settings.timeout_ms)
+        return self._budget
+
+    def _on_event_loop(self, work: Callable[[ClusterClient], Awaitable[T]], budget: Budget | None) -> T:
         import asyncio  # noqa: PLC0415 - most commands need no event loop
 
         from kctl.client.asyncio_transport import AsyncioTransport  # noqa: PLC0415 - same
@@ -72,7 +107,7 @@ class Invocation:
         settings = self.client_settings()
 
         async def main() -> T:
-            async with ClusterClient(settings, AsyncioTransport()) as client:
+            async with ClusterClient(settings, AsyncioTransport(), budget) as client:
                 return await work(client)
 
         return asyncio.run(main())
@@ -82,6 +117,7 @@ class Invocation:
         if yes:
             return
         answer = self.console.confirm(question)
+        self._budget = None  # What the user takes to answer does not count.
         if answer is None:
             raise Refused("not done without consent: there is no terminal to ask on; repeat with --yes")
         if not answer:

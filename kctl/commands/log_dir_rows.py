@@ -60,7 +60,7 @@ def show_log_dirs(
             ]
         return await describe_log_dirs(client, wanted, partitions)
 
-    found, failed = run.on_cluster(ask)
+    found, failed = run.on_brokers(ask)
     is_by_replica = every_replica or topics is not None
     columns = REPLICA_COLUMNS if is_by_replica else DIRECTORY_COLUMNS
     rows = [_empty_row(columns, int(each.name), None) | outcome_error(each) for each in failed]

@@ -73,20 +73,26 @@ def get(
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
     async def ask(client: ClusterClient) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = []
-        for topic in sorted(set(topics)):
+        async def partitions(topic: str) -> list[TopicPartition] | ApiError:
             try:
                 tps = await partitions_of(client, [topic])
             except ApiError as error:
-                rows.append({"topic": topic, **exception_error(error)})
-                continue
-            if wanted is not None:
-                tps = [TopicPartition(topic, number) for number in wanted]
-            found = await list_offsets(client, dict.fromkeys(tps, timestamp), isolation=isolation)
-            rows.extend(_row(tp, outcome) for tp, outcome in found.items())
+                return error
+            return tps if wanted is None else [TopicPartition(topic, number) for number in wanted]
+
+        names = sorted(set(topics))
+        found = dict(zip(names, await client.gather([partitions(name) for name in names]), strict=True))
+        tps = [tp for one in found.values() if not isinstance(one, ApiError) for tp in one]
+        offsets = await list_offsets(client, dict.fromkeys(tps, timestamp), isolation=isolation) if tps else {}
+        rows: list[dict[str, Any]] = []
+        for name, one in found.items():
+            if isinstance(one, ApiError):
+                rows.append({"topic": name, **exception_error(one)})
+            else:
+                rows.extend(_row(tp, offsets[tp]) for tp in sorted(set(one)))
         return rows
 
-    rows = run.on_cluster(ask)
+    rows = run.on_brokers(ask)
     run.console.show(COLUMNS, rows)
     return run.status_of(rows)
 

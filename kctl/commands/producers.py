@@ -68,7 +68,7 @@ def describe(
     2.8 do not tell.
     """
     wanted = parse_partitions(partition)
-    found = run.on_cluster(lambda client: _ask(client, topics, wanted, broker=broker))
+    found = run.on_brokers(lambda client: _ask(client, topics, wanted, broker=broker))
     if open_:
         found = [
             (topic, number, told if isinstance(told, ApiError) else [one for one in told if one.has_transaction])
@@ -93,18 +93,18 @@ async def _ask(
     from kctl.admin.producers import describe_producers  # noqa: PLC0415 - same
     from kctl.model import TopicPartition  # noqa: PLC0415 - same
 
-    answers: list[Answer] = []
-    for topic in sorted(set(topics)):
+    async def ask_one(topic: str) -> list[Answer]:
         try:
             tps = await partitions_of(client, [topic])
             if wanted is not None:
                 tps = [TopicPartition(topic, number) for number in wanted]
             found = await describe_producers(client, tps, broker=broker)
         except ApiError as error:
-            answers.append((topic, None, error))
-            continue
-        answers.extend((tp.topic, tp.partition, told) for tp, told in found.items())
-    return answers
+            return [(topic, None, error)]
+        return [(tp.topic, tp.partition, told) for tp, told in found.items()]
+
+    answers = await client.gather([ask_one(topic) for topic in sorted(set(topics))])
+    return [one for some in answers for one in some]
 
 
 def _describe_as_kafka(run: Invocation, found: Sequence[Answer]) -> ExitStatus:

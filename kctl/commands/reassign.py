@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from kctl.commands.declaration import Argument, Group, Option
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
-from kctl.errors import UsageError
+from kctl.errors import ApiError, ErrorCode, UsageError
 from kctl.input_files import read_input
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def execute(
         Option(
             "--rollback-file",
             metavar="FILE",
-            help="Where to write the reassignment that leads back.  Default: rollback-*.json in --state-dir.",
+            help="A new file that gets the reassignment that leads back, beside rollback-*.json in --state-dir.",
             complete="file",
         ),
     ] = None,
@@ -102,21 +102,27 @@ def execute(
     A file may name under "log_dirs" the log directory of each replica, or "any"; 'kctl cluster log-dirs' lists them.
 
     Nothing is moved unless all of it can be.  A throttle is set for the brokers and topics of this move only.  What was
-    set before is remembered in a file and comes back when the move ends or this command is interrupted while it waits;
-    without --wait, and after a crash, 'kctl reassign verify' does it.
+    set before is remembered in a file and comes back when the move has ended.  Without --wait, and when this command is
+    interrupted or loses the cluster while it waits, the throttle stays; 'kctl reassign verify' restores what was set
+    before once the partitions have moved.
 
     Executing a move that is under way once more with another throttle changes the throttle.
     """
     from kctl.admin.reassigning import look  # noqa: PLC0415 - help needs no client
     from kctl.admin.throttle_records import key_of  # noqa: PLC0415 - same
     from kctl.commands.reassign_rows import PLAN_COLUMNS, STARTED, WOULD_MOVE, end_error, plan_row  # noqa: PLC0415
-    from kctl.commands.reassign_throttle import records_of, restore, restore_after_failure  # noqa: PLC0415 - same
+    from kctl.commands.reassign_throttle import (  # noqa: PLC0415 - same
+        records_of,
+        restore,
+        restore_after_failure,
+        tell_kept,
+    )
 
     targets, log_dirs = _targets(moves, reassignment_json_file), _log_dirs(reassignment_json_file)
     if targets is None:
         raise UsageError("nothing to move; give --reassignment-json-file, or moves such as orders:0=1,2,3")
     rate = _rate(throttle)
-    situation = run.on_cluster(lambda client: look(client, targets, log_dirs))
+    situation = run.on_brokers(lambda client: look(client, targets, log_dirs))
     plan = situation.moves
     _tell_cost(run, plan, rate)
     if dry_run or any(move.problem for move in plan):
@@ -126,16 +132,23 @@ def execute(
     _refuse_beside_others(run, situation, additional=additional, compat=compat)
     records = records_of(state_dir, situation.metadata.cluster_id)
     key = key_of(targets)
-    _save_rollback(run, plan, Path(rollback_file) if rollback_file else records.folder / f"rollback-{key}.json")
+    _save_rollback(run, plan, records.folder, key, Path(rollback_file) if rollback_file else None)
     try:
         outcomes = _start(run, plan, rate=rate, records=records, key=key, compat=compat)
-        started = [move for move in plan if outcomes[move.tp].is_done]
-        if wait and started:
-            situation = _watch(run, started)
-    except BaseException:
-        if rate is not None:
+    except BaseException as error:
+        if rate is not None and _is_refusal(error):
             restore_after_failure(run, records, key)
+        elif rate is not None:
+            tell_kept(run, rate, state_dir)
         raise
+    started = [move for move in plan if outcomes[move.tp].is_done]
+    if wait and started:
+        try:
+            situation = _watch(run, started)
+        except BaseException:
+            if rate is not None:
+                tell_kept(run, rate, state_dir)
+            raise
     all_restored = True
     if rate is not None and (wait or not any(move.is_change for move in started)):
         all_restored = _say_cleared(run, restore(run, records, [key]), compat)
@@ -175,7 +188,7 @@ def status(
     from kctl.commands.reassign_throttle import records_of  # noqa: PLC0415 - same
 
     targets, log_dirs = _targets(moves, reassignment_json_file), _log_dirs(reassignment_json_file)
-    situation = run.on_cluster(lambda client: look_settled(client, targets, log_dirs))
+    situation = run.on_brokers(lambda client: look_settled(client, targets, log_dirs))
     if finished_keys(records_of(state_dir, situation.metadata.cluster_id), situation.ongoing.keys()):
         run.console.note("a move has ended and its throttle is still set; 'kctl reassign verify' restores it")
     return _show_states(run, situation, compat=None)
@@ -208,7 +221,7 @@ def verify(
     from kctl.commands.reassign_throttle import records_of, restore_finished  # noqa: PLC0415 - same
 
     targets, log_dirs = _targets(moves, reassignment_json_file), _log_dirs(reassignment_json_file)
-    situation = run.on_cluster(lambda client: look_settled(client, targets, log_dirs))
+    situation = run.on_brokers(lambda client: look_settled(client, targets, log_dirs))
     records = records_of(state_dir, situation.metadata.cluster_id)
     restored = restore_finished(run, records, situation.ongoing.keys())
     ended = _show_states(run, situation, compat)
@@ -232,12 +245,14 @@ def cancel(
 ) -> ExitStatus:
     """Take moves back that are under way, and restore their throttles.
 
-    The replicas that were added go, and those that were to be removed stay; a replica on its way to another log
-    directory stays where it is.  A file means the log directories that it names.  A partition that does not move is
+    The replicas that were added go, and those that were to be removed stay, in the order that they had before if 'kctl
+    reassign execute' has remembered it in --state-dir; a replica on its way to another log directory stays where it is.
+     A file means the log directories that it names.  A partition that does not move is
     left as it is, which is no failure.
     """
     from kctl.admin.log_dirs import move_replicas  # noqa: PLC0415 - help needs no client
     from kctl.admin.reassigning import cancel_moves, find_copies, look  # noqa: PLC0415 - same
+    from kctl.admin.rollback_files import original_order  # noqa: PLC0415 - same
     from kctl.commands import reassign_compat  # noqa: PLC0415 - same
     from kctl.commands.reassign_rows import CANCEL_COLUMNS, cancel_row  # noqa: PLC0415 - same
     from kctl.commands.reassign_throttle import records_of, restore_finished  # noqa: PLC0415 - same
@@ -245,17 +260,19 @@ def cancel(
     targets = _targets(partitions, reassignment_json_file, with_replicas=False)
     if (targets is None) is not all_:
         raise UsageError("say what to cancel: --reassignment-json-file, partitions such as orders:0, or --all")
-    situation = run.on_cluster(lambda client: look(client, None))
-    copies = run.on_cluster(lambda client: find_copies(client, targets))
+    situation = run.on_brokers(lambda client: look(client, None))
+    copies = run.on_brokers(lambda client: find_copies(client, targets))
     if reassignment_json_file:
         named = _log_dirs(reassignment_json_file)
         copies = {replica: path for replica, path in copies.items() if replica in named}
     copied = {tp for _, tp in copies}
     wanted = sorted({*situation.ongoing, *copied} if targets is None else targets)
     active = [tp for tp in wanted if tp in situation.ongoing]
-    outcomes = {} if dry_run else run.on_cluster(lambda client: cancel_moves(client, active))
+    records = records_of(state_dir, situation.metadata.cluster_id)
+    origins = {tp: original_order(records.folder, tp, situation.ongoing[tp].origin) for tp in active}
+    outcomes = {} if dry_run else run.on_brokers(lambda client: cancel_moves(client, origins))
     if not dry_run and copies:
-        stayed = run.on_cluster(lambda client: move_replicas(client, copies))
+        stayed = run.on_brokers(lambda client: move_replicas(client, copies))
         outcomes |= {tp: outcome for (_, tp), outcome in stayed.items() if not outcome.is_done}
     done = "would be cancelled" if dry_run else "cancelled"
     moves = {*active, *copied}
@@ -264,7 +281,7 @@ def cancel(
     restored = None
     if not dry_run:
         moving = [tp for tp in situation.ongoing if tp not in active or tp in failed]
-        restored = restore_finished(run, records_of(state_dir, situation.metadata.cluster_id), moving)
+        restored = restore_finished(run, records, moving)
     if not compat:
         run.console.show(CANCEL_COLUMNS, rows)
     elif failed:
@@ -281,7 +298,7 @@ def list_moves(run: Invocation, *, compat: Compat = None) -> ExitStatus:
     from kctl.commands import reassign_compat  # noqa: PLC0415 - same
     from kctl.commands.reassign_rows import LIST_COLUMNS, list_row  # noqa: PLC0415 - same
 
-    ongoing = run.on_cluster(list_reassignments)
+    ongoing = run.on_brokers(list_reassignments)
     if compat:
         run.console.verbatim(reassign_compat.listed(ongoing))
     else:
@@ -371,7 +388,7 @@ def _start(
             return await start_moves(client, plan)
 
     say(reassign_compat.current_assignment(rollback(plan)))
-    outcomes = run.on_cluster(ask)
+    outcomes = run.on_brokers(ask)
     refused = {tp: outcome.message for tp, outcome in outcomes.items() if not outcome.is_done}
     say(reassign_compat.start_refused(refused.items()) if refused else reassign_compat.started(outcomes))
     sent = {(broker, move.tp): path for move in plan for broker, path in move.log_dirs if move.tp not in refused}
@@ -389,7 +406,7 @@ def _watch(run: Invocation, started: Sequence[Move]) -> Situation:
             def show(estimate: Estimate) -> None:
                 progress.update(estimate.moved_bytes, total=estimate.total_bytes, note=_pace(estimate))
 
-            return run.on_cluster(lambda client: wait_for_moves(client, started, show))
+            return run.on_cluster_concurrently(lambda client: wait_for_moves(client, started, show))
     except KeyboardInterrupt:
         names = ", ".join(str(move.tp) for move in started if move.is_change)
         run.console.note(f"no longer waiting, but the brokers go on moving {names}; 'kctl reassign cancel' stops that")
@@ -428,16 +445,32 @@ def _duration(duration_ms: int) -> str:
     return f"{minutes}m{seconds % 60:02}s" if minutes else f"{seconds}s"
 
 
-def _save_rollback(run: Invocation, plan: Sequence[Move], path: Path) -> None:
+def _is_refusal(error: BaseException) -> bool:
+    """Whether brokers have said no, so that nothing has been started; after anything else it may have been."""
+    return isinstance(error, ApiError) and error.code not in {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION}
+
+
+def _save_rollback(run: Invocation, plan: Sequence[Move], folder: Path, key: str, wanted: Path | None) -> None:
+    """Write what leads back to a new file, and to `wanted`.  Raises Refused when that one exists.
+
+    A move that is under way has its file already, with an order of replicas that nobody knows any more.
+    """
     from kctl.admin.reassignment_plan import rollback, rollback_log_dirs  # noqa: PLC0415 - help needs no client
     from kctl.admin.reassignment_spec import format_reassignment  # noqa: PLC0415 - same
+    from kctl.admin.rollback_files import save_rollback, write_new  # noqa: PLC0415 - same
 
-    changing = [move for move in plan if move.is_change]
+    changing = [move for move in plan if move.is_change and not move.is_under_way]
     if not changing:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = format_reassignment(rollback(changing), rollback_log_dirs(changing))
-    path.write_text(text + "\n", encoding="utf-8")
+    text = format_reassignment(rollback(changing), rollback_log_dirs(changing)) + "\n"
+    if wanted is not None:
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            write_new(wanted, text)
+        except FileExistsError:
+            raise Refused(f"{wanted} exists and is not overwritten: give another --rollback-file") from None
+    remembered = save_rollback(folder, key, text)
+    path = wanted or remembered
     run.console.note(f"the way back: kctl reassign execute --reassignment-json-file {path}")
 
 

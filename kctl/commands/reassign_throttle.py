@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ def restore(run: Invocation, records: ThrottleRecords, keys: Iterable[str]) -> R
     What could not be given back is told as well, and stays remembered.
     """
     with signals_wait(), records.locked():
-        restored = run.on_cluster(lambda client: release_throttles(client, records, keys))
+        restored = run.on_brokers(lambda client: release_throttles(client, records, keys))
         for resource, change in restored.settings:
             run.console.note(describe_change(resource, change))
         for resource, name, value in restored.foreign:
@@ -60,6 +61,17 @@ def restore(run: Invocation, records: ThrottleRecords, keys: Iterable[str]) -> R
 def restore_finished(run: Invocation, records: ThrottleRecords, under_way: Collection[TopicPartition]) -> Restored:
     """Give back what is held for partitions of which none is on its way any more."""
     return restore(run, records, finished_keys(records, under_way))
+
+
+def tell_kept(run: Invocation, rate: int, state_dir: str | None) -> None:
+    """Say that the throttle stays, because data may still be moving, and what restores the settings from before."""
+    command = f"kctl reassign verify{run.cluster_options()}"
+    if state_dir:
+        command += f" --state-dir {shlex.quote(state_dir)}"
+    run.console.warn(
+        f"the throttle of {rate} bytes/s stays, because the partitions may still be moving; "
+        f"when they have moved, this lifts it: {command}"
+    )
 
 
 def restore_after_failure(run: Invocation, records: ThrottleRecords, key: str) -> None:

@@ -108,7 +108,7 @@ def list_transactions(
     """
     from kctl.admin.transactions import list_transactions as ask  # noqa: PLC0415 - help needs no client
 
-    listed, failed = run.on_cluster(lambda client: ask(client, states=state or (), producer_ids=producer_id or ()))
+    listed, failed = run.on_brokers(lambda client: ask(client, states=state or (), producer_ids=producer_id or ()))
     if compat:
         from kctl.commands import transaction_compat  # noqa: PLC0415 - rarely used
 
@@ -140,12 +140,12 @@ def describe(
 
     Brokers before 3.0 do not tell.
     """
-    from kctl.admin.transactions import describe_transaction  # noqa: PLC0415 - help needs no client
+    from kctl.admin.transactions import describe_transactions  # noqa: PLC0415 - help needs no client
 
     async def ask(client: ClusterClient) -> list[Transaction]:
-        return [await describe_transaction(client, name) for name in sorted(set(names))]
+        return await describe_transactions(client, names)
 
-    found = run.on_cluster(ask)
+    found = run.on_brokers(ask)
     now_ms = round(time.time() * 1000)
     if compat:
         return _describe_as_kafka(run, found, now_ms)
@@ -158,7 +158,7 @@ def describe(
 def _describe_as_kafka(run: Invocation, found: Sequence[Transaction], now_ms: int) -> ExitStatus:
     from kctl.commands import transaction_compat  # noqa: PLC0415 - rarely used
 
-    brokers = run.on_cluster(lambda client: client.metadata([])).brokers.values()
+    brokers = run.on_brokers(lambda client: client.metadata([])).brokers.values()
     ids = {f"{broker.host}:{broker.port}": broker.node_id for broker in brokers}
     for one in found:
         if one.outcome.is_done:
@@ -210,8 +210,8 @@ def find_hanging(
     now_ms = round(time.time() * 1000)
     idle_since_ms = now_ms - parse_duration_ms(idle)
 
-    tps = run.on_cluster(lambda client: _partitions(client, scope))
-    found, failed = run.on_cluster(lambda client: transactions.find_hanging(client, tps, idle_since_ms=idle_since_ms))
+    tps = run.on_brokers(lambda client: _partitions(client, scope))
+    found, failed = run.on_brokers(lambda client: transactions.find_hanging(client, tps, idle_since_ms=idle_since_ms))
     if compat:
         from kctl.commands import transaction_compat  # noqa: PLC0415 - rarely used
 
@@ -286,13 +286,13 @@ def abort(
             raise UsageError("--producer-id, --producer-epoch and --coordinator-epoch go together")
         marker = Marker(tp, producer_id, producer_epoch, coordinator_epoch)
     else:
-        marker = run.on_cluster(lambda client: _find(client, tp, start_offset))
+        marker = run.on_brokers(lambda client: _find(client, tp, start_offset))
     if not force:
         _refuse_if_coordinated(run, marker)
     outcome = None
     if not dry_run:
         run.consent(f"Abort the transaction of producer {marker.producer_id} in {tp}?", yes=yes)
-        outcome = run.on_cluster(lambda client: write_abort_marker(client, marker))
+        outcome = run.on_brokers(lambda client: write_abort_marker(client, marker))
     is_done = outcome is None or outcome.is_done
     row = {
         "topic": tp.topic,
@@ -325,7 +325,7 @@ def _refuse_if_coordinated(run: Invocation, marker: Marker) -> None:
     from kctl.admin.transactions import owner_of  # noqa: PLC0415 - help needs no client
 
     try:
-        owner = run.on_cluster(lambda client: owner_of(client, marker.producer_id))
+        owner = run.on_brokers(lambda client: owner_of(client, marker.producer_id))
     except ApiError as error:
         if error.code is not ErrorCode.UNSUPPORTED_VERSION:
             raise

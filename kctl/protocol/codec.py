@@ -11,11 +11,15 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 from kctl.errors import MalformedRequest
+from kctl.limits import REQUEST_COST_MAX
 from kctl.protocol.decoding import compile_decoder
 from kctl.protocol.encoding import compile_encoder
-from kctl.protocol.message import definition_of
+from kctl.protocol.message import COST_PER_BYTE_MAX, definition_of
 
 T = TypeVar("T")
+
+SMALL_BYTES = REQUEST_COST_MAX // COST_PER_BYTE_MAX
+"""A request of so few bytes cannot cost too much: it is decoded without counting."""
 
 Chunk = Any
 """bytes, a memoryview, or whatever else with a length was put into a `records` field."""
@@ -29,7 +33,7 @@ def decode(cls: type[T], buffer: memoryview | bytes, version: int, offset: int =
     """
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
-        return cast("tuple[T, int]", decoder(cls, version)(view, offset))
+        return cast("tuple[T, int]", decoder(cls, version, len(view) <= SMALL_BYTES)(view, offset))
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"{cls.__name__} v{version}: {error}") from error
 
@@ -51,9 +55,9 @@ def encode_bytes(message: object, version: int) -> bytes:
     return b"".join(encode(message, version))
 
 
-def _decoder(cls: type, version: int) -> Callable[[memoryview, int], tuple[Any, int]]:
+def _decoder(cls: type, version: int, is_small: bool = False) -> Callable[[memoryview, int], tuple[Any, int]]:
     _check_version(cls, version)
-    return compile_decoder(cls, version)
+    return compile_decoder(cls, version, is_small=is_small)
 
 
 def _encoder(cls: type, version: int) -> Callable[[Any], list[Chunk]]:
@@ -66,8 +70,8 @@ def _check_version(cls: type, version: int) -> None:
         raise ValueError(f"{cls.__name__} has no version {version}")
 
 
-decoder: Callable[[type, int], Callable[[memoryview, int], tuple[Any, int]]] = cache(_decoder)
-"""The compiled decoder of one version of a class; ValueError when there is no such version."""
+decoder: Callable[..., Callable[[memoryview, int], tuple[Any, int]]] = cache(_decoder)
+"""The compiled decoder of one version of a class, and whether it is for small messages; ValueError as for `decode`."""
 
 encoder: Callable[[type, int], Callable[[Any], list[Chunk]]] = cache(_encoder)
 """The compiled encoder of one version of a class; ValueError when there is no such version."""

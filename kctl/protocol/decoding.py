@@ -5,7 +5,8 @@ another are read by one `unpack_from`, together with the length of the variable-
 bytes that start a compact length or a section of tagged fields join such a run too.  Slices past the end of a buffer
 come out short without an error; but positions never go back, so one comparison at the very end finds every overrun.
 Counts of arrays are checked before the loop: no element is smaller than a byte, so a lie cannot make us allocate more
-than its bytes pay for.
+than its bytes pay for.  What decoding a request may still cost is in `cost_left`, which is charged before each loop;
+`tags_left` counts tagged fields.  kctl.limits has the reasons.
 """
 
 from __future__ import annotations
@@ -17,24 +18,35 @@ from typing import Any
 from uuid import UUID
 
 from kctl.errors import MalformedRequest
-from kctl.protocol.message import FIXED_FORMATS, FIXED_SIZES, Definition, Field, definition_of
+from kctl.limits import TAGGED_FIELDS_MAX
+from kctl.protocol.message import (
+    BYTES_PER_COST,
+    FIXED_FORMATS,
+    FIXED_SIZES,
+    LONG_STRING_BYTES,
+    Definition,
+    Field,
+    definition_of,
+    element_cost,
+)
 from kctl.protocol.source import Source, fields_of
-from kctl.protocol.varint import finish_uvarint, skip_tagged_fields
+from kctl.protocol.varint import VARINT_MAX, finish_uvarint, skip_tagged_fields
 
 STRING_BYTES_MAX = 32767
 
 
-def compile_decoder(cls: type, version: int) -> Callable[[memoryview, int], tuple[Any, int]]:
+def compile_decoder(cls: type, version: int, *, is_small: bool = False) -> Callable[[memoryview, int], tuple[Any, int]]:
     """A function (buffer, position) -> (message, next position).
 
-    It raises MalformedRequest, struct.error, IndexError or UnicodeDecodeError; `codec.decode` makes them one.
+    `is_small` leaves the cost uncounted, for messages of so few bytes that it cannot reach the bound.  The function
+    raises MalformedRequest, struct.error, IndexError or UnicodeDecodeError; `codec.decode` makes them one.
     """
-    return write_decoder(cls, version).function()
+    return write_decoder(cls, version, is_small=is_small).function()
 
 
-def write_decoder(cls: type, version: int) -> Source:
+def write_decoder(cls: type, version: int, *, is_small: bool = False) -> Source:
     """The source of that function."""
-    return _DecoderWriter(cls, version).source
+    return _DecoderWriter(cls, version, is_small=is_small).source
 
 
 def minimum_size(field: Field, version: int, flexible: bool) -> int:
@@ -61,17 +73,22 @@ def _malformed(where: str, what: str) -> MalformedRequest:
 
 
 class _DecoderWriter:
-    def __init__(self, cls: type, version: int) -> None:
+    def __init__(self, cls: type, version: int, *, is_small: bool) -> None:
         definition = definition_of(cls)
         self.version = version
         self.flexible = definition.is_flexible(version)
-        self.source = Source("decode", definition, version)
+        self.cost_max = None if is_small else definition.cost_max
+        self.source = Source("decode", definition, version, "" if self.cost_max is None else " counting")
         self.line, self.block = self.source.line, self.source.block
         self.run: list[tuple[str, str]] = []
         self.after_run: list[str] = []
         self.path: list[str] = [definition.name]
         with self.block("def decode(b, p):"):
             self.line("end = len(b)")
+            if self.cost_max is not None:
+                self.line(f"cost_left = {self.cost_max}")
+            if self.flexible:
+                self.line(f"tags_left = {VARINT_MAX if definition.cost_max is None else TAGGED_FIELDS_MAX}")
             self.line(f"o = {self._new(cls)}")
             self._struct(definition, "o")
             with self.block("if p > end:"):
@@ -84,6 +101,12 @@ class _DecoderWriter:
     def _raise(self, what: str, at: str | None = None) -> None:
         where = at or ".".join(self.path)
         self.line(f"raise {self.source.constant(_malformed, 'malformed')}({where!r}, {what!r})")
+
+    def _charge(self, cost: str) -> None:
+        """Take `cost`, an expression, from what decoding may still cost."""
+        self.line(f"cost_left -= {cost}")
+        with self.block("if cost_left < 0:"):
+            self._raise(f"costs more than {self.cost_max} to decode", at=self.path[0])
 
     def _struct(self, definition: Definition, target: str) -> None:
         in_order, tagged, absent = fields_of(definition, self.version)
@@ -187,6 +210,9 @@ class _DecoderWriter:
             self._array(field.element, target)
             return
         expressions = {"string": "str(b[p:e], 'utf-8')", "bytes": "bytes(b[p:e])", "records": "b[p:e]"}
+        if self.cost_max is not None and field.kind in BYTES_PER_COST:
+            with self.block(f"if n > {LONG_STRING_BYTES}:"):
+                self._charge(f"n // {BYTES_PER_COST[field.kind]}")
         self.line("e = p + n")
         self.line(f"{target} = {expressions[field.kind]}")
         self.line("p = e")
@@ -196,6 +222,8 @@ class _DecoderWriter:
         assert size > 0
         with self.block(f"if n * {size} > end - p:" if size > 1 else "if n > end - p:"):
             self._raise("has more elements than bytes")
+        if self.cost_max is not None:
+            self._charge(f"n * {element_cost(element, self.version)}")
         if element.kind == "uuid":
             self.line("e = p + n * 16")
             self.line(
@@ -251,10 +279,14 @@ class _DecoderWriter:
         self._flush()
         with self.block("if n:"):
             if not tagged:
-                self.line(f"p = {self.source.constant(skip_tagged_fields, 'skip_tagged_fields')}(b, p, n)")
+                skip = self.source.constant(skip_tagged_fields, "skip_tagged_fields")
+                self.line(f"p, tags_left = {skip}(b, p, n, tags_left)")
                 return
             with self.block("if n > 127:"):
                 self._finish_uvarint("n")
+            self.line("tags_left -= n")
+            with self.block("if tags_left < 0:"):
+                self._raise("has too many tagged fields", at=self.path[0])
             with self.block("for _ in range(n):"):
                 self._tagged_field(tagged, target)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 
 from kctl.errors import MalformedRequest
+from kctl.limits import TAGGED_FIELDS_MAX
 from kctl.protocol.registry import api
 from kctl.protocol.varint import skip_tagged_fields
 
@@ -79,7 +80,7 @@ def _decode_request_header(view: memoryview, offset: int) -> tuple[RequestHeader
         client_id = str(view[position : position + length], "utf-8")
         position += length
     if version == 2:
-        position = skip_tagged_fields(view, position + 1, view[position])
+        position, _ = skip_tagged_fields(view, position + 1, view[position], TAGGED_FIELDS_MAX)
     if position > len(view):
         raise MalformedRequest("request header is cut short")
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
@@ -109,7 +110,7 @@ def decode_response_header(buffer: memoryview | bytes, api_key: int, api_version
         (correlation_id,) = _CORRELATION_ID.unpack_from(view)
         position = _CORRELATION_ID.size
         if response_header_version(api_key, api_version):
-            position = skip_tagged_fields(view, position + 1, view[position])
+            position, _ = skip_tagged_fields(view, position + 1, view[position], TAGGED_FIELDS_MAX)
     except (struct.error, IndexError) as error:
         raise MalformedRequest(f"response header: {error}") from error
     if position > len(view):

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast, dataclass_transform, overload
 from uuid import UUID
 
+from kctl.limits import REQUEST_COST_MAX
+
 T = TypeVar("T")
 
 VERSION_MAX = 32767
@@ -80,6 +82,8 @@ class Definition:
     served: range
     """The versions of a request that our broker serves."""
     fields: tuple[Field, ...]
+    cost_max: int | None = None
+    """What decoding may cost, None for messages without a bound: those that come from brokers and files."""
 
     def is_flexible(self, version: int) -> bool:
         """Whether this version has compact lengths and tagged fields."""
@@ -93,6 +97,31 @@ REQUESTS: dict[int, type] = {}
 def definition_of(cls: type) -> Definition:
     """The definition of a class made by one of the decorators of this module."""
     return cast("Definition", cls.__dict__["__definition__"])
+
+
+LONG_STRING_BYTES = 255
+BYTES_PER_COST = {"string": 64, "bytes": 256}
+"""How many bytes of a string or of opaque data that is longer than LONG_STRING_BYTES cost 1."""
+ARRAY_NUMBER_COST = 4
+"""What a number in a plain array costs: it is a partition or a broker id, and each is looked up."""
+OBJECT_COST = 8
+"""What a struct, a string or an array costs."""
+COST_PER_BYTE_MAX = OBJECT_COST + 1
+"""No element of an array costs more for each byte that it takes: a request of few bytes is within its bound."""
+
+
+def cost_of(field: Field, version: int) -> int:
+    """What decoding a field costs, without the elements of its arrays; kctl.limits has the reasons."""
+    if field.struct is not None:
+        fields = (inner for inner in definition_of(field.struct).fields if version in inner.versions)
+        return OBJECT_COST + sum(cost_of(inner, version) for inner in fields if inner.tag is None)
+    return 1 if field.kind in FIXED_FORMATS and field.kind != "uuid" else OBJECT_COST
+
+
+def element_cost(element: Field, version: int) -> int:
+    """What decoding an element of an array costs, without the elements of its own arrays."""
+    cost = cost_of(element, version)
+    return ARRAY_NUMBER_COST if cost == 1 else cost
 
 
 def parse_versions(text: str) -> range:
@@ -344,15 +373,17 @@ def struct(cls: type[T]) -> type[T]:
         nested,
     ),
 )
-def request(*, key: int, versions: str, flexible: str, served: str | None = None) -> Callable[[type[T]], type[T]]:
-    """What is sent to the API with this key.
+def request(
+    *, key: int, versions: str, flexible: str, served: str | None = None, cost_max: int = REQUEST_COST_MAX
+) -> Callable[[type[T]], type[T]]:
+    """What is sent to the API with this key; decoding gives up when it costs more than `cost_max`.
 
     `versions` are those that our client can send, `served` those that our broker answers: all of them when it does not
     say, "none" for an API that is for our client only.
     """
 
     def define(cls: type[T]) -> type[T]:
-        made = _define(cls, key, versions, flexible, served=versions if served is None else served)
+        made = _define(cls, key, versions, flexible, served=versions if served is None else served, cost_max=cost_max)
         REQUESTS[key] = made
         return made
 
@@ -407,13 +438,21 @@ def data(*, versions: str, flexible: str = "none") -> Callable[[type[T]], type[T
     return lambda cls: _define(cls, None, versions, flexible)
 
 
-def _define(cls: type[T], key: int | None, versions: str, flexible: str, *, served: str = "none") -> type[T]:
+def _define(
+    cls: type[T], key: int | None, versions: str, flexible: str, *, served: str = "none", cost_max: int | None = None
+) -> type[T]:
     made = dataclass(kw_only=True, slots=True)(cls)
     fields = tuple(
         dataclasses.replace(field.metadata["wire"], name=field.name) for field in dataclasses.fields(cast("Any", made))
     )
     definition = Definition(
-        made.__name__, key, parse_versions(versions), parse_versions(flexible), parse_versions(served), fields
+        name=made.__name__,
+        key=key,
+        versions=parse_versions(versions),
+        flexible=parse_versions(flexible),
+        served=parse_versions(served),
+        fields=fields,
+        cost_max=cost_max,
     )
     type.__setattr__(made, "__definition__", definition)
     return made

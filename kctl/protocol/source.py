@@ -19,9 +19,10 @@ from kctl.protocol.message import Definition, Field
 class Source:
     """One function being written."""
 
-    def __init__(self, name: str, definition: Definition, version: int) -> None:
+    def __init__(self, name: str, definition: Definition, version: int, variant: str = "") -> None:
+        """`variant` tells functions of one name, definition and version apart in tracebacks."""
         self.name = name
-        self.filename = f"<{name} {definition.name} v{version}>"
+        self.filename = f"<{name} {definition.name} v{version}{variant}>"
         self.lines: list[str] = []
         self._depth = 0
         self._namespace: dict[str, Any] = {}

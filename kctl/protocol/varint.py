@@ -30,15 +30,20 @@ def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
     return (first, position + 1) if first < 0x80 else finish_uvarint(buffer, position + 1, first)
 
 
-def skip_tagged_fields(buffer: memoryview, position: int, count: int) -> int:
-    """The position after a section of tagged fields that nobody here knows; `count` is the byte before `position`."""
+def skip_tagged_fields(buffer: memoryview, position: int, count: int, count_max: int) -> tuple[int, int]:
+    """(the position after a section of tagged fields that nobody here knows, how many more there may be).
+
+    `count` is the byte before `position`.  Raises MalformedRequest for more fields than `count_max`.
+    """
     if count > 0x7F:
         count, position = finish_uvarint(buffer, position, count)
+    if count > count_max:
+        raise MalformedRequest(f"more than {count_max} tagged fields")
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)
         position += size
-    return position
+    return position, count_max - count
 
 
 def uvarint(value: int) -> bytes:

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import copy
 import struct
+from math import inf
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from kctl.errors import MalformedRequest
-from kctl.protocol.message import FIXED_FORMATS, Field, definition_of
+from kctl.limits import TAGGED_FIELDS_MAX
+from kctl.protocol.message import (
+    BYTES_PER_COST,
+    FIXED_FORMATS,
+    LONG_STRING_BYTES,
+    Field,
+    definition_of,
+    element_cost,
+)
 
 T = TypeVar("T")
 
@@ -22,7 +31,8 @@ _VARINT_BYTES_MAX = 5
 
 def decode_walk(cls: type[T], buffer: memoryview | bytes, version: int, offset: int = 0) -> tuple[T, int]:
     """As codec.decode."""
-    reader = _Reader(memoryview(buffer), offset, version, definition_of(cls).is_flexible(version))
+    definition = definition_of(cls)
+    reader = _Reader(memoryview(buffer), offset, version, definition.is_flexible(version), definition.cost_max)
     return cast("T", reader.struct(cls)), reader.position
 
 
@@ -34,9 +44,17 @@ def encode_walk(message: object, version: int) -> bytes:
 
 
 class _Reader:
-    def __init__(self, buffer: memoryview, position: int, version: int, flexible: bool) -> None:
+    def __init__(self, buffer: memoryview, position: int, version: int, flexible: bool, cost_max: int | None) -> None:
         self.buffer, self.position = buffer, position
         self.version, self.flexible = version, flexible
+        self.cost_left = inf if cost_max is None else cost_max
+        self.tags_left = inf if cost_max is None else TAGGED_FIELDS_MAX
+
+    def charge(self, cost: int) -> None:
+        """Count a cost against the bound of the message."""
+        self.cost_left -= cost
+        if self.cost_left < 0:
+            raise MalformedRequest("costs more than a request may")
 
     def take(self, size: int) -> memoryview:
         """The next `size` bytes, all of them or an error."""
@@ -74,7 +92,11 @@ class _Reader:
     def tagged_fields(self, cls: type) -> dict[str, Any]:
         known = {field.tag: field for field in definition_of(cls).fields if self.version in field.versions}
         values = {}
-        for _ in range(self.uvarint()):
+        count = self.uvarint()
+        self.tags_left -= count
+        if self.tags_left < 0:
+            raise MalformedRequest("more tagged fields than a request may hold")
+        for _ in range(count):
             tag = self.uvarint()
             size = self.uvarint()
             field = known.get(tag)
@@ -117,11 +139,14 @@ class _Reader:
     def array(self, element: Field, count: int) -> list[Any]:
         if count > len(self.buffer) - self.position:
             raise MalformedRequest(f"{count} elements do not fit")
+        self.charge(count * element_cost(element, self.version))
         return [self.value(element) for _ in range(count)]
 
     def blob(self, field: Field, length: int) -> Any:
         if field.kind == "string" and length > _STRING_BYTES_MAX:
             raise MalformedRequest(f"{field.name} has {length} bytes")
+        if field.kind in BYTES_PER_COST and length > LONG_STRING_BYTES:
+            self.charge(length // BYTES_PER_COST[field.kind])
         taken = self.take(length)
         if field.kind == "records":
             return taken

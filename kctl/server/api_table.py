@@ -128,9 +128,9 @@ def _register_cluster(serve: Serve, base: Foundations, parts: BrokerParts) -> No
 def _register_controller(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
     """What the controller tells brokers, and what it is asked for."""
     control_plane, controller = parts.control_plane, parts.controller
-    serve("leader_and_isr", LeaderAndIsrHandler(control_plane).handle)
-    serve("stop_replica", StopReplicaHandler(control_plane).handle)
-    serve("update_metadata", UpdateMetadataHandler(control_plane).handle)
+    serve("leader_and_isr", LeaderAndIsrHandler(control_plane, parts.authority).handle)
+    serve("stop_replica", StopReplicaHandler(control_plane, parts.authority).handle)
+    serve("update_metadata", UpdateMetadataHandler(control_plane, parts.authority).handle)
     serve("controlled_shutdown", ControlledShutdownHandler(controller).handle)
     serve("alter_partition", AlterPartitionHandler(controller).handle)
     serve("elect_leaders", ElectLeadersHandler(controller, base.metadata, base.metadata_waits).handle)

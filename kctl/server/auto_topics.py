@@ -16,8 +16,10 @@ from kctl import placement
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Random
 from kctl.errors import ApiError, ErrorCode, ZooKeeperError
+from kctl.limits import AUTO_CREATIONS_MAX
 from kctl.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, topic_name_problem
 from kctl.server.metadata_cache import MetadataCache
+from kctl.server.topic_plans import PartitionRoom
 from kctl.server.topic_writer import TopicWriter
 
 log = logging.getLogger(__name__)
@@ -38,7 +40,7 @@ class AutoTopics:
         """Starts creating the topic; answers LEADER_NOT_AVAILABLE, or why it cannot be created."""
         if topic_name_problem(name) is not None:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
-        if name in self._under_way:
+        if name in self._under_way or len(self._under_way) >= AUTO_CREATIONS_MAX:
             return ErrorCode.LEADER_NOT_AVAILABLE
         partition_count, replication_factor, overrides = self._shape(name)
         live = self._metadata.brokers
@@ -47,6 +49,7 @@ class AutoTopics:
             return ErrorCode.INVALID_REPLICATION_FACTOR
         brokers = {broker_id: broker.rack for broker_id, broker in live.items()}
         try:
+            PartitionRoom(self._metadata.total_partition_count()).take(partition_count)
             assignment = placement.assign_replicas(brokers, partition_count, replication_factor, self._random)
         except ApiError as error:
             self._complain(name, str(error))
@@ -61,6 +64,8 @@ class AutoTopics:
     def _complain(self, name: str, reason: str) -> None:
         """Clients ask again and again; the log hears of each reason once."""
         if self._complaints.get(name) != reason:
+            if len(self._complaints) >= AUTO_CREATIONS_MAX:
+                self._complaints.clear()
             self._complaints[name] = reason
             log.warning("topic %s cannot be created: %s", name, reason)
 

@@ -260,6 +260,7 @@ class Broker:
 
     def _on_watch(self, event: WatchEvent) -> None:
         if self._parts is not None:
+            self._parts.authority.on_watch(event)
             self._parts.controller.on_watch(event)
         if self._config_changes is not None:
             self._config_changes.on_watch(event)

@@ -14,6 +14,7 @@ from kctl.config.definition import Property
 from kctl.config.dynamic import ConfigView, validate_dynamic_overrides
 from kctl.config.topic import TOPIC_PROPERTIES
 from kctl.errors import ApiError, ErrorCode
+from kctl.limits import CONFIG_BYTES_MAX, CONFIG_VALUE_BYTES_MAX
 from kctl.server.config_alterations import ResourceType, check_topic_overrides
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.topic_writer import TopicWriter
@@ -29,6 +30,22 @@ def check_this_broker(name: str, broker_id: int) -> None:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {broker_id} or empty string, but received {name}",
+        )
+
+
+def _check_sizes(overrides: Mapping[str, str]) -> None:
+    """Raises ApiError(INVALID_CONFIG)."""
+    total = 0
+    for name, value in overrides.items():
+        size = len(value.encode())
+        total += len(name) + size
+        if size > CONFIG_VALUE_BYTES_MAX:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG, f"{name} has {size} bytes, more than the {CONFIG_VALUE_BYTES_MAX} allowed."
+            )
+    if total > CONFIG_BYTES_MAX:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG, f"The overrides have {total} bytes, more than the {CONFIG_BYTES_MAX} allowed."
         )
 
 
@@ -61,6 +78,7 @@ class ConfigResources:
 
     def check(self, resource_type: int, name: str, overrides: Mapping[str, str]) -> None:
         """Raises ApiError for overrides that the resource cannot have."""
+        _check_sizes(overrides)
         if resource_type == ResourceType.TOPIC:
             check_topic_overrides(overrides)
         else:

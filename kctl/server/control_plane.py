@@ -6,6 +6,7 @@ Owner: event loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from kctl.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
 from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
 from kctl.server.config_changes import ConfigChanges
+from kctl.server.control_request_checks import check_live_brokers, without_impossible_partitions
 from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.metadata_cache import MetadataCache
@@ -26,6 +28,8 @@ from kctl.server.replication.partition import Partition
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.transactions.coordinator import TransactionCoordinator
 from kctl.server.transactions.ports import DeletedPartitions
+
+log = logging.getLogger(__name__)
 
 
 class BrokerControlPlane:
@@ -68,8 +72,9 @@ class BrokerControlPlane:
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
         """Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
         self._check_broker_epoch(request.broker_epoch)
-        self._config_changes.topics_appeared(_topics_of(request))
         errors, changed = self._replicas.become_leader_or_follower(request)
+        refused = {partition.topic for partition, code in errors.items() if code is ErrorCode.INVALID_TOPIC_EXCEPTION}
+        self._config_changes.topics_appeared(topic for topic in _topics_of(request) if topic not in refused)
         for partition in changed:
             self._fetchers.follow(partition)
             self._moves.resume(partition)
@@ -78,9 +83,13 @@ class BrokerControlPlane:
         return errors
 
     def update_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+        """Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, INVALID_REQUEST."""
         self._check_broker_epoch(request.broker_epoch)
+        check_live_brokers(request.live_brokers)
         self._replicas.check_controller_epoch(request.controller_epoch)
+        problems = without_impossible_partitions(request)
+        if problems:
+            log.error("ignored partitions of UpdateMetadata count=%d first=%s", len(problems), problems[0])
         deleted = self._metadata.update(request)
         if self._broker_id in self._metadata.brokers:
             self.known.set()

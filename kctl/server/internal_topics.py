@@ -193,15 +193,22 @@ class OffsetsInZooKeeper:
 
     async def get(self, group_id: str, topic: str, partition: int) -> int | None:
         try:
-            data, _ = await self._zookeeper.get(paths.consumer_offset(group_id, topic, partition))
+            data, _ = await self._zookeeper.get(_offset_path(group_id, topic, partition))
             return int(data)
         except (NoNodeError, ValueError):
             return None
 
     async def set(self, group_id: str, topic: str, partition: int, offset: int) -> None:
-        path = paths.consumer_offset(group_id, topic, partition)
+        path = _offset_path(group_id, topic, partition)
         data = str(offset).encode()
         try:
             await self._zookeeper.set(path, data)
         except NoNodeError:
             await self._zookeeper.create(path, data, make_parents=True)
+
+
+def _offset_path(group_id: str, topic: str, partition: int) -> str:
+    """Raises ApiError(INVALID_GROUP_ID) for a group id that would lead to another znode."""
+    if "/" in group_id or group_id in {"", ".", ".."}:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID)
+    return paths.consumer_offset(group_id, topic, partition)

@@ -118,6 +118,10 @@ class MetadataCache:
         partitions = self._topics.get(topic)
         return None if partitions is None else len(partitions)
 
+    def total_partition_count(self) -> int:
+        """How many partitions the cluster has."""
+        return sum(map(len, self._topics.values()))
+
     def topic_id(self, topic: str) -> UUID:
         """The topic's id, the zero id when it has none."""
         return self._topic_ids.get(topic, ZERO_UUID)

@@ -20,6 +20,7 @@ from kctl.server.auto_topics import AutoTopics
 from kctl.server.config_changes import ConfigChanges
 from kctl.server.control_plane import BrokerControlPlane
 from kctl.server.controller.runner import ControllerRunner
+from kctl.server.controller_authority import ControllerAuthority
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.inter_broker import (
@@ -98,6 +99,7 @@ class BrokerParts:
     partition_markers: PartitionMarkers
     producer_ids: ProducerIds
     control_plane: BrokerControlPlane
+    authority: ControllerAuthority
     controller: ControllerRunner
     topics: TopicWriter
     auto_topics: AutoTopics
@@ -233,6 +235,7 @@ def assemble(
         partition_markers=partition_markers,
         producer_ids=producer_ids,
         control_plane=control_plane,
+        authority=ControllerAuthority(zookeeper),
         controller=controller,
         topics=topics,
         auto_topics=AutoTopics(topics, base.metadata, base.configs, world.random),

@@ -15,6 +15,7 @@ from kctl.config.broker import BrokerConfig
 from kctl.config.topic import validate_topic_overrides
 from kctl.environment import Random
 from kctl.errors import ApiError, ErrorCode
+from kctl.limits import PARTITIONS_CREATED_PER_REQUEST_MAX, PARTITIONS_PER_CLUSTER_MAX, REPLICAS_PER_TOPIC_MAX
 from kctl.model import topic_name_problem, topic_names_collide
 from kctl.protocol.apis.create_partitions import CreatePartitionsTopic
 from kctl.protocol.apis.create_topics import CreatableTopic
@@ -44,8 +45,31 @@ class NewTopicPlan:
         return len(self.assignment[0])
 
 
+class PartitionRoom:
+    """How many partitions one request may still create in a cluster that has `partition_count`."""
+
+    def __init__(self, partition_count: int) -> None:
+        self._left = min(PARTITIONS_CREATED_PER_REQUEST_MAX, max(PARTITIONS_PER_CLUSTER_MAX - partition_count, 0))
+
+    def take(self, count: int) -> None:
+        """Raises ApiError(INVALID_PARTITIONS) when there is not so much room."""
+        if count > self._left:
+            raise ApiError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"{count} partitions are more than can be created: a request may create at most"
+                f" {PARTITIONS_CREATED_PER_REQUEST_MAX}, and a cluster has at most {PARTITIONS_PER_CLUSTER_MAX}.",
+            )
+        self._left -= max(count, 0)
+
+
 def plan_new_topic(
-    asked: CreatableTopic, *, existing: Collection[str], brokers: Racks, config: BrokerConfig, random: Random
+    asked: CreatableTopic,
+    *,
+    existing: Collection[str],
+    brokers: Racks,
+    config: BrokerConfig,
+    random: Random,
+    room: PartitionRoom,
 ) -> NewTopicPlan:
     """Raises ApiError with what is wrong, the first thing found.
 
@@ -54,6 +78,9 @@ def plan_new_topic(
     if asked.name in existing:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.")
     overrides = _overrides(asked)
+    count = _partition_count(asked, config)
+    placement.check_partition_count(count)
+    room.take(count)
     assignment = _assignment(asked, brokers, config, random)
     _check_name(asked.name, existing)
     _check_shape(assignment)
@@ -61,7 +88,9 @@ def plan_new_topic(
     return NewTopicPlan(asked.name, assignment, overrides)
 
 
-def plan_added_partitions(asked: CreatePartitionsTopic, *, existing: Assignment, brokers: Racks) -> Assignment:
+def plan_added_partitions(
+    asked: CreatePartitionsTopic, *, existing: Assignment, brokers: Racks, room: PartitionRoom
+) -> Assignment:
     """The replicas of the partitions to add.  Raises ApiError; the caller has seen that the topic is not in motion."""
     added_count = asked.count - len(existing)
     if added_count < 0:
@@ -71,6 +100,8 @@ def plan_added_partitions(asked: CreatePartitionsTopic, *, existing: Assignment,
         )
     if added_count == 0:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {len(existing)} partitions.")
+    placement.check_partition_count(asked.count)
+    room.take(added_count)
     if asked.assignments is None:
         return placement.assign_added_partitions(brokers, existing, added_count)
     given = [tuple(entry.broker_ids) for entry in asked.assignments]
@@ -83,6 +114,12 @@ def _overrides(asked: CreatableTopic) -> dict[str, str]:
     if nulls:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
     return {entry.name: entry.value for entry in asked.configs if entry.value is not None}
+
+
+def _partition_count(asked: CreatableTopic, config: BrokerConfig) -> int:
+    if asked.assignments:
+        return len(asked.assignments)
+    return config.num_partitions if asked.num_partitions == BROKER_DEFAULT else asked.num_partitions
 
 
 def _assignment(asked: CreatableTopic, brokers: Racks, config: BrokerConfig, random: Random) -> Assignment:
@@ -116,6 +153,7 @@ def _check_name(name: str, existing: Collection[str]) -> None:
 
 
 def _check_shape(assignment: Assignment) -> None:
+    _check_replica_count(assignment.values())
     if sorted(assignment) != list(range(len(assignment))):
         raise _bad_assignment("Partitions should be a consecutive 0-based integer sequence.")
     if len({len(replicas) for replicas in assignment.values()}) != 1:
@@ -127,9 +165,16 @@ def _check_shape(assignment: Assignment) -> None:
             raise _bad_assignment(f"Partition {partition} has a broker twice: {list(replicas)}.")
 
 
+def _check_replica_count(replicas: Collection[tuple[int, ...]]) -> None:
+    count = sum(map(len, replicas))
+    if count > REPLICAS_PER_TOPIC_MAX:
+        raise _bad_assignment(f"{count} replicas are more than a topic may have, {REPLICAS_PER_TOPIC_MAX}.")
+
+
 def _check_added(
     given: Sequence[tuple[int, ...]], added_count: int, *, replication_factor: int, brokers: Racks
 ) -> None:
+    _check_replica_count(given)
     unknown = sorted({broker for replicas in given for broker in replicas} - set(brokers))
     if unknown:
         raise _bad_assignment(f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")

@@ -22,7 +22,7 @@ from uuid import UUID
 from crc32c import crc32c
 
 from kctl.errors import CorruptLog
-from kctl.model import TopicPartition
+from kctl.model import TopicPartition, partition_problem
 from kctl.storage.leader_epochs import EpochEntry
 from kctl.storage.producer_state import SnapshotEntry
 
@@ -46,9 +46,13 @@ def parse_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
         if len(words) != 3:
             raise CorruptLog(path, position, f"'{line}' is not 'topic partition offset'")
         try:
-            offsets[TopicPartition(words[0], int(words[1]))] = int(words[2])
+            partition, offset = int(words[1]), int(words[2])
         except ValueError as error:
             raise CorruptLog(path, position, f"'{line}' is not 'topic partition offset'") from error
+        problem = partition_problem(words[0], partition)
+        if problem is not None:
+            raise CorruptLog(path, position, problem)
+        offsets[TopicPartition(words[0], partition)] = offset
     return offsets
 
 

@@ -17,9 +17,10 @@ from uuid import UUID
 
 from kctl.environment import Clock, Random
 from kctl.errors import ApiError, ErrorCode, LogDirFailure
-from kctl.model import ZERO_UUID, TopicPartition
+from kctl.model import ZERO_UUID, TopicPartition, partition_problem
 from kctl.storage.closing import close_logs
 from kctl.storage.config import LogConfig
+from kctl.storage.confined_files import ConfinedFiles
 from kctl.storage.files import Files
 from kctl.storage.flushing import FlushPlan
 from kctl.storage.future_logs import FutureLogs, ReplacementPlan
@@ -50,7 +51,7 @@ class LogManager:
         on_log_dir_failure: Callable[[str], None] | None = None,
     ) -> None:
         """`executor` loads and closes many logs at once; without it that is done one after the other."""
-        self._files = files
+        self._files = files = ConfinedFiles(files, log_dirs)
         self._clock = clock
         self._random = random
         self._executor = executor
@@ -143,8 +144,9 @@ class LogManager:
     ) -> Log:
         """The log of the partition, created in the online directory with the fewest logs when there is none.
 
-        Raises LogDirFailure, and ApiError: INCONSISTENT_TOPIC_ID when the files are of another topic of that name,
-        KAFKA_STORAGE_ERROR when the log is unreadable or might be in an offline directory (`is_new` says it cannot).
+        Raises LogDirFailure, and ApiError: INVALID_TOPIC_EXCEPTION when there can be no such partition,
+        INCONSISTENT_TOPIC_ID when the files are of another topic of that name, KAFKA_STORAGE_ERROR when the log is
+        unreadable or might be in an offline directory (`is_new` says it cannot).
         """
         log = self._logs.get(tp)
         if log is None:
@@ -156,6 +158,9 @@ class LogManager:
         return log
 
     def _create(self, tp: TopicPartition, config: LogConfig, *, is_new: bool) -> Log:
+        problem = partition_problem(*tp)
+        if problem is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if tp in self.unreadable:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.unreadable[tp])
         self._check_may_create(tp, is_new=is_new)

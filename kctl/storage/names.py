@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-from kctl.model import TopicPartition
+from kctl.model import TopicPartition, partition_problem
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -54,6 +54,8 @@ _NAME_LENGTH_MAX = 255
 _OFFSET_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.[a-z]+)?)\Z")
 _METADATA_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _MOVED_DIRECTORY = re.compile(r"(.+)\.[0-9a-f]{32}(-delete|-future|-stray)\Z")
+_PARTITION = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
+"""Without leading zeros: `orders-00` is not the directory of partition 0, whose name is `orders-0`."""
 
 
 def offset_file_name(offset: int, suffix: str) -> str:
@@ -85,7 +87,7 @@ def parse_log_directory_name(name: str) -> tuple[TopicPartition, str] | None:
     if match is not None:
         name, state = match[1], match[2]
     topic, dash, partition = name.rpartition("-")
-    if not dash or not topic or not partition.isascii() or not partition.isdigit():
+    if not dash or not _PARTITION.match(partition) or partition_problem(topic, int(partition)) is not None:
         return None
     return TopicPartition(topic, int(partition)), state
 

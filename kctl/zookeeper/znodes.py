@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
-from kctl.model import Endpoint, LeaderAndIsr, TopicPartition
+from kctl.model import INT32_MAX, Endpoint, LeaderAndIsr, TopicPartition, partition_problem
 
 PRODUCER_ID_BLOCK_SIZE = 1000
 LOG_DIR_FAILURE = 1
@@ -199,7 +199,7 @@ def decode_partition_state(path: str, data: bytes, version: int) -> LeaderAndIsr
         lambda znode: LeaderAndIsr(
             leader=int(znode["leader"]),
             leader_epoch=int(znode["leader_epoch"]),
-            isr=_ints(znode["isr"]),
+            isr=_ids(znode["isr"]),
             controller_epoch=int(znode["controller_epoch"]),
             partition_epoch=version,
         ),
@@ -221,9 +221,12 @@ def encode_controller_epoch(epoch: int) -> bytes:
 def decode_controller_epoch(path: str, data: bytes) -> int:
     """Plain decimal text, the one znode of Kafka's that is not JSON."""
     try:
-        return int(data)
+        epoch = int(data)
+        if not 0 <= epoch <= INT32_MAX:
+            raise ValueError
     except ValueError:
         raise ValueError(f"znode {path} is not a controller epoch: {data[:80]!r}") from None
+    return epoch
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
@@ -293,7 +296,7 @@ def decode_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[in
 
 def _reassignment_of(znode: dict[str, Any]) -> dict[TopicPartition, tuple[int, ...]]:
     _check_version(znode, 1)
-    return {_partition_of(each): _ints(each["replicas"]) for each in znode["partitions"]}
+    return {_partition_of(each): _ids(each["replicas"]) for each in znode["partitions"]}
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
@@ -364,24 +367,28 @@ def _replica_lists(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, list[in
 
 
 def _replicas_of(lists: dict[str, list[int]]) -> dict[int, tuple[int, ...]]:
-    return {_int32(partition): _ints(ids) for partition, ids in lists.items()}
+    return {_number(partition): _ids(ids) for partition, ids in lists.items()}
 
 
 def _partition_of(entry: dict[str, Any]) -> TopicPartition:
-    return TopicPartition(str(entry["topic"]), _int32(entry["partition"]))
+    topic, partition = str(entry["topic"]), int(entry["partition"])
+    problem = partition_problem(topic, partition)
+    if problem is not None:
+        raise ValueError(problem)
+    return TopicPartition(topic, partition)
 
 
-def _ints(values: Any) -> tuple[int, ...]:
+def _ids(values: Any) -> tuple[int, ...]:
     if not isinstance(values, list):
         raise TypeError(f"{values!r} is not a list of numbers")
-    return tuple(_int32(each) for each in values)
+    return tuple(_number(each) for each in values)
 
 
-def _int32(value: Any) -> int:
-    """What goes on to brokers has to fit into their requests."""
+def _number(value: int | str) -> int:
+    """A broker id or a partition."""
     number = int(value)
-    if not -(1 << 31) <= number < 1 << 31:
-        raise ValueError(f"{number} is not a 32-bit number")
+    if not 0 <= number <= INT32_MAX:
+        raise ValueError(f"{number} is not between 0 and {INT32_MAX}")
     return number
 
 

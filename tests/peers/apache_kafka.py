@@ -25,6 +25,8 @@ from tests.peers.process import Process
 OLDEST_JUDGE = "2.8.2"
 LAST_WITH_ZOOKEEPER = "3.9.1"
 NEWEST = "4.4.0"
+OLDEST_BROKER = "0.11.0.3"
+"""The oldest that commands work with."""
 OLD_CLIENTS = ("0.9.0.1", "0.10.0.1", "0.10.2.2")
 """Before message format 2; the last but one is the first with format 1, the last the first with whole batches."""
 TOOLS_FOR_NEWEST = "4.3.1"
@@ -96,10 +98,12 @@ def jars(version: str) -> Path:
 
 
 def _broker_jars(version: str) -> Path:
-    """The same for a broker, which from 4 on is a folder of its own."""
-    if not _is_kraft(version):
-        return jars(version)
-    return _fetched(cache_folder() / f"apache-kafka-broker-{version}", {"kafka_2.13": version})
+    """The same for a broker, which before 1 and from 4 on is a folder of its own."""
+    folder = cache_folder() / f"apache-kafka-broker-{version}"
+    if _major(version) < 1:
+        # Java has not brought this API along since 11.
+        return _fetched(folder, {"kafka_2.12": version, "javax.xml.bind:jaxb-api": "2.3.1"})
+    return _fetched(folder, {"kafka_2.13": version}) if _is_kraft(version) else jars(version)
 
 
 def _fetched(folder: Path, artifacts: Mapping[str, str]) -> Path:
@@ -131,10 +135,11 @@ def _fetch(artifacts: Mapping[str, str], folder: Path) -> None:
 
 
 def _pom(artifacts: Mapping[str, str]) -> str:
+    """Artifacts are those of Kafka, or have their group in front: `group:artifact`."""
     dependencies = "".join(
-        f"<dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId>"
+        f"<dependency><groupId>{group or 'org.apache.kafka'}</groupId><artifactId>{artifact}</artifactId>"
         f"<version>{version}</version></dependency>"
-        for artifact, version in artifacts.items()
+        for (group, _, artifact), version in ((name.rpartition(":"), version) for name, version in artifacts.items())
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
@@ -278,7 +283,7 @@ def _zookeeper(version: str, data_dir: Path) -> Iterator[str]:
     settings.write_text(
         f"dataDir={data_dir}\nclientPort={port}\nclientPortAddress={host}\nmaxClientCnxns=0\nadmin.enableServer=false\n"
     )
-    command = java_command(version, "org.apache.zookeeper.server.ZooKeeperServerMain", [settings], log_level="INFO")
+    command = _java(_broker_jars(version), "org.apache.zookeeper.server.ZooKeeperServerMain", [settings], "INFO")
     with Process("Apache ZooKeeper", command, log=data_dir / "zookeeper.log") as server:
         server.wait_until(lambda: probe.accepts(connect), timeout_s=60)
         yield connect
@@ -291,6 +296,7 @@ def main() -> int:
     for version, fetch in (
         *((version, jars) for version in (OLDEST_JUDGE, LAST_WITH_ZOOKEEPER, NEWEST, TOOLS_FOR_NEWEST, *OLD_CLIENTS)),
         (NEWEST_BROKER, _broker_jars),
+        (OLDEST_BROKER, _broker_jars),
     ):
         try:
             sys.stderr.write(f"Apache Kafka {version}: {fetch(version)}\n")

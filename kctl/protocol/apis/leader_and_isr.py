@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from kctl.limits import CONTROL_REQUEST_COST_MAX
 from kctl.model import ZERO_UUID
 from kctl.protocol.message import array, boolean, int8, int16, int32, int64, request, response, string, struct, uuid
 
@@ -42,7 +43,7 @@ class LeaderAndIsrLiveLeader:
     port: int = int32()
 
 
-@request(key=4, versions="0-5", flexible="4+")
+@request(key=4, versions="0-5", flexible="4+", cost_max=CONTROL_REQUEST_COST_MAX)
 class LeaderAndIsrRequest:
     controller_id: int = int32()
     controller_epoch: int = int32()

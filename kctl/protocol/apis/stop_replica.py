@@ -6,6 +6,7 @@ the leader epoch and the wish to delete are per partition.
 
 from __future__ import annotations
 
+from kctl.limits import CONTROL_REQUEST_COST_MAX
 from kctl.protocol.message import array, boolean, int16, int32, int64, request, response, string, struct
 
 
@@ -34,7 +35,7 @@ class StopReplicaTopicState:
     partition_states: list[StopReplicaPartitionState] = array(StopReplicaPartitionState)
 
 
-@request(key=5, versions="0-3", flexible="2+")
+@request(key=5, versions="0-3", flexible="2+", cost_max=CONTROL_REQUEST_COST_MAX)
 class StopReplicaRequest:
     controller_id: int = int32()
     controller_epoch: int = int32()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from kctl.limits import CONTROL_REQUEST_COST_MAX
 from kctl.model import ZERO_UUID
 from kctl.protocol.message import array, int16, int32, int64, request, response, string, struct, uuid
 
@@ -51,7 +52,7 @@ class UpdateMetadataBroker:
     rack: str | None = string("2+", nullable="2+", default=None, ignorable=True)
 
 
-@request(key=6, versions="0-7", flexible="6+")
+@request(key=6, versions="0-7", flexible="6+", cost_max=CONTROL_REQUEST_COST_MAX)
 class UpdateMetadataRequest:
     controller_id: int = int32()
     controller_epoch: int = int32()

@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from kctl.errors import NoNodeError
-from kctl.model import LeaderAndIsr, TopicPartition
+from kctl.model import LeaderAndIsr, TopicPartition, topic_name_problem
 from kctl.server.controller.state import LiveBroker
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import ZooKeeper
@@ -170,6 +170,10 @@ async def _read_broker(zookeeper: ZooKeeper, broker_id: int) -> LiveBroker | Non
 
 async def _read_topic(zookeeper: ZooKeeper, name: str) -> TopicAssignment | _Unreadable | None:
     path = paths.topic(name)
+    problem = topic_name_problem(name)
+    if problem is not None:
+        log.error("ignoring the znode %r: %s", path, problem)
+        return _UNREADABLE
     try:
         data, _ = await zookeeper.get(path, watch=True)
         return znodes.decode_topic(path, data)

@@ -9,9 +9,9 @@ class ConsumerOffsetsInZooKeeper(Protocol):
     """Offsets of consumers of before 0.9: /consumers/GROUP/offsets/TOPIC/PARTITION."""
 
     async def get(self, group_id: str, topic: str, partition: int) -> int | None:
-        """None when nothing is committed.  Raises ZooKeeperError."""
+        """None when nothing is committed.  Raises ZooKeeperError, ApiError(INVALID_GROUP_ID)."""
         ...
 
     async def set(self, group_id: str, topic: str, partition: int, offset: int) -> None:
-        """Creates the node and its parents when missing.  Raises ZooKeeperError."""
+        """Creates the node and its parents when missing.  Raises ZooKeeperError, ApiError(INVALID_GROUP_ID)."""
         ...

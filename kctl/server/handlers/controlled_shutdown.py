@@ -16,6 +16,8 @@ from kctl.protocol.apis.controlled_shutdown import (
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.requests.context import RequestContext
 
+FIRST_VERSION_WITH_BROKER_EPOCH = 2
+
 
 class ControlledShutdownHandler:
     """Owner: event loop."""
@@ -23,7 +25,7 @@ class ControlledShutdownHandler:
     def __init__(self, controller: ControllerRunner) -> None:
         self._controller = controller
 
-    async def handle(self, request: ControlledShutdownRequest, _context: RequestContext) -> ControlledShutdownResponse:
+    async def handle(self, request: ControlledShutdownRequest, context: RequestContext) -> ControlledShutdownResponse:
         state = self._controller.state
         if not state.is_active:
             # What Kafka calls "controller moved": the broker looks for the controller again.
@@ -31,7 +33,7 @@ class ControlledShutdownHandler:
         live = state.brokers.get(request.broker_id)
         if live is None:
             return _refused(ErrorCode.BROKER_NOT_AVAILABLE)
-        if -1 < request.broker_epoch < live.epoch:
+        if context.api_version >= FIRST_VERSION_WITH_BROKER_EPOCH and request.broker_epoch < live.epoch:
             return _refused(ErrorCode.STALE_BROKER_EPOCH)
         remaining = await self._controller.controlled_shutdown(request.broker_id)
         return ControlledShutdownResponse(

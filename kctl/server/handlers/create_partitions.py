@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from kctl.errors import ApiError, ErrorCode
+from kctl.model import topic_name_problem
 from kctl.protocol.apis.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -23,7 +24,7 @@ from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, Outcome, outcome_of
-from kctl.server.topic_plans import plan_added_partitions
+from kctl.server.topic_plans import PartitionRoom, plan_added_partitions
 from kctl.server.topic_writer import TopicWriter
 from kctl.zookeeper import paths
 from kctl.zookeeper.operations import ZooKeeper
@@ -53,8 +54,9 @@ class CreatePartitionsHandler:
     async def handle(self, request: CreatePartitionsRequest, _context: RequestContext) -> CreatePartitionsResponse:
         named = Counter(topic.name for topic in request.topics)
         asked = {topic.name: topic for topic in request.topics}
+        room = PartitionRoom(self._metadata.total_partition_count())
         outcomes = await asyncio.gather(
-            *(self._outcome(topic, request, is_repeated=named[name] > 1) for name, topic in asked.items())
+            *(self._outcome(topic, request, room, is_repeated=named[name] > 1) for name, topic in asked.items())
         )
         return CreatePartitionsResponse(
             results=[
@@ -64,13 +66,13 @@ class CreatePartitionsHandler:
         )
 
     async def _outcome(
-        self, topic: CreatePartitionsTopic, request: CreatePartitionsRequest, *, is_repeated: bool
+        self, topic: CreatePartitionsTopic, request: CreatePartitionsRequest, room: PartitionRoom, *, is_repeated: bool
     ) -> Outcome:
         if not self._is_controller():
             return _NOT_CONTROLLER
         if is_repeated:
             return _NAMED_TWICE
-        outcome = await outcome_of(self._add(topic, validate_only=request.validate_only))
+        outcome = await outcome_of(self._add(topic, room, validate_only=request.validate_only))
         if not outcome.is_success or request.validate_only:
             return outcome
         if request.timeout_ms <= 0:
@@ -80,8 +82,11 @@ class CreatePartitionsHandler:
         )
         return SUCCESS if has_leaders else TIMED_OUT
 
-    async def _add(self, topic: CreatePartitionsTopic, *, validate_only: bool) -> None:
+    async def _add(self, topic: CreatePartitionsTopic, room: PartitionRoom, *, validate_only: bool) -> None:
         """Raises ApiError or ZooKeeperError."""
+        problem = topic_name_problem(topic.name)
+        if problem is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if await self._zookeeper.exists(paths.delete_topic(topic.name)) is not None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
         known = await self._topics.assignment(topic.name)
@@ -91,6 +96,6 @@ class CreatePartitionsHandler:
                 f"A partition reassignment is in progress for the topic '{topic.name}'.",
             )
         brokers = {broker_id: broker.rack for broker_id, broker in self._metadata.brokers.items()}
-        added = plan_added_partitions(topic, existing=known.replicas, brokers=brokers)
+        added = plan_added_partitions(topic, existing=known.replicas, brokers=brokers, room=room)
         if not validate_only:
             await self._topics.add_partitions(topic.name, added)

@@ -30,7 +30,7 @@ from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.requests.context import RequestContext
 from kctl.server.requests.outcomes import SUCCESS, TIMED_OUT, Outcome, outcome_of
-from kctl.server.topic_plans import NewTopicPlan, plan_new_topic
+from kctl.server.topic_plans import NewTopicPlan, PartitionRoom, plan_new_topic
 from kctl.server.topic_writer import TopicWriter
 
 _NOT_CONTROLLER = Outcome(ErrorCode.NOT_CONTROLLER)
@@ -79,13 +79,19 @@ class CreateTopicsHandler:
         named = Counter(topic.name for topic in request.topics)
         brokers = {broker_id: broker.rack for broker_id, broker in self._metadata.brokers.items()}
         existing = {*self._metadata.topics, *self._under_way}
+        room = PartitionRoom(self._metadata.total_partition_count())
         for topic in request.topics:
             outcomes[topic.name] = SUCCESS
             if named[topic.name] > 1:
                 continue
             try:
                 plans[topic.name] = plan_new_topic(
-                    topic, existing=existing, brokers=brokers, config=self._configs.current, random=self._random
+                    topic,
+                    existing=existing,
+                    brokers=brokers,
+                    config=self._configs.current,
+                    random=self._random,
+                    room=room,
                 )
                 existing.add(topic.name)
             except ApiError as error:

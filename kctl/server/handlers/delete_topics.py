@@ -61,7 +61,7 @@ class DeleteTopicsHandler:
 
     async def handle(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
         asked = (
-            request.topics
+            list({(topic.name, topic.topic_id): topic for topic in request.topics}.values())
             if context.api_version >= FIRST_VERSION_BY_ID
             else [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in dict.fromkeys(request.topic_names)]
         )

@@ -14,6 +14,7 @@ Not done: authorization.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 
@@ -57,9 +58,15 @@ class DescribeConfigsHandler:
         self._resources = resources
 
     async def handle(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-        return DescribeConfigsResponse(
-            results=[await self._result(resource, request, context.api_version) for resource in request.resources]
-        )
+        asked: dict[tuple[int, str], DescribeConfigsResource] = {}
+        for resource in request.resources:
+            # Once, however often it is named: an answer is thousands of times longer than a name.
+            asked.setdefault((resource.resource_type, resource.resource_name), resource)
+        results = []
+        for resource in asked.values():
+            results.append(await self._result(resource, request, context.api_version))
+            await asyncio.sleep(0)  # Each may take milliseconds, and other connections wait.
+        return DescribeConfigsResponse(results=results)
 
     async def _result(
         self, resource: DescribeConfigsResource, request: DescribeConfigsRequest, version: int
@@ -75,7 +82,7 @@ class DescribeConfigsHandler:
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message or ""
             return result
-        keys = resource.configuration_keys
+        keys = None if resource.configuration_keys is None else frozenset(resource.configuration_keys)
         result.configs = [_entry(each, request, version) for each in described if not keys or each.name in keys]
         return result
 

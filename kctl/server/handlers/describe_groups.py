@@ -33,7 +33,10 @@ class DescribeGroupsHandler:
     def handle(self, request: DescribeGroupsRequest, _context: RequestContext) -> DescribeGroupsResponse:
         includes_operations = request.include_authorized_operations
         return DescribeGroupsResponse(
-            groups=[self._describe(group_id, includes_operations=includes_operations) for group_id in request.groups]
+            groups=[
+                self._describe(group_id, includes_operations=includes_operations)
+                for group_id in dict.fromkeys(request.groups)
+            ]
         )
 
     def _describe(self, group_id: str, *, includes_operations: bool) -> DescribedGroup:

@@ -26,13 +26,14 @@ class DescribeProducersHandler:
         self._replicas = replicas
 
     def handle(self, request: DescribeProducersRequest, _context: RequestContext) -> DescribeProducersResponse:
+        asked: dict[str, dict[int, None]] = {}
+        for topic in request.topics:
+            # Once, however often it is named: a partition may remember many producers.
+            asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         return DescribeProducersResponse(
             topics=[
-                TopicResponse(
-                    name=topic.name,
-                    partitions=[self._partition(topic.name, index) for index in topic.partition_indexes],
-                )
-                for topic in request.topics
+                TopicResponse(name=name, partitions=[self._partition(name, index) for index in indexes])
+                for name, indexes in asked.items()
             ]
         )
 

@@ -26,7 +26,9 @@ class DescribeTransactionsHandler:
 
     def handle(self, request: DescribeTransactionsRequest, _context: RequestContext) -> DescribeTransactionsResponse:
         return DescribeTransactionsResponse(
-            transaction_states=[self._describe(transactional_id) for transactional_id in request.transactional_ids]
+            transaction_states=[
+                self._describe(transactional_id) for transactional_id in dict.fromkeys(request.transactional_ids)
+            ]
         )
 
     def _describe(self, transactional_id: str) -> TransactionState:

@@ -16,6 +16,7 @@ from kctl.protocol.apis.leader_and_isr import (
     LeaderAndIsrTopicError,
 )
 from kctl.server.control_plane import BrokerControlPlane
+from kctl.server.controller_authority import ControllerAuthority
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_TOPIC_IDS = 5
@@ -24,11 +25,13 @@ FIRST_VERSION_WITH_TOPIC_IDS = 5
 class LeaderAndIsrHandler:
     """Owner: event loop."""
 
-    def __init__(self, control_plane: BrokerControlPlane) -> None:
+    def __init__(self, control_plane: BrokerControlPlane, authority: ControllerAuthority) -> None:
         self._control_plane = control_plane
+        self._authority = authority
 
-    def handle(self, request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
+    async def handle(self, request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
         try:
+            await self._authority.check(request.controller_id, request.controller_epoch)
             errors = self._control_plane.leader_and_isr(request)
         except ApiError as error:
             return LeaderAndIsrResponse(error_code=error.code)

@@ -61,7 +61,7 @@ class ListOffsetsHandler:
                 answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
                 answers.append(answer)
                 try:
-                    if context.api_version >= 1 and named[topic.name, asked.partition_index] > 1:
+                    if named[topic.name, asked.partition_index] > 1:
                         raise ApiError(ErrorCode.INVALID_REQUEST)
                     self._answer(topic.name, asked, answer, lookups)
                 except ApiError as error:

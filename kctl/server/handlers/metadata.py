@@ -12,8 +12,11 @@ ids, in answers only: asking by id needs version 12.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Iterator
+
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ErrorCode
+from kctl.limits import SLICE_OBJECTS
 from kctl.model import INTERNAL_TOPICS, ZERO_UUID, topic_name_problem
 from kctl.protocol.apis.metadata import (
     MetadataRequest,
@@ -27,6 +30,7 @@ from kctl.server.auto_topics import AutoTopics
 from kctl.server.metadata_cache import MetadataCache, PartitionInfo
 from kctl.server.requests.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import in_slices
 
 FIRST_VERSION_WITH_CONTROL_OF_CREATION = 4
 FIRST_VERSION_WITH_LISTENER_ERRORS = 6
@@ -42,22 +46,41 @@ class MetadataHandler:
         self._auto_topics = auto_topics
         self._configs = configs
 
-    def handle(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
-        version = context.api_version
+    def handle(
+        self, request: MetadataRequest, context: RequestContext
+    ) -> MetadataResponse | Awaitable[MetadataResponse]:
         asked = request.topics
-        if asked is None or (version == 0 and not asked):
+        if asked is None or (context.api_version == 0 and not asked):
             asked = [MetadataRequestTopic(name=name) for name in sorted(self._metadata.topics)]
+        distinct = {each.name: each for each in asked}
+        partition_count = sum(self._metadata.partition_count(name) or 0 for name in distinct if name is not None)
+        answers = self._topics(request, context, list(distinct.values()))
+        if len(distinct) + partition_count > SLICE_OBJECTS:
+            return self._long_response(request, context, answers)
+        return self._response(request, context, list(answers))
+
+    async def _long_response(
+        self, request: MetadataRequest, context: RequestContext, answers: Iterator[MetadataResponseTopic]
+    ) -> MetadataResponse:
+        return self._response(request, context, await in_slices(answers, lambda topic: 1 + len(topic.partitions)))
+
+    def _topics(
+        self, request: MetadataRequest, context: RequestContext, asked: list[MetadataRequestTopic]
+    ) -> Iterator[MetadataResponseTopic]:
+        version = context.api_version
         may_create = request.allow_auto_topic_creation or version < FIRST_VERSION_WITH_CONTROL_OF_CREATION
-        topics = []
-        for topic in {each.name: each for each in asked}.values():
+        for topic in asked:
             if topic.name is None or topic.topic_id != ZERO_UUID:
-                topics.append(_failed(topic.name or "", ErrorCode.INVALID_REQUEST))
-            else:
-                topics.append(self._topic(topic.name, context, may_create=may_create))
-        if request.include_topic_authorized_operations:
-            for each in topics:
-                if each.error_code == ErrorCode.NONE:
-                    each.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+                yield _failed(topic.name or "", ErrorCode.INVALID_REQUEST)
+                continue
+            answer = self._topic(topic.name, context, may_create=may_create)
+            if request.include_topic_authorized_operations and answer.error_code == ErrorCode.NONE:
+                answer.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+            yield answer
+
+    def _response(
+        self, request: MetadataRequest, context: RequestContext, topics: list[MetadataResponseTopic]
+    ) -> MetadataResponse:
         response = MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)

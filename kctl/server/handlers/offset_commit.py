@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterator, Mapping
 
 from kctl.environment import Clock
-from kctl.errors import ErrorCode, ZooKeeperError
+from kctl.errors import ApiError, ErrorCode, ZooKeeperError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.offset_commit import (
     OffsetCommitRequest,
@@ -102,6 +102,8 @@ class OffsetCommitHandler:
             try:
                 await self._zookeeper.set(request.group_id, tp.topic, tp.partition, partition.committed_offset)
                 errors[tp] = ErrorCode.NONE
+            except ApiError as error:
+                errors[tp] = error.code
             except ZooKeeperError:
                 errors[tp] = ErrorCode.UNKNOWN_SERVER_ERROR
         return _response(request, errors)

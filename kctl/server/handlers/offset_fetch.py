@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping
 
-from kctl.errors import ErrorCode, ZooKeeperError
+from kctl.errors import ApiError, ErrorCode, ZooKeeperError
 from kctl.model import TopicPartition
 from kctl.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
@@ -60,6 +60,8 @@ class OffsetFetchHandler:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OF_NOTHING
         try:
             offset = await self._zookeeper.get(group_id, tp.topic, tp.partition)
+        except ApiError as error:
+            return error.code, OFFSET_OF_NOTHING
         except ZooKeeperError:
             return ErrorCode.UNKNOWN_SERVER_ERROR, OFFSET_OF_NOTHING
         if offset is None:

@@ -16,6 +16,7 @@ from kctl.protocol.apis.stop_replica import (
     StopReplicaTopicState,
 )
 from kctl.server.control_plane import BrokerControlPlane
+from kctl.server.controller_authority import ControllerAuthority
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_EPOCHS = 3
@@ -25,13 +26,15 @@ _ANY_EPOCH = -1
 class StopReplicaHandler:
     """Owner: event loop."""
 
-    def __init__(self, control_plane: BrokerControlPlane) -> None:
+    def __init__(self, control_plane: BrokerControlPlane, authority: ControllerAuthority) -> None:
         self._control_plane = control_plane
+        self._authority = authority
 
-    def handle(self, request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:
+    async def handle(self, request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:
         if context.api_version < FIRST_VERSION_WITH_EPOCHS:
             request.topic_states = _topic_states(request)
         try:
+            await self._authority.check(request.controller_id, request.controller_epoch)
             errors = self._control_plane.stop_replica(request)
         except ApiError as error:
             return StopReplicaResponse(error_code=error.code, partition_errors=[])

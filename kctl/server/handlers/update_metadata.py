@@ -8,6 +8,7 @@ from __future__ import annotations
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.update_metadata import UpdateMetadataEndpoint, UpdateMetadataRequest, UpdateMetadataResponse
 from kctl.server.control_plane import BrokerControlPlane
+from kctl.server.controller_authority import ControllerAuthority
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_LISTENERS = 3
@@ -17,13 +18,15 @@ _PROTOCOL_NAMES = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 class UpdateMetadataHandler:
     """Owner: event loop."""
 
-    def __init__(self, control_plane: BrokerControlPlane) -> None:
+    def __init__(self, control_plane: BrokerControlPlane, authority: ControllerAuthority) -> None:
         self._control_plane = control_plane
+        self._authority = authority
 
-    def handle(self, request: UpdateMetadataRequest, context: RequestContext) -> UpdateMetadataResponse:
+    async def handle(self, request: UpdateMetadataRequest, context: RequestContext) -> UpdateMetadataResponse:
         if context.api_version < FIRST_VERSION_WITH_LISTENERS:
             _name_listeners(request, context.api_version)
         try:
+            await self._authority.check(request.controller_id, request.controller_epoch)
             self._control_plane.update_metadata(request)
         except ApiError as error:
             return UpdateMetadataResponse(error_code=error.code)

@@ -18,6 +18,7 @@ from kctl.errors import ApiError, ErrorCode, LogDirFailure
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
+from kctl.server.control_request_checks import check_partition_name, check_role
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.append_flushes import AppendFlushes
 from kctl.server.replication.partition import Partition
@@ -158,6 +159,11 @@ class ReplicaManager:
         for topic in request.topic_states:
             for state in topic.partition_states:
                 topic_partition = TopicPartition(topic.topic_name, state.partition_index)
+                try:
+                    check_partition_name(topic_partition)
+                except ApiError as error:
+                    outcome[topic_partition] = error.code
+                    continue
                 partition = self.partitions.get(topic_partition)
                 if partition is not None and 0 <= state.leader_epoch < partition.leader_epoch:
                     outcome[topic_partition] = ErrorCode.FENCED_LEADER_EPOCH
@@ -217,6 +223,8 @@ class ReplicaManager:
             self.partition_moved(partition.topic_partition)
 
     def _apply(self, topic_partition: TopicPartition, topic_id: UUID, state: LeaderAndIsrPartitionState) -> Partition:
+        check_partition_name(topic_partition)
+        check_role(state)
         if self.broker_id not in state.replicas:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition = self.partitions.get(topic_partition)

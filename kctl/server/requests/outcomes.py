@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
-from kctl.errors import ApiError, ErrorCode, SessionLostError, ZooKeeperError
+from kctl.errors import ApiError, ErrorCode, SessionLostError, ZooKeeperError, shortened
 
 log = logging.getLogger(__name__)
 
@@ -17,6 +17,9 @@ class Outcome:
 
     code: ErrorCode
     message: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", shortened(self.message))
 
     @property
     def is_success(self) -> bool:

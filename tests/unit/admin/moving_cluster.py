@@ -126,10 +126,19 @@ class MovingCluster(FakeCluster):
             if tp not in self.replicas:
                 return UNKNOWN_TOPIC
             if target is None:
-                return 0 if self.moving.pop(tp, None) else NO_REASSIGNMENT
+                if tp not in self.moving:
+                    return NO_REASSIGNMENT
+                # As the controllers of Kafka and kctl do, which do not know in which order the replicas were.
+                held, (_, before) = self._held_by(tp), self.moving.pop(tp)
+                self.replicas[tp] = [replica for replica in held if replica in before]
+                return 0
             if any(one not in range(len(self.ports)) for one in target):
                 return INVALID_ASSIGNMENT
             origin = self.moving[tp][1] if tp in self.moving else self.replicas[tp]
+            if tp in self.moving and sorted(origin) == sorted(target):
+                del self.moving[tp]
+                self.replicas[tp] = list(target)
+                return 0
             self.moving[tp] = (list(target), list(origin))
             return 0
 

@@ -112,6 +112,7 @@ class FakeCluster:
         self.controller = brokers - 1
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(brokers)]
         self.ports = [listener.getsockname()[1] for listener in self._listeners]
+        self._killed: set[int] = set()
         self._connections: list[socket.socket] = []
         self._threads = [
             threading.Thread(target=self._accept, args=(broker,), daemon=True) for broker in range(brokers)
@@ -152,12 +153,17 @@ class FakeCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for listener in self._listeners:
-            listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
+        for broker in set(range(len(self.ports))) - self._killed:
+            self.kill(broker)
         self.drop_connections()
         for thread in self._threads:
             thread.join(5)
+
+    def kill(self, broker: int) -> None:
+        """This broker refuses connections from now on; the others still tell that it is alive."""
+        self._listeners[broker].shutdown(socket.SHUT_RDWR)
+        self._listeners[broker].close()
+        self._killed.add(broker)
 
     def drop_connections(self) -> None:
         """Hang up on everybody."""

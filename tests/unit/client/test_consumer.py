@@ -225,9 +225,9 @@ def test_an_error_of_one_partition_costs_no_records_of_another(cluster: FakeClus
 
 
 def test_broker_that_knows_only_old_record_formats_is_refused(cluster: FakeCluster) -> None:
-    cluster.versions[1] = (0, 3)
+    cluster.versions |= {1: (0, 3), 3: (0, 2)}
     cluster.create("orders")
-    with pytest.raises(ApiError, match="too old"):
+    with pytest.raises(ApiError, match=r"older than Kafka 0\.11, which is the minimum"):
         poll_values(cluster, {ORDERS: 0})
 
 

@@ -136,6 +136,22 @@ def test_broker_that_hangs_up_loses_the_connection(run: Run[Any], cluster: FakeC
     assert run(work) is False
 
 
+@pytest.mark.parametrize(("host", "port"), [("nul\0byte", 9092), ("127.0.0.1", 70_000), ("127.0.0.1", -1)])
+def test_address_that_is_none_is_a_lost_connection(run: Run[Any], host: str, port: int) -> None:
+    with pytest.raises(ConnectionLost):
+        run(
+            lambda transport: transport.connect(
+                host, port, client_id="test", connect_timeout_ms=30_000, timeout_ms=30_000
+            )
+        )
+
+
+def test_broker_without_api_versions_is_called_too_old(run: Run[Any], cluster: FakeCluster) -> None:
+    cluster.intercept(ApiVersionsRequest, lambda _: DROP)
+    with pytest.raises(ConnectionLost, match=r"it is older than Kafka 0\.11, which is the minimum"):
+        run(lambda transport: connect(transport, cluster.ports[0]))
+
+
 def test_silent_broker_is_left_after_the_timeout(run: Run[Any], cluster: FakeCluster) -> None:
     cluster.intercept(MetadataRequest, lambda _: b"")
 

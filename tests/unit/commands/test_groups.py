@@ -55,7 +55,10 @@ def test_brokers_that_do_not_tell_the_type_have_classic_groups_only(kctl: Kctl, 
     assert kctl("groups list --type classic --compat kafka-4").out.splitlines()[1].split() == ["audit", "Unknown"]
     ran = kctl("groups list --type consumer")
     assert ran.status == ExitStatus.FAILED
-    assert ran.rows[0][-2:] == ["UNSUPPORTED_VERSION", "the broker is too old for groups of that type"]
+    assert ran.rows[0][-2:] == [
+        "UNSUPPORTED_VERSION",
+        "the broker knows groups of type classic only (before Kafka 3.8)",
+    ]
 
 
 def test_broker_that_cannot_tell_its_groups_is_a_row(kctl: Kctl, cluster: FakeCluster) -> None:
@@ -143,3 +146,19 @@ def test_kafkas_tool_knows_no_groups_but_consumers(kctl: Kctl, cluster: FakeClus
         reason = "java.lang.IllegalArgumentException: GroupId connect is not a consumer group (connect)."
         assert ran.status == ExitStatus.FAILED
         assert ran.out == f"\nError: Executing consumer group command failed due to {reason}\n"
+
+
+def test_groups_are_described_although_a_broker_is_away(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders", leaders=[0, 1])
+    cluster.groups["billing"] = FakeGroup(offsets={TopicPartition("orders", 0): 0, TopicPartition("orders", 1): 0})
+    cluster.controller = 0
+    cluster.kill(1)
+    ran = kctl("groups describe --all --format json")
+    assert ran.status == ExitStatus.FAILED
+    billing, broker = ran.document
+    assert [(one["partition"], one["log_end_offset"], one["error"]) for one in billing["offsets"]] == [
+        (0, 0, None),
+        (1, None, "NETWORK_EXCEPTION"),
+    ]
+    assert (broker["group"], broker["error"]) == (None, "NETWORK_EXCEPTION")
+    assert broker["message"].startswith("broker 1 cannot tell its groups: ")

@@ -268,15 +268,67 @@ def waiting_process(cluster: MovingCluster) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interrupted_wait_restores_and_tells_what_goes_on(
-    cluster: MovingCluster, number: signal.Signals, status: int
+def test_interrupted_wait_keeps_the_throttle_and_says_what_lifts_it(
+    kctl: Kctl, cluster: MovingCluster, number: signal.Signals, status: int
 ) -> None:
     with waiting_process(cluster) as process:
         process.send_signal(number)
         _, said = process.communicate(timeout=START_TIMEOUT_S)
     assert process.returncode == status
-    assert throttles(cluster) == {(BROKER, "1"): {RATES[0]: "777"}}
+    assert cluster.set_for(BROKER, "1", RATES[0]) == "1024"
     assert "the brokers go on moving orders-0" in said.decode()
+    assert "this lifts it: kctl reassign verify\n" in said.decode()
+    cluster.looks_until_arrival = None
+    cluster.arrive()
+    assert kctl("reassign verify").status == ExitStatus.DONE
+    assert throttles(cluster) == {(BROKER, "1"): {RATES[0]: "777"}}
+
+
+def test_cluster_that_is_lost_while_waiting_keeps_the_throttle(cluster: MovingCluster) -> None:
+    with waiting_process(cluster) as process:
+        for broker in range(len(cluster.ports)):
+            cluster.kill(broker)
+        cluster.drop_connections()
+        _, said = process.communicate(timeout=START_TIMEOUT_S)
+    assert process.returncode in {ExitStatus.FAILED, ExitStatus.UNREACHABLE}
+    assert cluster.set_for(BROKER, "1", RATES[0]) == "1024"
+    assert "this lifts it: kctl reassign verify\n" in said.decode()
+
+
+def test_deadline_while_starting_keeps_the_throttle(kctl: Kctl, cluster: MovingCluster, tmp_path: Path) -> None:
+    cluster.intercept(AlterPartitionReassignmentsRequest, lambda _: b"")
+    server = cluster.bootstrap
+    ran = kctl(f"reassign execute orders:0=1,2 --throttle 1k --timeout 2s --bootstrap-server {server}")
+    assert ran.status == ExitStatus.UNREACHABLE
+    assert cluster.set_for(BROKER, "1", RATES[0]) == "1024"
+    assert f"this lifts it: kctl reassign verify --bootstrap-server {server}\n" in ran.err
+
+
+def test_rollback_files_are_never_overwritten(kctl: Kctl, cluster: MovingCluster, tmp_path: Path) -> None:
+    for replicas in ("1,2", "2,0", "0,1"):
+        assert kctl(f"reassign execute orders:0={replicas}").status == ExitStatus.DONE
+        cluster.arrive()
+    told = [json.loads(path.read_text())["partitions"][0]["replicas"] for path in state_files(tmp_path, "rollback-*")]
+    assert sorted(told) == [[0, 1], [1, 2], [2, 0]]
+    file = tmp_path / "back.json"
+    file.write_text("mine")
+    ran = kctl(f"reassign execute orders:0=1,2 --rollback-file {file}")
+    assert (ran.status, file.read_text(), cluster.moving) == (ExitStatus.REFUSED, "mine", {})
+
+
+def test_move_that_is_executed_again_keeps_its_way_back(kctl: Kctl, cluster: MovingCluster, tmp_path: Path) -> None:
+    kctl("reassign execute orders:0=2,0 --throttle 1k")
+    kctl("reassign execute orders:0=2,0 --throttle 2k")
+    (rollback,) = state_files(tmp_path, "rollback-*")
+    assert json.loads(rollback.read_text())["partitions"][0]["replicas"] == [0, 1]
+
+
+@pytest.mark.parametrize("target", ["2,1,0", "1,2", "1,0"])
+def test_cancel_restores_the_order_of_the_replicas(kctl: Kctl, cluster: MovingCluster, target: str) -> None:
+    """Without it the controller would put those first that were to stay: 1,0."""
+    kctl(f"reassign execute orders:0={target}")
+    assert kctl("reassign cancel orders:0").rows[0][2] == "cancelled"
+    assert (cluster.replicas[TP], cluster.moving) == ([0, 1], {})
 
 
 def test_verify_restores_after_kill_9(kctl: Kctl, cluster: MovingCluster) -> None:

@@ -362,3 +362,11 @@ def test_properties_of_a_member_are_checked(
     (tmp_path / "member.properties").write_text(properties)
     ran = kctl(f"consume orders --group g --command-config {tmp_path / 'member.properties'}")
     assert (ran.status, words in ran.err) == (ExitStatus.USAGE, True)
+
+
+def test_consume_reads_what_has_a_leader_and_names_the_rest(kctl: Kctl, cluster: FakeCluster) -> None:
+    cluster.create("orders", leaders=[-1, 0])[1].append(build_batch([Record(0, 1_000, None, b"x")]))
+    ran = kctl("consume orders --format jsonl")
+    assert ran.status == ExitStatus.FAILED
+    assert [json.loads(line)["value"] for line in ran.out.splitlines()] == ["x"]
+    assert "orders-0 is not read: LEADER_NOT_AVAILABLE" in ran.err

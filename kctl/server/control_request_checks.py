@@ -1,0 +1,107 @@
+"""What the contents of a controller's requests must satisfy before anything is done with them.
+
+Names become paths and ids become keys, whoever sent them.  Each partition is judged by itself, so that one that was
+created by hand under an impossible name does not hold up the others.  Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.model import INT32_MAX, LEADER_DURING_DELETE, NO_LEADER, TopicPartition, partition_problem, topic_name_problem
+from kctl.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState
+from kctl.protocol.apis.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+)
+
+_PORT_MAX = 65535
+
+
+def check_partition_name(partition: TopicPartition) -> None:
+    """Raises ApiError(INVALID_TOPIC_EXCEPTION) for a topic or partition that cannot exist."""
+    problem = partition_problem(*partition)
+    if problem is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+
+def check_role(state: LeaderAndIsrPartitionState) -> None:
+    """Raises ApiError(INVALID_REQUEST) for a role that no controller gives."""
+    problem = (
+        _state_problem(state.leader, state.leader_epoch, state.partition_epoch, state.replicas, state.isr)
+        or _ids_problem("adding replicas", state.adding_replicas)
+        or _ids_problem("removing replicas", state.removing_replicas)
+    )
+    if problem is not None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, problem)
+
+
+def check_live_brokers(brokers: Iterable[UpdateMetadataBroker]) -> None:
+    """Raises ApiError(INVALID_REQUEST) for an id or a port that no broker has."""
+    for broker in brokers:
+        if broker.id < 0:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"broker id {broker.id} is negative")
+        for endpoint in broker.endpoints:
+            if not 0 <= endpoint.port <= _PORT_MAX:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"broker {broker.id} has port {endpoint.port}")
+
+
+def without_impossible_partitions(request: UpdateMetadataRequest) -> list[str]:
+    """Removes partitions that cannot exist from the request; answers what was wrong with each."""
+    problems: list[str] = []
+    for topic in request.topic_states:
+        name_problem = topic_name_problem(topic.topic_name)
+        if name_problem is not None:
+            problems.append(name_problem)
+            topic.partition_states = []
+            continue
+        topic.partition_states = _possible(topic.partition_states, problems)
+    named: list[UpdateMetadataPartitionState] = []
+    for state in request.ungrouped_partition_states:
+        name_problem = topic_name_problem(state.topic_name)
+        if name_problem is None:
+            named.append(state)
+        else:
+            problems.append(name_problem)
+    request.topic_states = [topic for topic in request.topic_states if topic.partition_states]
+    request.ungrouped_partition_states = _possible(named, problems)
+    return problems
+
+
+def _possible(
+    states: Iterable[UpdateMetadataPartitionState], problems: list[str]
+) -> list[UpdateMetadataPartitionState]:
+    possible: list[UpdateMetadataPartitionState] = []
+    for state in states:
+        problem = _metadata_problem(state)
+        if problem is None:
+            possible.append(state)
+        else:
+            problems.append(f"partition {state.partition_index}: {problem}")
+    return possible
+
+
+def _metadata_problem(state: UpdateMetadataPartitionState) -> str | None:
+    if not 0 <= state.partition_index <= INT32_MAX:
+        return "its number is negative"
+    if state.leader == LEADER_DURING_DELETE:
+        return None
+    return _state_problem(state.leader, state.leader_epoch, state.zk_version, state.replicas, state.isr)
+
+
+def _state_problem(
+    leader: int, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]
+) -> str | None:
+    if leader < NO_LEADER:
+        return f"leader {leader} is not a broker id"
+    if leader_epoch < 0 or partition_epoch < 0:
+        return f"leader epoch {leader_epoch} or partition epoch {partition_epoch} is negative"
+    return _ids_problem("replicas", replicas) or _ids_problem("in-sync replicas", isr)
+
+
+def _ids_problem(what: str, ids: Sequence[int]) -> str | None:
+    if ids and min(ids) < 0:
+        return f"the {what} hold the negative broker id {min(ids)}"
+    return f"the {what} name a broker twice" if len(set(ids)) < len(ids) else None

@@ -1,0 +1,69 @@
+"""Requests that pretend to come from the controller, and what a client can learn to make them look right."""
+
+from __future__ import annotations
+
+from kctl.protocol.apis.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from kctl.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from kctl.protocol.apis.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from tests.hostile.wire import Attacker
+
+FIRST_EPOCH = 1
+"""Of the controller of a broker that has just been started with an empty data folder."""
+LEADER_AND_ISR_VERSION, STOP_REPLICA_VERSION, UPDATE_METADATA_VERSION = 4, 3, 6
+
+
+def controller_id(attacker: Attacker) -> int:
+    """As every client is told."""
+    return attacker.ask(MetadataRequest(topics=[]), MetadataResponse, 1).controller_id
+
+
+def leader_and_isr(topic: str, partition: int, *, controller: int, epoch: int = FIRST_EPOCH) -> LeaderAndIsrRequest:
+    """The broker is to lead a new partition."""
+    state = LeaderAndIsrPartitionState(
+        partition_index=partition,
+        controller_epoch=epoch,
+        leader=controller,
+        leader_epoch=0,
+        isr=[controller],
+        partition_epoch=0,
+        replicas=[controller],
+        is_new=True,
+    )
+    topics = [LeaderAndIsrTopicState(topic_name=topic, partition_states=[state])]
+    return LeaderAndIsrRequest(controller_id=controller, controller_epoch=epoch, topic_states=topics, live_leaders=[])
+
+
+def stop_replica(topic: str, partition: int, *, controller: int, epoch: int = FIRST_EPOCH) -> StopReplicaRequest:
+    """The broker is to delete a partition."""
+    state = StopReplicaPartitionState(partition_index=partition, leader_epoch=-2, delete_partition=True)
+    topics = [StopReplicaTopicState(topic_name=topic, partition_states=[state])]
+    return StopReplicaRequest(controller_id=controller, controller_epoch=epoch, topic_states=topics)
+
+
+def update_metadata(
+    topic: str, partition: int, *, controller: int, brokers: list[UpdateMetadataBroker], epoch: int = FIRST_EPOCH
+) -> UpdateMetadataRequest:
+    """The cluster has a new partition."""
+    state = UpdateMetadataPartitionState(
+        partition_index=partition,
+        controller_epoch=epoch,
+        leader=controller,
+        leader_epoch=0,
+        isr=[controller],
+        zk_version=0,
+        replicas=[controller],
+    )
+    topics = [UpdateMetadataTopicState(topic_name=topic, partition_states=[state])]
+    return UpdateMetadataRequest(
+        controller_id=controller, controller_epoch=epoch, topic_states=topics, live_brokers=brokers
+    )

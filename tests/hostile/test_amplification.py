@@ -1,0 +1,240 @@
+"""Short requests that ask for much work or a long answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.limits import (
+    AUTO_CREATIONS_MAX,
+    PARTITIONS_CREATED_PER_REQUEST_MAX,
+    PARTITIONS_PER_CLUSTER_MAX,
+    PARTITIONS_PER_TOPIC_MAX,
+    REPLICAS_PER_TOPIC_MAX,
+    SLICE_OBJECTS,
+)
+from kctl.protocol.apis.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from kctl.protocol.apis.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kctl.protocol.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from kctl.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kctl.protocol.apis.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from kctl.protocol.apis.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from kctl.protocol.apis.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from kctl.server.auto_topics import AutoTopics
+from kctl.server.config_alterations import ResourceType
+from kctl.server.handlers.metadata import MetadataHandler
+from kctl.server.requests.slices import in_slices
+from kctl.server.topic_plans import PartitionRoom, plan_new_topic
+from tests.hostile.control_requests import controller_id
+from tests.hostile.wire import Attacker
+from tests.unit.handlers.world import World, context, play
+
+INVALID_PARTITIONS = ErrorCode.INVALID_PARTITIONS
+APPEND = 2
+
+
+def creatable(
+    name: str, partitions: int, assignments: list[CreatableReplicaAssignment] | None = None
+) -> CreatableTopic:
+    factor = -1 if assignments else 1
+    return CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=factor, assignments=assignments or [], configs=[]
+    )
+
+
+def create(attacker: Attacker, *topics: CreatableTopic, validate_only: bool = True) -> list[tuple[int, str]]:
+    """Error codes and messages."""
+    request = CreateTopicsRequest(topics=list(topics), timeout_ms=60_000, validate_only=validate_only)
+    answered = attacker.ask(request, CreateTopicsResponse, 5)
+    return [(each.error_code, each.error_message or "") for each in answered.topics]
+
+
+@pytest.mark.parametrize("count", [2**31 - 1, PARTITIONS_PER_TOPIC_MAX + 1])
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_a_topic_of_more_partitions_than_the_bound_is_refused(
+    attacker: Attacker, count: int, validate_only: bool
+) -> None:
+    ((code, message),) = create(attacker, creatable("huge", count), validate_only=validate_only)
+    assert code == INVALID_PARTITIONS
+    assert str(PARTITIONS_PER_TOPIC_MAX) in message
+
+
+def test_topics_of_one_request_share_a_bound(attacker: Attacker) -> None:
+    half = PARTITIONS_CREATED_PER_REQUEST_MAX // 2
+    topics = [creatable(f"part-{number}", half) for number in range(3)]
+    assert [code for code, _ in create(attacker, *topics)] == [ErrorCode.NONE, ErrorCode.NONE, INVALID_PARTITIONS]
+
+
+def test_more_assigned_partitions_than_the_bound_are_refused(attacker: Attacker) -> None:
+    given = [
+        CreatableReplicaAssignment(partition_index=index, broker_ids=[0])
+        for index in range(PARTITIONS_PER_TOPIC_MAX + 1)
+    ]
+    ((code, message),) = create(attacker, creatable("assigned", -1, given))
+    assert code == INVALID_PARTITIONS
+    assert str(PARTITIONS_PER_TOPIC_MAX) in message
+
+
+def test_more_assigned_replicas_than_the_bound_are_refused() -> None:
+
+    given = [
+        CreatableReplicaAssignment(partition_index=index, broker_ids=list(range(REPLICAS_PER_TOPIC_MAX // 10)))
+        for index in range(11)
+    ]
+
+    async def scene(world: World) -> None:
+        with pytest.raises(ApiError) as refused:
+            plan_new_topic(
+                creatable("assigned", -1, given),
+                existing=(),
+                brokers={0: None},
+                config=world.configs.current,
+                random=world.random,
+                room=PartitionRoom(0),
+            )
+        assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+    play(scene)
+
+
+@pytest.mark.parametrize("count", [2**31 - 1, PARTITIONS_PER_TOPIC_MAX + 1])
+def test_a_topic_does_not_grow_over_the_bound(attacker: Attacker, count: int) -> None:
+    create(attacker, creatable("growing", 1), validate_only=False)
+    topics = [CreatePartitionsTopic(name="growing", count=count, assignments=None)]
+    request = CreatePartitionsRequest(topics=topics, timeout_ms=60_000, validate_only=False)
+    (answer,) = attacker.ask(request, CreatePartitionsResponse, 1).results
+    assert answer.error_code == INVALID_PARTITIONS
+    assert str(PARTITIONS_PER_TOPIC_MAX) in (answer.error_message or "")
+
+
+def test_partitions_of_a_topic_with_an_impossible_name_are_refused(attacker: Attacker) -> None:
+    topics = [CreatePartitionsTopic(name="a/partitions", count=2, assignments=None)]
+    request = CreatePartitionsRequest(topics=topics, timeout_ms=60_000, validate_only=False)
+    (answer,) = attacker.ask(request, CreatePartitionsResponse, 1).results
+    assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_full_cluster_takes_no_more_partitions() -> None:
+    room = PartitionRoom(PARTITIONS_PER_CLUSTER_MAX - 1)
+    room.take(1)
+    with pytest.raises(ApiError) as refused:
+        room.take(1)
+    assert refused.value.code is INVALID_PARTITIONS
+
+
+def auto_topics(world: World) -> AutoTopics:
+    return AutoTopics(world.topics, world.metadata, world.configs, world.random)
+
+
+def test_num_partitions_over_the_bound_is_refused_when_topics_are_created_by_default() -> None:
+    async def scene(world: World) -> ErrorCode:
+        return auto_topics(world).request("asked-for")
+
+    assert play(scene, properties={"num.partitions": str(2**31 - 1)}) is INVALID_PARTITIONS
+
+
+def test_topics_that_clients_ask_for_are_created_a_bounded_number_at_a_time() -> None:
+    async def scene(world: World) -> int:
+        topics = auto_topics(world)
+        codes = {topics.request(f"asked-for-{number}") for number in range(AUTO_CREATIONS_MAX * 3)}
+        assert codes == {ErrorCode.LEADER_NOT_AVAILABLE}
+        await world.until(lambda: len(list(world.metadata.topics)) == AUTO_CREATIONS_MAX)
+        return len(list(world.metadata.topics))
+
+    assert play(scene) == AUTO_CREATIONS_MAX
+
+
+def test_a_broker_named_three_thousand_times_is_described_once(attacker: Attacker) -> None:
+    resource = DescribeConfigsResource(
+        resource_type=ResourceType.BROKER, resource_name=str(controller_id(attacker)), configuration_keys=None
+    )
+    answer = attacker.ask(DescribeConfigsRequest(resources=[resource] * 3_000), DescribeConfigsResponse, 3)
+    assert [each.error_code for each in answer.results] == [ErrorCode.NONE]
+
+
+def test_groups_transactions_and_partitions_named_repeatedly_are_described_once(attacker: Attacker) -> None:
+    groups = attacker.ask(DescribeGroupsRequest(groups=["g"] * 3_000), DescribeGroupsResponse, 3)
+    assert len(groups.groups) == 1
+    transactions = attacker.ask(
+        DescribeTransactionsRequest(transactional_ids=["t"] * 3_000), DescribeTransactionsResponse, 0
+    )
+    assert len(transactions.transaction_states) == 1
+    topics = [TopicRequest(name="growing", partition_indexes=[0, 0])] * 1_000
+    producers = attacker.ask(DescribeProducersRequest(topics=topics), DescribeProducersResponse, 0)
+    assert [len(each.partitions) for each in producers.topics] == [1]
+
+
+async def turns_while(work: Awaitable[Any]) -> int:
+    """How often the event loop serves others until the work is done."""
+    task = asyncio.ensure_future(work)
+    turns = 0
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    return turns
+
+
+def test_metadata_of_many_topics_lets_the_loop_serve_others_in_between() -> None:
+    names = [MetadataRequestTopic(name=f"unknown-{number}") for number in range(SLICE_OBJECTS * 5)]
+    request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+
+    async def scene(world: World) -> int:
+        handler = MetadataHandler("cluster", world.metadata, auto_topics(world), world.configs)
+        answer = handler.handle(request, context(9))
+        assert isinstance(answer, Awaitable)
+        return await turns_while(answer)
+
+    assert play(scene) >= 5
+
+
+def test_a_slice_ends_by_the_size_of_what_was_made() -> None:
+    async def main() -> int:
+        return await turns_while(in_slices(range(10), lambda _: SLICE_OBJECTS))
+
+    assert asyncio.run(main()) >= 10
+
+
+def test_a_list_that_grew_over_the_bound_is_refused_and_the_topic_can_still_be_described(attacker: Attacker) -> None:
+    create(attacker, creatable("listed", 1), validate_only=False)
+    codes = set()
+    for number in range(40):
+        replicas = ",".join(f"{number * 1_000 + index}:0" for index in range(1_000))
+        entry = AlterableConfig(
+            name="leader.replication.throttled.replicas", config_operation=APPEND, value=replicas[:9_000].rstrip(":,")
+        )
+        resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name="listed", configs=[entry])
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        codes.add(attacker.ask(request, IncrementalAlterConfigsResponse, 0).responses[0].error_code)
+    assert ErrorCode.INVALID_CONFIG in codes
+    described = DescribeConfigsResource(
+        resource_type=ResourceType.TOPIC, resource_name="listed", configuration_keys=None
+    )
+    answer = attacker.ask(DescribeConfigsRequest(resources=[described]), DescribeConfigsResponse, 1)
+    assert [each.error_code for each in answer.results] == [ErrorCode.NONE]

@@ -1,0 +1,186 @@
+"""Control-plane requests from somebody who is not the controller that ZooKeeper has elected."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.protocol.apis.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from kctl.protocol.apis.leader_and_isr import LeaderAndIsrResponse
+from kctl.protocol.apis.stop_replica import StopReplicaResponse
+from kctl.protocol.apis.update_metadata import UpdateMetadataBroker, UpdateMetadataEndpoint, UpdateMetadataResponse
+from kctl.server.controller_authority import ControllerAuthority
+from kctl.zookeeper import paths, znodes
+from kctl.zookeeper.operations import WatchEvent, WatchEventType, ZnodeStat, ZooKeeper
+from tests.hostile.control_requests import (
+    FIRST_EPOCH,
+    LEADER_AND_ISR_VERSION,
+    STOP_REPLICA_VERSION,
+    UPDATE_METADATA_VERSION,
+    controller_id,
+    leader_and_isr,
+    stop_replica,
+    update_metadata,
+)
+from tests.hostile.wire import Attacker
+from tests.unit.handlers.world import BROKER_ID, World, play
+
+STALE = ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("id_offset", "epoch"), [(0, 2**31 - 1), (0, FIRST_EPOCH + 1), (0, 0), (0, -1), (1, 1), (1, 2)]
+)
+def test_a_controller_that_zookeeper_does_not_name_is_refused(attacker: Attacker, id_offset: int, epoch: int) -> None:
+    false = controller_id(attacker) + id_offset
+    roles = leader_and_isr("orders", 0, controller=false, epoch=epoch)
+    stops = stop_replica("orders", 0, controller=false, epoch=epoch)
+    news = update_metadata("orders", 0, controller=false, brokers=[], epoch=epoch)
+    answers = [
+        attacker.ask(roles, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION).error_code,
+        attacker.ask(stops, StopReplicaResponse, STOP_REPLICA_VERSION).error_code,
+        attacker.ask(news, UpdateMetadataResponse, UPDATE_METADATA_VERSION).error_code,
+    ]
+    assert answers == [STALE, STALE, STALE]
+
+
+def test_the_real_controller_is_heard_after_somebody_claimed_the_highest_epoch(attacker: Attacker) -> None:
+    false = leader_and_isr("orders", 0, controller=controller_id(attacker), epoch=2**31 - 1)
+    assert attacker.ask(false, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION).error_code == STALE
+    topic = CreatableTopic(name="after-the-claim", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    created = attacker.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), CreateTopicsResponse, 4)
+    assert [each.error_code for each in created.topics] == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_a_controlled_shutdown_without_the_epoch_of_the_broker_is_refused(attacker: Attacker, epoch: int) -> None:
+    request = ControlledShutdownRequest(broker_id=controller_id(attacker), broker_epoch=epoch)
+    response = attacker.ask(request, ControlledShutdownResponse, 2)
+    assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_update_metadata_with_impossible_brokers_is_refused(attacker: Attacker) -> None:
+    me = controller_id(attacker)
+    endpoint = UpdateMetadataEndpoint(port=2**31 - 1, host="localhost", listener="PLAINTEXT", security_protocol=0)
+    for broker in (UpdateMetadataBroker(id=-1), UpdateMetadataBroker(id=me, endpoints=[endpoint])):
+        request = update_metadata("orders", 0, controller=me, brokers=[broker])
+        answer = attacker.ask(request, UpdateMetadataResponse, UPDATE_METADATA_VERSION)
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+# The rule by itself, on a simulated ZooKeeper, whose controller is broker 0 in epoch 1 and which has a broker 1.
+
+OTHER_ID = 1
+
+
+class CountingZooKeeper:
+    """Counts how often the controller epoch is read."""
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
+        self.reads = 0
+
+    async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, ZnodeStat]:
+        self.reads += path == paths.CONTROLLER_EPOCH
+        return await self._zookeeper.get(path, watch=watch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._zookeeper, name)
+
+
+def authority_over(world: World) -> tuple[ControllerAuthority, CountingZooKeeper]:
+    zookeeper = CountingZooKeeper(world.zookeeper)
+    return ControllerAuthority(cast("ZooKeeper", zookeeper)), zookeeper
+
+
+async def is_confirmed(authority: ControllerAuthority, controller_id: int, epoch: int) -> bool:
+    try:
+        await authority.check(controller_id, epoch)
+    except ApiError as error:
+        return error.code is not STALE
+    return True
+
+
+async def elect_other(world: World) -> None:
+    """Broker 1 becomes controller in epoch 2."""
+    session = world.ensemble.session()
+    await session.start(10_000)
+    await world.controller.close()
+    await session.delete(paths.CONTROLLER)
+    await session.set(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(2))
+    await session.create(paths.CONTROLLER, znodes.encode_controller(znodes.Controller(OTHER_ID, 0)), ephemeral=True)
+
+
+def test_a_new_controller_is_heard_before_any_watch_has_told_of_it() -> None:
+    async def scene(world: World) -> None:
+        authority, _ = authority_over(world)
+        assert await is_confirmed(authority, BROKER_ID, 1)
+        await elect_other(world)
+        assert await is_confirmed(authority, OTHER_ID, 2)
+        assert not await is_confirmed(authority, BROKER_ID, 1)
+
+    play(scene, others=1)
+
+
+def test_an_epoch_counts_only_with_the_controller_that_has_it() -> None:
+    async def scene(world: World) -> None:
+        authority, _ = authority_over(world)
+        assert not await is_confirmed(authority, OTHER_ID, 1)
+        await elect_other(world)
+        assert not await is_confirmed(authority, BROKER_ID, 2)
+
+    play(scene, others=1)
+
+
+def test_a_controller_that_is_not_registered_is_refused() -> None:
+    async def scene(world: World) -> None:
+        authority, _ = authority_over(world)
+        await elect_other(world)
+        assert not await is_confirmed(authority, OTHER_ID, 2)
+
+    play(scene, others=0)
+
+
+def test_a_confirmed_controller_is_looked_up_again_when_the_controller_node_changes() -> None:
+    async def scene(world: World) -> None:
+        authority, _ = authority_over(world)
+        assert await is_confirmed(authority, BROKER_ID, 1)
+        await elect_other(world)
+        authority.on_watch(WatchEvent(WatchEventType.DELETED, paths.CONTROLLER))
+        assert not await is_confirmed(authority, BROKER_ID, 1)
+
+    play(scene, others=1)
+
+
+def test_a_thousand_false_requests_at_once_cost_two_readings_of_zookeeper() -> None:
+    async def scene(world: World) -> int:
+        authority, zookeeper = authority_over(world)
+        confirmed = await asyncio.gather(*(is_confirmed(authority, BROKER_ID, 2 + n) for n in range(1000)))
+        assert not any(confirmed)
+        return zookeeper.reads
+
+    assert play(scene) <= 2
+
+
+def test_a_thousand_requests_of_the_controller_cost_one_reading_of_zookeeper() -> None:
+    async def scene(world: World) -> int:
+        authority, zookeeper = authority_over(world)
+        for _ in range(1000):
+            assert await is_confirmed(authority, BROKER_ID, 1)
+        return zookeeper.reads
+
+    assert play(scene) == 1
+
+
+def test_a_controller_is_refused_when_the_session_is_lost() -> None:
+    async def scene(world: World) -> None:
+        authority, _ = authority_over(world)
+        await world.controller.close()
+        await world.zookeeper.close()
+        assert not await is_confirmed(authority, BROKER_ID, 1)
+
+    play(scene)

@@ -1,0 +1,127 @@
+"""Random and mutated responses: every command ends with a documented exit status, one line, and little memory."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from kctl.cli import main
+from kctl.commands.exit_status import MEANINGS
+from kctl.model import TopicPartition
+from kctl.protocol.apis.describe_groups import DescribedGroupMember
+from kctl.records.build import build_batch
+from kctl.records.header import Record
+from tests.unit.admin.moving_cluster import MovingCluster
+from tests.unit.client.fake_cluster import DROP, FakeGroup
+
+PEAK_BYTES_MAX = 32 << 20
+SEEDS = (1, 2, 100, 102, 117, 119, 122, 123)
+LINES = [
+    "topics list",
+    "topics describe",
+    "topics describe --under-min-isr",
+    "topics create new --partitions 2",
+    "topics alter orders --partitions 5 --config retention.ms=1",
+    "topics delete orders --yes",
+    "cluster describe",
+    "cluster health",
+    "cluster log-dirs --replicas",
+    "configs describe topic",
+    "configs describe broker",
+    "configs alter topic orders --set retention.ms=5",
+    "consume orders",
+    "offsets get orders --time @0",
+    "groups list",
+    "groups describe --all",
+    "groups delete billing --yes",
+    "groups delete-offsets billing --topic orders --yes",
+    "groups reset-offsets billing --all-topics --to-earliest --execute",
+    "reassign list",
+    "reassign execute orders:0=1,2 --throttle 1k",
+    "reassign cancel --all",
+    "elect --preferred",
+    "producers describe orders",
+    "transactions list",
+    "transactions find-hanging --idle 0s",
+]
+
+
+class HostileCluster(MovingCluster):
+    """Mutates each answer except, mostly, to ApiVersions, so that commands come far."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(2)
+        self.random = Random(seed)
+        self.mutates = True
+
+    def _respond(self, broker: int, frame: bytes) -> Any:
+        try:
+            answer = super()._respond(broker, frame)
+        except Exception:
+            return DROP  # A client that was told nonsense may ask for nonsense.
+        (key,) = struct.unpack_from(">h", frame)
+        if answer is DROP or not self.mutates or self.random.random() < (0.95 if key == 18 else 0.3):
+            return answer
+        return mutated(self.random, bytes(answer))
+
+
+def mutated(random: Random, answer: bytes) -> bytes:
+    """Another size, other bytes, or both; the correlation id mostly stays, or nobody would look at the rest."""
+    match random.randrange(6):
+        case 0:
+            return random.randbytes(random.randrange(1, 400)) + bytes(4)
+        case 1:
+            return struct.pack(">i", random.choice([-1, 0, 1, 2**28, 2**31 - 1])) + answer[4:]
+        case 2:
+            body = random.randbytes(random.randrange(2_000))
+            return struct.pack(">i", 4 + len(body)) + answer[4:8] + body
+        case _:
+            body = bytearray(answer[8:])
+            for _ in range(random.randrange(1, 6)):
+                if body:
+                    position = random.randrange(len(body))
+                    body[position] = random.choice([0, 1, 0x7F, 0x80, 0xFF, random.randrange(256)])
+            if random.randrange(4) == 0:
+                del body[random.randrange(len(body) + 1) :]
+            return struct.pack(">i", 4 + len(body)) + answer[4:8] + bytes(body)
+
+
+@pytest.fixture
+def hostile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[HostileCluster]:
+    with HostileCluster(request.param) as cluster:
+        monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", cluster.bootstrap)
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+        cluster.place("orders", [0, 1], [1, 0])
+        cluster.topics["orders"][0].append(build_batch([Record(0, 1_000, None, b"x" * 300)]))
+        offsets = {TopicPartition("orders", 0): 0, TopicPartition("orders", 1): 0}
+        member = DescribedGroupMember(
+            member_id="m", client_id="c", client_host="/h", member_metadata=b"", member_assignment=b""
+        )
+        cluster.groups["billing"] = FakeGroup(offsets)
+        cluster.groups["active"] = FakeGroup(offsets, [member])
+        yield cluster
+
+
+@pytest.mark.parametrize("hostile", SEEDS, indirect=True, ids=[f"seed-{seed}" for seed in SEEDS])
+def test_commands_survive_a_hostile_cluster(hostile: HostileCluster, capfd: pytest.CaptureFixture[str]) -> None:
+    for line in LINES:
+        capfd.readouterr()
+        tracemalloc.start()
+        try:
+            status = main([*line.split(), "--timeout", "600ms", "--format", "jsonl"])
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        said = capfd.readouterr().err
+        errors = [text for text in said.splitlines() if text.startswith("kctl: ")]
+        assert status in MEANINGS, line
+        assert "internal error" not in said, f"{line}: {said}"
+        assert "Traceback" not in said, f"{line}: {said}"
+        assert "Task exception" not in said, f"{line}: {said}"
+        assert len([text for text in errors if "warning" not in text]) <= 1, f"{line}: {said}"
+        assert peak_bytes < PEAK_BYTES_MAX, line

@@ -1,0 +1,74 @@
+"""Names of the greatest length in every string of every request: the broker answers all the same."""
+
+from __future__ import annotations
+
+import struct
+from importlib import import_module
+
+import pytest
+
+from kctl.errors import ApiError, ErrorCode
+from kctl.limits import ERROR_MESSAGE_CHARACTERS_MAX
+from kctl.protocol import registry
+from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kctl.protocol.decoding import minimum_size
+from kctl.protocol.headers import RequestHeader, encode_request_header
+from kctl.protocol.message import FIXED_FORMATS, Field, definition_of
+from kctl.protocol.varint import uvarint
+from kctl.server.requests.outcomes import Outcome
+from tests.hostile.wire import Attacker
+from tests.peers.kctl_broker import KctlBroker
+
+LENGTH_MAX = 32_767
+PRODUCE = 0
+APIS = [
+    pytest.param(each, version, id=f"{each.name} v{version}")
+    for each in registry.all_apis().values()
+    for version in each.served
+    if each.key != PRODUCE
+]
+
+
+def encoded(field: Field, version: int, text: bytes, *, is_flexible: bool) -> bytes:
+    """A value of the field: numbers are 0, arrays have one element, strings are the text."""
+    if field.kind in FIXED_FORMATS:
+        return bytes(minimum_size(field, version, is_flexible))
+    if field.struct is not None:
+        return encoded_struct(field.struct, version, text, is_flexible=is_flexible)
+    if field.kind == "array":
+        assert field.element is not None
+        element = encoded(field.element, version, text, is_flexible=is_flexible)
+        return (uvarint(2) if is_flexible else struct.pack(">i", 1)) + element
+    if field.kind == "string":
+        return (uvarint(len(text) + 1) if is_flexible else struct.pack(">h", len(text))) + text
+    return uvarint(1) if is_flexible else struct.pack(">i", 0)
+
+
+def encoded_struct(cls: type, version: int, text: bytes, *, is_flexible: bool) -> bytes:
+    present = [each for each in definition_of(cls).fields if version in each.versions and each.tag is None]
+    tags = b"\0" if is_flexible else b""
+    return b"".join(encoded(each, version, text, is_flexible=is_flexible) for each in present) + tags
+
+
+@pytest.mark.parametrize("text", [b"x" * LENGTH_MAX, "\u00e9".encode() * (LENGTH_MAX // 2)], ids=["ascii", "accents"])
+@pytest.mark.parametrize(("api", "version"), APIS)
+def test_every_api_answers_names_of_the_greatest_length(
+    broker: KctlBroker, attacker: Attacker, api: registry.Api, version: int, text: bytes
+) -> None:
+    served = attacker.ask(ApiVersionsRequest(), ApiVersionsResponse, 0).api_keys
+    cls = getattr(import_module(f"kctl.protocol.apis.{api.name}"), api.kafka_name + "Request")
+    is_flexible = definition_of(cls).is_flexible(version)
+    header = encode_request_header(RequestHeader(api.key, version, 7, "x" * LENGTH_MAX))
+    answer = attacker.exchange(header + encoded_struct(cls, version, text, is_flexible=is_flexible))
+    is_served = api.key in {each.api_key for each in served}
+    assert answer[:4] == (struct.pack(">i", 7) if is_served else b"")
+    assert "Traceback" not in broker.log_text
+
+
+def test_an_error_message_that_repeats_a_long_name_is_cut() -> None:
+    for message in (
+        ApiError(ErrorCode.INVALID_REQUEST, "x" * LENGTH_MAX).message,
+        Outcome(ErrorCode.INVALID_REQUEST, "x" * LENGTH_MAX).message,
+    ):
+        assert message is not None
+        assert len(message) == ERROR_MESSAGE_CHARACTERS_MAX

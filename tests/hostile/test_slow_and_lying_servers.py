@@ -1,0 +1,106 @@
+"""A server that drips bytes or lies about sizes costs a client neither more time nor more memory than it allows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+import tracemalloc
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kctl.client.asyncio_transport import AsyncioTransport
+from kctl.client.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.transport import Connection, ConnectionLost, Transport
+from kctl.limits import RESPONSE_BYTES_MAX, RESPONSE_READ_BYTES_MAX
+
+Run = Callable[[Callable[[Transport], Awaitable[Any]]], Any]
+Behaviour = Callable[[socket.socket, threading.Event], None]
+
+DRIP_BYTES = 500
+DRIP_S = 0.02
+TIMEOUT_MS = 300
+
+
+@pytest.fixture(params=["asyncio", "blocking"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs work on one of the transports."""
+    if request.param == "asyncio":
+        return lambda work: asyncio.run(work(AsyncioTransport()))
+    return lambda work: run_blocking(work(BlockingTransport()))
+
+
+@contextlib.contextmanager
+def server(behave: Behaviour) -> Iterator[int]:
+    """Accepts one connection and does what `behave` says until the client is gone; yields the port."""
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(65_536)
+                behave(connection, done)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        done.set()
+        thread.join(10)
+
+
+async def connect(transport: Transport, port: int) -> Connection:
+    return await transport.connect(
+        "127.0.0.1", port, client_id="test", connect_timeout_ms=TIMEOUT_MS, timeout_ms=TIMEOUT_MS
+    )
+
+
+def test_answer_that_comes_byte_by_byte_does_not_outlast_the_time_out(run: Run) -> None:
+    """No byte is later than the time-out after the one before; without one deadline the client would read them all."""
+    sent = 0
+
+    def drip(connection: socket.socket, done: threading.Event) -> None:
+        nonlocal sent
+        for byte in struct.pack(">i", DRIP_BYTES) + bytes(DRIP_BYTES):
+            connection.sendall(bytes([byte]))
+            sent += 1
+            if done.wait(DRIP_S):
+                return
+
+    with (
+        server(drip) as port,
+        pytest.raises(ConnectionLost, match=f"no answer to ApiVersions within {TIMEOUT_MS} ms"),
+    ):
+        run(lambda transport: connect(transport, port))
+    assert sent < DRIP_BYTES
+
+
+def test_memory_follows_what_arrives_and_not_what_is_announced() -> None:
+    def announce(connection: socket.socket, done: threading.Event) -> None:
+        connection.sendall(struct.pack(">i", RESPONSE_BYTES_MAX) + bytes(1_000))
+        connection.shutdown(socket.SHUT_WR)
+        done.wait(10)
+
+    with server(announce) as port:
+        tracemalloc.start()
+        try:
+            with pytest.raises(ConnectionLost, match="closed the connection"):
+                run_blocking(connect(BlockingTransport(), port))
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak_bytes < 4 * RESPONSE_READ_BYTES_MAX
+
+
+@pytest.mark.parametrize("beginning", [b"HTTP/1.1 400 Bad Request", b"\xff\xff\xff\xff", b"SSH-2.0-OpenSSH_9.6\r\n"])
+def test_size_that_no_broker_sends_ends_the_connection(run: Run, beginning: bytes) -> None:
+    def greet(connection: socket.socket, done: threading.Event) -> None:
+        connection.sendall(beginning)
+        done.wait(10)
+
+    with server(greet) as port, pytest.raises(ConnectionLost, match="does not speak Kafka's protocol"):
+        run(lambda transport: connect(transport, port))
