@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kctl.config.loading import load_broker_config
+from kctl.config.config_loading import load_broker_config
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.protocol.versioned import version_of
