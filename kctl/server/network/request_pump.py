@@ -75,8 +75,8 @@ class RequestPump:
     def turn(self) -> TurnEnd:
         """Handles frames until the budget is used up, one has to wait, or more bytes are needed.
 
-        Raises MalformedRequest, also for a request that has waited, and whatever else a handler raised; the
-        connection has to be closed then.
+        Raises MalformedRequest and UnansweredRequestFailed, also for a request that has waited, and whatever else a
+        handler raised; the connection has to be closed then.
         """
         if self._error is not None:
             self._raise_error()

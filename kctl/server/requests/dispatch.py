@@ -12,7 +12,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from kctl.errors import ErrorCode, MalformedRequest
+from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.headers import decode_request_header, response_header_version
@@ -51,7 +51,7 @@ class Dispatcher:
         ]
 
     def handle(self, frame: memoryview, peer: Peer) -> Reply | asyncio.Future[Reply]:
-        """The framed response, or a future of it.  Raises MalformedRequest."""
+        """The framed response, or a future of it.  Raises MalformedRequest and UnansweredRequestFailed."""
         header, offset = decode_request_header(frame)
         entry = self._handlers.get(header.api_key)
         if entry is None:
@@ -96,7 +96,7 @@ class Dispatcher:
     ) -> None:
         error = None if wait.cancelled() else wait.exception()
         if reply.done():
-            if error is not None:
+            if error is not None and not isinstance(error, UnansweredRequestFailed):
                 log.error("request failed after its connection closed api=%s", api.name, exc_info=error)
         elif wait.cancelled():
             reply.cancel()
