@@ -98,6 +98,12 @@ LOOP_SLICE_MS_MAX = _limit(
     "ms",
     on_excess="timers and other sockets are looked at first",
 )
+DELAYED_TRIED_MAX = _limit(
+    "waiting requests that one change to a partition completes in a row",
+    100,
+    "requests",
+    on_excess="the other connections get their turn first",
+)
 FLUSH_BYTES_MAX = _limit(
     "bytes sent to one connection in a row",
     8 << 20,

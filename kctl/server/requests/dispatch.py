@@ -129,7 +129,9 @@ async def _handled_off_loop(
 ) -> Response | None:
     """Decodes in a thread.  A controller's description of a large cluster takes hundreds of milliseconds."""
     loop = asyncio.get_running_loop()
-    decoded = await loop.run_in_executor(None, codec.decode, api.request, frame, context.api_version, offset)
+    decoded: tuple[Any, int] = await loop.run_in_executor(
+        None, codec.decode, api.request, frame, context.api_version, offset
+    )
     result = handler(decoded[0], context)
     return await result if isinstance(result, Awaitable) else result
 
