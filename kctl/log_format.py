@@ -1,4 +1,4 @@
-"""Log lines: what clients and brokers put into them can neither begin another line nor steer a terminal."""
+"""Log formatter that escapes control characters, so that a peer cannot inject lines or terminal sequences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kctl.terminal_text import escape, escape_lines
 
 
 class EscapingFormatter(logging.Formatter):
-    """logging.Formatter with controls escaped; only the lines of a traceback stay apart."""
+    """logging.Formatter that escapes control characters, except the line feeds of a traceback."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         return escape(super().formatMessage(record))
