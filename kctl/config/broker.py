@@ -101,8 +101,8 @@ SINGLE_BROKER_PROPERTIES: Mapping[str, str] = {
 """Defaults of a single development broker, as in Kafka's sample server.properties.
 
 The sample sets group.initial.rebalance.delay.ms to 0. Some clients (kafka-python 3.0) never recover if they become
-group leader before their first Metadata response, so the delay here is long enough for that; members that start together
-also join the same generation.  It is short enough for tests.
+group leader before their first Metadata response, so the delay here is long enough for that; members that start
+together also join the same generation.  It is short enough for tests.
 """
 
 
