@@ -1,4 +1,4 @@
-"""Log lines: what clients and brokers put into them can neither begin another line nor steer a terminal."""
+"""Log formatter that escapes control characters, so that a peer cannot inject lines or terminal sequences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kctl.terminal_text import escape, escape_lines
 
 
 class EscapingFormatter(logging.Formatter):
-    """logging.Formatter with controls escaped and long messages cut; only the lines of a traceback stay apart."""
+    """logging.Formatter that escapes control characters, except line feeds of a traceback, and cuts long messages."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         message = super().formatMessage(record)
