@@ -92,7 +92,11 @@ class Cluster:
     def admin(self, bootstrap: str) -> AdminClient:
         """A client of these brokers, always the same for the same ones."""
         if bootstrap not in self._admins:
-            settings = {"bootstrap.servers": bootstrap, "socket.timeout.ms": 5000, "log_level": 0}
+            settings: dict[str, str | int | float | bool] = {
+                "bootstrap.servers": bootstrap,
+                "socket.timeout.ms": 5000,
+                "log_level": 0,
+            }
             self._admins[bootstrap] = AdminClient(settings)
         return self._admins[bootstrap]
 

@@ -13,9 +13,10 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -107,8 +108,8 @@ class Story:
             assert ours == [b"librdkafka %d" % number for number in range(self.librdkafka.sent[partition])]
             theirs = [int(value) for value in values if not value.startswith(b"librdkafka")]
             assert theirs == sorted(set(theirs)), f"Java's records are each once and in order in {partition}"
-        theirs = [value for value in history.values() if not value.startswith(b"librdkafka")]
-        assert len(theirs) == len(set(theirs)), "Java's records are in one partition each"
+        of_java = [value for value in history.values() if not value.startswith(b"librdkafka")]
+        assert len(of_java) == len(set(of_java)), "Java's records are in one partition each"
 
     def wait_for_progress(self) -> None:
         """Every partition acknowledges some more records of each writer."""
@@ -127,7 +128,7 @@ class Story:
         """The reader and the group have read up to there."""
         for who, positions in (("reader", self.reader.next_offsets), ("group", self.group.next_offsets)):
             try:
-                self._wait(lambda at=positions: all(at[each] >= end for each, end in ends.items()), f"the {who}")
+                self._wait(partial(_has_reached, positions, ends), f"the {who}")
             except TimeoutError as error:
                 raise TimeoutError(f"{error}: is at {positions}, not {ends}; {self.reader.errors[-20:]}") from None
 
@@ -298,6 +299,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         play(options.folder or Path(scratch), rounds, say)
     return 0
+
+
+def _has_reached(positions: Mapping[int, int], ends: Mapping[int, int]) -> bool:
+    return all(positions[partition] >= end for partition, end in ends.items())
 
 
 def say(line: str) -> None:

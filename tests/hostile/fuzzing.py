@@ -256,7 +256,7 @@ class Honest:
         numbers: list[int] = []
         end_s = time.monotonic() + 120
         while len(numbers) < self.sent and time.monotonic() < end_s:
-            numbers += [int(each.value()) for each in consumer.consume(10_000, 1.0) if each.error() is None]
+            numbers += [int(each.value() or b"") for each in consumer.consume(10_000, 1.0) if each.error() is None]
         consumer.close()
         return numbers
 

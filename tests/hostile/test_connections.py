@@ -48,7 +48,7 @@ def test_pipelined_requests_of_one_connection_do_not_delay_another() -> None:
 
     def handle(frame: memoryview, _peer: Peer) -> Reply:
         handled.append(bytes(frame))
-        if frame == b"honest":
+        if bytes(frame) == b"honest":
             honest_handled.set()
         return [framed(b"")]
 

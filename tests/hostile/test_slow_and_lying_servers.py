@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 import tracemalloc
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.transport import Connection, ConnectionLost, Transport
 from kctl.limits import RESPONSE_BYTES_MAX, RESPONSE_READ_BYTES_MAX
 
-Run = Callable[[Callable[[Transport], Awaitable[Any]]], Any]
+Run = Callable[[Callable[[Transport], Coroutine[Any, Any, Any]]], Any]
 Behaviour = Callable[[socket.socket, threading.Event], None]
 
 DRIP_BYTES = 500

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,7 @@ BY_NAME = {cls.__name__: cls for cls in CLASSES}
 @pytest.mark.parametrize(("name", "version", "blob", "meaning"), LINES, ids=[f"{line[0]}-{line[1]}" for line in LINES])
 def test_bytes_of_kafka_mean_the_same_to_us(name: str, version: str, blob: str, meaning: str) -> None:
     cls, number, data = BY_NAME[name], int(version), bytes.fromhex(blob)
+    message: Any
     message, end = decode(cls, data, number)
     assert end == len(data)
     assert leaves(message, number) == json_leaves(cls, json.loads(meaning))

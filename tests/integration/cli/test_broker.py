@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli.conftest import ROOT, Kctl, command_line
+from tests.integration.cli.conftest import Kctl, command_line
+from tests.integration.cli.group_readers import ROOT
 
 SECRET = "correct horse = battery\\staple"
 
@@ -25,6 +26,7 @@ def kctl(tmp_path: Path) -> Iterator[Kctl]:
 
 
 def status_of(kctl: Kctl) -> dict[str, Any]:
+    row: dict[str, Any]
     (row,) = kctl("broker status --format json").document
     return row
 

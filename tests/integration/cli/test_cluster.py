@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-from tests.integration.cli.conftest import BROKERS, TIMEOUT_S, Kctl, ThreeBrokers
+from tests.integration.cli.conftest import BROKERS, Kctl, ThreeBrokers
+from tests.integration.cli.group_readers import TIMEOUT_S
 from tests.peers import probe
 
 

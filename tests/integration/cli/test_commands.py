@@ -7,7 +7,8 @@ import hashlib
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.integration.cli.conftest import TIMEOUT_S, Kctl
+from tests.integration.cli.conftest import Kctl
+from tests.integration.cli.group_readers import TIMEOUT_S
 from tests.peers.markers import wait_for_markers
 
 

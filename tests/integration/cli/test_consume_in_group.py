@@ -9,9 +9,10 @@ from pathlib import Path
 from confluent_kafka import Consumer
 from kafka import KafkaConsumer
 
-from tests.integration.cli.conftest import ON_OURS, TIMEOUT_S, Kctl
+from tests.integration.cli.conftest import ON_OURS, Kctl
 from tests.integration.cli.group_readers import (
     STOP_TIMEOUT_S,
+    TIMEOUT_S,
     Reader,
     await_values,
     fill,

@@ -29,7 +29,7 @@ from kctl.records.internal_topics import (
     encode_transaction_key,
     encode_transaction_value,
 )
-from tests.integration.cli.conftest import ROOT
+from tests.integration.cli.group_readers import ROOT
 from tests.peers import apache_kafka
 from tests.peers.kctl_broker import kctl_broker
 
@@ -204,12 +204,14 @@ def test_records_of_newer_brokers_in_the_offsets_topic_are_shown_as_kafka_4_show
     if reason := apache_kafka.why_not():
         pytest.skip(reason)
     topic_id, none = UUID(int=(1 << 127) + 5), UUID(int=0)
-    commit = {"offset": 7, "leader_epoch": 2, "metadata": "m\u00fc", "commit_timestamp": 1}
+    commit: dict[str, Any] = {"offset": 7, "leader_epoch": 2, "metadata": "m\u00fc", "commit_timestamp": 1}
     group_key, member_key = (
         kinds.ConsumerGroupKey(group_id="g"),
         kinds.ConsumerGroupMemberKey(group_id="g", member_id="m"),
     )
-    member = {"instance_id": None, "rack_id": "r", "client_id": "c", "client_host": "/h", "server_assignor": None}
+    member: dict[str, Any] = {
+        "instance_id": None, "rack_id": "r", "client_id": "c", "client_host": "/h", "server_assignor": None,
+    }  # fmt: skip
     classic_member = kinds.ClassicMemberMetadata(
         session_timeout_ms=9, supported_protocols=[kinds.ClassicProtocol(name="range", metadata=b"\x00\x01")]
     )

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from tests.integration.cli.conftest import BROKERS, KAFKA_4, TIMEOUT_S, Kctl, ThreeBrokers
+from tests.integration.cli.conftest import BROKERS, KAFKA_4, Kctl, ThreeBrokers
+from tests.integration.cli.group_readers import TIMEOUT_S
 from tests.integration.cli.hanging import leave_hanging
 from tests.peers import apache_kafka, probe
 from tests.peers.markers import wait_for_markers

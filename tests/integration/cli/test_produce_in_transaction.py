@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.conftest import ON_OURS, ROOT, TIMEOUT_S, Kctl
+from tests.integration.cli.conftest import ON_OURS, Kctl
+from tests.integration.cli.group_readers import ROOT, TIMEOUT_S
 from tests.peers import probe
 from tests.peers.markers import wait_for_markers
 

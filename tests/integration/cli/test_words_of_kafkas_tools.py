@@ -160,7 +160,9 @@ def is_settled(kctl: Kctl) -> bool:
 def without(column: int | None, table: str) -> str:
     """The table with question marks for the numbers of a column."""
     lines = [line.split("\t") for line in table.splitlines(keepends=True)]
-    for cells in lines[1:] if column is not None else ():
+    if column is None:
+        return table
+    for cells in lines[1:]:
         cells[column] = re.sub(r"\d+ *", lambda found: "?".ljust(len(found[0])), cells[column])
     return "".join("\t".join(cells) for cells in lines)
 

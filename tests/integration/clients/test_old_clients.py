@@ -102,7 +102,7 @@ def test_an_old_client_with_a_small_fetch_size_asks_for_more_until_it_gets_on(bo
     Confluent(bootstrap).produce(topic, large)
     consumer = Consumer({**Confluent09(bootstrap).common, "group.id": topic, "fetch.message.max.bytes": 1000})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    values = []
+    values: list[bytes | None] = []
     while len(values) < len(large):
         message = consumer.poll(TIMEOUT_S)
         assert message is not None

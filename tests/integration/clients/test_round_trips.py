@@ -24,9 +24,9 @@ from tests.peers.probe import wait_until
 pytestmark = pytest.mark.clients
 
 COUNT = 120
-ADMINISTRATORS = [Confluent, KafkaPython, AioKafka, KafkaJs]
-GROUP_MEMBERS = ADMINISTRATORS
-FAMILIES = [*GROUP_MEMBERS, Kcat]
+ADMINISTRATORS: list[type[Administrator]] = [Confluent, KafkaPython, AioKafka, KafkaJs]
+GROUP_MEMBERS: list[type[GroupMember]] = [Confluent, KafkaPython, AioKafka, KafkaJs]
+FAMILIES: list[type[Family]] = [*GROUP_MEMBERS, Kcat]
 WHY_NOT = {KafkaJs: kafkajs.why_not, Kcat: kcat.why_not}
 
 
@@ -109,8 +109,8 @@ def _records(tag: str, count: int = COUNT) -> list[tuple[bytes, bytes]]:
 
 
 def _assert_same(got: list[Entry], sent: list[tuple[bytes, bytes]]) -> None:
-    read = Counter((entry.key, entry.value) for entry in got)
-    written = Counter(sent)
+    read: Counter[tuple[bytes | None, bytes]] = Counter((entry.key, entry.value) for entry in got)
+    written: Counter[tuple[bytes | None, bytes]] = Counter(sent)
     assert read == written, f"{sum((written - read).values())} missing, {sum((read - written).values())} too many"
 
 

@@ -80,7 +80,7 @@ class Belongings:
         self._producer = (-1, -1)
         self._last_batch: tuple[bytes, int] | None = None
         self._committed: set[bytes | None] = set()
-        self._undecided: set[bytes | None] = set()
+        self._undecided: set[bytes] = set()
         self._never: set[bytes | None] = set()
         """Values of aborted transactions."""
         self._offsets: dict[int, tuple[int, str]] = {}
@@ -298,7 +298,7 @@ class Belongings:
         assert {each.partition: (each.offset, each.metadata) for each in found} == self._offsets
 
 
-def _common(bootstrap: str) -> dict[str, object]:
+def _common(bootstrap: str) -> dict[str, str | int | float | bool]:
     return {"bootstrap.servers": bootstrap, "broker.address.family": "v4", "log_level": 0}
 
 
@@ -345,11 +345,13 @@ def _read(bootstrap: str, *topics: str, committed: bool = False) -> dict[TopicPa
         while len(ended) < len(messages):
             assert time.monotonic() < deadline, f"no end of {messages.keys() - ended} in sight"
             for message in consumer.consume(1000, 0.1):
-                error = message.error()
+                error, topic, partition = message.error(), message.topic(), message.partition()
+                assert topic is not None
+                assert partition is not None
                 if error is None:
-                    messages[message.topic(), message.partition()].append(message)
+                    messages[topic, partition].append(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    ended.add((message.topic(), message.partition()))
+                    ended.add((topic, partition))
                 else:
                     raise KafkaException(error)
     return messages

@@ -108,7 +108,7 @@ def _message_kind(message: str | None) -> str:
 
 async def _play(bootstrap: str, cases: Sequence[Case]) -> list[Any]:
     connection = await _connect(bootstrap)
-    answers = []
+    answers: list[Any] = []
     try:
         for case in cases:
             api = registry.api_of(type(case.request))

@@ -89,7 +89,7 @@ class Cluster:
         values: list[str] = []
         deadline = time.monotonic() + DEADLINE_S
         while len(values) < self.sent and time.monotonic() < deadline:
-            values += [each.value().decode() for each in consumer.consume(1000, 1) if each.error() is None]
+            values += [(each.value() or b"").decode() for each in consumer.consume(1000, 1) if each.error() is None]
         consumer.close()
         return values
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -46,7 +47,7 @@ PROPERTIES = {
     "log.cleaner.backoff.ms": "100",
 }
 
-Seen = list[tuple[object, ...]]
+Seen = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _clean(bootstrap: str, logs_dir: Path, ends: dict[str, list[list[int]]]) -> 
             for partition, offsets in enumerate(partitions)
         }
         wait_until(
-            lambda wanted=wanted: wanted <= _lines(logs_dir / CLEANER_CHECKPOINT),
+            lambda: wanted <= _lines(logs_dir / CLEANER_CHECKPOINT),  # noqa: B023 - called here
             what=f"the end of pass {number}",
             timeout_s=TIMEOUT_S,
         )
@@ -209,8 +210,10 @@ def _read(bootstrap: str, isolation: str, partitions: list[tuple[str, int]]) -> 
 
 
 def _note(message: Message, seen: dict[tuple[str, int], Seen], ended: set[tuple[str, int]]) -> None:
-    partition = (message.topic(), message.partition())
-    error = message.error()
+    topic, number, error = message.topic(), message.partition(), message.error()
+    assert topic is not None
+    assert number is not None
+    partition = (topic, number)
     if error is None:
         entry = (message.offset(), message.key(), message.value(), message.timestamp(), message.headers())
         seen[partition].append(entry)

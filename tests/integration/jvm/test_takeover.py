@@ -101,7 +101,7 @@ def _wait_until_forgotten(connect: str) -> None:
     client.start(30)
     try:
         for path in (paths.broker(BROKER_ID), paths.CONTROLLER):
-            wait_until(lambda path=path: client.exists(path) is None, what=f"the end of {path}", timeout_s=60)
+            wait_until(lambda: client.exists(path) is None, what=f"the end of {path}", timeout_s=60)  # noqa: B023 - called here
     finally:
         client.stop()
         client.close()

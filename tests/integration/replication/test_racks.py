@@ -45,7 +45,9 @@ def traffic(racks: Racks, topic: str, rack: str | None) -> tuple[int, list[int]]
             error = message.error()
             assert error is None or error.code() == KafkaError._PARTITION_EOF, error
             if error is None:
-                offsets.add(message.offset())
+                offset = message.offset()
+                assert offset is not None
+                offsets.add(offset)
         return len(offsets) >= RECORDS and sum(received) >= RECORDS * SIZE
 
     try:

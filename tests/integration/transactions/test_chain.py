@@ -109,7 +109,11 @@ class Brokers:
     def __init__(self, bootstrap: str, replicas: int) -> None:
         self.bootstrap = bootstrap
         self._replicas = replicas
-        common = {"bootstrap.servers": bootstrap, "broker.address.family": "v4", "log_level": 0}
+        common: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": bootstrap,
+            "broker.address.family": "v4",
+            "log_level": 0,
+        }
         self._admin = AdminClient(common)
         self._consumer = Consumer({**common, "group.id": "ends"})
 

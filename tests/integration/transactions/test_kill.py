@@ -48,8 +48,7 @@ class Writer(threading.Thread):
                 self._transact(made, number)
             except KafkaException as error:
                 # When an abort does not help the next instance takes over.
-                may_abort = made is not None and error.args[0].txn_requires_abort()
-                made = self._aborted(made) if may_abort else None
+                made = self._aborted(made) if made is not None and error.args[0].txn_requires_abort() else None
             except BaseException as error:
                 self.failure = error
                 raise

@@ -66,12 +66,13 @@ def read(bootstrap: str, topic: str, *, committed: bool = True) -> list[bytes]:
         message = consumer.poll(0.2)
         if message is None:
             continue
-        error = message.error()
+        error, partition = message.error(), message.partition()
+        assert partition is not None
         if error is None:
             values.append(message.value() or b"")
-            ended.discard(message.partition())
+            ended.discard(partition)
         elif error.code() == KafkaError._PARTITION_EOF:
-            ended.add(message.partition())
+            ended.add(partition)
         else:
             raise KafkaException(error)
     consumer.close()

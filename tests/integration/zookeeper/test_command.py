@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_nobody_there_is_status_4_and_names_the_option() -> None:
     assert "--zookeeper" in result.stderr
 
 
-def test_a_busy_port_is_one_line_and_status_1(filled: str, tmp_path) -> None:
+def test_a_busy_port_is_one_line_and_status_1(filled: str, tmp_path: Path) -> None:
     port = filled.rpartition(":")[2]
     result = kctl("start", "--port", port, "--data-dir", str(tmp_path))
     assert (result.returncode, result.stdout) == (1, "")

@@ -9,6 +9,7 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from kazoo.client import KazooClient
@@ -126,7 +127,7 @@ def test_acknowledged_writes_survive_kill_9_and_sessions_resume(embedded: Embedd
                     writer.join(30)
                     assert not writer.is_alive()
                 for client in (judge, *clients):
-                    probe.wait_until(lambda client=client: client.connected, what="reconnect", timeout_s=30)
+                    probe.wait_until(partial(getattr, client, "connected"), what="reconnect", timeout_s=30)
                     client.sync("/")
                 for writer in writers:
                     writer.judge(judge)

@@ -89,7 +89,8 @@ class Historian:
                 case "set":
                     result = await session.set(path, data, version=version)
                 case "delete":
-                    result = await session.delete(path, version=version, recursive=flag and other_flag)
+                    await session.delete(path, version=version, recursive=flag and other_flag)
+                    result = None
                 case "get":
                     result = await session.get(path, watch=flag)
                 case "exists":
