@@ -209,7 +209,7 @@ class FakeCluster:
             )
             version = 0
         else:
-            request, _ = decode(known.request, frame, version, position)
+            request: Any = decode(known.request, frame, version, position)[0]
             self.requests.append((broker, request))
             intercept = self.intercepts.get(known.request)
             response = intercept(request) if intercept else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -23,7 +23,7 @@ from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from tests.unit.client.fake_cluster import DROP, FakeCluster
 
 T = TypeVar("T")
-Run = Callable[[Callable[[Transport], Awaitable[T]]], T]
+Run = Callable[[Callable[[Transport], Coroutine[Any, Any, T]]], T]
 
 ALL_TOPICS = MetadataRequest(topics=None)
 GARBLED = FakeCluster()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from kctl.model import TopicPartition, partition_for_key
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record
-from kctl.server.groups.actions import LeaveOutcome
+from kctl.server.coordinators.replies import Reply
+from kctl.server.groups.actions import CommitOutcome, LeaveOutcome
 from kctl.server.groups.events import Leaver
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.records import offset_records
@@ -23,10 +25,10 @@ from tests.unit.groups.hosting import Host, MemoryOffsetsLog, settled
 T0 = TopicPartition("t", 0)
 
 
-def commit(host: Host, group_id: str = "g", offset: int = 5, **options: object):
-    asked: dict[str, object] = {"member_id": "", "group_instance_id": None, "generation": -1}
+def commit(host: Host, group_id: str = "g", offset: int = 5, **options: Any) -> Reply[CommitOutcome]:
+    asked: dict[str, Any] = {"member_id": "", "group_instance_id": None, "generation": -1}
     offsets = {T0: OffsetAndMetadata(offset, commit_timestamp_ms=host.clock.now_ms())}
-    return host.coordinator.commit(group_id, offsets=offsets, **(asked | options))  # type: ignore[arg-type]
+    return host.coordinator.commit(group_id, offsets=offsets, **(asked | options))
 
 
 def offset_of(host: Host, group_id: str = "g") -> int:
@@ -39,7 +41,9 @@ def every_error(host: Host, group_id: str) -> dict[str, ErrorCode]:
     """What each call answers for this group."""
     coordinator = host.coordinator
     join, sync, commits = host.join(group_id, "m"), host.sync(group_id, "m", 1), commit(host, group_id)
-    assert not any(isinstance(reply, asyncio.Future) for reply in (join, sync, commits))
+    assert not isinstance(join, asyncio.Future)
+    assert not isinstance(sync, asyncio.Future)
+    assert not isinstance(commits, asyncio.Future)
     return {
         "join": join.error,
         "sync": sync.error,
@@ -243,7 +247,7 @@ def test_resigning_answers_what_is_parked_and_forgets_the_groups() -> None:
         host = await Host(loop).start()
         reply = host.join()
         host.coordinator.partitions.on_resign(partition_for_key("g", 4))
-        assert (await reply).error is ErrorCode.NOT_COORDINATOR
+        assert (await settled(reply)).error is ErrorCode.NOT_COORDINATOR
         assert len(host.timer) == 1, "only the look for expired offsets is left"
         assert (await settled(commit(host)))[T0] is ErrorCode.NOT_COORDINATOR
         await host.coordinator.stop()
@@ -307,8 +311,8 @@ def test_restored_group_above_the_size_has_to_ask_again() -> None:
     async def main(loop: SimLoop) -> None:
         old = await Host(loop).start()
         first, second = old.join(), old.join()
-        leader = await first
-        await second
+        leader = await settled(first)
+        await settled(second)
         await settled(old.sync("g", leader.member_id, 1))
         new = await Host(loop, old.log, group_max_size=1).start(epoch=1)
         assert new.heartbeat("g", leader) is ErrorCode.REBALANCE_IN_PROGRESS

@@ -10,6 +10,7 @@ import pytest
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome
+from kctl.server.groups.actions import CommitOutcome
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.states import GroupState
 from kctl.testing.sim_loop import SimLoop, simulate
@@ -63,12 +64,14 @@ def run(play: Callable[[Host, FailingLog], Awaitable[None]]) -> None:
     simulate(main, seed=1)
 
 
-def commit(host: Host, offset: int = 5):
+def commit(host: Host, offset: int = 5) -> Awaitable[CommitOutcome]:
     offsets = {T0: OffsetAndMetadata(offset, commit_timestamp_ms=host.clock.now_ms())}
     return settled(host.coordinator.commit("g", member_id="", group_instance_id=None, generation=-1, offsets=offsets))
 
 
-def commit_in_transaction(host: Host, offset: int = 5, producer: ProducerIdAndEpoch = PRODUCER):
+def commit_in_transaction(
+    host: Host, offset: int = 5, producer: ProducerIdAndEpoch = PRODUCER
+) -> Awaitable[CommitOutcome]:
     offsets = {T0: OffsetAndMetadata(offset, commit_timestamp_ms=host.clock.now_ms())}
     return settled(
         host.coordinator.commit_in_transaction(
@@ -94,7 +97,9 @@ def test_commit_whose_append_fails_is_not_staged(failure: str, error: ErrorCode)
 
 
 @pytest.mark.parametrize("how", [commit, commit_in_transaction])
-def test_commit_whose_record_cannot_be_built_is_not_staged(how) -> None:
+def test_commit_whose_record_cannot_be_built_is_not_staged(
+    how: Callable[[Host, int], Awaitable[CommitOutcome]],
+) -> None:
     async def play(host: Host, _offsets_log: FailingLog) -> None:
         assert await how(host, OUT_OF_RANGE) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}
         assert stable_error(host) is ErrorCode.NONE

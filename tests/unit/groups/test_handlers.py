@@ -75,7 +75,7 @@ class OldOffsets:
 class Broker:
     """All group handlers over one coordinator, called as dispatch calls them: through bytes, both ways."""
 
-    def __init__(self, loop: SimLoop, **config: int) -> None:
+    def __init__(self, loop: SimLoop, **config: Any) -> None:
         self.host = Host(loop, group_initial_rebalance_delay_ms=0, offset_metadata_max_bytes=10, **config)
         coordinator, topics, zookeeper = self.host.coordinator, Topics(), OldOffsets()
         self.zookeeper = zookeeper
@@ -101,8 +101,7 @@ class Broker:
         response = self._handlers[api.kafka_name].handle(request, context(version))
         if isinstance(response, Awaitable):
             response = await response
-        decoded, _ = codec.decode(api.response, codec.encode_bytes(response, version), version)
-        return decoded
+        return codec.decode(api.response, codec.encode_bytes(response, version), version)[0]
 
     async def member(self, version: int = 5, group_id: str = "g") -> tuple[str, int]:
         """A stable group of one: its member id and generation."""

@@ -99,7 +99,9 @@ def test_known_id_that_the_group_does_not_have_is_refused() -> None:
     [("", protocols("range")), ("consumer", ())],
     ids=["no protocol type", "no protocols"],
 )
-def test_empty_group_needs_a_protocol_type_and_a_protocol(protocol_type: str, supports: tuple) -> None:
+def test_empty_group_needs_a_protocol_type_and_a_protocol(
+    protocol_type: str, supports: tuple[tuple[str, bytes], ...]
+) -> None:
     world = GroupWorld()
     outcome = world.answers[world.join(protocol_type=protocol_type, supports=supports)]
     assert outcome.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -111,7 +113,9 @@ def test_empty_group_needs_a_protocol_type_and_a_protocol(protocol_type: str, su
     [("connect", protocols("range")), ("consumer", protocols("roundrobin"))],
     ids=["other type", "nothing in common"],
 )
-def test_member_without_a_common_protocol_is_refused(protocol_type: str, supports: tuple) -> None:
+def test_member_without_a_common_protocol_is_refused(
+    protocol_type: str, supports: tuple[tuple[str, bytes], ...]
+) -> None:
     world = GroupWorld()
     world.stable_group("a")
     outcome = world.answers[world.join(name="b", protocol_type=protocol_type, supports=supports)]

@@ -35,9 +35,10 @@ def test_assignment_is_in_the_log_before_anybody_sees_it() -> None:
     world.holds_appends = True
     token = world.sync(leader, assignments={follower: b"p0"})
     assert token not in world.answers
-    assert world.group.state is GroupState.COMPLETING_REBALANCE
+    states = [world.group.state]
     world.finish_append()
-    assert world.group.state is GroupState.STABLE
+    states.append(world.group.state)
+    assert states == [GroupState.COMPLETING_REBALANCE, GroupState.STABLE]
     persisted = world.log[-1]
     assert isinstance(persisted, PersistGroup)
     assert {m.member_id: m.assignment for m in persisted.snapshot.members} == {leader: b"", follower: b"p0"}

@@ -133,6 +133,7 @@ def follow(disk: Disk, count: int, high_watermark: int) -> Partition:
 def offsets(answer: PartitionData) -> list[int]:
     assert answer.error_code == ErrorCode.NONE
     records = answer.records.read() if isinstance(answer.records, RecordsSlice) else answer.records
+    assert records is None or isinstance(records, (memoryview, bytes))
     return [header.base_offset for header in iterate_batches(records or b"")]
 
 
@@ -224,6 +225,7 @@ def test_a_follower_with_another_history_confirms_nothing_and_is_not_in_sync(
         )
         diverging = answer["a"].diverging_epoch
         if last_fetched_epoch >= 0:
+            assert diverging is not None
             assert (diverging.epoch, diverging.end_offset) == (1, 3)
         else:
             assert answer["a"].error_code == ErrorCode.OFFSET_OUT_OF_RANGE

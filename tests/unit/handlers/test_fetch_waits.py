@@ -58,6 +58,7 @@ def offsets(response: object) -> list[int]:
     assert isinstance(response, FetchResponse)
     records = response.responses[0].partitions[0].records
     data = records.read() if isinstance(records, RecordsSlice) else records
+    assert data is None or isinstance(data, (memoryview, bytes))
     return [header.base_offset for header in iterate_batches(data or b"")]
 
 

@@ -11,6 +11,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
+from kctl.client.versions import BrokerVersions
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ErrorCode
 from kctl.model import Endpoint, TopicPartition
@@ -47,9 +48,10 @@ class PeerThatAgrees:
     """A kctl.client.transport.Connection to a broker that does whatever the controller says."""
 
     address = "peer"
+    versions = BrokerVersions({})
     is_open = True
 
-    async def send(self, request: object, response_class: type[T], **options: object) -> T:
+    async def send(self, request: object, response_class: Callable[..., T], **options: Any) -> T:
         match request:
             case LeaderAndIsrRequest():
                 topics = [
@@ -73,6 +75,9 @@ class PeerThatAgrees:
                 ]
                 return response_class(error_code=0, partition_errors=errors)
         return response_class(error_code=0)
+
+    async def post(self, request: object, *, version: int | None = None) -> None:
+        raise NotImplementedError("the controller expects an answer to each of its requests")
 
     async def close(self) -> None:
         """Nothing to close."""

@@ -51,7 +51,7 @@ def with_count(batch: bytes, count: int) -> bytes:
     return bytes(changed)
 
 
-def batch_of(region: bytes, count: int, *, codec: Codec, base_timestamp: int = 5) -> bytes:
+def batch_of(region: bytes | bytearray, count: int, *, codec: Codec, base_timestamp: int = 5) -> bytes:
     fields = (0, 0, -1, 2, 0, int(codec), count - 1, base_timestamp, base_timestamp, -1, -1, -1, count)
     return assemble_batch(BatchHeader(0, fields), bytearray(region))
 

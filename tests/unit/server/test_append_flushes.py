@@ -114,7 +114,7 @@ class World:
         )
         context = RequestContext(9, 1, "client", Peer("/127.0.0.1", "PLAINTEXT"))
         answer = self._handler.handle(request, context)
-        assert answer is not None
+        assert isinstance(answer, (ProduceResponse, asyncio.Future))
         return answer
 
 

@@ -21,8 +21,8 @@ from kctl.testing.sim_zookeeper import SimZooKeeper
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import Create, Delete
 from tests.unit.handlers.world import World, play
-from tests.unit.server.test_controller_step import World as Steps
-from tests.unit.server.test_controller_step import brokers, topic
+from tests.unit.server.controller_world import World as Steps
+from tests.unit.server.controller_world import brokers, topic
 
 SETTLED_S = 5.0
 

@@ -43,8 +43,9 @@ class Scene:
     def __init__(self, loop: SimLoop) -> None:
         self.zookeeper = SimZooKeeper(delay_s=lambda: DELAY_S)
         self.session = self.zookeeper.session(session_timeout_ms=6_000, on_state=self._state_changed)
-        self.log: Any = Ends(end=10)
-        self.partition = Partition(TP, 0, self.log, lag_time_max_ms=LAG_MS)
+        log: Any = Ends(end=10)
+        self.log = log
+        self.partition = Partition(TP, 0, log, lag_time_max_ms=LAG_MS)
         self.clock = SimClock(loop.time)
         replicas: Any = Replicas(self.partition)
         self.changes = IsrChanges(

@@ -84,7 +84,7 @@ def test_pipelined_requests_are_answered_in_order_although_one_waits() -> None:
 
         def handle(frame: memoryview, _: Peer) -> Reply | asyncio.Future[Reply]:
             handled.append(bytes(frame))
-            return waiting if frame == b"wait" else [bytes(frame) + b";"]
+            return waiting if bytes(frame) == b"wait" else [bytes(frame) + b";"]
 
         acceptor, port = await listening(handle)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -103,7 +103,7 @@ def test_pipelined_requests_are_answered_in_order_although_one_waits() -> None:
 def test_a_malformed_frame_closes_its_connection_and_no_other() -> None:
     async def main() -> None:
         def handle(frame: memoryview, _: Peer) -> Reply:
-            if frame == b"bad":
+            if bytes(frame) == b"bad":
                 raise MalformedRequest("as asked")
             return [b"ok"]
 
@@ -126,7 +126,7 @@ def test_a_malformed_frame_closes_its_connection_and_no_other() -> None:
 def test_a_failure_in_a_handler_closes_one_connection(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         def handle(frame: memoryview, _: Peer) -> Reply:
-            if frame == b"fail":
+            if bytes(frame) == b"fail":
                 raise RuntimeError("a bug")
             return [b"ok"]
 

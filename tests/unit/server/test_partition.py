@@ -177,7 +177,7 @@ def test_the_high_watermark_never_goes_back_nor_past_an_in_sync_replica(history:
 
 def cut(**answer: int) -> tuple[int, bool]:
     known = {"own_epoch": 1, "own_end_offset": 15, "log_end_offset": 15, "high_watermark": 8}
-    return tuple(truncation(**{**known, **answer}))  # type: ignore[arg-type, return-value]
+    return tuple(truncation(**{**known, **answer}))  # type: ignore[return-value]
 
 
 def test_a_follower_cuts_what_the_new_leader_never_had() -> None:

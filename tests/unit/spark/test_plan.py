@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -32,8 +33,8 @@ RECREATED = UUID(int=2)
 CLUSTER = "cluster-a"
 
 
-def partition(log_start: int = 0, end: int = 100, **more: int) -> PartitionView:
-    defaults = {"high_watermark": end, "start": log_start, "until": end, "size_bytes": 0}
+def partition(log_start: int = 0, end: int = 100, **more: Any) -> PartitionView:
+    defaults: dict[str, Any] = {"high_watermark": end, "start": log_start, "until": end, "size_bytes": 0}
     return PartitionView(log_start=log_start, end=end, **(defaults | more))
 
 

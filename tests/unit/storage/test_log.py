@@ -295,7 +295,7 @@ def test_truncation_takes_whole_batches_epochs_and_producers() -> None:
     assert machine.append(producer_id=1, sequence=5, leader_epoch=3).base_offset == 5
     assert not machine.log.truncate_to(6)
     assert machine.crash_and_reopen().log_end_offset == 6
-    assert machine.log.leader_epochs.entries == ((0, 0), (1, 4), (3, 5))
+    assert list(machine.log.leader_epochs.entries) == [(0, 0), (1, 4), (3, 5)]
 
 
 @pytest.mark.parametrize("end", [3, 4], ids=["its marker", "a later record"])

@@ -108,13 +108,13 @@ def test_the_nth_operation_and_all_after_it_fail() -> None:
     file = files.open("/data/a", create=True)
     files.fail_at(2, error=errno.ENOSPC)
     file.write_at(0, b"a")
-    assert not files.has_failed
+    had_failed = files.has_failed
     with pytest.raises(OSError) as caught:
         file.write_at(1, b"b")
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "/data/a")
     with pytest.raises(OSError):
         file.sync()
-    assert files.has_failed
+    assert (had_failed, files.has_failed) == (False, True)
     files.fail_at(None)
     assert file.read_at(0, 9) == b"a"
 

@@ -21,8 +21,12 @@ def test_waiting_takes_virtual_time_only() -> None:
 def test_timers_fire_at_their_time_in_order() -> None:
     async def main(loop: SimLoop) -> list[tuple[str, float]]:
         fired: list[tuple[str, float]] = []
+
+        def fire(name: str) -> None:
+            fired.append((name, loop.time()))
+
         for name, delay_s in (("c", 0.3), ("a", 0.1), ("b", 0.2)):
-            loop.call_later(delay_s, lambda name=name: fired.append((name, loop.time())))
+            loop.call_later(delay_s, fire, name)
         await asyncio.sleep(1)
         return fired
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch
 from kctl.server.transactions.events import Unload
 from kctl.server.transactions.states import PREVIOUS_STATES, TransactionState
-from tests.unit.transactions.world import EXPIRATION_MS, T0, T1, TIMEOUT_MS, U0, TransactionWorld, answer
+from tests.unit.transactions.world import EXPIRATION_MS, T0, T1, TIMEOUT_MS, U0, Token, TransactionWorld, answer
 
 BOTH_WAYS = pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
 
@@ -353,11 +355,12 @@ class TestAnotherCoordinator:
         if call == "init":
             world.end(producer, committed=True)
         world.holds_appends = True
-        token = {
+        calls: dict[str, Callable[[], Token]] = {
             "init": world.init,
             "add": lambda: world.add(producer, T1),
             "end": lambda: world.end(producer, committed=True),
-        }[call]()
+        }
+        token = calls[call]()
         world.do(Unload())
         outcome = answer(token)
         assert (outcome.error if call == "init" else outcome) is ErrorCode.NOT_COORDINATOR  # type: ignore[union-attr]

@@ -75,7 +75,7 @@ def test_marker_whose_append_raises_is_tried_again() -> None:
             return super().append(partition, batch, required_acks=required_acks, timeout_ms=timeout_ms)
 
     async def play(host: Host, _state_log: FailingLog) -> None:
-        partitions = host.markers._local._appends = RaisingOnce()  # type: ignore[attr-defined]
+        partitions = host.markers._local._appends = RaisingOnce()
         producer = await host.ongoing(T0)
         assert await host.end(producer) is ErrorCode.NONE
         await asyncio.sleep(1)

@@ -32,7 +32,7 @@ from kctl.protocol.apis.write_txn_markers import (
 )
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker
-from kctl.records.header import Record
+from kctl.records.header import Record, parse_header
 from kctl.server.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from kctl.server.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from kctl.server.handlers.describe_producers import DescribeProducersHandler
@@ -114,8 +114,7 @@ class Broker:
         response = self._handlers[api.kafka_name].handle(request, context(version))
         if isinstance(response, Awaitable):
             response = await response
-        decoded, _ = codec.decode(api.response, codec.encode_bytes(response, version), version)
-        return decoded
+        return codec.decode(api.response, codec.encode_bytes(response, version), version)[0]
 
     async def producer(self, transactional_id: str = "id") -> dict[str, Any]:
         """A producer's fields of further requests."""
@@ -381,7 +380,7 @@ class TestTxnOffsetCommit:
             producer = await broker.producer()
             await broker.call(txn_commit(producer, ("t", 0)), 3)
             (batch,) = broker.groups.log.batches[OFFSETS.partition]
-            header = group_hosting.parse_header(batch)
+            header = parse_header(batch)
             assert header.is_transactional
             assert not header.is_control
             assert (header.producer_id, header.producer_epoch) == (producer["producer_id"], producer["producer_epoch"])
@@ -526,9 +525,9 @@ class TestDescriptions:
             batch = build_batch(
                 records, producer_id=7, producer_epoch=3, base_sequence=4, base_offset=20, is_transactional=True
             )
-            header = group_hosting.parse_header(batch)
+            header = parse_header(batch)
             broker.replicas.state.append(header)
-            other = group_hosting.parse_header(
+            other = parse_header(
                 build_batch(records, producer_id=8, producer_epoch=0, base_offset=21, is_transactional=True)
             )
             broker.replicas.state.append_marker(other, EndTransactionMarker(ControlType.ABORT, 6))

@@ -9,6 +9,7 @@ import pytest
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition, partition_for_key
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.server.groups.actions import CommitOutcome
 from kctl.server.groups.events import DeleteOffsets, ExpireOffsets, TransactionalCommit, TransactionCompleted
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.testing.sim_loop import SimLoop, simulate
@@ -21,8 +22,10 @@ OTHER = ProducerIdAndEpoch(8, 0)
 PARTITION = partition_for_key("g", 4)
 
 
-def commit(world: GroupWorld, offsets: dict[TopicPartition, int], producer: ProducerIdAndEpoch = PRODUCER) -> Token:
-    token = Token("transactional commit")
+def commit(
+    world: GroupWorld, offsets: dict[TopicPartition, int], producer: ProducerIdAndEpoch = PRODUCER
+) -> Token[CommitOutcome]:
+    token: Token[CommitOutcome] = Token("transactional commit")
     world.asked.append(token)
     values = {tp: OffsetAndMetadata(offset, commit_timestamp_ms=world.now.wall_ms) for tp, offset in offsets.items()}
     world.do(TransactionalCommit(token=token, producer=producer, offsets=values))
@@ -144,7 +147,9 @@ def test_commit_is_no_sign_of_life_of_a_member() -> None:
     assert member not in world.group.members
 
 
-async def committing(host: Host, producer: ProducerIdAndEpoch = PRODUCER, offset: int = 5, group_id: str = "g"):
+async def committing(
+    host: Host, producer: ProducerIdAndEpoch = PRODUCER, offset: int = 5, group_id: str = "g"
+) -> CommitOutcome:
     return await settled(
         host.coordinator.commit_in_transaction(
             group_id,

@@ -120,9 +120,10 @@ def test_new_producer_aborts_what_the_old_one_had_open_and_comes_again() -> None
     old = world.ongoing(T0)
     world.holds_markers = True
     assert refused(world.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert world.transaction.state is TransactionState.PREPARE_ABORT
+    states = [world.transaction.state]
     world.write_markers()
-    assert world.transaction.state is TransactionState.COMPLETE_ABORT
+    states.append(world.transaction.state)
+    assert states == [TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT]
     new = world.producer()
     assert new.epoch == old.epoch + 2
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from typing import Any
 
 from kctl.zookeeper.embedded.batches import Batches
 
@@ -12,10 +14,10 @@ class Disk(Executor):
     """Commits when the test says so."""
 
     def __init__(self) -> None:
-        self.commits: list[tuple[Future, object]] = []
+        self.commits: list[tuple[Future[Any], Any]] = []
 
-    def submit(self, function, /, *args, **kwargs):
-        future: Future = Future()
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
         self.commits.append((future, args[0]))
         return future
 

@@ -18,7 +18,16 @@ from kctl.errors import (
 )
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
-from kctl.zookeeper.operations import Check, Create, Delete, SessionState, SetData, WatchEvent, WatchEventType
+from kctl.zookeeper.operations import (
+    Check,
+    Create,
+    Delete,
+    SessionState,
+    SetData,
+    WatchEvent,
+    WatchEventType,
+    ZnodeStat,
+)
 
 Play = Callable[[SimZooKeeper, SimZooKeeperSession, list[object]], Awaitable[None]]
 
@@ -64,6 +73,7 @@ def test_all_operations_and_their_errors() -> None:
         assert await session.exists("/m") is None
         results = await session.multi([Create("/m", None, ephemeral=True), SetData("/m", b"x", 0), Delete("/a/b/c")])
         assert results[0] == "/m"
+        assert isinstance(results[1], ZnodeStat)
         assert results[1].ephemeral_owner == session.session_id
         await session.delete("/a", recursive=True)
         assert await session.children("/") == ["m", "zookeeper"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
@@ -188,7 +189,7 @@ def test_features_of_both_versions() -> None:
 @pytest.mark.parametrize(
     "data", [b"{", b"[]", b"null", b'"x"', b"{}", b"\xff\xfe", b'{"version":"x","config":3,"id":{}}x']
 )
-def test_broken_data_is_a_value_error_that_names_the_path(decode, data: bytes) -> None:
+def test_broken_data_is_a_value_error_that_names_the_path(decode: Callable[[str, bytes], object], data: bytes) -> None:
     with pytest.raises(ValueError, match=HERE):
         decode(HERE, data)
 
