@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -57,7 +58,9 @@ def test_fast_reader_of_records_says_what_the_other_says(
 ) -> None:
     path, offset, data = tmp_path / NAME, 0, b""
     for records, codec, sequence in batches:
-        producer = {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence} if sequence >= 0 else {}
+        producer: dict[str, Any] = (
+            {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence} if sequence >= 0 else {}
+        )
         data += build_batch(records, base_offset=offset, codec=codec, **producer)
         offset += len(records) + 1
     path.write_bytes(data)

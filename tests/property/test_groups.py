@@ -57,6 +57,8 @@ class GroupUnderTest:
     """One group and some members, who now and then use a wrong id or a wrong generation."""
 
     def __init__(self) -> None:
+        self.seen: int
+        self.generation: int
         self.world = GroupWorld(group_initial_rebalance_delay_ms=100, group_max_size=MEMBER_COUNT_MAX)
         self._is_fresh()
 

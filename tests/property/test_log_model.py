@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kctl.records.batch import iterate_batches
 from kctl.records.compression import Codec
 from kctl.storage.config import LogConfig
+from kctl.storage.log import Log
 from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, unload_indexes, value_batch
 
 
@@ -67,7 +68,7 @@ class LogMachine(RuleBasedStateMachine):
         self.synced_end = 0
 
     @property
-    def log(self):  # type: ignore[no-untyped-def]
+    def log(self) -> Log:
         return self.machine.log
 
     @rule(count=st.integers(1, 5), size=st.integers(0, 120), step_ms=st.integers(-500, 3000))
@@ -90,7 +91,7 @@ class LogMachine(RuleBasedStateMachine):
         self.note(self.machine.now_ms, values)
 
     def epoch(self) -> int:
-        return max(self.log.leader_epochs.latest_epoch, 0) + (self.random.randrange(0, 10) == 0)
+        return max(self.log.leader_epochs.latest_epoch, 0) + int(self.random.randrange(0, 10) == 0)
 
     def note(self, timestamp: int, values: list[bytes]) -> None:
         base = self.model.end

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -78,7 +78,7 @@ class Reader:
     member: Member
     reads: dict[TopicPartition, int] = field(default_factory=dict)
     """Positions."""
-    asked: tuple[Token, Phase] | None = None
+    asked: tuple[Token[Any], Phase] | None = None
     pause_ms: int = 0
     is_alive: bool = True
     failures: list[Fail] = field(default_factory=list)
@@ -211,7 +211,7 @@ class Play:
         world = self.world
         match action:
             case SendJoin(request):
-                token = world.join(
+                joining = world.join(
                     request.member_id,
                     name=reader.name,
                     instance=request.group_instance_id,
@@ -220,9 +220,9 @@ class Play:
                     rebalance_ms=5_000,
                     supports=tuple((one.name, one.metadata) for one in request.protocols),
                 )
-                reader.asked = token, Phase.JOINING
+                reader.asked = joining, Phase.JOINING
             case SendSync(request):
-                token = world.sync(
+                syncing = world.sync(
                     request.member_id,
                     generation=request.generation_id,
                     instance=request.group_instance_id,
@@ -230,12 +230,12 @@ class Play:
                     protocol_name=request.protocol_name,
                     assignments={one.member_id: one.assignment for one in request.assignments},
                 )
-                reader.asked = token, Phase.SYNCING
+                reader.asked = syncing, Phase.SYNCING
             case SendHeartbeat(request):
                 code = world.heartbeat(
                     request.member_id, generation=request.generation_id, instance=request.group_instance_id
                 )
-                response = HeartbeatResponse(error_code=cast("ErrorCode", code))
+                response = HeartbeatResponse(error_code=code)
                 self._do(reader, HeartbeatAnswered(response, request.generation_id))
             case SendLeave(member_id):
                 world.leave(member_id)
@@ -255,7 +255,7 @@ class Play:
             case Revoke() | LookUpCoordinator():
                 pass
 
-    def _answered(self, token: Token) -> Event:
+    def _answered(self, token: Token[Any]) -> Event:
         match self.world.answers[token]:
             case JoinOutcome() as outcome:
                 return Joined(

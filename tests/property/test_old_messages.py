@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +45,7 @@ def plain(records: list[Record], magic: int) -> list[Record]:
     return [record if magic else record._replace(timestamp=-1) for record in records]
 
 
-def kafka_python_reads(data: bytes) -> list[tuple]:
+def kafka_python_reads(data: bytes) -> list[tuple[int, int | None, bytes | None, bytes | None]]:
     found = []
     for header in iterate_batches(data):
         batch = legacy_records.LegacyRecordBatch(data[header.position : header.end], header.magic)
@@ -122,12 +124,13 @@ def test_damage_is_an_error_and_nothing_else(
         position = data.draw(st.integers(0, len(damaged) - 1))
         damaged[position] = data.draw(st.integers(0, 255))
     del damaged[data.draw(st.integers(0, len(damaged))) :]
-    for take in (
+    takes: tuple[Callable[[], object], ...] = (
         lambda: [record for header in iterate_batches(damaged) for record in iterate_records(damaged, header)],
-        lambda: [look_inside(damaged, header) for header in iterate_batches(damaged)],
+        lambda: [look_inside(damaged, header) for header in iterate_batches(damaged)],  # type: ignore[func-returns-value]  # only that it ends matters
         lambda: downgrade(damaged, 0, first_offset=0, size_max=SIZE_MAX),
         lambda: upgrade(damaged, codec=None, max_message_bytes=SIZE_MAX),
-    ):
+    )
+    for take in takes:
         try:
             take()
         except (CorruptBatch, ApiError):

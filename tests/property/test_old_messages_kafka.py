@@ -192,4 +192,5 @@ def test_zstd_is_refused_as_kafka_refuses_it() -> None:
     assert ask_kafka([f"down 1 0 {data.hex()}"]) == ["! UnsupportedCompressionTypeException"]
     with pytest.raises((ApiError, CorruptBatch)) as caught:
         downgrade(data, 1, first_offset=0, size_max=1 << 20)
+    assert isinstance(caught.value, ApiError)
     assert caught.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

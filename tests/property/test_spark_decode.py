@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -104,10 +105,8 @@ def _compacted(batch: bytes, kept: set[int]) -> bytes:
     return rebuild_batch(header, [r for i, r in enumerate(iterate_records(batch)) if i in kept])
 
 
-def _decoded(
-    data: memoryview, start: int, end: int, chunk_bytes: int, include_headers: bool
-) -> list[dict[str, object]]:
-    rows = []
+def _decoded(data: memoryview, start: int, end: int, chunk_bytes: int, include_headers: bool) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
     for chunk in chunks(data, list(iterate_batches(data)), size=chunk_bytes):
         batch = decode(chunk, topic="orders", partition=3, start=start, end=end, include_headers=include_headers)
         batch.validate(full=True)
@@ -117,8 +116,8 @@ def _decoded(
     return rows
 
 
-def _row(record: Record, timestamp_type: TimestampType, include_headers: bool) -> dict[str, object]:
-    row = {
+def _row(record: Record, timestamp_type: TimestampType, include_headers: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {
         "key": record.key,
         "value": record.value,
         "topic": "orders",

@@ -181,7 +181,8 @@ class Duel:
         )
         batch = build_batch([transaction_record(ID, snapshot, 1)])
         self._broker.host.log.append(partition_for_key(ID, 4), batch, required_acks=-1, timeout_ms=0)
-        self.model.producer, self.model.state, self.model.timeout_ms = tuple(producer), "CompleteCommit", 60_000
+        self.model.producer = (producer.producer_id, producer.epoch)
+        self.model.state, self.model.timeout_ms = "CompleteCommit", 60_000
 
     async def init(self) -> None:
         version = self._chance.randint(0, 4)

@@ -378,6 +378,8 @@ class Producer:
                     await self._init(expected=self._me)
 
     async def _init(self, *, expected: ProducerIdAndEpoch | None) -> None:
+        outcome = InitOutcome(ErrorCode.NONE)
+
         async def ask() -> ErrorCode:
             nonlocal outcome
             coordinator = self._world.coordinator
@@ -387,7 +389,6 @@ class Producer:
                 self._world.latest[self._id] = outcome.producer
             return outcome.error
 
-        outcome = InitOutcome(ErrorCode.NONE)
         await self._insist(ask)
         self._me = outcome.producer
         self._sequences.clear()

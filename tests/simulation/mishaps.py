@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ REPLICAS = 3
 CLIENT = "client"
 HOUR_MS = 3_600_000
 
-Fault = Callable[[SimCluster, random.Random], Awaitable[None]]
+Fault = Callable[[SimCluster, random.Random], Coroutine[Any, Any, None]]
 
 
 async def nothing(_cluster: SimCluster, _chance: random.Random) -> None:

@@ -8,8 +8,9 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ GONE_FOR_NOW = {
     ErrorCode.OFFSET_NOT_AVAILABLE,
 }
 
-Fault = Callable[[SimCluster], Awaitable[None]]
+Fault = Callable[[SimCluster], Coroutine[Any, Any, None]]
 
 
 class Run:

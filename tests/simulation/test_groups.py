@@ -150,8 +150,9 @@ class Member:
     async def _speak_as_before(self, client: ClusterClient) -> None:
         """One who does not know that there is another generation, or another process in its place, is not heard."""
         me = self._member_id, self.generation
-        if self._before not in {None, me} and self._chance.random() < 0.5:
-            member_id, generation = self._before or me
+        before = self._before
+        if before is not None and before != me and self._chance.random() < 0.5:
+            member_id, generation = before
             partition = OffsetCommitRequestPartition(
                 partition_index=0, committed_offset=1_000_000, committed_metadata=""
             )

@@ -236,8 +236,8 @@ def test_a_leader_that_wrote_nothing_follows_again() -> None:
         await scene.until(lambda: scene.end(2) == 1)
         for leader, other in ((1, 2), (2, 1), (1, 2), (2, 1)):
             scene.cluster.brokers[leader].expire_session()
-            await scene.until(lambda other=other: scene.partition(other).is_leader)
-            await scene.until(lambda other=other: set(scene.partition(other).isr) == {1, 2})
+            await scene.until(lambda: scene.partition(other).is_leader)  # noqa: B023 - awaited here
+            await scene.until(lambda: set(scene.partition(other).isr) == {1, 2})  # noqa: B023 - awaited here
         await scene.produce(b"second")
         await scene.until(lambda: scene.end(2) == 2)
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from typing import Any
 
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
@@ -77,7 +78,8 @@ class Play:
 
     def _config(self, words: list[str]) -> None:
         options = _options(words)
-        self._world = GroupWorld(**{CONFIG_NAMES[name]: int(value) for name, value in options.items()})
+        config: dict[str, Any] = {CONFIG_NAMES[name]: int(value) for name, value in options.items()}
+        self._world = GroupWorld(**config)
 
     def _join(self, words: list[str]) -> None:
         name, options = words[0], _options(words)
@@ -203,7 +205,7 @@ class Play:
             self._answers[name].append(self._answer_text(name, call, token, outcome))
         self._seen = len(self._world.given)
 
-    def _answer_text(self, name: str, call: str, _token: Token, outcome: object) -> str:
+    def _answer_text(self, name: str, call: str, _token: Token[Any], outcome: object) -> str:
         match outcome:
             case JoinOutcome(error=ErrorCode.NONE):
                 self._member_ids[name] = outcome.member_id
