@@ -22,6 +22,7 @@ from kctl.client.transport import Connection
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.heartbeat import HeartbeatRequest
 from kctl.server.clock import SystemClock
+from kctl.server.coordinators.replies import Reply
 from kctl.server.groups.actions import JoinOutcome
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
@@ -113,7 +114,7 @@ async def in_process(groups: int, members: int, runs: int) -> list[float]:
     for number in range(groups):
         group_id = f"group-{number}"
         joins = [settled(join(coordinator, group_id)) for _ in range(members)]
-        joined: list[JoinOutcome] = await asyncio.gather(*joins)
+        joined = await asyncio.gather(*joins)
         frames += [heartbeat_frame(group_id, each) for each in joined]
     dispatcher = Dispatcher()
     dispatcher.register("heartbeat", HeartbeatHandler(coordinator).handle)
@@ -128,7 +129,7 @@ async def in_process(groups: int, members: int, runs: int) -> list[float]:
     return samples
 
 
-def join(coordinator: GroupCoordinator, group_id: str) -> object:
+def join(coordinator: GroupCoordinator, group_id: str) -> Reply[JoinOutcome]:
     return coordinator.join(
         group_id,
         member_id="",
