@@ -36,7 +36,7 @@ class NobodyThere:
 
 
 @pytest.mark.parametrize("is_stopping", [False, True])
-def test_a_broker_that_stops_does_not_follow_those_who_lead_in_its_place(tmp_path: Path, *, is_stopping: bool) -> None:
+def test_a_stopping_broker_does_not_fetch_from_the_new_leaders(tmp_path: Path, *, is_stopping: bool) -> None:
     """It would be in sync again at once, and be taken out again when it is gone."""
 
     async def hand_over(loop: SimLoop) -> set[int]:
@@ -107,7 +107,7 @@ class DamagedLeader:
     ("records", "said"),
     [(DAMAGED, "offset=1 cannot take what its leader sent: checksum "), (b"", "offset=0 cannot be read by its leader")],
 )
-def test_damage_at_the_leader_is_said_once_and_costs_nothing_that_comes_before(
+def test_damage_at_the_leader_is_logged_once_and_earlier_records_are_copied(
     records: bytes, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def follow(loop: SimLoop) -> tuple[int, int]:

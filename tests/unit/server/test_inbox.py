@@ -86,7 +86,7 @@ def test_an_idle_connection_holds_no_buffer() -> None:
 
 
 @pytest.mark.parametrize("received", [1, 4, 5, 1_000, 20_000, 100_000, 3_000_000])
-def test_memory_follows_the_received_bytes_and_not_the_declared_length(received: int) -> None:
+def test_memory_grows_with_received_bytes_and_not_with_the_declared_length(received: int) -> None:
     pool = BufferPool()
     inbox = Inbox(pool, 100 << 20)
     data = struct.pack(">i", 100 << 20) + bytes(received)
@@ -97,7 +97,7 @@ def test_memory_follows_the_received_bytes_and_not_the_declared_length(received:
     assert pool.lent_bytes <= max(4 * received, 256)
 
 
-def test_nothing_more_is_wanted_while_a_whole_frame_and_enough_read_ahead_are_buffered() -> None:
+def test_reading_stops_while_a_whole_frame_and_enough_read_ahead_are_buffered() -> None:
     inbox = Inbox(BufferPool(), FRAME_MAX)
     feed(inbox, framed(bytes(100)))
     wanted = [inbox.wants_bytes]
@@ -109,7 +109,7 @@ def test_nothing_more_is_wanted_while_a_whole_frame_and_enough_read_ahead_are_bu
     assert wanted == [True, False, True]
 
 
-def test_bytes_are_wanted_as_long_as_the_first_frame_is_incomplete() -> None:
+def test_reading_continues_while_the_first_frame_is_incomplete() -> None:
     inbox = Inbox(BufferPool(), FRAME_MAX)
     feed(inbox, framed(bytes(1 << 20))[:-1])
     assert inbox.wants_bytes

@@ -97,7 +97,7 @@ def play(act: Callable[[Scene], Awaitable[None]]) -> None:
     simulate(main, seed=1)
 
 
-def test_a_follower_joins_when_zookeeper_says_so() -> None:
+def test_a_follower_joins_the_isr_after_the_zookeeper_write() -> None:
     async def act(scene: Scene) -> None:
         scene.changes.may_expand(scene.partition, 1)
         await asyncio.sleep(3 * DELAY_S)
@@ -107,7 +107,7 @@ def test_a_follower_joins_when_zookeeper_says_so() -> None:
     play(act)
 
 
-def test_who_may_have_joined_counts_until_it_is_known_though_the_answer_is_lost() -> None:
+def test_a_follower_counts_as_in_sync_while_the_isr_write_response_is_lost() -> None:
     """The write happened: a controller may elect broker 1, which must have everything that was acknowledged."""
 
     async def act(scene: Scene) -> None:
@@ -126,7 +126,7 @@ def test_who_may_have_joined_counts_until_it_is_known_though_the_answer_is_lost(
     play(act)
 
 
-def test_who_may_have_joined_counts_until_it_is_known_though_the_session_ends() -> None:
+def test_a_follower_counts_as_in_sync_while_the_isr_write_is_unknown_after_session_expiry() -> None:
     async def act(scene: Scene) -> None:
         scene.changes.may_expand(scene.partition, 1)
         await asyncio.sleep(1.5 * DELAY_S)
@@ -142,7 +142,7 @@ def test_who_may_have_joined_counts_until_it_is_known_though_the_session_ends() 
     play(act)
 
 
-def test_who_may_have_joined_counts_when_the_controller_has_written_since() -> None:
+def test_a_follower_counts_as_in_sync_when_the_controller_wrote_since() -> None:
     """Its orders come with a new leader epoch, and until then nobody knows what they are."""
 
     async def act(scene: Scene) -> None:
@@ -162,7 +162,7 @@ def test_who_may_have_joined_counts_when_the_controller_has_written_since() -> N
     play(act)
 
 
-def test_a_partition_state_that_cannot_be_read_is_left_alone() -> None:
+def test_an_unreadable_partition_state_is_not_overwritten() -> None:
     async def act(scene: Scene) -> None:
         await scene.session.set(PATH, b"{")
         scene.changes.may_expand(scene.partition, 1)
@@ -173,7 +173,7 @@ def test_a_partition_state_that_cannot_be_read_is_left_alone() -> None:
     play(act)
 
 
-def test_write_that_fails_in_an_unexpected_way_is_tried_again() -> None:
+def test_isr_write_with_an_unexpected_error_is_retried() -> None:
     """Pending in-sync replicas that nobody writes any more would keep the partition as it is for ever."""
 
     async def act(scene: Scene) -> None:

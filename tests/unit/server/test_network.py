@@ -54,7 +54,9 @@ async def listening(handle: Handle) -> tuple[Acceptor, int]:
         st.one_of(st.binary(max_size=200_000), st.tuples(st.integers(0, 900_000), st.integers(0, 100_000))), max_size=12
     )
 )
-def test_everything_put_is_sent_in_order_through_a_small_socket(chunks: list[bytes | tuple[int, int]]) -> None:
+def test_all_queued_bytes_are_sent_in_order_through_a_small_socket_buffer(
+    chunks: list[bytes | tuple[int, int]],
+) -> None:
     content = bytes(range(256)) * 4000
     fd = os.memfd_create("content")
     ours, theirs = socket.socketpair()
@@ -100,7 +102,7 @@ def test_pipelined_requests_are_answered_in_order_although_one_waits() -> None:
     assert asyncio.run(main()) == b"two;three;"
 
 
-def test_a_malformed_frame_closes_its_connection_and_no_other() -> None:
+def test_a_malformed_frame_closes_only_its_connection() -> None:
     async def main() -> None:
         def handle(frame: memoryview, _: Peer) -> Reply:
             if bytes(frame) == b"bad":
@@ -123,7 +125,7 @@ def test_a_malformed_frame_closes_its_connection_and_no_other() -> None:
     asyncio.run(main())
 
 
-def test_a_failure_in_a_handler_closes_one_connection(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_exception_closes_only_its_connection(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         def handle(frame: memoryview, _: Peer) -> Reply:
             if bytes(frame) == b"fail":
@@ -145,7 +147,7 @@ def test_a_failure_in_a_handler_closes_one_connection(caplog: pytest.LogCaptureF
     assert "a bug" in caplog.text
 
 
-def test_a_reader_that_is_slow_gets_a_large_answer_whole(tmp_path: Path) -> None:
+def test_a_slow_reader_gets_a_large_response_whole(tmp_path: Path) -> None:
     content = os.urandom(6 << 20)
     path = tmp_path / "segment"
     path.write_bytes(content)
@@ -170,7 +172,7 @@ def test_a_reader_that_is_slow_gets_a_large_answer_whole(tmp_path: Path) -> None
     assert asyncio.run(main()) == (b"head" + content + b"tail") * 2
 
 
-def test_a_port_in_use_is_named_with_a_remedy() -> None:
+def test_the_error_for_a_port_in_use_names_it_and_a_remedy() -> None:
     async def main() -> None:
         acceptor, port = await listening(lambda *_: None)
         other = Acceptor(handle=lambda *_: None, frame_bytes_max=1, connections_max_idle_ms=0)

@@ -36,7 +36,7 @@ def cluster() -> ControllerState:
         (TopicPartition("going", 0), (0, 1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "going is being deleted"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_words(
+def test_invalid_reassignments_are_refused_with_a_message(
     topic_partition: TopicPartition, wanted: Sequence[int] | None, code: ErrorCode, words: str
 ) -> None:
     error = refusal(cluster(), topic_partition, wanted)
@@ -45,6 +45,6 @@ def test_what_makes_no_sense_is_refused_in_words(
     assert words in str(error)
 
 
-def test_a_dead_broker_may_stay_among_the_replicas() -> None:
+def test_an_offline_broker_may_stay_in_the_assignment() -> None:
     """Only what is added has to be alive, as in Kafka."""
     assert refusal(cluster(), TopicPartition("orders", 0), (3, 1)) is None
