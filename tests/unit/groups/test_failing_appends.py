@@ -117,7 +117,7 @@ def test_transactional_commit_whose_append_fails_is_not_staged(failure: str, err
     run(play)
 
 
-def test_refused_transactional_commits_leave_no_producer_behind() -> None:
+def test_refused_transactional_commits_keep_no_producer() -> None:
     async def play(host: Host, offsets_log: FailingLog) -> None:
         offsets_log.error = ErrorCode.INVALID_PRODUCER_EPOCH
         for producer_id in range(50):
@@ -154,7 +154,7 @@ def test_transactional_commit_without_a_producer_is_refused_before_anything_is_s
 
 
 @EVERY_WAY
-def test_assignment_whose_append_fails_is_answered_and_the_group_goes_on(failure: str, error: ErrorCode) -> None:
+def test_assignment_with_a_failed_append_is_answered_and_the_group_rebalances(failure: str, error: ErrorCode) -> None:
     async def play(host: Host, offsets_log: FailingLog) -> None:
         joined = await settled(host.join())
         offsets_log.failure = failure
@@ -181,7 +181,7 @@ def test_static_member_whose_append_fails_is_answered(failure: str, error: Error
 
 
 @EVERY_WAY
-def test_group_whose_end_could_not_be_written_is_empty_all_the_same(failure: str, error: ErrorCode) -> None:
+def test_group_becomes_empty_although_the_append_failed(failure: str, error: ErrorCode) -> None:
     async def play(host: Host, offsets_log: FailingLog) -> None:
         await host.stable()
         offsets_log.failure = failure
@@ -192,7 +192,7 @@ def test_group_whose_end_could_not_be_written_is_empty_all_the_same(failure: str
     run(play)
 
 
-def test_client_id_that_leaves_no_room_for_the_uuid_is_cut() -> None:
+def test_overlong_client_id_is_cut_in_the_member_id() -> None:
     async def play(host: Host, _offsets_log: FailingLog) -> None:
         joined = await settled(host.join(client_id="é" * 16_383, protocols=protocols("range")))
         assert joined.error is ErrorCode.NONE
@@ -203,7 +203,7 @@ def test_client_id_that_leaves_no_room_for_the_uuid_is_cut() -> None:
     run(play)
 
 
-def test_failing_look_for_expired_offsets_does_not_end_the_others() -> None:
+def test_failing_expiry_does_not_stop_later_ones() -> None:
     async def play(host: Host, _offsets_log: FailingLog) -> None:
         await commit(host)
         looks: list[None] = []
