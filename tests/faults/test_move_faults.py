@@ -154,7 +154,7 @@ def found_after_restart(disk: SimFiles) -> tuple[str, int, list[bytes | None]]:
     return found[0]
 
 
-def test_nothing_acknowledged_is_lost_when_the_process_dies_at_any_operation_of_a_move() -> None:
+def test_no_acknowledged_record_is_lost_when_the_process_is_killed_at_any_operation_of_a_move() -> None:
     before, total = operations_of_the_move()
     assert total - before > 60
     for operation in range(before + 1, total + 1):
@@ -167,7 +167,7 @@ def test_nothing_acknowledged_is_lost_when_the_process_dies_at_any_operation_of_
         assert found[: len(seen.acknowledged) - start] == seen.acknowledged[start:], f"operation {operation}"
 
 
-def test_nothing_flushed_is_lost_when_the_power_goes_at_any_operation_of_a_move() -> None:
+def test_no_flushed_record_is_lost_on_power_failure_at_any_operation_of_a_move() -> None:
     before, total = operations_of_the_move()
     for operation in range(before + 1, total + 1):
         disk, seen = SimFiles(), Seen()
@@ -181,7 +181,9 @@ def test_nothing_flushed_is_lost_when_the_power_goes_at_any_operation_of_a_move(
 
 
 @pytest.mark.parametrize("log_dir", ["/one", "/two"])
-def test_one_disk_that_fails_at_any_operation_of_a_move_costs_no_record_and_not_the_other_disk(log_dir: str) -> None:
+def test_a_disk_failure_at_any_operation_of_a_move_loses_no_record_and_leaves_the_other_disk_online(
+    log_dir: str,
+) -> None:
     before, total = operations_of_the_move(log_dir)
     assert total - before > 10
     refused = 0

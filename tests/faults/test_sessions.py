@@ -102,7 +102,7 @@ def _epoch(zookeeper: KazooClient) -> int:
     return int(zookeeper.retry(zookeeper.get, "/controller_epoch")[0])
 
 
-def test_brokers_serve_while_zookeeper_stands_still_and_register_again(
+def test_brokers_serve_while_zookeeper_is_halted_and_register_again(
     struck: Cluster, writer: Librdkafka, zookeeper: KazooClient
 ) -> None:
     struck.halt(struck.zookeeper.pid)
@@ -122,7 +122,7 @@ def test_brokers_serve_while_zookeeper_stands_still_and_register_again(
     _progress(writer)
 
 
-def test_a_controller_that_lost_its_session_is_none_and_comes_back_as_a_broker(
+def test_a_controller_with_an_expired_session_resigns_and_registers_again_as_a_broker(
     struck: Cluster, writer: Librdkafka, zookeeper: KazooClient
 ) -> None:
     _is_well(struck, zookeeper, "before-lost-session")
@@ -150,7 +150,7 @@ def test_a_controller_that_lost_its_session_is_none_and_comes_back_as_a_broker(
 
 
 @pytest.mark.parametrize("data", [None, b"{", b'{"version":1,"brokerid":2000,"timestamp":"0"}'])
-def test_the_office_is_filled_again_when_other_hands_are_in_it(
+def test_controller_is_reelected_after_foreign_znode_write(
     struck: Cluster, zookeeper: KazooClient, data: bytes | None
 ) -> None:
     epoch = _epoch(zookeeper)
@@ -162,7 +162,7 @@ def test_the_office_is_filled_again_when_other_hands_are_in_it(
     _is_well(struck, zookeeper, f"after-{epoch}")
 
 
-def test_junk_in_zookeeper_is_named_and_everything_else_goes_on(struck: Cluster, zookeeper: KazooClient) -> None:
+def test_malformed_znodes_are_logged_and_the_rest_is_served(struck: Cluster, zookeeper: KazooClient) -> None:
     for path, data in JUNK.items():
         zookeeper.create(path, data)
     try:

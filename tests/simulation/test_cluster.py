@@ -236,12 +236,12 @@ def run_bad_day(seed: int, *, records: int = 400) -> str:
     ],
     ids=lambda fault: fault.__name__,
 )
-def test_what_was_acknowledged_stays(fault: Fault, seed: int) -> None:
+def test_acknowledged_records_survive_one_fault(fault: Fault, seed: int) -> None:
     run(fault, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_was_acknowledged_stays_on_a_bad_day(seed: int) -> None:
+def test_acknowledged_records_survive_random_faults(seed: int) -> None:
     run_bad_day(seed)
 
 

@@ -231,14 +231,14 @@ def run(fault: Fault, seed: int) -> str:
 
 
 @pytest.mark.parametrize("assignors", [COOPERATIVE, CHANGING_OVER, EAGER], ids=["cooperative", "changing", "eager"])
-def test_every_record_is_read_once_while_readers_come_and_go(assignors: tuple[tuple[str, ...], ...]) -> None:
+def test_every_record_is_read_once_while_members_join_and_leave(assignors: tuple[tuple[str, ...], ...]) -> None:
     traced(lambda loop: Run(loop, assignors).play(nothing), 1)
 
 
 @pytest.mark.parametrize("fault", [brokers_killed, connections_reset, bad_day])
-def test_nothing_is_skipped_and_all_is_committed_in_the_end_whatever_happens(fault: Fault) -> None:
+def test_no_record_is_skipped_and_all_offsets_are_committed_despite_faults(fault: Fault) -> None:
     run(fault, 1)
 
 
-def test_cooperative_reader_reads_and_commits_on_while_the_group_waits_for_another() -> None:
+def test_cooperative_member_keeps_reading_and_committing_during_a_rebalance() -> None:
     traced(lambda loop: read_beside_a_slow_one(Run(loop, COOPERATIVE)), 1)

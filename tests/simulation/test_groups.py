@@ -355,5 +355,5 @@ def run(fault: Fault, seed: int) -> str:
 
 
 @pytest.mark.parametrize(("fault", "seed"), PLAYS)
-def test_groups_keep_their_word_whatever_happens(fault: Fault, seed: int) -> None:
+def test_group_invariants_hold_despite_faults(fault: Fault, seed: int) -> None:
     run(fault, seed)

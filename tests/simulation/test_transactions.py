@@ -308,5 +308,5 @@ def run(fault: Fault, seed: int) -> str:
 
 
 @pytest.mark.parametrize(("fault", "seed"), PLAYS)
-def test_transactions_are_seen_as_a_whole_or_not_at_all(fault: Fault, seed: int) -> None:
+def test_transactions_are_atomic_despite_faults(fault: Fault, seed: int) -> None:
     run(fault, seed)
