@@ -53,7 +53,7 @@ def classic(path: Path, compat: str, *, fast: bool) -> tuple[str, bool]:
 @RELAXED
 @given(st.lists(st.tuples(RECORDS, st.sampled_from(Codec), st.integers(-1, 2**31 - 1)), min_size=1, max_size=4))
 @pytest.mark.parametrize("compat", COMPATS)
-def test_fast_reader_of_records_says_what_the_other_says(
+def test_fast_record_reader_agrees_with_the_reference_reader(
     tmp_path: Path, compat: str, batches: list[tuple[list[Record], Codec, int]]
 ) -> None:
     path, offset, data = tmp_path / NAME, 0, b""
@@ -69,7 +69,7 @@ def test_fast_reader_of_records_says_what_the_other_says(
 
 @RELAXED
 @given(st.data())
-def test_damage_is_always_said_and_never_fatal(tmp_path: Path, data: st.DataObject) -> None:
+def test_damage_is_always_reported_and_never_fatal(tmp_path: Path, data: st.DataObject) -> None:
     parts = []
     for number in range(4):
         records = [Record(number * 3 + at, at, b"key", b"value" * 20, (("h", b"x"),)) for at in range(3)]

@@ -38,7 +38,7 @@ GROUPS = ("g", "another-group", "gruppe-ä")
 TOPICS = ("t", "orders.eu", "t2")
 
 
-def test_every_record_counts_for_itself() -> None:
+def test_every_record_is_loaded_independently() -> None:
     @settings(max_examples=300)
     @given(seed=st.integers(0, 2**32))
     def check(seed: int) -> None:

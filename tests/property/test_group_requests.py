@@ -421,7 +421,7 @@ OPERATIONS: tuple[Callable[[Duel], Any], ...] = (
 )
 
 
-def test_every_request_is_answered_as_kafka_does_and_refusals_change_nothing() -> None:
+def test_every_request_is_answered_as_by_kafka_and_refusals_change_nothing() -> None:
     judge(play)
 
 

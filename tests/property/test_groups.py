@@ -310,7 +310,7 @@ OPERATIONS = (
 
 @settings(max_examples=120)
 @given(seed=st.integers(0, 2**32))
-def test_group_keeps_its_promises_whatever_happens(seed: int) -> None:
+def test_group_invariants_hold_under_random_events(seed: int) -> None:
     chance = Random(seed)
     group = GroupUnderTest()
     for _ in range(150):

@@ -287,7 +287,7 @@ class Play:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 1 << 32))
 @example(147376)  # A static member was replaced when it had something to give up, and nobody got that.
-def test_members_share_through_any_trouble_and_end_with_everything_read_once(seed: int) -> None:
+def test_members_share_partitions_despite_faults_and_read_every_record_once(seed: int) -> None:
     chance = Random(seed)
     play = Play(chance)
     for _ in range(chance.randint(1, 4)):

@@ -57,14 +57,14 @@ def kafka_python_reads(data: bytes) -> list[tuple[int, int | None, bytes | None,
 
 
 @given(record_lists(), MAGICS, CODECS)
-def test_kafka_python_reads_what_we_build(records: list[Record], magic: int, codec: Codec) -> None:
+def test_kafka_python_reads_messages_built_here(records: list[Record], magic: int, codec: Codec) -> None:
     data = build_messages(records, magic=magic, codec=codec)
     expected = [(r.offset, r.timestamp if magic else None, r.key, r.value) for r in records]
     assert kafka_python_reads(data) == expected
 
 
 @given(record_lists(), MAGICS, CODECS)
-def test_we_read_and_convert_what_kafka_python_builds(records: list[Record], magic: int, codec: Codec) -> None:
+def test_messages_built_by_kafka_python_are_read_and_converted(records: list[Record], magic: int, codec: Codec) -> None:
     builder = legacy_records.LegacyRecordBatchBuilder(magic, codec, 1 << 30)
     for index, record in enumerate(records):
         builder.append(index, record.timestamp, record.key, record.value)
@@ -76,7 +76,7 @@ def test_we_read_and_convert_what_kafka_python_builds(records: list[Record], mag
 
 
 @given(record_lists(), MAGICS)
-def test_messages_without_compression_are_kafka_pythons_to_the_byte(records: list[Record], magic: int) -> None:
+def test_uncompressed_messages_equal_kafka_pythons_byte_for_byte(records: list[Record], magic: int) -> None:
     theirs = b""
     for record in records:
         builder = legacy_records.LegacyRecordBatchBuilder(magic, 0, 1 << 30)
@@ -86,7 +86,7 @@ def test_messages_without_compression_are_kafka_pythons_to_the_byte(records: lis
 
 
 @given(st.lists(record_lists(), max_size=4), MAGICS, CODECS, st.integers(0, 5000), st.sampled_from(TimestampType))
-def test_what_goes_back_is_what_was_there(
+def test_down_conversion_preserves_records(
     batches: list[list[Record]], magic: int, codec: Codec, size_max: int, timestamp_type: TimestampType
 ) -> None:
     stored, base = b"", 0
@@ -116,7 +116,7 @@ def test_a_stored_message_is_the_same_as_a_batch(records: list[Record], magic: i
 
 
 @given(record_lists(), MAGICS, CODECS, st.data())
-def test_damage_is_an_error_and_nothing_else(
+def test_damaged_messages_raise_only_the_documented_errors(
     records: list[Record], magic: int, codec: Codec, data: st.DataObject
 ) -> None:
     damaged = bytearray(build_messages(records, magic=magic, codec=codec))
@@ -138,7 +138,7 @@ def test_damage_is_an_error_and_nothing_else(
 
 
 @given(st.binary(max_size=200), MAGICS)
-def test_noise_is_an_error_and_nothing_else(noise: bytes, magic: int) -> None:
+def test_random_bytes_raise_only_the_documented_errors(noise: bytes, magic: int) -> None:
     data = bytearray(noise)
     data[16:17] = bytes([magic])
     for take in (lambda: read(bytes(data)), lambda: upgrade(data, codec=None, max_message_bytes=SIZE_MAX)):

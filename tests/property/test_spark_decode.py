@@ -50,7 +50,9 @@ def batch_lists(draw: st.DrawFn) -> list[bytes]:
 
 
 @given(batch_lists(), st.sampled_from([1, 100, 5_000, 4 << 20]), st.booleans())
-def test_decodes_to_what_the_record_reader_reads(batches: list[bytes], chunk_bytes: int, include_headers: bool) -> None:
+def test_spark_decoder_agrees_with_the_record_reader(
+    batches: list[bytes], chunk_bytes: int, include_headers: bool
+) -> None:
     data = memoryview(b"".join(batches))
     expected = [
         _row(record, header.timestamp_type, include_headers)

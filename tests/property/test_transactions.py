@@ -491,5 +491,5 @@ async def play(loop: SimLoop) -> None:
 
 @settings(max_examples=150)
 @given(seed=st.integers(0, 2**32))
-def test_every_transaction_is_there_as_a_whole_or_not_at_all(seed: int) -> None:
+def test_every_transaction_is_atomic(seed: int) -> None:
     simulate(play, seed=seed)

@@ -12,7 +12,7 @@ PLAYS = sorted(Path(__file__).parent.glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", PLAYS, ids=lambda path: path.stem)
-def test_play_holds(path: Path) -> None:
+def test_scenario_holds(path: Path) -> None:
     Play().run(path.read_text())
 
 
@@ -27,6 +27,6 @@ def test_play_holds(path: Path) -> None:
         ("expect log Empty", "the log is empty"),
     ],
 )
-def test_play_that_does_not_hold_is_noticed(play: str, complaint: str) -> None:
+def test_failing_scenario_is_detected(play: str, complaint: str) -> None:
     with pytest.raises(PlayFailed, match=complaint):
         Play().run(play)
