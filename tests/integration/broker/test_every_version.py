@@ -288,7 +288,7 @@ def topic(broker: KctlBroker) -> str:
     return TOPIC
 
 
-def test_all_advertised_apis_are_tried_here(broker: KctlBroker) -> None:
+def test_all_advertised_apis_are_tested(broker: KctlBroker) -> None:
     async def look(connection: AsyncioConnection) -> None:
         answer: Any = await connection.send(REQUESTS["api_versions"](3), registry.api_named("api_versions").response)
         advertised = {registry.APIS[entry.api_key].name for entry in answer.api_keys}
@@ -308,7 +308,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "version"), CASES)
-def test_is_answered_in_its_version(broker: KctlBroker, topic: str, name: str, version: int) -> None:
+def test_every_request_version_is_answered(broker: KctlBroker, topic: str, name: str, version: int) -> None:
     api = registry.api_named(name)
 
     async def ask(connection: AsyncioConnection) -> None:

@@ -12,7 +12,7 @@ from tests.integration.cli.group_readers import TIMEOUT_S
 from tests.peers import probe
 
 
-def test_health_and_partitions_in_trouble(operate: Kctl) -> None:
+def test_health_reports_partitions_under_min_isr(operate: Kctl) -> None:
     assert operate("topics create strict --replica-assignment 0:1").status == 0
     assert operate("cluster health --wait 30s").status == 0
     assert operate("topics describe --under-replicated --unavailable --under-min-isr").status == 0
@@ -29,7 +29,7 @@ def test_health_and_partitions_in_trouble(operate: Kctl) -> None:
 
 
 @pytest.mark.parametrize("three_brokers", BROKERS[:1], indirect=True)
-def test_broker_dies_and_the_cluster_is_started_again(operate: Kctl, three_brokers: ThreeBrokers) -> None:
+def test_killed_broker_leaves_and_the_cluster_restarts(operate: Kctl, three_brokers: ThreeBrokers) -> None:
     where = f"--data-dir {three_brokers.folder}"
     assert operate("topics create lasting --partitions 3").rows[0][2] == "3"
     assert operate("produce lasting", stdin=b"still here\n").status == 0

@@ -108,7 +108,7 @@ def kafka_dump(*files: Path, options: tuple[str, ...] = ()) -> list[str]:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_batches_and_records_are_those_that_kafka_sees(log_dir: Path, codec: str) -> None:
+def test_batches_and_records_equal_those_of_kafkas_tool(log_dir: Path, codec: str) -> None:
     segments = sorted((log_dir / f"dumped-{codec}-0").glob("*.log"))
     theirs = kafka_dump(*segments, options=("--deep-iteration",))
     status, ours = dump("--records", *segments)
@@ -123,7 +123,7 @@ def test_batches_and_records_are_those_that_kafka_sees(log_dir: Path, codec: str
     assert offsets == [int(match[1]) for match in map(RECORD.match, theirs) if match] == list(range(300))
 
 
-def test_indexes_are_those_that_kafka_sees_and_sound(log_dir: Path) -> None:
+def test_indexes_equal_those_of_kafkas_tool_and_are_valid(log_dir: Path) -> None:
     folder = log_dir / "dumped-none-0"
     for suffix, pattern, names in (
         (".index", INDEX_ENTRY, ("offset", "position")),
@@ -139,7 +139,7 @@ def test_indexes_are_those_that_kafka_sees_and_sound(log_dir: Path) -> None:
         assert [entry for entry in theirs if entry in entries] == entries
 
 
-def test_whole_log_dir_is_sound(log_dir: Path) -> None:
+def test_dump_log_finds_no_error_in_a_whole_log_dir(log_dir: Path) -> None:
     folders = [folder for folder in log_dir.iterdir() if folder.is_dir()]
     status, items = dump(*folders)
     assert (status, [item for item in items if item["error"]]) == (0, [])
@@ -332,7 +332,7 @@ def _key(number: int, key: object) -> bytes:
     return number.to_bytes(2, "big") + encode_versioned(key, 0)[2:]
 
 
-def test_max_bytes_are_those_of_kafka(log_dir: Path) -> None:
+def test_max_bytes_limits_as_in_kafkas_tool(log_dir: Path) -> None:
     log = max(log_dir.glob("dumped-*/*.log"), key=lambda path: path.stat().st_size)
     for size in (100, log.stat().st_size // 2, log.stat().st_size):
         options = ("--max-bytes", str(size))

@@ -56,7 +56,7 @@ def committed(kctl: Kctl, group: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("bootstrap", [*BROKERS, KAFKA_4], indirect=True)
-def test_resetting_there_and_back(kctl: Kctl, read: str, tmp_path: Path) -> None:
+def test_offsets_are_reset_and_restored(kctl: Kctl, read: str, tmp_path: Path) -> None:
     assert committed(kctl, read) == [("0", "4"), ("1", "9")]
     saved = kctl(f"groups reset-offsets {read} --all-topics --to-current --dry-run --export")
     assert saved.out.count("\n") == 2
@@ -105,7 +105,7 @@ def consuming(topic: str, bootstrap: str) -> Iterator[None]:
 
 @pytest.mark.jvm
 @pytest.mark.parametrize(("version", "main_class", "compat"), GROUP_COMMANDS)
-def test_kafkas_tool_says_the_same(
+def test_kafkas_tool_prints_the_same(
     kctl: Kctl, read: str, bootstrap: str, tmp_path: Path, version: str, main_class: str, compat: str
 ) -> None:
     """The table and both files, and each takes the other's file."""
@@ -129,7 +129,7 @@ def test_kafkas_tool_says_the_same(
 
 
 @pytest.mark.parametrize("bootstrap", BROKERS_THAT_TELL_TRANSACTIONS, indirect=True)
-def test_transactions_from_the_command_line(kctl: Kctl, topic: str, bootstrap: str) -> None:
+def test_transactions_are_listed_and_described(kctl: Kctl, topic: str, bootstrap: str) -> None:
     """What Kafka tells since 3.0."""
     producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic, transaction_timeout_ms=600_000)
     producer.init_transactions()
@@ -184,7 +184,7 @@ def test_hanging_transactions_are_found_and_ended_whichever_broker_leads(
 
 @pytest.mark.jvm
 @pytest.mark.parametrize(("version", "main_class", "compat"), CONSOLE_CONSUMERS)
-def test_formatters_are_kafkas(
+def test_formatters_print_the_same_as_kafkas(
     kctl: Kctl, read: str, bootstrap: str, version: str, main_class: str, compat: str
 ) -> None:
     """Byte for byte, of the partitions that hold a group with members, tombstones and a transaction."""

@@ -76,7 +76,7 @@ def groups(topic: str, kctl: Kctl, bootstrap: str) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("bootstrap", BROKERS, indirect=True)
 @pytest.mark.parametrize("compat", GROUP_COMMAND)
-def test_groups(kctl: Kctl, groups: list[str], bootstrap: str, compat: str) -> None:
+def test_groups_are_printed_as_by_kafkas_tool(kctl: Kctl, groups: list[str], bootstrap: str, compat: str) -> None:
     version, tool = GROUP_COMMAND[compat]
     named = [word for group in groups for word in ("--group", group)]
     ours: list[str] = []
@@ -103,7 +103,7 @@ def test_groups(kctl: Kctl, groups: list[str], bootstrap: str, compat: str) -> N
 
 @pytest.mark.parametrize("bootstrap", BROKERS, indirect=True)
 @pytest.mark.parametrize("compat", TRANSACTIONS_COMMAND)
-def test_transactions(kctl: Kctl, topic: str, bootstrap: str, compat: str) -> None:
+def test_transactions_are_printed_as_by_kafkas_tool(kctl: Kctl, topic: str, bootstrap: str, compat: str) -> None:
     version, tool = TRANSACTIONS_COMMAND[compat]
     other = f"{topic}-and-a-longer-name"
     assert kctl(f"topics create {other} --partitions 15").status == 0

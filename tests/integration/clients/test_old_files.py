@@ -67,7 +67,7 @@ def text(data: bytes | None) -> str | None:
 
 @topics
 @pytest.mark.parametrize("api_version", [None, (0, 10, 1), (0, 10), (0, 9)], ids=str)
-def test_kafka_python_reads_them_in_every_format(
+def test_kafka_python_reads_old_files_in_every_format(
     broker: KctlBroker, topic: str, api_version: tuple[int, ...] | None
 ) -> None:
     consumer = KafkaConsumer(
@@ -94,7 +94,7 @@ def test_kafka_python_reads_them_in_every_format(
 
 
 @topics
-def test_librdkafka_reads_them(broker: KctlBroker, topic: str) -> None:
+def test_librdkafka_reads_old_files(broker: KctlBroker, topic: str) -> None:
     consumer = Consumer({**Confluent(broker.bootstrap).common, "group.id": "old-files", "check.crcs": True})
     consumer.assign([TopicPartition(topic, 0, 0)])
     got: list[list[Any]] = []
@@ -109,7 +109,7 @@ def test_librdkafka_reads_them(broker: KctlBroker, topic: str) -> None:
 
 
 @topics
-def test_our_own_consumer_reads_them(broker: KctlBroker, topic: str) -> None:
+def test_kctl_consumer_reads_old_files(broker: KctlBroker, topic: str) -> None:
     command = [sys.executable, "-m", "kctl", "consume", topic, "--bootstrap-server", broker.bootstrap]
     finished = subprocess.run([*command, "--format", "jsonl"], check=False, capture_output=True, text=True, timeout=60)
     assert finished.returncode == 0, finished.stderr
@@ -118,7 +118,7 @@ def test_our_own_consumer_reads_them(broker: KctlBroker, topic: str) -> None:
 
 
 @topics
-def test_times_are_looked_up_in_them(broker: KctlBroker, topic: str) -> None:
+def test_timestamps_are_looked_up_in_old_files(broker: KctlBroker, topic: str) -> None:
     consumer = Consumer({**Confluent(broker.bootstrap).common, "group.id": "old-files"})
     rows = EXPECTED[topic]
     times = sorted({row[1] for row in rows if row[1] >= 0})
@@ -129,7 +129,7 @@ def test_times_are_looked_up_in_them(broker: KctlBroker, topic: str) -> None:
     consumer.close()
 
 
-def test_new_records_follow_the_old_ones_also_after_a_kill(tmp_path: Path) -> None:
+def test_new_records_follow_old_formats_and_survive_a_kill(tmp_path: Path) -> None:
     rows = EXPECTED["grown"]
     with broker_on_kafkas_files(tmp_path, ["grown"]) as broker:
         Confluent(broker.bootstrap).produce("grown", [(b"new", b"record")], "lz4")

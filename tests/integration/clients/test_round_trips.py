@@ -36,7 +36,7 @@ def family(request: pytest.FixtureRequest, bootstrap: str) -> Family:
 
 
 @pytest.mark.parametrize("family", ADMINISTRATORS, indirect=True)
-def test_a_topic_can_be_made_used_and_deleted(family: Administrator, bootstrap: str) -> None:
+def test_a_topic_can_be_created_used_and_deleted(family: Administrator, bootstrap: str) -> None:
     topic = f"made-by-{type(family).__name__}-{RUN}"
     family.create_topic(topic, 2)
     family.produce(topic, _records("first"))
@@ -46,7 +46,7 @@ def test_a_topic_can_be_made_used_and_deleted(family: Administrator, bootstrap: 
 
 
 @pytest.mark.parametrize("family", FAMILIES, indirect=True)
-def test_records_of_every_codec_come_back_in_order(family: Family, topic: str, bootstrap: str) -> None:
+def test_records_of_every_codec_are_read_in_order(family: Family, topic: str, bootstrap: str) -> None:
     sent = []
     for codec in family.codecs:
         family.produce(topic, _records(codec), codec)
@@ -58,7 +58,7 @@ def test_records_of_every_codec_come_back_in_order(family: Family, topic: str, b
 
 
 @pytest.mark.parametrize("family", GROUP_MEMBERS, indirect=True)
-def test_a_group_of_two_shares_the_partitions_and_resumes_where_it_committed(family: GroupMember, topic: str) -> None:
+def test_a_group_of_two_shares_the_partitions_and_resumes_at_committed_offsets(family: GroupMember, topic: str) -> None:
     group = f"group-of-{topic}"
     shared = family.share(topic, group, _records("before"), PARTITIONS)
     assert sorted(shared.partitions_of_members) == [1, 2]
@@ -85,7 +85,7 @@ def written_by_all(bootstrap: str) -> dict[str, list[tuple[bytes, bytes]]]:
 
 
 @pytest.mark.parametrize("family", FAMILIES, indirect=True)
-def test_each_client_reads_what_all_others_wrote(
+def test_each_client_reads_records_of_all_others(
     family: Family, written_by_all: dict[str, list[tuple[bytes, bytes]]]
 ) -> None:
     for codec in family.codecs:

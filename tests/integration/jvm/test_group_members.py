@@ -28,7 +28,7 @@ PROPERTIES = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.d
 
 
 @pytest.mark.parametrize(("steady", "killed"), [(OLDEST_JUDGE, NEWEST), (NEWEST, OLDEST_JUDGE)])
-def test_no_partition_is_lost_or_owned_twice_while_members_come_go_and_are_killed(
+def test_no_partition_is_lost_or_owned_twice_while_members_join_leave_and_are_killed(
     tmp_path: Path, steady: str, killed: str
 ) -> None:
     """Of each group some members run in a JVM that lives; one more and a static one in a JVM that is killed."""

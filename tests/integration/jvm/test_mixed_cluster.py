@@ -110,7 +110,7 @@ def are_equal(ours: Path, theirs: Path) -> bool:
 
 
 @pytest.mark.parametrize("version", [OLDEST_JUDGE, LAST_WITH_ZOOKEEPER])
-def test_our_broker_and_apache_kafkas_are_one_cluster(version: str, tmp_path: Path) -> None:
+def test_kctl_and_apache_kafka_brokers_form_one_cluster(version: str, tmp_path: Path) -> None:
     if reason := why_not() or why_no_zookeeper():
         pytest.skip(reason)
     their_folder, our_folder = tmp_path / "theirs", tmp_path / "ours"

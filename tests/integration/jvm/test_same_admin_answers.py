@@ -159,7 +159,7 @@ REFUSED = [
 ]
 
 
-def test_what_needs_authentication_or_an_authorizer_is_refused_alike(brokers: SideBySide) -> None:
+def test_requests_that_need_authentication_or_an_authorizer_are_refused_alike(brokers: SideBySide) -> None:
     assert_same(brokers.ask(REFUSED))
 
 
@@ -607,5 +607,5 @@ TOPICS = [
 ]
 
 
-def test_error_codes_and_messages_are_there_where_apache_kafka_has_them(brokers: SideBySide) -> None:
+def test_error_codes_and_messages_equal_those_of_apache_kafka(brokers: SideBySide) -> None:
     assert_same(brokers.ask(TOPICS))

@@ -81,7 +81,7 @@ def ours(history: tuple[Path, dict[str, list[list[int]]]], tmp_path_factory: pyt
         return _clean(broker.bootstrap, data / "logs", ends)
 
 
-def test_every_batch_is_what_apache_kafka_leaves(
+def test_compacted_batches_equal_those_of_apache_kafka(
     history: tuple[Path, dict[str, list[list[int]]]], ours: Cleaned, tmp_path: Path
 ) -> None:
     theirs = _cleaned_by_apache_kafka(OLDEST_JUDGE, history, tmp_path)
@@ -93,7 +93,7 @@ def test_every_batch_is_what_apache_kafka_leaves(
     _check_that_it_was_worth_it(theirs)
 
 
-def test_readers_get_what_apache_kafka_with_its_later_rules_leaves(
+def test_compacted_records_equal_those_of_newer_apache_kafka(
     history: tuple[Path, dict[str, list[list[int]]]], ours: Cleaned, tmp_path: Path
 ) -> None:
     theirs = _cleaned_by_apache_kafka(LAST_WITH_ZOOKEEPER, history, tmp_path)

@@ -121,7 +121,7 @@ def _zookeeper(coordination: str, folder: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
 @pytest.mark.parametrize(("version", "coordination"), [OLD_ON_EMBEDDED, NEW_ON_APACHE])
-def test_apache_kafka_takes_over_our_data_and_gives_it_back(
+def test_apache_kafka_takes_over_our_data_and_kctl_takes_it_back(
     version: str, coordination: str, end: str, tmp_path: Path
 ) -> None:
     with _zookeeper(coordination, tmp_path / "zookeeper") as connect:
@@ -141,7 +141,7 @@ def test_apache_kafka_takes_over_our_data_and_gives_it_back(
 @pytest.mark.parametrize(
     ("version", "coordination", "end"), [(*OLD_ON_EMBEDDED, "killed"), (*NEW_ON_APACHE, "stopped")]
 )
-def test_we_take_over_apache_kafkas_data_and_give_it_back(
+def test_kctl_takes_over_apache_kafkas_data_and_apache_kafka_takes_it_back(
     version: str, coordination: str, end: str, tmp_path: Path
 ) -> None:
     with _zookeeper(coordination, tmp_path / "zookeeper") as connect:

@@ -80,7 +80,7 @@ class Writer(threading.Thread):
         return made
 
 
-def test_no_part_of_a_transaction_is_seen_alone_after_kills(tmp_path: Path) -> None:
+def test_transactions_stay_atomic_after_kills(tmp_path: Path) -> None:
     chance = Random(7)
     with kctl_broker(tmp_path / "data", properties=PROPERTIES) as broker:
         Confluent(broker.bootstrap).create_topic(TOPIC, PARTITIONS)
@@ -124,7 +124,7 @@ def _by_transaction(broker: KctlBroker) -> dict[tuple[str, int], list[int]]:
 
 
 @pytest.mark.parametrize("is_committed", [True, False], ids=["decided", "open"])
-def test_restarted_broker_finishes_what_it_had_decided_and_nothing_else(tmp_path: Path, is_committed: bool) -> None:
+def test_restarted_broker_completes_only_prepared_transactions(tmp_path: Path, is_committed: bool) -> None:
     """The markers of a decided transaction may be missing when the broker dies; an open one stays open."""
     values = [b"%02d" % number for number in range(20)]
     with kctl_broker(tmp_path / "data", properties=PROPERTIES) as broker:

@@ -132,7 +132,7 @@ def values(tag: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("version", [OLDEST_JUDGE, LAST_WITH_ZOOKEEPER])
-def test_transactions_survive_every_change_of_coordinator(version: str, tmp_path: Path) -> None:
+def test_transactions_survive_coordinator_changes_in_a_mixed_cluster(version: str, tmp_path: Path) -> None:
     if reason := apache_kafka.why_not() or apache_zookeeper.why_not():
         pytest.skip(reason)
     their_port = free_port()
