@@ -36,7 +36,7 @@ def come_up(cluster: FakeCluster, after: int) -> None:
     cluster.intercept(MetadataRequest, answer)
 
 
-def test_a_topic_whose_partitions_are_not_known_yet_is_asked_for_again() -> None:
+def test_a_topic_with_unknown_partitions_is_looked_up_again() -> None:
     with FakeCluster() as cluster:
         cluster.create("orders", 2)
         come_up(cluster, after=2)

@@ -46,7 +46,7 @@ def slow_to_hear(cluster: FakeCluster, broker: int, *, partitions: int, times: i
     cluster.intercept(MetadataRequest, answer)
 
 
-def test_creation_waits_for_the_broker_that_hears_of_it_last() -> None:
+def test_creation_waits_for_the_last_broker_to_update_its_metadata() -> None:
     with FakeCluster(BROKERS) as cluster:
         slow_to_hear(cluster, 1, partitions=0, times=3)
         assert run(cluster, lambda client: create_topics(client, [NewTopic("orders", partitions=2)])) > 0
@@ -61,19 +61,19 @@ def test_added_partitions_are_waited_for() -> None:
         assert asked_of(cluster) == [0, 1, 2, 2]
 
 
-def test_broker_that_never_hears_of_it_is_not_waited_for_for_ever() -> None:
+def test_broker_with_stale_metadata_is_waited_for_a_bounded_time() -> None:
     with FakeCluster(BROKERS) as cluster:
         slow_to_hear(cluster, 0, partitions=0, times=1_000)
         assert 0 < run(cluster, lambda client: create_topics(client, [NewTopic("orders")])) <= KNOWN_WAIT_MS
 
 
-def test_broker_that_goes_away_is_not_waited_for() -> None:
+def test_unreachable_broker_is_not_waited_for() -> None:
     with FakeCluster(BROKERS) as cluster:
         cluster.intercept(MetadataRequest, lambda request: DROP if request.topics else None)
         assert run(cluster, lambda client: create_topics(client, [NewTopic("orders")])) == 0
 
 
-def test_check_and_refusal_wait_for_nobody() -> None:
+def test_validation_and_refusals_do_not_wait() -> None:
     with FakeCluster(BROKERS) as cluster:
         run(cluster, lambda client: create_topics(client, [NewTopic("orders")], validate_only=True))
         cluster.create("payments", 1)

@@ -97,7 +97,7 @@ def test_next_command_tries_a_broker_again(cluster: FakeCluster) -> None:
     assert transport.attempts[cluster.ports[1]] == 2
 
 
-def test_all_groups_are_described_with_one_question_per_broker(cluster: FakeCluster) -> None:
+def test_all_groups_are_described_with_one_request_per_broker(cluster: FakeCluster) -> None:
     cluster.create("orders", leaders=[0, 1, 2])
     offsets = {TopicPartition("orders", number): 0 for number in range(3)}
     cluster.groups.update({name: FakeGroup(offsets=offsets) for name in GROUPS})
@@ -118,7 +118,7 @@ def test_all_groups_are_described_with_one_question_per_broker(cluster: FakeClus
 
 
 @pytest.mark.parametrize(("has_topic", "waits_ms"), [(True, ABSENCE_WAIT_MS), (False, 30_000)])
-def test_coordinators_are_waited_for_only_while_their_topic_is_made(
+def test_coordinators_are_waited_for_only_while_their_topic_is_created(
     cluster: FakeCluster, has_topic: bool, waits_ms: int
 ) -> None:
     if has_topic:
@@ -139,7 +139,7 @@ def test_coordinators_are_waited_for_only_while_their_topic_is_made(
     assert waits_ms / 2 < transport.monotonic_ms() <= waits_ms
 
 
-def test_nothing_in_a_command_gets_more_time_than_is_left() -> None:
+def test_every_request_of_a_command_is_bounded_by_the_remaining_time() -> None:
     now_ms = 0
     budget = Budget(lambda: now_ms)
     assert budget.limited(700) == 700

@@ -20,7 +20,7 @@ from kctl.testing.sim_zookeeper import SimZooKeeper
 from tests.unit.handlers.world import context
 
 
-def test_a_topic_that_no_controller_has_told_of_yet_has_no_leader_but_exists() -> None:
+def test_a_topic_before_its_first_update_metadata_exists_without_a_leader() -> None:
     configs, cache = ConfigView({"auto.create.topics.enable": "false"}), MetadataCache()
     chance = random.Random(1)
     writer = TopicWriter(SimZooKeeper().session(), chance)

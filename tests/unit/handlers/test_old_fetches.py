@@ -123,7 +123,7 @@ def read(answer: PartitionData) -> list[Record]:
 
 @OLD_VERSIONS
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
-def test_readers_get_the_format_of_their_time(tmp_path: Path, version: int, codec: Codec) -> None:
+def test_old_fetch_versions_get_their_message_format(tmp_path: Path, version: int, codec: Codec) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         append(disk, partition, codec=codec)
@@ -186,7 +186,7 @@ def test_the_second_partition_gets_nothing_rather_than_a_part_of_a_batch(tmp_pat
 
 
 @OLD_VERSIONS
-def test_one_answer_takes_in_no_more_than_the_loop_has_time_for(tmp_path: Path, version: int) -> None:
+def test_one_response_converts_a_bounded_number_of_bytes(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         for _ in range(8):
@@ -201,7 +201,7 @@ def test_one_answer_takes_in_no_more_than_the_loop_has_time_for(tmp_path: Path, 
 
 
 @OLD_VERSIONS
-def test_transaction_markers_are_stepped_over(tmp_path: Path, version: int) -> None:
+def test_transaction_markers_are_skipped(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         append(disk, partition, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -218,7 +218,7 @@ def test_transaction_markers_are_stepped_over(tmp_path: Path, version: int) -> N
 
 
 @OLD_VERSIONS
-def test_a_reader_behind_whom_only_markers_follow_waits(tmp_path: Path, version: int) -> None:
+def test_a_fetch_waits_when_only_markers_follow(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         append_marker(disk, partition)
@@ -237,7 +237,7 @@ def test_a_reader_behind_whom_only_markers_follow_waits(tmp_path: Path, version:
 
 
 @OLD_VERSIONS
-def test_zstd_is_refused_and_does_not_hide_what_comes_before(tmp_path: Path, version: int) -> None:
+def test_zstd_is_refused_after_earlier_records_were_returned(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         append(disk, partition)
@@ -251,7 +251,7 @@ def test_zstd_is_refused_and_does_not_hide_what_comes_before(tmp_path: Path, ver
 
 
 @OLD_VERSIONS
-def test_topics_can_refuse_old_readers_but_not_old_followers(tmp_path: Path, version: int) -> None:
+def test_topics_can_refuse_down_conversion_for_consumers_but_not_for_followers(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         append(disk, disk.lead("a"))
         answers = await fetch(disk, version, {"a": 0})
@@ -264,7 +264,7 @@ def test_topics_can_refuse_old_readers_but_not_old_followers(tmp_path: Path, ver
 
 
 @OLD_VERSIONS
-def test_a_topic_of_zstd_refuses_old_readers_whatever_it_holds(tmp_path: Path, version: int) -> None:
+def test_a_topic_with_zstd_compression_refuses_old_consumers(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         disk.lead("a")
         answers = await fetch(disk, version, {"a": 0})
@@ -274,7 +274,7 @@ def test_a_topic_of_zstd_refuses_old_readers_whatever_it_holds(tmp_path: Path, v
 
 
 @OLD_VERSIONS
-def test_old_messages_in_the_log_go_out_as_they_are_where_they_can(tmp_path: Path, version: int) -> None:
+def test_old_messages_are_returned_unconverted_where_the_version_allows(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         old = [Record(i, 1000 + i, b"k", b"v%d" % i) for i in range(4)]
@@ -291,7 +291,7 @@ def test_old_messages_in_the_log_go_out_as_they_are_where_they_can(tmp_path: Pat
 
 
 @OLD_VERSIONS
-def test_damage_in_the_log_is_the_error_of_its_partition(tmp_path: Path, version: int) -> None:
+def test_damage_in_the_log_is_an_error_of_its_partition(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         append(disk, partition)
@@ -307,9 +307,7 @@ def test_damage_in_the_log_is_the_error_of_its_partition(tmp_path: Path, version
 @pytest.mark.parametrize(
     ("version", "code"), [(3, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)]
 )
-def test_a_failed_disk_has_another_name_for_those_who_do_not_know_its_error(
-    tmp_path: Path, version: int, code: ErrorCode
-) -> None:
+def test_old_clients_get_another_error_for_a_failed_disk(tmp_path: Path, version: int, code: ErrorCode) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         append(disk, partition)

@@ -50,7 +50,7 @@ def test_lists_made_by_default_are_not_shared() -> None:
     assert second.responses == []
 
 
-def test_secrets_are_not_shown() -> None:
+def test_secrets_are_not_in_the_repr() -> None:
     shown = repr(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wonderland"))
     shown += repr(
         ScramCredentialUpsertion(

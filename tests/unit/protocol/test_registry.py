@@ -14,7 +14,7 @@ from kctl.protocol.registry import APIS, api, api_named, api_of
 
 
 @pytest.mark.parametrize("key", APIS)
-def test_table_says_what_the_definitions_say(key: int) -> None:
+def test_registry_agrees_with_the_definitions(key: int) -> None:
     entry = APIS[key]
     for definition in (definition_of(entry.request), definition_of(entry.response)):
         assert (definition.key, definition.versions) == (key, entry.versions)

@@ -202,7 +202,7 @@ def test_a_snappy_block_that_claims_more_than_the_format_can_hold_is_refused(fra
         decompress(Codec.SNAPPY, framing + block)
 
 
-def test_the_content_size_of_an_lz4_frame_is_not_believed() -> None:
+def test_the_declared_content_size_of_an_lz4_frame_is_ignored() -> None:
     frame = bytearray(lz4.frame.compress(b"abc" * 100, store_size=True))
     frame[6:14] = struct.pack("<Q", 1 << 60)
     with pytest.raises(DecompressionError):

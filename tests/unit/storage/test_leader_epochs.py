@@ -60,7 +60,7 @@ def test_a_cut_start_moves_the_epoch_that_spans_it() -> None:
     assert list(cache.entries) == [(3, 99)]
 
 
-def test_forgetting_is_news_only_once() -> None:
+def test_clearing_epochs_reports_a_change_only_once() -> None:
     cache = epochs((1, 10))
     assert cache.clear()
     assert not cache.clear()

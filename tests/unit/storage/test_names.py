@@ -44,7 +44,7 @@ def test_other_files_belong_to_no_offset(name: str) -> None:
         ("orders-1.short-delete", None),
     ],
 )
-def test_directories_say_which_log_they_hold(name: str, expected: tuple[TopicPartition, str] | None) -> None:
+def test_directory_names_give_topic_and_partition(name: str, expected: tuple[TopicPartition, str] | None) -> None:
     assert parse_log_directory_name(name) == expected
 
 

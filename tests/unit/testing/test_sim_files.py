@@ -23,7 +23,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
     return files, "/data"
 
 
-def test_what_is_written_is_read(disk: tuple[Files, str]) -> None:
+def test_written_bytes_are_read_back(disk: tuple[Files, str]) -> None:
     files, at = disk
     file = files.open(f"{at}/a", create=True)
     file.write_at(0, b"abcdef")
@@ -36,7 +36,7 @@ def test_what_is_written_is_read(disk: tuple[Files, str]) -> None:
     assert (file.read_at(0, 9), file.size(), files.size(f"{at}/a")) == (b"abc\0\0", 5, 5)
 
 
-def test_names_come_and_go(disk: tuple[Files, str]) -> None:
+def test_files_are_created_renamed_and_removed(disk: tuple[Files, str]) -> None:
     files, at = disk
     files.make_directory(f"{at}/d/e")
     files.make_directory(f"{at}/d/e")
@@ -145,7 +145,7 @@ def test_a_file_renamed_without_a_sync_may_be_empty_after_a_power_failure() -> N
     assert contents == {b"", b"x"}
 
 
-def test_a_killed_process_loses_its_locks_and_nothing_else() -> None:
+def test_a_killed_process_loses_only_its_locks() -> None:
     files = SimFiles()
     files.make_directory("/data")
     files.lock("/data/.lock")

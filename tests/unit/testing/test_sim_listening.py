@@ -72,7 +72,7 @@ def test_a_frame_without_an_answer_lets_the_next_one_through() -> None:
     play(handle, scene)
 
 
-def test_what_is_malformed_closes_the_connection_and_is_counted() -> None:
+def test_a_malformed_frame_closes_the_connection_and_is_counted() -> None:
     def handle(_frame: memoryview, _peer: Peer) -> Reply:
         raise MalformedRequest("nonsense")
 

@@ -54,7 +54,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def test_what_arrives_during_a_commit_is_the_next_batch() -> None:
+def test_writes_during_a_commit_form_the_next_batch() -> None:
     async def main() -> None:
         account = Account()
         account.write(1)
@@ -88,7 +88,7 @@ def test_reads_alone_need_no_commit() -> None:
     asyncio.run(main())
 
 
-def test_after_a_failed_commit_nothing_is_done_any_more() -> None:
+def test_after_a_failed_commit_no_request_is_processed() -> None:
     async def main() -> None:
         account = Account()
         account.write(1)
@@ -105,7 +105,7 @@ def test_after_a_failed_commit_nothing_is_done_any_more() -> None:
     asyncio.run(main())
 
 
-def test_stopping_sees_the_commit_through_that_runs() -> None:
+def test_stopping_waits_for_the_running_commit() -> None:
     async def main() -> None:
         account = Account()
         account.write(1)

@@ -96,7 +96,7 @@ def test_an_event_comes_before_the_answer_that_shows_the_change() -> None:
     played(play, delay=True)
 
 
-def test_ephemeral_nodes_go_when_the_session_expires_and_a_new_one_begins_from_nothing() -> None:
+def test_ephemeral_nodes_are_deleted_on_session_expiry() -> None:
     async def play(ensemble: SimZooKeeper, session: SimZooKeeperSession, heard: list[object]) -> None:
         other = ensemble.session()
         await other.start(1000)
@@ -116,7 +116,7 @@ def test_ephemeral_nodes_go_when_the_session_expires_and_a_new_one_begins_from_n
     played(play)
 
 
-def test_a_session_that_comes_back_in_time_hears_what_it_missed() -> None:
+def test_a_session_that_reconnects_in_time_gets_missed_events() -> None:
     async def play(ensemble: SimZooKeeper, session: SimZooKeeperSession, heard: list[object]) -> None:
         other = ensemble.session()
         await other.start(1000)
@@ -145,7 +145,7 @@ def test_a_session_that_comes_back_in_time_hears_what_it_missed() -> None:
     played(play)
 
 
-def test_a_session_that_stays_away_learns_its_end_when_it_comes_back() -> None:
+def test_an_expired_session_is_notified_on_reconnect() -> None:
     async def play(ensemble: SimZooKeeper, session: SimZooKeeperSession, heard: list[object]) -> None:
         other = ensemble.session()
         await other.start(1000)

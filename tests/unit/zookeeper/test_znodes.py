@@ -34,7 +34,7 @@ WRITTEN_BY_KAFKA_2_8_2 = {
 
 
 @pytest.mark.parametrize("kind", WRITTEN_BY_KAFKA_2_8_2)
-def test_what_a_jvm_broker_wrote_is_read_and_written_alike(kind: str) -> None:
+def test_znodes_written_by_apache_kafka_are_read_and_written_alike(kind: str) -> None:
     data = WRITTEN_BY_KAFKA_2_8_2[kind]
     decode, encode = getattr(znodes, f"decode_{kind}"), getattr(znodes, f"encode_{kind}")
     value = decode(HERE, data, 0) if kind == "partition_state" else decode(HERE, data)
