@@ -116,7 +116,7 @@ def stored(partition: Partition) -> list[Record]:
 # Produce
 
 
-def test_a_batch_that_nobody_has_to_look_at_is_appended_at_once(tmp_path: Path) -> None:
+def test_a_batch_without_conversion_is_appended_at_once(tmp_path: Path) -> None:
     async def scene(disk: Disk, work: RecordWork) -> None:
         disk.lead("a")
         (answer,) = answers(producer(disk, work)(BOMB))
