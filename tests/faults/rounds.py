@@ -1,4 +1,4 @@
-"""Rounds of faults on real processes, while witnesses write and read: `python -m tests.faults.rounds --rounds 30`.
+"""Rounds of faults on real processes, while clients write and read: `python -m tests.faults.rounds --rounds 30`.
 
 A round is one fault, drawn by the seed: a broker or ZooKeeper is killed, halted or cut off for a while, comes back, and
 the cluster becomes whole again.  What was acknowledged must be there once, in order, for everybody who looks, and in
@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 
 from tests.faults.cluster import BROKERS, PATIENCE_S, SESSION_TIMEOUT_S, ZOOKEEPER, Cluster, cluster, why_not
-from tests.faults.witnesses import Group, Java, Librdkafka, Member, Reader, Witness, read_all
+from tests.faults.workload import Group, Java, Librdkafka, Member, Reader, WorkloadClient, read_all
 from tests.peers.probe import wait_until
 
 TOPIC = "orders"
@@ -49,7 +49,7 @@ class Round:
 
 
 class Story:
-    """A cluster with witnesses around it."""
+    """A cluster with clients around it."""
 
     def __init__(self, struck: Cluster, folder: Path, say: Say) -> None:
         self._cluster = struck
@@ -60,11 +60,11 @@ class Story:
         self.reader = Reader(bootstrap, TOPIC, PARTITIONS)
         self.group = Group(PARTITIONS)
         members = [Member(bootstrap, TOPIC, self.group, number) for number in range(MEMBERS)]
-        self.witnesses: list[Witness] = [self.librdkafka, self.java, self.reader, *members]
+        self.clients: list[WorkloadClient] = [self.librdkafka, self.java, self.reader, *members]
 
     def begin(self) -> None:
-        for witness in self.witnesses:
-            witness.start()
+        for client in self.clients:
+            client.start()
         self.wait_for_progress()
 
     def play(self, drawn: Round) -> None:
@@ -87,8 +87,8 @@ class Story:
         ends = {partition: 1 + max(o for p, o in history if p == partition) for partition in range(PARTITIONS)}
         self._wait_for_readers(ends)
         self._wait_until_whole()
-        for witness in self.witnesses:
-            witness.end()
+        for client in self.clients:
+            client.end()
         self._raise_complaints()
         assert self.reader.seen == history, "who read all the while saw what is there now"
         self._check_writers(history)
@@ -143,13 +143,13 @@ class Story:
         wait_until(holds, what=what, timeout_s=PATIENCE_S, interval_s=0.1)
 
     def _raise_complaints(self) -> None:
-        complaints = [complaint for witness in self.witnesses for complaint in witness.complaints]
+        complaints = [complaint for client in self.clients for complaint in client.complaints]
         assert not complaints, complaints
 
     def close(self) -> None:
         """Nobody is left, whatever happened."""
-        for witness in self.witnesses:
-            witness.is_over.set()
+        for client in self.clients:
+            client.is_over.set()
         self.java.kill()
 
 
@@ -251,7 +251,7 @@ def drawn(seed: int, rounds: int, kinds: Sequence[str] = tuple(KINDS)) -> Iterat
 
 @contextmanager
 def story(folder: Path, say: Say) -> Iterator[tuple[Cluster, Story]]:
-    """A whole cluster with witnesses at work."""
+    """A whole cluster with clients at work."""
     with cluster(folder) as struck:
         struck.create_topic(TOPIC, PARTITIONS)
         told = Story(struck, folder, say)

@@ -14,7 +14,7 @@ from kazoo.exceptions import NoNodeError
 from kazoo.retry import KazooRetry
 
 from tests.faults.cluster import PATIENCE_S, SESSION_TIMEOUT_S, ZOOKEEPER, Cluster, cluster, why_not
-from tests.faults.witnesses import Librdkafka
+from tests.faults.workload import Librdkafka
 from tests.peers.probe import wait_until
 
 pytestmark = pytest.mark.timeout(300)

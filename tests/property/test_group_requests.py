@@ -40,8 +40,8 @@ from kctl.protocol.apis.txn_offset_commit import (
 )
 from kctl.testing.sim_loop import SimLoop
 from tests.property import group_model
-from tests.property.duels import fight, judge, pass_turns
 from tests.property.group_model import At, GroupModel, Protocols, TieError
+from tests.property.model_comparison import compare, pass_turns, run_with_seeds
 from tests.unit.groups.test_handlers import Broker
 from tests.unit.groups.world import subscription
 
@@ -61,7 +61,7 @@ SIZES_MAX = (2, 3, 1_000)
 KINDS = ("consumer",) * 6 + ("connect", "")
 
 
-class Duel:
+class Comparison:
     """The broker's handlers and the model, asked the same."""
 
     def __init__(self, broker: Broker, chance: Random) -> None:
@@ -396,33 +396,33 @@ class Duel:
         return wanted
 
 
-OPERATIONS: tuple[Callable[[Duel], Any], ...] = (
-    Duel.join,
-    Duel.join,
-    Duel.all_join,
-    Duel.all_join,
-    Duel.come,
-    Duel.join_badly,
-    Duel.sync,
-    Duel.all_sync,
-    Duel.all_sync,
-    Duel.heartbeat,
-    Duel.leave,
-    Duel.commit,
-    Duel.commit,
-    Duel.commit_as_of_old,
-    Duel.expire,
-    Duel.commit_in_transaction,
-    Duel.end_transaction,
-    Duel.delete_offsets,
-    Duel.delete,
-    Duel.wait,
-    Duel.wait,
+OPERATIONS: tuple[Callable[[Comparison], Any], ...] = (
+    Comparison.join,
+    Comparison.join,
+    Comparison.all_join,
+    Comparison.all_join,
+    Comparison.come,
+    Comparison.join_badly,
+    Comparison.sync,
+    Comparison.all_sync,
+    Comparison.all_sync,
+    Comparison.heartbeat,
+    Comparison.leave,
+    Comparison.commit,
+    Comparison.commit,
+    Comparison.commit_as_of_old,
+    Comparison.expire,
+    Comparison.commit_in_transaction,
+    Comparison.end_transaction,
+    Comparison.delete_offsets,
+    Comparison.delete,
+    Comparison.wait,
+    Comparison.wait,
 )
 
 
 def test_every_request_is_answered_as_by_kafka_and_refusals_change_nothing() -> None:
-    judge(play)
+    run_with_seeds(play)
 
 
 async def play(loop: SimLoop) -> None:
@@ -430,5 +430,5 @@ async def play(loop: SimLoop) -> None:
     broker = Broker(loop, group_max_size=chance.choice(SIZES_MAX))
     await broker.host.start()
     with contextlib.suppress(TieError):
-        await fight(Duel(broker, chance), OPERATIONS, chance)
+        await compare(Comparison(broker, chance), OPERATIONS, chance)
     await broker.host.coordinator.stop()

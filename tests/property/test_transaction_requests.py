@@ -25,7 +25,7 @@ from kctl.server.transactions.records import transaction_record
 from kctl.server.transactions.snapshot import TransactionSnapshot
 from kctl.server.transactions.states import TransactionState
 from kctl.testing.sim_loop import SimLoop
-from tests.property.duels import fight, judge, pass_turns
+from tests.property.model_comparison import compare, pass_turns, run_with_seeds
 from tests.unit.transactions.test_handlers import Broker
 
 ID = "id"
@@ -161,7 +161,7 @@ class Model:
             self.partitions = set()
 
 
-class Duel:
+class Comparison:
     """The broker's handlers and the model, asked the same."""
 
     def __init__(self, broker: Broker, chance: Random) -> None:
@@ -315,40 +315,40 @@ class Duel:
         return INVALID_PRODUCER_EPOCH if error == PRODUCER_FENCED and version < fenced_since else error
 
 
-OPERATIONS: tuple[Callable[[Duel], Any], ...] = (
-    Duel.init,
-    Duel.start,
-    Duel.start,
-    Duel.start_over,
-    Duel.malformed,
-    Duel.add,
-    Duel.add,
-    Duel.add,
-    Duel.add_offsets,
-    Duel.end,
-    Duel.end,
-    Duel.break_the_log,
-    Duel.hold_markers,
-    Duel.release_markers,
-    Duel.release_markers,
-    Duel.wait,
+OPERATIONS: tuple[Callable[[Comparison], Any], ...] = (
+    Comparison.init,
+    Comparison.start,
+    Comparison.start,
+    Comparison.start_over,
+    Comparison.malformed,
+    Comparison.add,
+    Comparison.add,
+    Comparison.add,
+    Comparison.add_offsets,
+    Comparison.end,
+    Comparison.end,
+    Comparison.break_the_log,
+    Comparison.hold_markers,
+    Comparison.release_markers,
+    Comparison.release_markers,
+    Comparison.wait,
 )
 
 
 def test_every_request_is_answered_as_by_kafka_and_refusals_change_nothing() -> None:
-    judge(play)
+    run_with_seeds(play)
 
 
 async def play(loop: SimLoop) -> None:
     chance = Random(loop.seed)
     broker = Broker(loop)
-    duel = Duel(broker, chance)
+    comparison = Comparison(broker, chance)
     if chance.random() < 0.5:
-        await duel.start_near_the_end()
+        await comparison.start_near_the_end()
     await broker.host.start()
     await broker.groups.start()
     await asyncio.sleep(0.7)
-    duel.model.advance(700)
-    await fight(duel, OPERATIONS, chance)
+    comparison.model.advance(700)
+    await compare(comparison, OPERATIONS, chance)
     await broker.host.coordinator.stop()
     await broker.groups.coordinator.stop()

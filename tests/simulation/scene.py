@@ -14,7 +14,7 @@ from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop, simulate
-from tests.simulation.mishaps import REPLICAS
+from tests.simulation.faults import REPLICAS
 
 T = TypeVar("T")
 

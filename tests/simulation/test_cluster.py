@@ -21,8 +21,8 @@ from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop
+from tests.simulation.faults import random_faults
 from tests.simulation.invariants import Invariants
-from tests.simulation.mishaps import bad_day
 from tests.simulation.scene import create_topic, eager_producer, traced
 
 TOPIC = "orders"
@@ -202,9 +202,9 @@ async def power_lost(cluster: SimCluster) -> None:
     await cluster.start_broker(leader)
 
 
-def bad_day_of(seed: int) -> Fault:
+def random_faults_of(seed: int) -> Fault:
     chance = random.Random(f"{seed} bad day")
-    return lambda cluster: bad_day(cluster, chance)
+    return lambda cluster: random_faults(cluster, chance)
 
 
 def run(fault: Fault, *, seed: int, records: int = 100, brokers: int = 3, partitions: int = 1) -> str:
@@ -214,10 +214,10 @@ def run(fault: Fault, *, seed: int, records: int = 100, brokers: int = 3, partit
     return traced(play, seed)
 
 
-def run_bad_day(seed: int, *, records: int = 400) -> str:
+def run_with_random_faults(seed: int, *, records: int = 400) -> str:
     """On three to five brokers, as the seed says."""
     brokers = random.Random(f"{seed} brokers").choice([3, 3, 4, 5])
-    return run(bad_day_of(seed), seed=seed, records=records, brokers=brokers, partitions=brokers)
+    return run(random_faults_of(seed), seed=seed, records=records, brokers=brokers, partitions=brokers)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -242,7 +242,7 @@ def test_acknowledged_records_survive_one_fault(fault: Fault, seed: int) -> None
 
 @pytest.mark.parametrize("seed", range(12))
 def test_acknowledged_records_survive_random_faults(seed: int) -> None:
-    run_bad_day(seed)
+    run_with_random_faults(seed)
 
 
 def test_a_seed_gives_one_run() -> None:
@@ -252,7 +252,7 @@ def test_a_seed_gives_one_run() -> None:
 
 
 def test_the_run_does_not_depend_on_how_strings_hash() -> None:
-    runs = {run_bad_day(3, records=100)}
+    runs = {run_with_random_faults(3, records=100)}
     for hash_seed in ("1", "99"):
         finished = subprocess.run(
             [sys.executable, __file__],
@@ -267,4 +267,4 @@ def test_the_run_does_not_depend_on_how_strings_hash() -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(run_bad_day(3, records=100))
+    sys.stdout.write(run_with_random_faults(3, records=100))

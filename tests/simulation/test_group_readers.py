@@ -24,7 +24,7 @@ from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop
-from tests.simulation.mishaps import CLIENT, Fault, bad_day, brokers_killed, connections_reset, nothing
+from tests.simulation.faults import CLIENT, Fault, brokers_killed, connections_reset, nothing, random_faults
 from tests.simulation.scene import create_topic, eager_producer, restart_the_dead, traced
 
 GROUP = "readers"
@@ -235,7 +235,7 @@ def test_every_record_is_read_once_while_members_join_and_leave(assignors: tuple
     traced(lambda loop: Run(loop, assignors).play(nothing), 1)
 
 
-@pytest.mark.parametrize("fault", [brokers_killed, connections_reset, bad_day])
+@pytest.mark.parametrize("fault", [brokers_killed, connections_reset, random_faults])
 def test_no_record_is_skipped_and_all_offsets_are_committed_despite_faults(fault: Fault) -> None:
     run(fault, 1)
 

@@ -32,7 +32,7 @@ from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssi
 from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop
-from tests.simulation.mishaps import CLIENT, PLAYS, Fault
+from tests.simulation.faults import CLIENT, PLAYS, Fault
 from tests.simulation.scene import at_times_twice, create_topic, raise_for, restart_the_dead, traced
 
 T = TypeVar("T")

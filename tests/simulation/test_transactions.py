@@ -29,7 +29,7 @@ from kctl.protocol.apis.list_transactions import ListTransactionsRequest, ListTr
 from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop
-from tests.simulation.mishaps import CLIENT, HOUR_MS, PLAYS, Fault, clocks_jump, nothing, until_whole
+from tests.simulation.faults import CLIENT, HOUR_MS, PLAYS, Fault, clocks_jump, nothing, until_whole
 from tests.simulation.scene import create_topic, raise_for, restart_the_dead, traced
 from tests.simulation.transaction_reading import TransactionInvariants, check_log
 from tests.simulation.transactional_producer import (

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.integration.cli.conftest import KAFKA_4, Kctl
-from tests.integration.cli.test_words_of_kafkas_tools import GROUP_COMMAND, said
+from tests.integration.cli.test_kafka_tool_output import GROUP_COMMAND, said
 from tests.peers import probe
 from tests.peers.probe import wait_until
 

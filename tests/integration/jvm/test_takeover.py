@@ -18,7 +18,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from kctl.zookeeper import paths
-from tests.integration.jvm.belongings import PROPERTIES, Belongings
+from tests.integration.jvm.broker_data import PROPERTIES, BrokerData
 from tests.peers import apache_zookeeper
 from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, apache_kafka_process, why_not
 from tests.peers.embedded_zookeeper import embedded_zookeeper
@@ -46,7 +46,7 @@ class Places:
     """Where the data is, and who is on it: each broker gets a copy of what the one before has left."""
 
     def __init__(self, folder: Path, connect: str, version: str, end: str) -> None:
-        self.belongings = Belongings(deletes_records=end == "stopped")
+        self.data = BrokerData(deletes_records=end == "stopped")
         self._folder = folder
         self._connect = connect
         self._version = version
@@ -126,16 +126,16 @@ def test_apache_kafka_takes_over_our_data_and_kctl_takes_it_back(
 ) -> None:
     with _zookeeper(coordination, tmp_path / "zookeeper") as connect:
         places = Places(tmp_path, connect, version, end)
-        belongings = places.belongings
+        data = places.data
         with places.ours() as bootstrap:
-            belongings.create(bootstrap)
-            belongings.write(bootstrap)
-            belongings.check(bootstrap)
+            data.create(bootstrap)
+            data.write(bootstrap)
+            data.check(bootstrap)
         with places.theirs() as bootstrap:
-            belongings.check(bootstrap)
-            belongings.write(bootstrap)
+            data.check(bootstrap)
+            data.write(bootstrap)
         with places.ours() as bootstrap:
-            belongings.check(bootstrap)
+            data.check(bootstrap)
 
 
 @pytest.mark.parametrize(
@@ -146,12 +146,12 @@ def test_kctl_takes_over_apache_kafkas_data_and_apache_kafka_takes_it_back(
 ) -> None:
     with _zookeeper(coordination, tmp_path / "zookeeper") as connect:
         places = Places(tmp_path, connect, version, end)
-        belongings = places.belongings
+        data = places.data
         with places.theirs() as bootstrap:
-            belongings.create(bootstrap)
-            belongings.write(bootstrap)
+            data.create(bootstrap)
+            data.write(bootstrap)
         with places.ours() as bootstrap:
-            belongings.check(bootstrap)
-            belongings.write(bootstrap)
+            data.check(bootstrap)
+            data.write(bootstrap)
         with places.theirs() as bootstrap:
-            belongings.check(bootstrap)
+            data.check(bootstrap)

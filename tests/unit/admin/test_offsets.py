@@ -11,12 +11,12 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from tests.unit.client.fake_cluster import FakeCluster
-from tests.unit.client.hasty import HastyBlockingTransport
+from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
 
 def found(cluster: FakeCluster) -> list[TopicPartition]:
     async def main() -> list[TopicPartition]:
-        async with ClusterClient(cluster.settings(), HastyBlockingTransport()) as client:
+        async with ClusterClient(cluster.settings(), NoPauseBlockingTransport()) as client:
             return await partitions_of(client, ["orders"])
 
     return run_blocking(main())

@@ -9,14 +9,14 @@ from kctl.client.blocking_transport import run_blocking
 from kctl.client.cluster import ClusterClient
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from tests.unit.client.fake_cluster import DROP, FakeCluster
-from tests.unit.client.hasty import HastyBlockingTransport
+from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
 BROKERS = 3
 
 
 def run(cluster: FakeCluster, work: Callable[[ClusterClient], Awaitable[object]]) -> int:
     """How many milliseconds of pauses it took."""
-    transport = HastyBlockingTransport()
+    transport = NoPauseBlockingTransport()
 
     async def main() -> None:
         async with ClusterClient(cluster.settings(), transport) as client:

@@ -26,7 +26,7 @@ from kctl.protocol.apis.list_offsets import (
 )
 from kctl.protocol.apis.metadata import MetadataRequest
 from tests.unit.client.fake_cluster import DROP, FakeCluster
-from tests.unit.client.hasty import HastyBlockingTransport
+from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
 T = TypeVar("T")
 
@@ -143,7 +143,7 @@ def test_permanently_unavailable_coordinator_raises_its_error(cluster: FakeClust
     async def nothing(_: Connection) -> None: ...
 
     with pytest.raises(ApiError) as caught:
-        ask(cluster, lambda client: client.on_coordinator("billing", nothing), HastyBlockingTransport)
+        ask(cluster, lambda client: client.on_coordinator("billing", nothing), NoPauseBlockingTransport)
     assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
@@ -193,7 +193,7 @@ def test_partition_with_a_moved_leader_is_requested_from_the_new_one(cluster: Fa
 def test_partition_without_a_leader_does_not_fail_the_others(cluster: FakeCluster) -> None:
     cluster.create("orders", leaders=[-1, 1])
     tps = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("nope", 0)]
-    found = ask(cluster, lambda client: list_offsets(client, dict.fromkeys(tps, LATEST)), HastyBlockingTransport)
+    found = ask(cluster, lambda client: list_offsets(client, dict.fromkeys(tps, LATEST)), NoPauseBlockingTransport)
     codes = {str(tp): outcome.code.name if isinstance(outcome, ApiError) else "" for tp, outcome in found.items()}
     assert codes == {"nope-0": "UNKNOWN_TOPIC_OR_PARTITION", "orders-0": "LEADER_NOT_AVAILABLE", "orders-1": ""}
 

@@ -22,12 +22,12 @@ from kctl.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoor
 from kctl.protocol.apis.list_offsets import ListOffsetsRequest
 from kctl.protocol.apis.metadata import MetadataRequest
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
-from tests.unit.client.hasty import HastyBlockingTransport
+from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
 GROUPS = [f"group-{number:03}" for number in range(150)]
 
 
-class CountingTransport(HastyBlockingTransport):
+class CountingTransport(NoPauseBlockingTransport):
     """Counts connection attempts by port, and the time that was spent in pauses."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import CorruptBatch, Record
 from tests.unit.client.fake_cluster import DROP, FakeCluster, FakePartition
-from tests.unit.client.hasty import HastyBlockingTransport
+from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
 T = TypeVar("T")
 ORDERS = TopicPartition("orders", 0)
@@ -199,7 +199,7 @@ def test_permanently_unavailable_leader_ends_reading(cluster: FakeCluster) -> No
             await consumer.poll()
 
     with pytest.raises(ClusterUnreachable, match="cannot read on"):
-        read(cluster, work, HastyBlockingTransport)
+        read(cluster, work, NoPauseBlockingTransport)
 
 
 def test_offset_outside_of_the_log_is_an_error_that_names_it(cluster: FakeCluster) -> None:

@@ -23,7 +23,7 @@ from kctl.protocol.apis.produce import (
 from kctl.records.compression import Codec
 from kctl.records.header import parse_header
 from tests.unit.client.fake_cluster import DROP, FakeCluster
-from tests.unit.client.hasty import HastyAsyncioTransport
+from tests.unit.client.transports_without_pauses import NoPauseAsyncioTransport
 
 PATIENT_MS = 60_000
 """Longer than any test: batches close because they are full or flushed."""
@@ -213,7 +213,7 @@ def test_fatal_error_is_raised_and_later_batches_get_a_new_producer_id(cluster: 
 def test_persistent_retriable_error_ends_with_the_timeout(cluster: FakeCluster) -> None:
     cluster.create("orders")
     cluster.intercept(ProduceRequest, refusing(ErrorCode.NOT_ENOUGH_REPLICAS, 1_000))
-    (delivery,) = produce(cluster, sending("a"), HastyAsyncioTransport)
+    (delivery,) = produce(cluster, sending("a"), NoPauseAsyncioTransport)
     assert isinstance(delivery.error, ApiError)
     assert delivery.error.code is ErrorCode.NOT_ENOUGH_REPLICAS
 

@@ -1,7 +1,7 @@
-"""What happens to the brokers of a simulated cluster, and to the ways between them and to their clients.
+"""Faults of a simulated cluster: of its brokers and of the connections between brokers and clients.
 
-A fault takes the cluster and the run's chance, and may leave brokers dead; `scene.restart_the_dead` brings them back.
-Ways from clients to brokers are cut, never blocked, so that every request is answered or its connection lost.
+A fault takes the cluster and the random source of the run, and may leave brokers stopped; `scene.restart_the_dead`
+restarts them.  Connections from clients are reset, never blocked, so every request is answered or its connection lost.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ async def clocks_jump(cluster: SimCluster, chance: random.Random) -> None:
         cluster.brokers[chance.choice(sorted(cluster.brokers))].clock.jump(chance.randint(-24, 24) * HOUR_MS)
 
 
-async def bad_day(cluster: SimCluster, chance: random.Random) -> None:
-    """Ten mishaps.  Only one broker is dead at a time, and in the end all run.
+async def random_faults(cluster: SimCluster, chance: random.Random) -> None:
+    """Ten random faults.  At most one broker is down at a time, and all run at the end.
 
     Power, and with it what was not synced, is lost only when all replicas are in sync: one of them may lose anything.
     """
@@ -162,11 +162,11 @@ FAULTS: tuple[Fault, ...] = (
     leaders_move,
     network_slow,
     clocks_jump,
-    bad_day,
+    random_faults,
 )
 PLAYS = [
     *(pytest.param(fault, 1, id=f"{fault.__name__}-1") for fault in FAULTS),
-    *(pytest.param(bad_day, seed, id=f"bad_day-{seed}") for seed in (2, 3)),
+    *(pytest.param(random_faults, seed, id=f"random_faults-{seed}") for seed in (2, 3)),
     # A wish for in-sync replicas was displaced by one of an older epoch, and nobody answered it.
     pytest.param(brokers_killed, 2, id="brokers_killed-2"),
 ]

@@ -1,4 +1,4 @@
-"""A server that drips bytes or lies about sizes costs a client neither more time nor more memory than it allows."""
+"""Slow or malformed responses cost a client no more time and memory than its bounds."""
 
 from __future__ import annotations
 

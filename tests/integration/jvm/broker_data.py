@@ -1,4 +1,4 @@
-"""Everything that a broker may hold for its clients: written through one broker, looked for in whichever comes next.
+"""Every kind of data that a broker stores for its clients: written through one broker, checked through the next.
 
 topic       what is special about it
 codecs      one partition for each codec, several segments each, timestamps to look up
@@ -65,7 +65,7 @@ Entry = tuple[bytes | None, bytes | None]
 TopicPartitionName = tuple[str, int]
 
 
-class Belongings:
+class BrokerData:
     """What has been written so far; `write` adds to all of it, `check` finds all of it."""
 
     def __init__(self, *, deletes_records: bool) -> None:
@@ -362,7 +362,7 @@ def _connection(bootstrap: str) -> Iterator[BlockingConnection]:
     host, port = address(bootstrap)
     transport = BlockingTransport()
     opened = run_blocking(
-        transport.connect(host, port, client_id="belongings", connect_timeout_ms=10_000, timeout_ms=30_000)
+        transport.connect(host, port, client_id="broker-data", connect_timeout_ms=10_000, timeout_ms=30_000)
     )
     try:
         yield opened

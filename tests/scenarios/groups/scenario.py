@@ -1,4 +1,4 @@
-"""Plays about one group: a line is something that happens, or something that must be so.
+"""Scenarios about one group: a line is an event or an expectation.
 
     config initial_delay_ms=0 max_size=2     before anything else
     join NAME [new] [needs_id] [topics=t,u] [protocols=range,sticky] [instance=I] [session_ms=N] [rebalance_ms=N]
@@ -46,11 +46,11 @@ CONFIG_NAMES = {
 }
 
 
-class PlayFailed(AssertionError):
+class ScenarioFailed(AssertionError):
     """The line of the play that does not hold, and what holds instead."""
 
 
-class Play:
+class Scenario:
     """Runs the lines of one play."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Play:
         self._answers: defaultdict[str, list[str]] = defaultdict(list)
 
     def run(self, text: str) -> None:
-        """Raises PlayFailed at the first line that does not hold."""
+        """Raises ScenarioFailed at the first line that does not hold."""
         for number, line in enumerate(text.splitlines(), 1):
             words = line.partition("#")[0].split()
             if not words:
@@ -71,8 +71,8 @@ class Play:
             command: Callable[[list[str]], None] = getattr(self, f"_{words[0]}")
             try:
                 command(words[1:])
-            except PlayFailed as failure:
-                raise PlayFailed(f"line {number}: {line.strip()}\n{failure}") from None
+            except ScenarioFailed as failure:
+                raise ScenarioFailed(f"line {number}: {line.strip()}\n{failure}") from None
             self._collect()
         self._expect(["nothing"])
 
@@ -277,4 +277,4 @@ def _holds(claims: list[str], text: str) -> None:
 
 def _check(condition: bool, message: str) -> None:
     if not condition:
-        raise PlayFailed(message)
+        raise ScenarioFailed(message)
