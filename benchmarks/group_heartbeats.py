@@ -26,6 +26,7 @@ from kctl.server.coordinators.replies import Reply
 from kctl.server.groups.actions import JoinOutcome
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.events import JoinRequest
 from kctl.server.handlers.heartbeat import HeartbeatHandler
 from kctl.server.requests.context import Peer
 from kctl.server.requests.dispatch import Dispatcher
@@ -130,11 +131,8 @@ async def in_process(groups: int, members: int, runs: int) -> list[float]:
 
 
 def join(coordinator: GroupCoordinator, group_id: str) -> Reply[JoinOutcome]:
-    return coordinator.join(
-        group_id,
+    request = JoinRequest(
         member_id="",
-        group_instance_id=None,
-        requires_known_member_id=False,
         client_id="benchmark",
         client_host="/127.0.0.1",
         session_timeout_ms=600_000,
@@ -142,6 +140,7 @@ def join(coordinator: GroupCoordinator, group_id: str) -> Reply[JoinOutcome]:
         protocol_type="consumer",
         protocols=(("range", b""),),
     )
+    return coordinator.join(group_id, request)
 
 
 def heartbeat_frame(group_id: str, joined: JoinOutcome) -> memoryview:

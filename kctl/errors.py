@@ -283,6 +283,10 @@ class MalformedRequest(KctlError):
     """The bytes are not a request that can be answered; the connection closes, others go on."""
 
 
+class UnansweredRequestFailed(KctlError):
+    """A request that has no response, Produce with acks=0, failed; closing its connection is how its client is told."""
+
+
 class CorruptLog(KctlError):
     """A file of a log holds something impossible at `position`; the caller decides what becomes of it."""
 

@@ -21,7 +21,7 @@ _EVERY_INTERFACE = {"0.0.0.0", "::"}  # noqa: S104 - to refuse it
 def listener_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
     """Where to listen; an empty host means every interface, port 0 a free one.
 
-    `config` is one that `kctl.config.loading` let through.
+    `config` is one that `kctl.config.config_loading` let through.
     """
     protocols = dict(_map_entries(config.listener_security_protocol_map))
     return tuple(_endpoints(_listeners_text(config), protocols))

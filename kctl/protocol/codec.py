@@ -38,6 +38,12 @@ def decode(cls: type[T], buffer: memoryview | bytes, version: int, offset: int =
         raise MalformedRequest(f"{cls.__name__} v{version}: {error}") from error
 
 
+def is_long_to_decode(cls: type, size: int) -> bool:
+    """Whether decoding a request of `size` bytes may cost more than one of a client may, and hold a loop too long."""
+    cost_max = definition_of(cls).cost_max
+    return size > SMALL_BYTES and cost_max is not None and cost_max > REQUEST_COST_MAX
+
+
 def encode(message: object, version: int) -> list[Chunk]:
     """Chunks to be sent one after the other; what `records` fields hold is passed on as it is, unless it is empty.
 

@@ -79,6 +79,8 @@ class Definition:
     """API key, of requests and responses only."""
     versions: range
     flexible: range
+    served: range
+    """The versions of a request that our broker serves."""
     fields: tuple[Field, ...]
     cost_max: int | None = None
     """What decoding may cost, None for messages without a bound: those that come from brokers and files."""
@@ -86,6 +88,10 @@ class Definition:
     def is_flexible(self, version: int) -> bool:
         """Whether this version has compact lengths and tagged fields."""
         return version in self.flexible
+
+
+REQUESTS: dict[int, type] = {}
+"""The request classes that were defined so far, by API key."""
 
 
 def definition_of(cls: type) -> Definition:
@@ -368,10 +374,20 @@ def struct(cls: type[T]) -> type[T]:
     ),
 )
 def request(
-    *, key: int, versions: str, flexible: str, cost_max: int = REQUEST_COST_MAX
+    *, key: int, versions: str, flexible: str, served: str | None = None, cost_max: int = REQUEST_COST_MAX
 ) -> Callable[[type[T]], type[T]]:
-    """What is sent to the API with this key; decoding gives up when it costs more than `cost_max`."""
-    return lambda cls: _define(cls, key, versions, flexible, cost_max)
+    """What is sent to the API with this key; decoding gives up when it costs more than `cost_max`.
+
+    `versions` are those that our client can send, `served` those that our broker answers: all of them when it does not
+    say, "none" for an API that is for our client only.
+    """
+
+    def define(cls: type[T]) -> type[T]:
+        made = _define(cls, key, versions, flexible, served=versions if served is None else served, cost_max=cost_max)
+        REQUESTS[key] = made
+        return made
+
+    return define
 
 
 @dataclass_transform(
@@ -422,11 +438,21 @@ def data(*, versions: str, flexible: str = "none") -> Callable[[type[T]], type[T
     return lambda cls: _define(cls, None, versions, flexible)
 
 
-def _define(cls: type[T], key: int | None, versions: str, flexible: str, cost_max: int | None = None) -> type[T]:
+def _define(
+    cls: type[T], key: int | None, versions: str, flexible: str, *, served: str = "none", cost_max: int | None = None
+) -> type[T]:
     made = dataclass(kw_only=True, slots=True)(cls)
     fields = tuple(
         dataclasses.replace(field.metadata["wire"], name=field.name) for field in dataclasses.fields(cast("Any", made))
     )
-    definition = Definition(made.__name__, key, parse_versions(versions), parse_versions(flexible), fields, cost_max)
+    definition = Definition(
+        name=made.__name__,
+        key=key,
+        versions=parse_versions(versions),
+        flexible=parse_versions(flexible),
+        served=parse_versions(served),
+        fields=fields,
+        cost_max=cost_max,
+    )
     type.__setattr__(made, "__definition__", definition)
     return made

@@ -24,10 +24,10 @@ from kctl.storage.confined_files import ConfinedFiles
 from kctl.storage.files import Files
 from kctl.storage.flushing import FlushPlan
 from kctl.storage.future_logs import FutureLogs, ReplacementPlan
-from kctl.storage.loading import load_logs
 from kctl.storage.log import Log
 from kctl.storage.log_directories import LogDirectories, LogDirectoryFiles
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
+from kctl.storage.log_loading import load_logs
 from kctl.storage.names import CLEAN_SHUTDOWN, delete_directory_name, future_directory_name
 from kctl.storage.offset_checkpoints import OffsetCheckpoints
 from kctl.storage.plans import CheckpointPlan, RemovalPlan

@@ -12,7 +12,7 @@ from uuid import UUID
 from kctl.protocol.message import array, boolean, int8, int16, int32, nested, request, response, string, struct, uuid
 
 
-@request(key=69, versions="0-1", flexible="0+")
+@request(key=69, versions="0-1", flexible="0+", served="none")
 class ConsumerGroupDescribeRequest:
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean(default=False)

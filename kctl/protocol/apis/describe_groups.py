@@ -10,7 +10,7 @@ from __future__ import annotations
 from kctl.protocol.message import array, boolean, bytes_, int16, int32, request, response, string, struct
 
 
-@request(key=15, versions="0-6", flexible="5+")
+@request(key=15, versions="0-6", flexible="5+", served="0-5")
 class DescribeGroupsRequest:
     groups: list[str] = array(string)
     include_authorized_operations: bool = boolean("3+", default=False)

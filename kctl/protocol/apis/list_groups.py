@@ -9,7 +9,7 @@ from __future__ import annotations
 from kctl.protocol.message import array, int16, int32, request, response, string, struct
 
 
-@request(key=16, versions="0-5", flexible="3+")
+@request(key=16, versions="0-5", flexible="3+", served="0-4")
 class ListGroupsRequest:
     states_filter: list[str] = array(string, "4+", default=[])
     types_filter: list[str] = array(string, "5+", default=[])

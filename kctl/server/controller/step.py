@@ -50,7 +50,7 @@ from kctl.server.controller.leadership import (
 )
 from kctl.server.controller.membership import brokers_changed, log_dir_failed, roles_answered
 from kctl.server.controller.partition_states import PartitionPhase
-from kctl.server.controller.reassigning import (
+from kctl.server.controller.reassignment_steps import (
     reassignments_asked,
     reassignments_begun,
     reassignments_completed,

@@ -1,6 +1,7 @@
 """What can happen to a group: the vocabulary that `step` takes.
 
-A token stands for one parked call; it comes back in exactly one `Answer` and is never looked into.
+A token stands for one parked call; it comes back in exactly one `Answer` and is never looked into.  Handlers make the
+events of requests without one, and the coordinator adds it.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ SYNC_TIMER = TimerKey(TimerKind.SYNC)
 class JoinRequest:
     """A member wants to be in the next generation."""
 
-    token: Token
+    token: Token = None
     member_id: str
-    fresh_member_id: str
-    """The id to give if the group has to invent one."""
+    fresh_member_id: str = ""
+    """The id to give if the group has to invent one; the coordinator draws it."""
     group_instance_id: str | None = None
     requires_known_member_id: bool = False
     """JoinGroup v4+ without an instance id: a new member first gets an id and asks again.  KIP-394."""
@@ -71,7 +72,7 @@ class JoinRequest:
 class SyncRequest:
     """A member wants its assignment; the leader brings everybody's."""
 
-    token: Token
+    token: Token = None
     member_id: str
     group_instance_id: str | None = None
     generation: int
@@ -110,7 +111,7 @@ class LeaveRequest:
 class CommitRequest:
     """A member, or a client that needs no membership, says how far it has read."""
 
-    token: Token
+    token: Token = None
     member_id: str = UNKNOWN_MEMBER
     group_instance_id: str | None = None
     generation: int = -1
@@ -124,7 +125,7 @@ class TransactionalCommit:
     Producers of before KIP-447 name neither member nor generation.
     """
 
-    token: Token
+    token: Token = None
     producer: ProducerIdAndEpoch
     member_id: str = UNKNOWN_MEMBER
     group_instance_id: str | None = None

@@ -13,7 +13,7 @@ from kctl.protocol.apis.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from kctl.server.controller import reassignment
+from kctl.server.controller import reassignment_rules
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.requests.context import RequestContext
 
@@ -38,7 +38,7 @@ class AlterPartitionReassignmentsHandler:
                 wanted[topic_partition] = None if each.replicas is None else tuple(each.replicas)
         for topic_partition, replicas in wanted.items():
             # The controller asks again when it is this request's turn; here the caller gets to know what is wrong.
-            refusal = reassignment.refusal(self._controller.state, topic_partition, replicas)
+            refusal = reassignment_rules.refusal(self._controller.state, topic_partition, replicas)
             if refusal is not None:
                 refused[topic_partition] = refusal
         outcome = await self._controller.reassign(

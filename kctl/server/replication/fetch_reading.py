@@ -120,17 +120,15 @@ class Fetch:
         self._magic = old_formats.magic_for(reader.version)
         self._answer_max_bytes = max_bytes
         self._max_bytes = max_bytes if self._magic is None else min(max_bytes, old_formats.SOURCE_BYTES_MAX)
-        self._last: Reading | None = None
 
-    def is_ready(self, max_wait_ms: int) -> bool:
-        """Whether the answer goes out now."""
-        reading = self.read()
-        is_enough = reading.total_bytes >= min(self._min_bytes, self._max_bytes) or reading.is_on_older_segment
-        return max_wait_ms <= 0 or not self.positions or reading.is_urgent or is_enough
+    def is_enough(self, reading: Reading) -> bool:
+        """Whether a reading is answered without waiting for more."""
+        has_bytes = reading.total_bytes >= min(self._min_bytes, self._max_bytes) or reading.is_on_older_segment
+        return not self.positions or reading.is_urgent or has_bytes
 
     @property
     def is_converted(self) -> bool:
-        """Whether the reader knows only old message formats; its answer is the latest reading after `convert`."""
+        """Whether the reader knows only old message formats; its answer is a reading after `convert`."""
         return self._magic is not None
 
     def upper_bounds(self) -> list[int]:
@@ -155,11 +153,17 @@ class Fetch:
                 return True
         return False
 
-    def note_answered(self) -> None:
-        """The latest reading goes out: it counts for throttles, and a follower knows the high watermarks in it."""
+    def read_if_enough(self) -> Reading | None:
+        """A new reading, None while it would not be enough to answer with."""
+        if not self.could_have_more():
+            return None
+        reading = self.read()
+        return reading if self.is_enough(reading) else None
+
+    def note_answered(self, reading: Reading) -> None:
+        """This reading goes out: it counts for throttles, and a follower knows the high watermarks in it."""
         if not self.reader.is_follower:
             return
-        reading = self.last()
         throttled_bytes = 0
         for topic_partition, answer in reading.answers.items():
             partition = self._replicas.partitions.get(topic_partition)
@@ -189,8 +193,7 @@ class Fetch:
                 total += size
             is_urgent = is_urgent or self._is_urgent(position, answer)
             is_on_older_segment = is_on_older_segment or self._is_on_older_segment(position, answer)
-        self._last = Reading(answers, record_bytes, total, is_urgent, is_on_older_segment)
-        return self._last
+        return Reading(answers, record_bytes, total, is_urgent, is_on_older_segment)
 
     def _is_urgent(self, position: FetchPosition, answer: PartitionData) -> bool:
         if answer.error_code != ErrorCode.NONE or answer.diverging_epoch is not None:
@@ -236,13 +239,12 @@ class Fetch:
         else:
             partition.check_epoch(position.current_leader_epoch)
 
-    async def convert(self, work: RecordWork) -> bool:
-        """Put messages of an old format in the place of what was read last, or the error that prevents that.
+    async def convert(self, reading: Reading, work: RecordWork) -> bool:
+        """Put messages of an old format in the place of what was read, or the error that prevents that.
 
         Answers whether there is anything to tell: records may have been of a kind that old formats do not have.
         """
         assert self._magic is not None
-        reading = self.last()
         reading.total_bytes = 0
         for position in self.positions:
             answer = reading.answers[position.topic_partition]
@@ -280,10 +282,6 @@ class Fetch:
         except ApiError as error:
             return self._refusal(answer.partition_index, error)
         return answer
-
-    def last(self) -> Reading:
-        """The latest reading."""
-        return self._last if self._last is not None else self.read()
 
     def _upper_bound(self, partition: Partition) -> int:
         if self.reader.is_follower:

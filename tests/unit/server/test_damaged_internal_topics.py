@@ -16,14 +16,14 @@ from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, LOG_OVERHEAD, 
 from kctl.records.salvage import cut_all
 from kctl.server.coordinators.replay import PartitionReplay, Playback
 from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.loading import GroupPlayback
+from kctl.server.groups.group_loading import GroupPlayback
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.records import offset_records
 from kctl.server.internal_topics import InternalLog
-from kctl.server.transactions.loading import TransactionPlayback
 from kctl.server.transactions.records import transaction_record
 from kctl.server.transactions.snapshot import TransactionSnapshot
 from kctl.server.transactions.states import TransactionState
+from kctl.server.transactions.transaction_loading import TransactionPlayback
 from kctl.storage.config import LogConfig
 from kctl.storage.log import Log
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
