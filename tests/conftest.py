@@ -1,4 +1,4 @@
-"""For every test: nothing is skipped where all judges are required, and Hypothesis has no opinion about speed.
+"""Settings for all tests: skips are failures where all peers are required, and Hypothesis has no deadlines.
 
 Continuous integration judges a change by the same examples each time, so that what is red there is the change's doing;
 everywhere else Hypothesis looks for fresh ones.

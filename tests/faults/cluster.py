@@ -1,4 +1,4 @@
-"""Three brokers of ours and Apache ZooKeeper, each a process on a host of its own, to be killed, halted and cut off."""
+"""Three kctl brokers and Apache ZooKeeper, each a process in its own network namespace, for fault injection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cleaning that dies at any of its file operations: the log reads as before or after, and the next start goes on."""
+"""Crashes at every file operation of a cleaning: the log reads as before or after, and the next start recovers."""
 
 from __future__ import annotations
 

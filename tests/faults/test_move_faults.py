@@ -1,4 +1,4 @@
-"""A replica on its way to another log directory, and a disk that fails or power that goes at each of its operations.
+"""Disk and power failures at every operation of a replica move between log directories.
 
 Whatever happens, the next start finds the replica once, with all that was acknowledged (a dead process, a failed disk)
 or flushed (a power failure), and a copy that was under way grows on.

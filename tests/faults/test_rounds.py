@@ -1,4 +1,4 @@
-"""One round of each essential fault; `python -m tests.faults.rounds --rounds 30` plays more of them."""
+"""One round of each essential fault; `python -m tests.faults.rounds --rounds 30` runs more."""
 
 from __future__ import annotations
 

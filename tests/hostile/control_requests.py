@@ -1,4 +1,4 @@
-"""Requests that pretend to come from the controller, and what a client can learn to make them look right."""
+"""Forged controller requests, and the values a client can learn to forge them."""
 
 from __future__ import annotations
 

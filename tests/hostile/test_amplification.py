@@ -1,4 +1,4 @@
-"""Short requests that ask for much work or a long answer."""
+"""Short requests that cause much work or long responses."""
 
 from __future__ import annotations
 

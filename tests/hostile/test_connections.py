@@ -1,4 +1,4 @@
-"""Connections that take more than their share: of turns, memory, descriptors, and time without a byte."""
+"""Connections that use more than their share of turns, memory, descriptors or idle time."""
 
 from __future__ import annotations
 

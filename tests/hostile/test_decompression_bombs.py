@@ -1,4 +1,4 @@
-"""Batches that are small on the wire and large to decompress, walk or convert, sent or stored.
+"""Batches that are small on the wire and expensive to decompress, iterate or convert, produced or stored.
 
 What takes long leaves the event loop: the handler gives something to await before the records are looked at.
 """

@@ -1,4 +1,4 @@
-"""Control-plane requests from somebody who is not the controller that ZooKeeper has elected."""
+"""Control-plane requests from a sender that is not the controller registered in ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names, keys, values and error texts of others never steer the terminal of whoever runs a command."""
+"""Names, keys, values and error messages from others cannot send control sequences to the user's terminal."""
 
 from __future__ import annotations
 

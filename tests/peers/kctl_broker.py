@@ -1,4 +1,4 @@
-"""Our own broker as a user has it: a process started by `kctl broker start`, which can be killed and started again."""
+"""A kctl broker as a process started by `kctl broker start`, which can be killed and restarted."""
 
 from __future__ import annotations
 

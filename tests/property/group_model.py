@@ -1,4 +1,4 @@
-"""A consumer group as a few dictionaries: what Kafka answers to each request, written down from its rules alone.
+"""A model of a consumer group: Kafka's response to each request, written from Kafka's rules alone.
 
 Nothing is shared with kctl.server.groups.  Time is a number; every member allows REBALANCE_MS for a rebalance and is
 out when it was not heard of for SESSION_MS, unless a call of its waits.  Calls that wait are kept by the key that the

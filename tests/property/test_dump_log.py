@@ -1,4 +1,4 @@
-"""Whatever a log file holds, dumping it ends, says so, and two readers of records agree."""
+"""Dumping any log file ends and reports all damage, and two record readers agree."""
 
 from __future__ import annotations
 

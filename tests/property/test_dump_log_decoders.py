@@ -1,4 +1,4 @@
-"""Whatever bytes a file or the records of an internal topic hold, dump-log shows them or says what is wrong."""
+"""dump-log shows any bytes of a file or of internal topic records, or reports what is wrong."""
 
 from __future__ import annotations
 

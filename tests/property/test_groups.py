@@ -1,4 +1,4 @@
-"""Groups under any sequence of requests, time-outs and log failures: what must hold after every single step.
+"""Invariants of a group under random requests, timeouts and append failures, checked after every step.
 
 Goal: no call is lost or answered twice, generations and assignments stay unique, nothing waits for ever, and the log
 always holds what was answered.  Method: random operations on one group in a simulated world; the seed is the failure.

@@ -1,4 +1,4 @@
-"""Members and their group, each by its own rules, over connections that lose, delay and repeat nothing but break.
+"""Group members against the coordinator over connections that lose, delay and break requests.
 
 Goal: no partition is read by two members of one generation, nothing is committed by one that has no say any more, what
 is committed goes neither back nor past what was read, and when the trouble ends every partition has a reader.  Method:

@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1 against kafka-python's own builder and reader, and whatever damage Hypothesis thinks of."""
+"""Messages of magic 0 and 1 against kafka-python's builder and reader, and with random damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled codecs against themselves and against the interpreting walker, for every message."""
+"""Compiled codecs round-trip and agree with the interpreting codec, for every message."""
 
 from __future__ import annotations
 

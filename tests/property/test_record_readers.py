@@ -1,4 +1,4 @@
-"""Readers of bytes that anyone may have written: they find what was there or say what is wrong, and do nothing else."""
+"""Readers of untrusted bytes return the content or raise a documented error, and nothing else."""
 
 from __future__ import annotations
 

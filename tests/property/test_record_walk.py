@@ -1,4 +1,4 @@
-"""The fast walks over records see what the readable reader sees, and refuse what is no record."""
+"""The fast record scans agree with the reference reader and refuse malformed records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damage anywhere in a segment: what is not touched is found, and what is lost is said once.
+"""Damage anywhere in a segment: undamaged batches are found, and each loss is reported once.
 
 Goal: a damaged batch costs itself and nothing else, whatever the damage and however the segment is cut into chunks.
 Method: random batches, with the gaps that compaction leaves or without; random damage; which batches are whole is known

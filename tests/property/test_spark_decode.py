@@ -1,4 +1,4 @@
-"""The vectorised decode gives what the record reader gives, whatever the batches look like."""
+"""The vectorised decoder agrees with the record reader for any batches."""
 
 from __future__ import annotations
 

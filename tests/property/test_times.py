@@ -1,4 +1,4 @@
-"""One grammar of times: what is unambiguous is read exactly, and everything else is refused by name."""
+"""The grammar of times: unambiguous texts are parsed exactly, all others are refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the plays on whole brokers have in common: their topic, requests that come twice, the end of the trouble."""
+"""Shared parts of simulations with whole brokers: the topic, duplicated requests, and the end of all faults."""
 
 from __future__ import annotations
 

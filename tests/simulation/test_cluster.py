@@ -1,4 +1,4 @@
-"""Whole brokers under virtual time: what was acknowledged stays, whoever dies, and a seed gives one run."""
+"""Whole brokers under virtual time: acknowledged records survive faults, and a seed gives one run."""
 
 from __future__ import annotations
 

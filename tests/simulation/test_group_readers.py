@@ -1,4 +1,4 @@
-"""kctl's own members of a group on whole brokers under virtual time: they come, go and stall, and brokers die.
+"""kctl's group consumers on whole brokers under virtual time: they join, leave and stall, and brokers fail.
 
 Whatever happens, what is read has no gap, a generation has one owner of a partition, and in the end everything is read
 and committed.  When nothing goes wrong every record is read once.

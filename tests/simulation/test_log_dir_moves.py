@@ -1,4 +1,4 @@
-"""Three brokers with two log directories each, whose replicas move to and fro while brokers die and come back."""
+"""Three brokers with two log directories each, whose replicas move while brokers fail and return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions on whole brokers under virtual time: brokers die, producers are replaced, and nothing is seen in part.
+"""Transactions on whole brokers under virtual time: brokers fail, producers are replaced, atomicity holds.
 
 Each transaction writes a record to each of some partitions and commits, for a group of its producer's own, its number
 as an offset.  Producers die or take too long in the middle, requests come twice or late, and those who were replaced

@@ -1,4 +1,4 @@
-"""What a log says of transactions when it is read from its start, one batch after the other, by nobody in a hurry.
+"""Reads the transactions of a log sequentially from its start, as a reference.
 
 Nothing is shared with kctl.storage.producer_state or the transaction index, which this judges: where the last stable
 offset is, what aborted, and whether a producer that was shut out ever got something in.

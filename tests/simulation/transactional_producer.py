@@ -1,4 +1,4 @@
-"""A transactional producer as plainly as the protocol allows, and what is left of it when it is gone.
+"""A minimal transactional producer, and the zombie it leaves behind when it is replaced.
 
 A zombie is an instance that was replaced, or whose transaction took too long, and that does not know it: it goes on to
 ask the coordinator, to write to the partitions of the transaction that it had open, and to commit offsets in it.  A

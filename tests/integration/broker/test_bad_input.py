@@ -1,4 +1,4 @@
-"""Bytes that no client would send: each closes its own connection at most; the broker serves on and does not grow."""
+"""Malformed input closes at most its own connection; the broker keeps serving and does not grow."""
 
 from __future__ import annotations
 

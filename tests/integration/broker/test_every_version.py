@@ -1,4 +1,4 @@
-"""Every version of every API that the broker advertises is answered, and the answer can be read in that version."""
+"""Every version of every advertised API is answered, and the response decodes in that version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disks that go away under a running broker, or are not there when it starts: the others are served."""
+"""Log directories that fail while a broker runs or are missing at its start: the others are served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kctl consume --group` in the background, and what its group looks like meanwhile."""
+"""`kctl consume --group` as a background process, and the state of its group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leaves a transaction hanging: a batch of a transactional producer in a partition that no coordinator knows of."""
+"""Creates a hanging transaction: a transactional batch in a partition that no coordinator knows of."""
 
 from __future__ import annotations
 

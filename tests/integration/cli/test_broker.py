@@ -1,4 +1,4 @@
-"""A broker's life as a user has it: started in the background, looked at, stopped; and every way not to start."""
+"""Starting, inspecting and stopping a broker in the background, and every way it can fail to start."""
 
 from __future__ import annotations
 

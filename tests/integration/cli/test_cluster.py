@@ -1,4 +1,4 @@
-"""A cluster's health on three brokers, ours and Apache Kafka's; the life of a cluster for development."""
+"""Cluster health on three brokers, kctl's and Apache Kafka's; starting and stopping a development cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kctl consume --group` shares partitions with any client, and what it showed is committed, on any broker."""
+"""`kctl consume --group` shares partitions with any client and commits the records it has printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kctl consume --group` in a group that shares by `cooperative-sticky` with librdkafka and Java, whoever leads."""
+"""`kctl consume --group` in a `cooperative-sticky` group with librdkafka and Java, with each of them as leader."""
 
 from __future__ import annotations
 

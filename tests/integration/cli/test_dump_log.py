@@ -1,4 +1,4 @@
-"""kctl dump-log says of files what Kafka's DumpLogSegments says, whoever wrote them."""
+"""kctl dump-log prints the same as Kafka's DumpLogSegments for files of either broker."""
 
 from __future__ import annotations
 

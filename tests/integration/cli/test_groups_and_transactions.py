@@ -1,4 +1,4 @@
-"""Groups and transactions from the command line, on our broker and Apache Kafka's, held against Kafka's tools."""
+"""Group and transaction commands on kctl and Apache Kafka brokers, compared with Kafka's tools."""
 
 from __future__ import annotations
 

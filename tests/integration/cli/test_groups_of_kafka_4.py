@@ -1,4 +1,4 @@
-"""Groups of Kafka 4 from the command line: those of the consumer protocol (KIP-848), and those of other types."""
+"""Group commands on groups of Kafka 4: the consumer protocol (KIP-848) and other group types."""
 
 from __future__ import annotations
 

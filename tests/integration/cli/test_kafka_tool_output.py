@@ -1,4 +1,4 @@
-"""What `--compat` prints of groups and transactions, byte for byte what Kafka's own commands print."""
+"""`--compat` output for groups and transactions equals that of Kafka's own commands byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas that move between log directories of a broker, ours and Apache Kafka's, and what Kafka's tools see of it."""
+"""Moves between log directories of kctl and Apache Kafka brokers, and their view in Kafka's tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kctl produce --transactional-id` on any broker: committed readers see all of the input or nothing."""
+"""`kctl produce --transactional-id` on any broker: read_committed consumers see all of the input or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moves and their throttles on three brokers, ours and Apache Kafka's, and the words of Kafka's own tool."""
+"""Reassignments and their throttles on three brokers, compared with the output of Kafka's own tool."""
 
 from __future__ import annotations
 

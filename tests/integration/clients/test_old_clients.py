@@ -1,4 +1,4 @@
-"""Clients that speak as they did before Kafka 0.11: they send and get message formats 0 and 1, our log holds format 2.
+"""Clients with the protocol before Kafka 0.11: they use message formats 0 and 1, the log uses format 2.
 
 kafka-python is told which broker it talks to and keeps to the versions of that time; librdkafka is told not to ask.
 """

@@ -1,4 +1,4 @@
-"""Real clients, unchanged, against one broker: what they make, write, read, share and commit.
+"""Real clients, unchanged, against one broker: they create topics, produce, consume, share and commit.
 
 Each claim is tested for every client family that can do it.  The records are few, because the point is that the two
 sides understand each other; keys decide the partition, so order per key can be checked.

@@ -1,4 +1,4 @@
-"""Members of consumer groups in a JVM of their own, which tell what they own, read and commit."""
+"""Consumer group members in one JVM that report what they own, read and commit."""
 
 from __future__ import annotations
 

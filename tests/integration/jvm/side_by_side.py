@@ -1,4 +1,4 @@
-"""The same requests to Apache Kafka and to our broker, and their answers in a form that can be compared.
+"""Sends the same requests to Apache Kafka and to kctl and makes their responses comparable.
 
 Both brokers have a chroot of their own on one ZooKeeper, so that what they store can be compared too.
 """

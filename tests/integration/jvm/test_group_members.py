@@ -1,4 +1,4 @@
-"""Java consumers of old and new clients in one group, with every built-in assignor, come, go and are killed."""
+"""Java consumers, old and new, with every built-in assignor join, leave and are killed in one group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One cluster of our broker and Apache Kafka's: either may control, lead and follow, and all replicas end up equal."""
+"""One cluster of kctl and Apache Kafka brokers: each may be controller, leader and follower, replicas end up equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java clients from the years of message formats 0 and 1, unchanged, against our broker."""
+"""Java clients of the versions with message formats 0 and 1, unchanged, against kctl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DumpLogSegments finds nothing wrong with logs of old message formats that we recovered and wrote on."""
+"""DumpLogSegments accepts logs of old message formats that kctl recovered and appended to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our log cleaner and Apache Kafka's leave the same of the same files.
+"""kctl's and Apache Kafka's log cleaners leave the same records of the same files.
 
 Each broker starts on a copy of a log directory with histories by seed: keys that are written again and again,
 tombstones, all codecs, idempotent and transactional producers with several epochs.  Then both clean them in the same

@@ -1,4 +1,4 @@
-"""A broker of Apache Kafka starts on our data directory and serves everything, and the other way round.
+"""An Apache Kafka broker starts on kctl's data directory and serves everything, and vice versa.
 
 One ZooKeeper keeps the cluster; one broker writes, ends cleanly or by kill -9, the other starts on a copy of the data,
 finds everything, writes more and ends the same way; then the first starts on what the other has left.  After a clean

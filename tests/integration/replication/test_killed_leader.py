@@ -1,4 +1,4 @@
-"""Right after a leader was killed and came back, readers still find all that was acknowledged.  KIP-207."""
+"""After a leader is killed and restarted consumers find all acknowledged records.  KIP-207."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Throttled replicas wait while others are copied, and go on when the throttle is gone."""
+"""Throttled replicas wait while others are copied, and continue when the throttle is removed."""
 
 from __future__ import annotations
 

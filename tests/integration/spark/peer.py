@@ -1,4 +1,4 @@
-"""What the tests do beside exporting: produce with librdkafka, run `kctl`, and read the files with pyarrow."""
+"""Everything but exporting: produces with librdkafka, runs `kctl`, and reads the files with pyarrow."""
 
 from __future__ import annotations
 

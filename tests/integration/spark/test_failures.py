@@ -1,4 +1,4 @@
-"""What goes wrong around Spark is told by its cause, and leaves the folder as it was or finished by the next run."""
+"""Failures around Spark are reported with their cause; the folder is unchanged or completed by the next run."""
 
 from __future__ import annotations
 

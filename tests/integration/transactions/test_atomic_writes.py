@@ -1,4 +1,4 @@
-"""Transactions of confluent-kafka (librdkafka): what is committed is seen, what is not is not, and one may write."""
+"""Transactions of confluent-kafka (librdkafka): commit, abort, isolation and fencing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Five of Apache Kafka's TransactionalMessageCopier in a row copy a topic exactly once, whatever is killed."""
+"""Five chained TransactionalMessageCopier of Apache Kafka copy a topic exactly once despite kills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apache Kafka's own programs: reading our state log, finding and ending what hangs."""
+"""Apache Kafka's own programs read the transaction log and find and abort hanging transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker is killed in the midst of transactions and started again: no part of a transaction is ever seen alone."""
+"""The broker is killed during transactions and restarted: transactions stay atomic."""
 
 from __future__ import annotations
 

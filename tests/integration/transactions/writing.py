@@ -1,4 +1,4 @@
-"""Shorthands for what the tests of transactions do with confluent-kafka."""
+"""Helpers to write and read transactions with confluent-kafka."""
 
 from __future__ import annotations
 

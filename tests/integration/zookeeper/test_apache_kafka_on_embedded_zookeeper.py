@@ -1,4 +1,4 @@
-"""Goal: an Apache Kafka broker cannot tell our server from Apache ZooKeeper, and we read what it writes there."""
+"""An Apache Kafka broker runs on the embedded ZooKeeper, and kctl reads the znodes it writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goal: nonsense costs the one who sends it his connection, and nobody anything else."""
+"""Malformed requests close the sender's connection and affect no other client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goal: `kctl zookeeper` says what is there, in every format, and one line when it cannot."""
+"""`kctl zookeeper` prints znodes in every format, and one line on errors."""
 
 from __future__ import annotations
 

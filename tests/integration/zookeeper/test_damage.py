@@ -1,4 +1,4 @@
-"""Goal: a damaged database is served by nobody: one line names the file and what to do, at start and while running."""
+"""A damaged database is not served: one line names the file and a remedy, at start and while running."""
 
 from __future__ import annotations
 

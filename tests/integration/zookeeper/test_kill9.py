@@ -1,4 +1,4 @@
-"""Goal: an answered write survives SIGKILL, and sessions come back to a killed server with all that is theirs.
+"""Acknowledged writes survive SIGKILL, and sessions resume on the restarted server with their nodes and watches.
 
 kazoo writes from several threads while the server is killed at a random moment, again and again.
 """

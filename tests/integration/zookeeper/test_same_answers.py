@@ -1,4 +1,4 @@
-"""Goal: whatever is asked, our server answers as Apache ZooKeeper does, zxid for zxid, and tells the same watches.
+"""The embedded server answers every request as Apache ZooKeeper does, zxids and watch events included.
 
 Random requests of every kind by hand-made bytes, on both servers with empty folders.
 """

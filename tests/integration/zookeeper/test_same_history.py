@@ -1,4 +1,4 @@
-"""Goal: the simulated ZooKeeper, our server and Apache ZooKeeper give a session the same history.
+"""The simulated ZooKeeper, the embedded server and Apache ZooKeeper give a session the same history.
 
 Random operations by three sessions, closed and opened again now and then; compared is all that answers and events say.
 """

@@ -1,4 +1,4 @@
-"""Goal: a session behaves the same on our server and on Apache ZooKeeper, through breaks, expiry and the end."""
+"""A session behaves the same on the embedded server and on Apache ZooKeeper: reconnects, expiry and close."""
 
 from __future__ import annotations
 

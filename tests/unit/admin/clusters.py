@@ -1,4 +1,4 @@
-"""Clusters as metadata tells them, in few words."""
+"""Builders for cluster metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change of a property leads to."""
+"""The effective value of a property after a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who would be elected."""
+"""Prediction of the elected leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict on a cluster and its reasons."""
+"""Cluster health and its reasons."""
 
 from __future__ import annotations
 

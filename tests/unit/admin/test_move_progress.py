@@ -1,4 +1,4 @@
-"""How fast a move goes and when it will be done."""
+"""Speed and estimated completion of a reassignment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partitions there are to read, also while a broker is coming up."""
+"""The partitions to read, also while a broker starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How one item went: a bare name and a text, whatever the broker is."""
+"""The outcome of one item: error name and message, for any broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reassignment would change, what it costs, how far it is."""
+"""Changes, cost and progress of a reassignment."""
 
 from __future__ import annotations
 

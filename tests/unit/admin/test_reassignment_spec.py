@@ -1,4 +1,4 @@
-"""Reassignments and lists of partitions as people write them."""
+"""Parsing of reassignments and partition lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Throttles: what is needed, what was there before, how it is given back."""
+"""Throttles: required settings, previous settings, and their restoration."""
 
 from __future__ import annotations
 

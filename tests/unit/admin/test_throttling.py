@@ -1,4 +1,4 @@
-"""Throttles on a cluster that can be looked into: set, remembered, given back."""
+"""Throttles on a fake cluster: set, recorded, restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic that was just created or has just grown is known to every broker when the command is done."""
+"""A created or extended topic is known to every broker when the command ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Kafka cluster small enough for unit tests: real sockets and real encodings around a few dictionaries.
+"""A Kafka cluster for unit tests: real sockets and encodings over state in memory.
 
 It keeps records in memory, knows leaders, a controller and groups, and can be told to answer otherwise: `intercept` a
 request class to return another response, bytes in its place (b"": silence), or DROP to close the connection.

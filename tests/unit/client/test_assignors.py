@@ -1,4 +1,4 @@
-"""The assignors that every client of Kafka has: the examples of Kafka's own documentation, and what always holds."""
+"""The assignors that every Kafka client has: the examples of Kafka's documentation, and invariants."""
 
 from __future__ import annotations
 

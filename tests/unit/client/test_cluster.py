@@ -1,4 +1,4 @@
-"""The client of a cluster asks the right broker, and asks again only where that can help."""
+"""The cluster client sends requests to the right broker and retries only where that can help."""
 
 from __future__ import annotations
 

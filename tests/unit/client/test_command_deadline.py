@@ -1,4 +1,4 @@
-"""A command has one deadline, asks each broker once about everything, and does not wait for what is not there."""
+"""A command has one deadline, batches requests per broker, and does not wait for unavailable parts."""
 
 from __future__ import annotations
 

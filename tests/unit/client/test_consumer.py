@@ -1,4 +1,4 @@
-"""A consumer reads everything it may see, once, in order."""
+"""A consumer reads every visible record once, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames come whole and in order, however the bytes arrive."""
+"""Frames are received whole and in order, in any segmentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member may commit of its partitions, and what it must forget."""
+"""Which offsets a member may commit, and which it must drop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group's member event by event: what it keeps, what it gives up, and what it asks next."""
+"""The group member's state machine, event by event: partitions kept, revoked, and the next request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A producer keeps the order, gathers batches, and says what became of every record."""
+"""A producer keeps the order, batches records, and reports the outcome of each."""
 
 from __future__ import annotations
 

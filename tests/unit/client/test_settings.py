@@ -1,4 +1,4 @@
-"""Settings come from what was said, then from properties, then from defaults."""
+"""Settings come from options, then from properties, then from defaults."""
 
 from __future__ import annotations
 

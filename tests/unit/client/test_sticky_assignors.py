@@ -1,4 +1,4 @@
-"""The sticky assignors: the examples of Kafka's own documentation, and what always holds."""
+"""The sticky assignors: the examples of Kafka's documentation, and invariants."""
 
 from __future__ import annotations
 

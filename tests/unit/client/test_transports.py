@@ -1,4 +1,4 @@
-"""Both transports keep the same promises; every claim is checked on each of them."""
+"""Both transports behave the same; every test runs on each of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells, with sources and synonyms in Kafka 2.8's order."""
+"""DescribeConfigs results, with sources and synonyms in Kafka 2.8's order."""
 
 from __future__ import annotations
 

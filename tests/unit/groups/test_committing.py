@@ -1,4 +1,4 @@
-"""OffsetCommit and the ways in which commits go."""
+"""OffsetCommit: validation, ordering, expiry and deletion of offsets."""
 
 from __future__ import annotations
 

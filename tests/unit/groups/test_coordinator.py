@@ -1,4 +1,4 @@
-"""The coordinator: what it refuses, what it keeps, how it loads and lets go."""
+"""The group coordinator: refusals, loading, unloading and expiry."""
 
 from __future__ import annotations
 

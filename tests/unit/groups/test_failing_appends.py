@@ -1,4 +1,4 @@
-"""A record that cannot be built, or an append that fails in any way, is a refusal: nothing stays staged."""
+"""A record that cannot be built or appended is answered with an error, and nothing stays staged."""
 
 from __future__ import annotations
 

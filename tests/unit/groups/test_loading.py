@@ -1,4 +1,4 @@
-"""How a coordinator loads: what it skips, how it reads a log in pieces, and when sessions begin."""
+"""Loading of a coordinator partition: skipped records, piecewise reading, and the start of sessions."""
 
 from __future__ import annotations
 

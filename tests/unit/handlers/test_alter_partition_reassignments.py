@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: what the request says, before the controller judges it."""
+"""AlterPartitionReassignments: parsing of the request."""
 
 from __future__ import annotations
 

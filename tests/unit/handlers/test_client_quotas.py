@@ -1,4 +1,4 @@
-"""AlterClientQuotas and DescribeClientQuotas: what is stored where, and what filters find."""
+"""AlterClientQuotas and DescribeClientQuotas: storage and filters."""
 
 from __future__ import annotations
 

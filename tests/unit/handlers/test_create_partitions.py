@@ -1,4 +1,4 @@
-"""CreatePartitions: how a topic grows, and what is refused."""
+"""CreatePartitions: added partitions, and refusals."""
 
 from __future__ import annotations
 

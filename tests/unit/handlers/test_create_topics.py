@@ -1,4 +1,4 @@
-"""CreateTopics: what is created, what is refused and with which code, and how long it waits."""
+"""CreateTopics: created topics, refusals with their codes, and timeouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteRecords: where a log may start, and waiting for the replicas."""
+"""DeleteRecords: allowed log start offsets, and waiting for the replicas."""
 
 from __future__ import annotations
 

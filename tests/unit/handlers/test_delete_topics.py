@@ -1,4 +1,4 @@
-"""DeleteTopics: by name and by id, what is refused, and how long it waits."""
+"""DeleteTopics: by name and by id, refusals, and timeouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeCluster: brokers of the listener that was asked on."""
+"""DescribeCluster: brokers by the listener of the request."""
 
 from __future__ import annotations
 

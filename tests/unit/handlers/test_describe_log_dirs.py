@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies where, and how large it is."""
+"""DescribeLogDirs: logs by directory, with their sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch between replicas and from them: throttled followers, consumers sent to their rack, followers that serve."""
+"""Fetch by and from replicas: throttled followers, preferred read replicas, reads from followers."""
 
 from __future__ import annotations
 

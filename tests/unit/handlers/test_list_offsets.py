@@ -1,4 +1,4 @@
-"""ListOffsets: of version 0 the places in a log by the times of its files; of all, what a new leader may say."""
+"""ListOffsets: segment offsets by time in version 0, and the answers of a new leader in all versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials and DescribeUserScramCredentials: what is stored, who may, and what is refused."""
+"""AlterUserScramCredentials and DescribeUserScramCredentials: storage, permissions and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UpdateFeatures: there are no features to update, and the answer says why."""
+"""UpdateFeatures: there are no features to update, and the error message says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches: what the header says, what is inside, and that damage never gets further than CorruptBatch."""
+"""Batches: header, records, and damage that always raises CorruptBatch."""
 
 from __future__ import annotations
 

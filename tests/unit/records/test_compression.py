@@ -1,4 +1,4 @@
-"""The codecs: there and back, what other clients write, and bounds on what comes out."""
+"""The codecs: round trips, output of other clients, and bounds on the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between the formats: what old producers send and what old consumers get, with every codec."""
+"""Conversion between formats for old producers and old consumers, with every codec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1: what stands where, wrappers, and what damage they answer to."""
+"""Messages of magic 0 and 1: layout, wrappers, and errors for damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader takes from a producer: one test per line of the table, and that good batches are left alone."""
+"""Validation of produced batches by the leader: one test per rule, and valid batches stay unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""flush.messages: who appends is answered after the sync, and the loop does other things meanwhile."""
+"""flush.messages: appends are answered after the sync, and the loop serves others meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker's log cleaners: how many work at a time, at what pace, and how they end."""
+"""The broker's log cleaner threads: parallelism, I/O limit and shutdown."""
 
 from __future__ import annotations
 

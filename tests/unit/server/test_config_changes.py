@@ -1,4 +1,4 @@
-"""Configuration in ZooKeeper as a running broker comes to know it."""
+"""Configuration changes in ZooKeeper, as applied by a running broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller's decisions, by events in and actions out; and random histories against what must always hold."""
+"""The controller's decisions, events in and actions out; and random histories against invariants."""
 
 from __future__ import annotations
 

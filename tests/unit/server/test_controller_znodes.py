@@ -1,4 +1,4 @@
-"""What other hands do to the controller's znodes: it says precisely what is wrong, and goes on with everything else."""
+"""Foreign writes to the controller's znodes: each is reported precisely, and everything else continues."""
 
 from __future__ import annotations
 

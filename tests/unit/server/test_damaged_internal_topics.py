@@ -1,4 +1,4 @@
-"""Bits of an internal topic flip on the disk: the batch is skipped when a coordinator loads, and the rest is there."""
+"""Bit flips in an internal topic: a loading coordinator skips the batch and loads the rest."""
 
 from __future__ import annotations
 

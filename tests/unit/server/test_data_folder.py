@@ -1,4 +1,4 @@
-"""The lock of a data folder says whether its broker runs; the note says where."""
+"""The lock of a data folder shows whether its broker runs; its file says where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dispatcher serves, refuses and frames."""
+"""Requests that the dispatcher serves and refuses, and their frames."""
 
 from __future__ import annotations
 

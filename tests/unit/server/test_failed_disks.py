@@ -1,4 +1,4 @@
-"""Log directories that fail under the partitions of a broker, and renames that are no failures."""
+"""Log directories that fail while in use, and renames that do not count as failures."""
 
 from __future__ import annotations
 

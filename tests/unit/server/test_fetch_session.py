@@ -1,4 +1,4 @@
-"""Fetch sessions: whatever the history, an incremental reader knows what a full reader would (KIP-227)."""
+"""Fetch sessions: an incremental reader gets the same as a full one for any history (KIP-227)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which leaders a broker follows, as it is told and as it stops, and what it makes of one whose log is damaged."""
+"""The leaders that a broker fetches from, during role changes and shutdown, and with a damaged leader log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What inter.broker.protocol.version decides besides the versions of requests: brokers of that version can follow."""
+"""Features gated by inter.broker.protocol.version besides request versions."""
 
 from __future__ import annotations
 

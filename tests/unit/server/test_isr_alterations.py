@@ -1,4 +1,4 @@
-"""AlterIsr: what the controller writes at a leader's wish, and how a leader asks for it."""
+"""AlterIsr: the controller's writes on request of a leader, and the leader's requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The leader's writes of in-sync replicas when ZooKeeper answers late, or not at all."""
+"""The leader's ISR writes when ZooKeeper answers late or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas on their way between log directories: what takes a copy's place in the end, and what ends a move early."""
+"""Replica moves between log directories: completion and early ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames, answers in order, file slices and bad peers, over real sockets."""
+"""Framing, response order, file slices and misbehaving peers over real sockets."""
 
 from __future__ import annotations
 

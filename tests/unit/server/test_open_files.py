@@ -1,4 +1,4 @@
-"""The limit of open files: raised as far as the system allows, and too low is said in numbers."""
+"""The limit of open files: raised to the hard limit, with a warning when it is too low."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reassignments step by step: who replicates, who leads, and whose log goes."""
+"""Reassignments step by step: replicas, leaders and deleted logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reassignments that make no sense are refused in words that say what is wrong."""
+"""Invalid reassignments are refused with a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which replica a consumer is sent to."""
+"""The preferred read replica of a consumer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replication throttles: what is counted, over which time, and for which replicas."""
+"""Replication throttles: counted bytes, time windows and replica lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the controller writes, against a ZooKeeper in memory."""
+"""The controller's batched writes, against a ZooKeeper in memory."""
 
 from __future__ import annotations
 

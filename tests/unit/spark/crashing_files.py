@@ -1,4 +1,4 @@
-"""A disk that dies at its n-th step and forgets what was not synced; or that lets somebody else run at that step."""
+"""A disk that crashes at its n-th operation and loses unsynced writes, or runs a callback at that operation."""
 
 from __future__ import annotations
 

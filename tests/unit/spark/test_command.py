@@ -1,4 +1,4 @@
-"""`kctl spark export` before it comes to a cluster or to Spark: mistakes, missing pieces, and what starting costs."""
+"""`kctl spark export` before it reaches a cluster or Spark: usage errors, missing packages, start-up cost."""
 
 from __future__ import annotations
 

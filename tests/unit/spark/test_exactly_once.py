@@ -1,4 +1,4 @@
-"""An export holds every record once, wherever it was interrupted and whoever else was at work."""
+"""An export has every record once, after any interruption and with concurrent exporters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading an offset range: what is left out, what is tried again, and what is a loss."""
+"""Reading an offset range: filtered batches, retries and losses."""
 
 from __future__ import annotations
 

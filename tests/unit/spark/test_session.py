@@ -1,4 +1,4 @@
-"""How Spark is started: on loopback where it is local, and left alone where it is not."""
+"""How Spark is started: on loopback for local masters, unchanged for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an export tells: rows for people and scripts, one document for programs."""
+"""The summary of an export: rows for people and scripts, one document for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One log under a log manager on a simulated disk, with the cleaner at hand."""
+"""One log under a log manager on a simulated disk, with its cleaner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are not what their names say: one line each, the sound logs are served, and nothing unread is deleted."""
+"""Unexpected files in a log directory: one log line each, valid logs are served, and nothing is deleted."""
 
 from __future__ import annotations
 

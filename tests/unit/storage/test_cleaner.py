@@ -1,4 +1,4 @@
-"""The cleaner keeps the last record of each key, where it was; seen on logs on a simulated disk."""
+"""The cleaner keeps the last record of each key at its offset, on a simulated disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stop leaves of the logs."""
+"""Clean shutdown of the logs."""
 
 from __future__ import annotations
 

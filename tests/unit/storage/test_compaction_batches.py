@@ -1,4 +1,4 @@
-"""What a compaction keeps in memory, and what it leaves of a batch."""
+"""Memory use of a compaction, and the batches it writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a log is known to be on the disk."""
+"""The recovery point of a log."""
 
 from __future__ import annotations
 

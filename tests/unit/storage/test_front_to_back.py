@@ -1,4 +1,4 @@
-"""A log that is read by where its bytes lie: over segments and past damage, while appends come and a cleaner works."""
+"""Sequential reading of a log across segments and damage, with concurrent appends and cleaning."""
 
 from __future__ import annotations
 

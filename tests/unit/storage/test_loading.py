@@ -1,4 +1,4 @@
-"""What a start finds in the log directories."""
+"""Loading of the log directories at the start."""
 
 from __future__ import annotations
 

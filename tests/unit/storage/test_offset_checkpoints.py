@@ -1,4 +1,4 @@
-"""The checkpoints of the logs: what they say, and what becomes of damaged ones."""
+"""The offset checkpoints of the logs, and handling of damaged ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated disk does what the real one does, and fails as it is told."""
+"""The simulated disk behaves like a real one and fails on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transaction coordinator on a virtual loop: `__transaction_state` in memory, partitions that take markers."""
+"""A transaction coordinator on a virtual loop: `__transaction_state` in memory, partitions that accept markers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coordinator: what it refuses, what it keeps, how it loads and lets go."""
+"""The transaction coordinator: refusals, loading, unloading, timeouts and expiry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the first partition to the last marker: what is decided, when it is told, and that it is decided once."""
+"""A transaction from its first partition to its last marker: one decision, persisted before it is answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An append or a marker that fails in any way leaves no transaction waiting for its outcome."""
+"""A failed append or marker leaves no transaction waiting for its outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a transaction coordinator skips when it loads, and how it loads many."""
+"""Loading of the transaction coordinator: skipped records, and large partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markers: sent to the leader of each partition until written there; written once it is certain that they may be."""
+"""Markers: sent to each partition leader until written, and written only when allowed."""
 
 from __future__ import annotations
 

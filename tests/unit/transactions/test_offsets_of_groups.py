@@ -1,4 +1,4 @@
-"""Offsets that are committed inside of transactions, as the group keeps them: pending, then visible or gone."""
+"""Offsets committed in transactions, as the group keeps them: pending, then visible or dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""InitProducerId: who gets which epoch, and whom that fences.  KIP-98, KIP-360, KIP-588."""
+"""InitProducerId: assigned ids and epochs, and fencing.  KIP-98, KIP-360, KIP-588."""
 
 from __future__ import annotations
 

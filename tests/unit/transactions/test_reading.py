@@ -1,4 +1,4 @@
-"""Readers of committed records: with every piece of a log they are told of the aborted transactions that reach into it.
+"""read_committed fetches: each response has the aborted transactions of its range.
 
 Goal: whatever the pieces, a reader that applies the rules of clients sees what was committed, and is not told of the
 whole log's transactions each time.  Method: random transactions of several producers, read in pieces of random size.

@@ -1,4 +1,4 @@
-"""Goal: who may do what, in ZooKeeper's schemes, checked one rule at a time."""
+"""Permissions in ZooKeeper's ACL schemes, one rule at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goal: nobody hears of work before it is on disk, and one commit serves all that waited for it."""
+"""No response is sent before its transaction is on disk, and one commit serves all waiting ones."""
 
 from __future__ import annotations
 

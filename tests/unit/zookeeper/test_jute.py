@@ -1,4 +1,4 @@
-"""Goal: whatever bytes come, reading ends in a value or in MalformedRequest, and allocates no more than came."""
+"""Decoding any bytes returns a value or raises MalformedRequest, and allocates no more than was received."""
 
 from __future__ import annotations
 

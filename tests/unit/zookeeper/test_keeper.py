@@ -1,4 +1,4 @@
-"""Goal: ZooKeeper's rules for versions, transactions, sessions and watches, read off one by one."""
+"""ZooKeeper's rules for versions, transactions, sessions and watches, one at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goal: brokers of other makes find their nodes where they look for them."""
+"""Znode paths are those of Apache Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goal: the simulated ZooKeeper does to a session what a real one does, at the moment the test says."""
+"""The simulated ZooKeeper treats a session as a real one does, at times the test controls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goal: what was committed is there after any restart, nothing else, and nobody else may touch it meanwhile."""
+"""Committed transactions survive any restart, nothing else does, and a folder has one owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goal: what we write says what a JVM broker would write, and whatever one may have written we read."""
+"""Znodes are written as by Apache Kafka, and all of its versions are read."""
 
 from __future__ import annotations
 
