@@ -27,7 +27,7 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "kctl")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that was skipped failed, where every judge is required: a judge that stayed away has judged nothing."""
+    """Turns skipped tests into failures where all peers are required."""
     report = yield
     return _without_skip(report)
 

@@ -125,7 +125,7 @@ class Cluster:
         wait_until(lambda: self.is_whole(topic, partitions), what=f"replicas of {topic}", timeout_s=PATIENCE_S)
 
     def _is_created(self, topic: str, partitions: int) -> bool:
-        """Asks whoever is controller now; librdkafka by itself would go on asking the one that it knows."""
+        """Asks the current controller; librdkafka alone would keep asking the one it knows."""
         admin = self.admin(self.bootstrap)
         self.controller()
         try:

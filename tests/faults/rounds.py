@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One fault as it was drawn: who is struck is said by role, and is found when the time comes."""
+    """One drawn fault; its target is a role, resolved when the round starts."""
 
     kind: str
     role: int
@@ -147,7 +147,7 @@ class Story:
         assert not complaints, complaints
 
     def close(self) -> None:
-        """Nobody is left, whatever happened."""
+        """Stops all processes, whatever happened."""
         for client in self.clients:
             client.is_over.set()
         self.java.kill()
@@ -174,7 +174,7 @@ def kill_two_brokers(struck: Cluster, victim: int) -> Iterator[str]:
 
 @contextmanager
 def halt_broker(struck: Cluster, victim: int) -> Iterator[str]:
-    """It goes on where it was, and may find that others lead what it leads."""
+    """SIGSTOP, then SIGCONT: the broker may find that its partitions have other leaders."""
     struck.halt(struck.brokers[victim].pid)
     yield f"broker {victim}"
     struck.resume(struck.brokers[victim].pid)
@@ -182,7 +182,7 @@ def halt_broker(struck: Cluster, victim: int) -> Iterator[str]:
 
 @contextmanager
 def unplug_broker(struck: Cluster, victim: int) -> Iterator[str]:
-    """It runs, and reaches nobody."""
+    """The broker runs without a network."""
     struck.network.unplug(struck.host(victim))
     yield f"broker {victim}"
     struck.network.plug_in(struck.host(victim))
@@ -190,7 +190,7 @@ def unplug_broker(struck: Cluster, victim: int) -> Iterator[str]:
 
 @contextmanager
 def part_from_zookeeper(struck: Cluster, victim: int) -> Iterator[str]:
-    """Its session ends while it reaches all brokers and clients: a leader that does not know that it is none."""
+    """The broker reaches brokers and clients but not ZooKeeper: a leader whose session expires unnoticed."""
     struck.network.part(struck.host(victim), ZOOKEEPER)
     yield f"broker {victim}"
     struck.network.join(struck.host(victim), ZOOKEEPER)
@@ -215,7 +215,7 @@ def kill_zookeeper(struck: Cluster, _victim: int) -> Iterator[str]:
 
 @contextmanager
 def halt_zookeeper(struck: Cluster, _victim: int) -> Iterator[str]:
-    """When it goes on it may find that all sessions have ended."""
+    """All sessions may have expired when ZooKeeper continues."""
     struck.halt(struck.zookeeper.pid)
     yield "ZooKeeper"
     struck.resume(struck.zookeeper.pid)

@@ -46,7 +46,7 @@ def dirty_world(shape: tuple[int, int], config: LogConfig = COMPACTED) -> Cleane
 
 
 def answers(world: CleanerWorld) -> dict[bytes, bytes | None]:
-    """What a consumer of committed records knows in the end; tombstones may be gone."""
+    """The final state of a read_committed consumer; tombstones may be gone."""
     log = world.log
     aborted = log.aborted_transactions(0, log.log_end_offset)
     latest: dict[bytes, bytes | None] = {}

@@ -30,7 +30,7 @@ RECORDS = 18
 
 
 class Seen:
-    """What the broker has told its users."""
+    """What the broker has acknowledged."""
 
     def __init__(self) -> None:
         self.acknowledged: list[bytes] = []
@@ -43,7 +43,7 @@ def values(count: int) -> list[bytes]:
 
 
 def append(world: MoveWorld, seen: Seen, count: int) -> None:
-    """Says nothing when it is refused: then nothing was acknowledged."""
+    """Records nothing when refused: then nothing was acknowledged."""
     for value in values(len(seen.acknowledged) + count)[-count:]:
         try:
             world.append(value)

@@ -42,7 +42,7 @@ def struck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def writer(struck: Cluster) -> Iterator[Librdkafka]:
-    """Writes all the while; nothing that it was told may be wrong."""
+    """Writes during the test; every acknowledgement must hold."""
     made = Librdkafka(struck.bootstrap, TOPIC, PARTITIONS, rate=60)
     made.start()
     _progress(made)
@@ -74,7 +74,7 @@ def _progress(writer: Librdkafka) -> None:
 
 
 def _is_well(struck: Cluster, zookeeper: KazooClient, name: str) -> None:
-    """The controller does what it is asked, behind everything that it had to do before, and all replicas are in sync.
+    """The controller handles a new request after all earlier ones, and all replicas are in sync.
 
     ZooKeeper is asked for those: what brokers know of each other may be of yesterday.
     """

@@ -40,7 +40,7 @@ CLUSTER = "d0053poFTbGwSWThjV1DEg"
 
 @dataclass
 class Seen:
-    """What the log has told its user."""
+    """What the log has acknowledged."""
 
     acknowledged: list[bytes] = field(default_factory=list)
     flushed: int = 0

@@ -105,7 +105,7 @@ class Acknowledgements:
 
 
 class Librdkafka(WorkloadClient):
-    """An idempotent producer that never gives up, and numbers its records for each partition."""
+    """An idempotent producer that retries forever and numbers its records per partition."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, *, rate: int) -> None:
         super().__init__("librdkafka")
@@ -176,7 +176,7 @@ class Java(WorkloadClient):
         )
 
     def end(self) -> None:
-        """SIGTERM: it delivers what it has begun and ends."""
+        """SIGTERM: it delivers its buffered records and ends."""
         self._popen.terminate()
         super().end()
 
@@ -261,7 +261,7 @@ class Group:
 
 
 class Member(WorkloadClient):
-    """Reads as one of a group, which commits what it has read: nothing is left out, and no commit is forgotten."""
+    """A group member that commits what it has read: no record is skipped, no commit is lost."""
 
     def __init__(self, bootstrap: str, topic: str, group: Group, number: int) -> None:
         super().__init__(f"member {number}")
@@ -325,7 +325,7 @@ class Member(WorkloadClient):
 
 
 def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Position, bytes]:
-    """The whole history, as somebody sees it who has not seen anything before."""
+    """All records, as read by a new consumer."""
     reader = Reader(bootstrap, topic, partitions)
     reader.start()
     consumer = Consumer({**CLIENT, "bootstrap.servers": bootstrap, "group.id": "nobody"})

@@ -61,7 +61,7 @@ LARGE_OF_LZ4 = build_batch([Record(0, 5, b"k", bytes(1 << 20))], codec=Codec.LZ4
 
 class NoIsrChanges:
     def may_expand(self, partition: Partition, replica_id: int) -> None:
-        """Nobody follows."""
+        """There are no followers."""
 
 
 def play(

@@ -71,7 +71,7 @@ class HostileCluster(MovingCluster):
 
 
 def mutated(random: Random, answer: bytes) -> bytes:
-    """Another size, other bytes, or both; the correlation id mostly stays, or nobody would look at the rest."""
+    """Changes the size, the bytes, or both; mostly keeps the correlation id, so that the rest is decoded."""
     match random.randrange(6):
         case 0:
             return random.randbytes(random.randrange(1, 400)) + bytes(4)

@@ -95,7 +95,7 @@ class Network:
 
 @contextlib.contextmanager
 def network() -> Iterator[Network]:
-    """A network that nobody else on this machine uses, removed after the block."""
+    """A network namespace with a unique name, removed after the block."""
     made = _made()
     try:
         yield made

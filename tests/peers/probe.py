@@ -76,7 +76,7 @@ def wait_until(claim: Callable[[], bool], *, what: str, timeout_s: float, interv
 
 
 def accepts(bootstrap: str) -> bool:
-    """Somebody listens there."""
+    """Whether the port accepts connections."""
     try:
         with socket.create_connection(address(bootstrap), timeout=1):
             return True

@@ -33,7 +33,7 @@ RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=[Health
 
 
 def classic(path: Path, compat: str, *, fast: bool) -> tuple[str, bool]:
-    """Text and whether something was wrong; slowly by way of a parser that the fast reader does not know."""
+    """Text and whether an error was found, through the slow reference parser."""
     out = io.StringIO()
     text = classic_text("string")
 

@@ -62,7 +62,7 @@ KINDS = ("consumer",) * 6 + ("connect", "")
 
 
 class Comparison:
-    """The broker's handlers and the model, asked the same."""
+    """Sends the same requests to the broker's handlers and to the model."""
 
     def __init__(self, broker: Broker, chance: Random) -> None:
         self._broker = broker
@@ -144,8 +144,8 @@ class Comparison:
         errors = self._model.commit(member_id, generation, instance, known, retention_ms=retention_ms) if known else {}
         self._compare(answered, wanted, errors)
 
-    async def commit_as_of_old(self) -> None:
-        """OffsetCommit v0 is for ZooKeeper, whatever a group knows; for one of the partitions that is out of order."""
+    async def commit_v0(self) -> None:
+        """OffsetCommit v0 goes to ZooKeeper, whatever the group's state; for one of the partitions ZooKeeper fails."""
         wanted = self._offsets()
         answered = await self._broker.call(self._commit_request(wanted, "", -1, None), 0)
         errors = {at: self._error_of_old(*at, metadata) for at, (_, metadata) in wanted if at in KNOWN}
@@ -226,7 +226,7 @@ class Comparison:
         self._model.advance(milliseconds)
 
     async def check(self) -> None:
-        """Everything that can be seen of the group, and every answer, is as the model says."""
+        """The visible state of the group and every response agree with the model."""
         await pass_turns()
         self._model.advance(0)
         for call, task in list(self._calls.items()):
@@ -257,7 +257,7 @@ class Comparison:
         self._model.join(call, member_id, fresh_id, version=version, instance=instance, kind=kind, protocols=protocols)
 
     async def _new_member(self, call: int) -> str:
-        """The id that the broker invented, which is all that the model has to be told."""
+        """The member id chosen by the broker, the only value the model has to be given."""
         task = self._calls[call]
         if task.done():
             return str(task.result().member_id)
@@ -410,7 +410,7 @@ OPERATIONS: tuple[Callable[[Comparison], Any], ...] = (
     Comparison.leave,
     Comparison.commit,
     Comparison.commit,
-    Comparison.commit_as_of_old,
+    Comparison.commit_v0,
     Comparison.expire,
     Comparison.commit_in_transaction,
     Comparison.end_transaction,

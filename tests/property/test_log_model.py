@@ -160,7 +160,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 1 << 20))
     def lose_power_and_reopen(self, seed: int) -> None:
-        """What was flushed is there; of the rest the disk may have kept any part, and what it kept is as it was."""
+        """Flushed data survives; of the rest the disk keeps any part, unchanged."""
         log = self.machine.crash_and_reopen(seed=seed)
         assert self.model.start == log.log_start_offset
         assert self.synced_end <= log.log_end_offset <= max(self.model.end, self.model.start)
@@ -178,7 +178,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from([".index", ".timeindex"]), how=st.sampled_from(["remove", "odd size", "garbage"]))
     def damage_an_index(self, kind: str, how: str) -> None:
-        """Damage to the index of a closed segment is repaired when somebody looks into it."""
+        """A damaged index of a closed segment is repaired when it is used."""
         unload_indexes(self.log)
         closed = self.log.segments[:-1]
         if not closed:

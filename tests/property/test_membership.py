@@ -72,7 +72,7 @@ LISTS = (
 
 @dataclass
 class Reader:
-    """A member, what it reads, and the question that it waits for."""
+    """A member, what it reads, and its pending request."""
 
     name: str
     member: Member
@@ -85,7 +85,7 @@ class Reader:
 
     @property
     def owner(self) -> str:
-        """Who owns what it reads: a static id may pass to another process without a new generation (KIP-345)."""
+        """The owner of what it reads: a static id may pass to another process within a generation (KIP-345)."""
         return self.member.settings.group_instance_id or self.name
 
 

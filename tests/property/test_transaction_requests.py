@@ -58,7 +58,7 @@ NOBODY = (-1, -1)
 
 @dataclass
 class Model:
-    """One transactional id.  `producer` is None as long as nobody had it."""
+    """One transactional id.  `producer` is None before the first InitProducerId."""
 
     producer: Identity | None = None
     previous: Identity = NOBODY
@@ -162,7 +162,7 @@ class Model:
 
 
 class Comparison:
-    """The broker's handlers and the model, asked the same."""
+    """Sends the same requests to the broker's handlers and to the model."""
 
     def __init__(self, broker: Broker, chance: Random) -> None:
         self._broker = broker
@@ -170,8 +170,8 @@ class Comparison:
         self._had: list[Identity] = [(999, 0)]
         self.model = Model()
 
-    async def start_near_the_end(self) -> None:
-        """Somebody else's coordinator has given away nearly all epochs."""
+    async def start_near_the_last_epoch(self) -> None:
+        """An earlier coordinator has assigned nearly all epochs."""
         producer = ProducerIdAndEpoch(500, self._chance.randint(LAST_EPOCH_GIVEN - 4, LAST_EPOCH_GIVEN))
         snapshot = TransactionSnapshot(
             producer=producer,
@@ -194,11 +194,11 @@ class Comparison:
         await self._init(4, 4_000, NOBODY)
 
     async def start_over(self) -> None:
-        """KIP-360: a producer names what it has."""
+        """KIP-360: a producer sends its current id and epoch."""
         await self._init(4, 60_000, self._chance.choice((self.model.producer, self.model.previous)) or NOBODY)
 
     async def malformed(self) -> None:
-        """Ids that are none, or nobody's."""
+        """Invalid and unknown ids."""
         someone = {"producer_id": 1, "producer_epoch": 0}
         topics = [AddPartitionsToTxnTopic(name="t", partitions=[0])]
         for transactional_id, error in (("", INVALID_REQUEST), ("nobody's", INVALID_PRODUCER_ID_MAPPING)):
@@ -344,7 +344,7 @@ async def play(loop: SimLoop) -> None:
     broker = Broker(loop)
     comparison = Comparison(broker, chance)
     if chance.random() < 0.5:
-        await comparison.start_near_the_end()
+        await comparison.start_near_the_last_epoch()
     await broker.host.start()
     await broker.groups.start()
     await asyncio.sleep(0.7)

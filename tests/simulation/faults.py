@@ -28,7 +28,7 @@ async def nothing(_cluster: SimCluster, _chance: random.Random) -> None:
 
 
 async def brokers_killed(cluster: SimCluster, chance: random.Random) -> None:
-    """The others lag a little behind: what a broker answered before they had it dies with it."""
+    """Replication lags a little: a killed broker loses what the others had not copied yet."""
     for _ in range(3):
         await asyncio.sleep(chance.uniform(2, 6))
         victim = chance.choice(sorted(cluster.brokers))
@@ -72,7 +72,7 @@ async def connections_reset(cluster: SimCluster, chance: random.Random) -> None:
 
 
 async def leaders_move(cluster: SimCluster, chance: random.Random) -> None:
-    """And coordinators with them, while everybody is alive and well connected; but somebody hears of it late."""
+    """Leaders and coordinators move while all brokers are up; metadata updates arrive late."""
     for _ in range(12):
         one, other = chance.sample(sorted(cluster.brokers), 2)
         link = cluster.network.link(host(one), host(other))

@@ -96,7 +96,7 @@ class Run:
         (self.acknowledged if delivery.error is None else self.failed).extend(values)
 
     async def _read(self, client: ClusterClient, count: int) -> dict[TopicPartition, list[bytes]]:
-        """So many records; goes on where it was whenever a leader is away."""
+        """Reads so many records and resumes after leader changes."""
         consumer = Consumer(client, dict.fromkeys(self._partitions, 0))
         values: dict[TopicPartition, list[bytes]] = {partition: [] for partition in self._partitions}
         async with asyncio.timeout(900):
@@ -115,7 +115,7 @@ class Run:
 
 
 class Traces(logging.Handler):
-    """Errors that a broker logs with their trace: nobody expected them."""
+    """Unexpected errors: those that a broker logs with a traceback."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

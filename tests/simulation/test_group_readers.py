@@ -194,7 +194,7 @@ async def _from_the_start(partitions: Collection[TopicPartition]) -> Mapping[Top
 
 
 async def read_beside_a_slow_one(run: Run) -> None:
-    """The group waits for one who does not come for records, because a third reader has joined."""
+    """The group waits for a member that does not poll, because a third one has joined."""
     async with (
         run.stage() as client,
         run.cluster.client() as one,

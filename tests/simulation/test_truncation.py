@@ -229,7 +229,7 @@ def test_replicas_diverge_after_unclean_elections_unless_followers_truncate_epoc
 
 
 def test_a_leader_that_appended_nothing_becomes_a_follower_again() -> None:
-    """Its epoch is in nobody else's log: it has to forget it, or it asks about it for ever."""
+    """No other log has its epoch: it has to drop it, or it would ask about it forever."""
 
     async def act(scene: Scene) -> None:
         await scene.produce(b"first")

@@ -72,7 +72,7 @@ class TransactionReading:
         return min([high_watermark, *self.open.values(), *waiting])
 
     def aborted_between(self, start: int, end: int) -> list[Aborted]:
-        """What a reader from `start` up to `end` has to be told of."""
+        """The aborted transactions that a reader of `start` to `end` needs."""
         return [each for each in self.aborted if each.first_offset < end and each.marker_offset >= start]
 
     def _take_in(self, buffer: memoryview, header: BatchHeader, *, is_from_clients: bool) -> None:

@@ -182,7 +182,7 @@ def test_classic_text_is_kafkas_byte_for_byte(log_dir: Path, version: str, compa
 
 
 def classic(compat: str, files: list[Path], options: tuple[str, ...]) -> tuple[str, str]:
-    """What `kctl dump-log --compat` says on stdout and stderr."""
+    """The output of `kctl dump-log --compat` on stdout and stderr."""
     listed = ",".join(map(str, files))
     command = [sys.executable, "-m", "kctl", "dump-log", "--compat", compat, "--files", listed, *options]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
@@ -190,7 +190,7 @@ def classic(compat: str, files: list[Path], options: tuple[str, ...]) -> tuple[s
 
 
 def kafka_text(version: str, files: list[Path], options: tuple[str, ...]) -> tuple[str, str]:
-    """What Kafka's tool says on stdout and stderr."""
+    """The output of Kafka's tool on stdout and stderr."""
     listed = ",".join(map(str, files))
     package = "org.apache.kafka.tools" if version == apache_kafka.TOOLS_FOR_NEWEST else "kafka.tools"
     command = apache_kafka.java_command(version, f"{package}.DumpLogSegments", ["--files", listed, *options])

@@ -130,7 +130,7 @@ def test_kafkas_tool_prints_the_same(
 
 @pytest.mark.parametrize("bootstrap", BROKERS_THAT_TELL_TRANSACTIONS, indirect=True)
 def test_transactions_are_listed_and_described(kctl: Kctl, topic: str, bootstrap: str) -> None:
-    """What Kafka tells since 3.0."""
+    """The APIs exist since Kafka 3.0."""
     producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic, transaction_timeout_ms=600_000)
     producer.init_transactions()
     producer.begin_transaction()
@@ -219,7 +219,7 @@ def internal_topic(formatter: str) -> str:
 
 
 def records_about(kctl: Kctl, name: str, formatter: str) -> list[dict[str, Any]]:
-    """What an internal topic says of the group or transactional id."""
+    """The records of an internal topic about the group or transactional id."""
     lines = kctl(f"consume {internal_topic(formatter)} --formatter {formatter}").out.splitlines()
     return [told for told in map(json.loads, lines) if name in told["key"].values()]
 

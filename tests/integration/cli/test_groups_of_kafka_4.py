@@ -67,7 +67,7 @@ def come_to_rest(kctl: Kctl, group: str, *members: Consumer) -> None:
 
 
 def reconciling(kctl: Kctl, group: str, join: Join, **of_second: str) -> tuple[Consumer, Consumer]:
-    """A group in which the second member waits for what the first, which is not polled, has yet to hand on."""
+    """A group whose second member waits for the first, which is not polled, to revoke partitions."""
     first = join(group, "the-first")
     hold([first])
     second = join(group, "second", **of_second)

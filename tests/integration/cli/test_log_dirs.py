@@ -87,7 +87,7 @@ def is_moving(broker: TwoDirs, topic: str) -> bool:
 
 
 def tool(command: str, broker: TwoDirs, *words: str) -> str:
-    """What a tool of Apache Kafka 2.8 says."""
+    """The output of a tool of Apache Kafka 2.8."""
     ran = apache_kafka.run_java_tool(
         apache_kafka.OLDEST_JUDGE, f"kafka.admin.{command}", ["--bootstrap-server", broker.bootstrap, *words]
     )

@@ -71,7 +71,7 @@ def test_a_group_of_two_shares_the_partitions_and_resumes_at_committed_offsets(f
 
 @pytest.fixture(scope="module")
 def written_by_all(bootstrap: str) -> dict[str, list[tuple[bytes, bytes]]]:
-    """What lies in the topic of each codec, by codec."""
+    """The records in the topic of each codec, by codec."""
     sent: dict[str, list[tuple[bytes, bytes]]] = {}
     for codec in Confluent.codecs:
         Confluent(bootstrap).create_topic(_topic_of(codec), PARTITIONS)

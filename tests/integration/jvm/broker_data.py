@@ -247,7 +247,7 @@ class BrokerData:
                 self._entries["exact", 0] += ((b"k", value) for value in values)
 
     def _check_duplicate(self, bootstrap: str) -> None:
-        """The broker knows the batch that it was sent last, and says where it is instead of appending it again."""
+        """The broker answers a resent last batch with its offset instead of appending it again."""
         assert self._last_batch is not None
         batch, offset = self._last_batch
         with _connection(bootstrap) as connection:

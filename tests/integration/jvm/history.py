@@ -57,7 +57,7 @@ class _Clock:
 
 @dataclass
 class _Producer:
-    """What a producer goes on from."""
+    """The state from which a producer continues."""
 
     epoch: int = 0
     sequence: int = 0

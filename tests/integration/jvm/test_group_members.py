@@ -110,7 +110,7 @@ def _of(assignor: str, steady: Host, killed: Victim) -> list[Event]:
 
 
 def _committed(events: list[Event]) -> dict[int, int]:
-    """The highest offset by partition; a member that was killed may have told its successor only."""
+    """The highest offset by partition; a killed member may have reported only to its successor."""
     found: dict[int, int] = {}
     for event in events:
         if event.kind in {"committed", "from"}:

@@ -90,7 +90,7 @@ def test_compacted_batches_equal_those_of_apache_kafka(
         assert ours.batches[partition] == batches, partition
     assert ours.aborted == theirs.aborted
     assert ours.readers == theirs.readers
-    _check_that_it_was_worth_it(theirs)
+    _check_input_coverage(theirs)
 
 
 def test_compacted_records_equal_those_of_newer_apache_kafka(
@@ -223,8 +223,8 @@ def _note(message: Message, seen: dict[tuple[str, int], Seen], ended: set[tuple[
         raise KafkaException(error)
 
 
-def _check_that_it_was_worth_it(cleaned: Cleaned) -> None:
-    """The histories had something of everything: else the test says less than it seems to."""
+def _check_input_coverage(cleaned: Cleaned) -> None:
+    """Every kind of batch and record was in the input, so that the comparison is meaningful."""
     everything = [batch for batches in cleaned.batches.values() for batch in batches]
     assert any(not batch[-1] and not batch[2] & CONTROL_BIT for batch in everything), (
         "no batch is left for its producer alone"

@@ -43,7 +43,7 @@ NATURAL = re.compile(
 
 
 class Places:
-    """Where the data is, and who is on it: each broker gets a copy of what the one before has left."""
+    """The data directory and its current broker: each broker gets a copy of what the previous one left."""
 
     def __init__(self, folder: Path, connect: str, version: str, end: str) -> None:
         self.data = BrokerData(deletes_records=end == "stopped")

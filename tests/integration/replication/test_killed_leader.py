@@ -18,7 +18,7 @@ RECORDS = 50
 
 
 def consumed(racks: Racks, topic: str) -> int:
-    """Who was killed stays the leader until its session ends, which takes most of the time that commands wait."""
+    """The killed broker stays leader until its session ends, which takes most of the commands' timeout."""
     patient = f"default.api.timeout.ms={TIMEOUT_S * 1000}\n"
     return len(json.loads(racks.run(f"consume {topic} --format json", config=patient)))
 

@@ -39,7 +39,7 @@ START_TIMEOUT_S = 120
 
 
 class Copier:
-    """It reads one topic, writes another, and commits what it has read with what it wrote."""
+    """Reads one topic, writes another, and commits its offsets in the same transactions."""
 
     def __init__(self, brokers: Brokers, version: str, source: str, target: str, log: Path) -> None:
         options = {
@@ -125,7 +125,7 @@ class Brokers:
         raise NotImplementedError
 
     def end_of(self, topic: str) -> int:
-        """Where it ends, as soon as somebody leads it."""
+        """The log end offset, once the partition has a leader."""
         ends: list[int] = []
 
         def holds() -> bool:

@@ -92,7 +92,7 @@ class TestTransactionsCommand:
         probe.wait_until(is_complete, what="the markers of the abort", timeout_s=TIMEOUT_S)
 
     def test_kafkas_tool_aborts_a_hanging_transaction(self, broker: KctlBroker) -> None:
-        """KIP-664: records of a transaction that its coordinator does not know hold up readers until somebody acts."""
+        """KIP-664: a transaction unknown to its coordinator blocks read_committed consumers until it is aborted."""
         topic = "hanging"
         Confluent(broker.bootstrap).create_topic(topic, 1)
         asyncio.run(_write_behind_the_coordinators_back(broker.bootstrap, topic))

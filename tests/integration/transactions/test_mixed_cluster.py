@@ -193,7 +193,7 @@ def _send_offset(made: Producer, consumer: Consumer, offset: int) -> None:
 
 
 def the_other_takes_over(cluster: Cluster, go: Callable[[], None], come_back: Callable[[], None], tag: str) -> None:
-    """Open transactions of both coordinators, and a group's pending offsets, change hands and are ended by the next."""
+    """Open transactions and pending group offsets move to the other coordinator, which completes them."""
     ids = [id_of(state_partition, tag) for state_partition in (0, 1)]
     consumer = reader_of(cluster.bootstrap, tag, TOPIC, len(cluster.kept))
     producers = [producer(cluster.bootstrap, each) for each in ids]

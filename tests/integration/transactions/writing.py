@@ -80,7 +80,7 @@ def read(bootstrap: str, topic: str, *, committed: bool = True) -> list[bytes]:
 
 
 def _partitions_of(consumer: Consumer, topic: str) -> list[int]:
-    """As soon as a broker knows them: one that has just started may not, and of no partitions all have been read."""
+    """Waits until the broker has the metadata: a started broker may not, and no partitions would count as read."""
     found: list[int] = []
 
     def are_known() -> bool:

@@ -36,7 +36,7 @@ ODD_FLAGS = (4, 5, 6, 7, -1, 99)
 
 @dataclass(frozen=True)
 class Step:
-    """Client number `client` asks; `name` is for the reader of a difference."""
+    """A request of client number `client`; `name` describes it in a difference."""
 
     client: int
     name: str

@@ -24,7 +24,7 @@ MARSHALLING_ERROR, UNIMPLEMENTED, AUTH_FAILED = -5, -6, -115
 
 
 def answer_to(connect: str, sent: bytes) -> bytes:
-    """All that comes back until the server closes the connection."""
+    """All bytes received until the server closes the connection."""
     with socket.create_connection(probe.address(connect), timeout=20) as connection:
         connection.sendall(sent)
         try:
@@ -160,7 +160,7 @@ def _throw(connect: str, rng: random.Random, count: int) -> None:
 
 
 def test_a_full_disk_loses_no_acknowledged_write_and_the_server_recovers(embedded: EmbeddedZooKeeperProcess) -> None:
-    """The file size limit of the process plays the full disk: writes fail, and work again when there is room."""
+    """The process's file size limit simulates the full disk: writes fail, and succeed when it is raised."""
     client = KazooClient(embedded.connect, timeout=20)
     client.start()
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)

@@ -42,7 +42,7 @@ def kazoo(connect: str) -> Iterator[KazooClient]:
 
 
 class Writer(threading.Thread):
-    """Writes below a folder of its own as fast as it can, and knows what each node may hold.
+    """Writes below its own folder as fast as it can and records the possible content of each node.
 
     `acknowledged` is what the server said yes to; `in_doubt` is the one write that had no answer when it was killed.
     """

@@ -37,8 +37,8 @@ START_TIMEOUT_MS = 30_000
 OpenSession = Callable[[Callable[[WatchEvent], None]], ZooKeeper]
 
 
-class Historian:
-    """Plays the operations of a seed and writes down what came of them."""
+class HistoryRecorder:
+    """Performs the operations of a seed and records their results."""
 
     def __init__(self, open_session: OpenSession, seed: int) -> None:
         self._open_session = open_session
@@ -119,7 +119,7 @@ class Historian:
         return Check(path, max(version, 0))
 
     def _plain(self, result: object | OperationResult) -> object:
-        """Without times, and zxids only as far as they tell which transaction changed a node last."""
+        """Without times, and zxids only as far as they identify the last transaction of a node."""
         if not isinstance(result, ZnodeStat):
             return result
         owner = self._names.get(result.ephemeral_owner, result.ephemeral_owner)
@@ -128,13 +128,13 @@ class Historian:
 
 
 def history_of(open_session: OpenSession, seed: int) -> list[str]:
-    return asyncio.run(Historian(open_session, seed).play())
+    return asyncio.run(HistoryRecorder(open_session, seed).play())
 
 
 def simulated(seed: int) -> list[str]:
     async def main() -> list[str]:
         ensemble = SimZooKeeper()
-        return await Historian(lambda hear: ensemble.session(on_watch=hear), seed).play()
+        return await HistoryRecorder(lambda hear: ensemble.session(on_watch=hear), seed).play()
 
     return asyncio.run(main())
 

@@ -43,7 +43,7 @@ _numbers = itertools.count()
 
 
 def own_folder(ensemble: str) -> str:
-    """A connect string with a chroot that nobody else uses."""
+    """A connect string with a chroot of its own."""
     return f"{ensemble}/test-{next(_numbers)}/sub"
 
 

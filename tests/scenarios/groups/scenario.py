@@ -47,11 +47,11 @@ CONFIG_NAMES = {
 
 
 class ScenarioFailed(AssertionError):
-    """The line of the play that does not hold, and what holds instead."""
+    """The line of the scenario that does not hold, and the actual state."""
 
 
 class Scenario:
-    """Runs the lines of one play."""
+    """Runs the lines of one scenario."""
 
     def __init__(self) -> None:
         self._world = GroupWorld()
@@ -161,7 +161,7 @@ class Scenario:
         self._world.do(ForgetTopics(frozenset(words)))
 
     def _restart(self, _words: list[str]) -> None:
-        """Another coordinator takes over with nothing but the log."""
+        """Replaces the coordinator by one that loads the log."""
         old = self._world
         old.do(Unload())
         self._collect()

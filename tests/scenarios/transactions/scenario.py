@@ -30,11 +30,11 @@ from tests.unit.transactions.world import TIMEOUT_MS, Token, TransactionWorld
 
 
 class ScenarioFailed(AssertionError):
-    """The line of the play that does not hold, and what holds instead."""
+    """The line of the scenario that does not hold, and the actual state."""
 
 
 class Scenario:
-    """Runs the lines of one play."""
+    """Runs the lines of one scenario."""
 
     def __init__(self) -> None:
         self._world = TransactionWorld()

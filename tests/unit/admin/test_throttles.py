@@ -53,7 +53,7 @@ class Cluster:
         return record
 
     def release(self, record: ThrottleRecord, *others: ThrottleRecord) -> list[ThrottleRecord]:
-        """Gives back; returns the others with what they inherit."""
+        """Restores the settings; returns the other records with the settings they inherit."""
         what = release(record, {setting: self.values.get(setting) for setting in record.settings}, others)
         self.apply(what.changes)
         return what.others

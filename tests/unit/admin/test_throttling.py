@@ -51,7 +51,7 @@ def throttle(cluster: MovingCluster, records: ThrottleRecords, rate: int = 1000)
 
 
 def give_back(cluster: MovingCluster, records: ThrottleRecords) -> list[str]:
-    """Give everything back; what is still held."""
+    """Restore all settings; return the records still held."""
 
     async def work() -> list[str]:
         async with ClusterClient(cluster.settings(), BlockingTransport()) as client:

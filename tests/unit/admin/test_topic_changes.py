@@ -27,12 +27,12 @@ def run(cluster: FakeCluster, work: Callable[[ClusterClient], Awaitable[object]]
 
 
 def asked_of(cluster: FakeCluster) -> list[int]:
-    """The brokers that were asked about the topic, in order."""
+    """The brokers that got requests about the topic, in order."""
     return [broker for broker, request in cluster.asked(MetadataRequest) if request.topics]
 
 
 def slow_to_hear(cluster: FakeCluster, broker: int, *, partitions: int, times: int) -> None:
-    """For so many questions one broker knows only so many partitions of the topic."""
+    """One broker's metadata lacks partitions of the topic for so many requests."""
 
     def answer(request: MetadataRequest) -> MetadataResponse | None:
         asked = asked_of(cluster)

@@ -135,7 +135,7 @@ class FakeCluster:
         return self.topics[name]
 
     def intercept(self, request_class: type, answer: Answer) -> None:
-        """Let `answer` say what comes back; None from it means the usual answer."""
+        """Let `answer` return the response; None means the usual one."""
         self.intercepts[request_class] = answer
 
     def records_of(self, name: str, partition: int) -> list[Any]:
@@ -160,7 +160,7 @@ class FakeCluster:
             thread.join(5)
 
     def kill(self, broker: int) -> None:
-        """This broker refuses connections from now on; the others still tell that it is alive."""
+        """This broker refuses connections from now on; the others still list it."""
         self._listeners[broker].shutdown(socket.SHUT_RDWR)
         self._listeners[broker].close()
         self._killed.add(broker)

@@ -155,7 +155,7 @@ def follow(cluster: FakeCluster, *, error: ErrorCode = ErrorCode.NONE) -> None:
 
 
 def read_near(cluster: FakeCluster, polls: int) -> tuple[list[str], list[int]]:
-    """What a consumer of the rack reads, and whom it asks."""
+    """The records read by a consumer in the rack, and the brokers it fetched from."""
 
     async def main() -> list[str]:
         settings = cluster.settings()._replace(rack="near")

@@ -297,7 +297,7 @@ def test_removed_cooperative_member_claims_nothing(code: ErrorCode) -> None:
 
 
 def test_cooperative_member_claims_the_generation_of_its_last_assignment() -> None:
-    """It joined the next one and heard no more of it."""
+    """It joined the next generation but got no assignment in it."""
     member = cooperating(T0)
     step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
     step(member, Revoked(), SOON_MS)
@@ -342,7 +342,7 @@ def test_sticky_member_claims_revoked_partitions_in_its_user_data() -> None:
 
 
 def test_leader_that_withheld_partitions_without_effect_rebalances_again() -> None:
-    """The static member that had to give it up was replaced by one that reads nothing."""
+    """The static member that had to revoke was replaced by one that owns nothing."""
     member = Member(COOPERATIVE)
     step(member, Wanted(), 0)
     claim = ConsumerProtocolSubscription(

@@ -275,7 +275,7 @@ def test_pending_commit_of_a_deleted_group_is_dropped() -> None:
 
 
 def test_pending_commit_of_a_deleted_offset_gets_a_tombstone() -> None:
-    """Its record lies in the log already, and would come back with the next coordinator."""
+    """Its record is in the log already and would be loaded by the next coordinator."""
     world = GroupWorld()
     world.holds_appends = True
     world.commit({T0: 7})

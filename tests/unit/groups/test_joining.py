@@ -252,7 +252,7 @@ def test_join_phase_continues_while_only_static_members_are_absent() -> None:
 
 
 def test_new_member_without_completed_join_is_removed_after_five_minutes() -> None:
-    """Its join is parked, but nobody may be there any more to get the answer."""
+    """Its join is parked, but the client may be gone."""
     world = GroupWorld()
     (a,) = world.stable_group("a", session_ms=1_800_000, rebalance_ms=1_800_000)
     token = world.join(name="b", rebalance_ms=1_800_000)
@@ -276,7 +276,7 @@ def test_parked_join_suspends_the_session_timeout() -> None:
 
 
 def test_member_that_joins_twice_gets_two_responses() -> None:
-    """The first answer has nobody who wants it, but the connection it belongs to waits for it."""
+    """The first response is unused, but its connection waits for it."""
     world = GroupWorld()
     a, _ = world.stable_group("a", "b")
     first, second = world.join(a), world.join(a)

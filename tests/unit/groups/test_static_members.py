@@ -138,7 +138,7 @@ def test_session_timeout_of_the_old_member_id_has_no_effect() -> None:
 
 
 def test_replacement_answered_twice_is_answered_once() -> None:
-    """A second restart comes while the first one's id is still on its way to the log."""
+    """A second restart arrives while the first replacement is being appended."""
     world = GroupWorld()
     stable(world, "i1")
     world.holds_appends = True

@@ -118,7 +118,7 @@ class GroupWorld:
         return [entry for entry in self._written if entry is not None]
 
     def load_log(self, entries: list[Persist]) -> None:
-        """This group comes out of a log that holds these."""
+        """Sets the log from which this group was loaded."""
         self._written = list(entries)
 
     def advance(self, milliseconds: int) -> None:
@@ -134,7 +134,7 @@ class GroupWorld:
         self.elapsed_ms = end_ms
 
     def do(self, event: Event) -> None:
-        """Lets the event happen and performs what comes of it."""
+        """Feeds the event to the group and performs the resulting actions."""
         for action in step(self.group, event, self.now):
             self._perform(action)
 

@@ -28,7 +28,7 @@ Entity = Sequence[tuple[str, str | None]]
 
 
 async def only_numbers(name: str) -> bool:
-    """A resolver that knows no names."""
+    """A resolver without host names."""
     return name.replace(".", "").isdigit()
 
 
@@ -123,7 +123,7 @@ def test_an_address_has_quotas_of_its_own_kind() -> None:
 
 
 def test_names_of_hosts_are_looked_up_one_at_a_time() -> None:
-    """Each lookup takes a thread, and lookups of names that nobody answers for take long."""
+    """Each lookup takes a thread, and lookups of unknown names take long."""
     running = most = 0
 
     async def resolves(_name: str) -> bool:

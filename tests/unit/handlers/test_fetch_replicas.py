@@ -214,7 +214,7 @@ def test_a_follower_gets_a_new_high_watermark_at_once(tmp_path: Path) -> None:
 def test_a_diverging_follower_does_not_advance_the_high_watermark(
     tmp_path: Path, offset: int, last_fetched_epoch: int
 ) -> None:
-    """It led the epoch before, and asks for what is behind records that nobody else has: it will cut them off."""
+    """It led the previous epoch and fetches beyond records that no other replica has: it will truncate them."""
 
     async def story(scene: Scene) -> None:
         scene.disk.append(scene.disk.lead("a", replicas=(0, 1)), 3)

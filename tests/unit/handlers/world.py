@@ -44,8 +44,8 @@ T = TypeVar("T")
 BROKER_ID = 0
 
 
-class PeerThatAgrees:
-    """A kctl.client.transport.Connection to a broker that does whatever the controller says."""
+class AcceptingPeer:
+    """A kctl.client.transport.Connection to a broker that accepts every controller request."""
 
     address = "peer"
     versions = BrokerVersions({})
@@ -83,8 +83,8 @@ class PeerThatAgrees:
         """Nothing to close."""
 
 
-async def _connect(_endpoint: Endpoint, _purpose: str) -> PeerThatAgrees:
-    return PeerThatAgrees()
+async def _connect(_endpoint: Endpoint, _purpose: str) -> AcceptingPeer:
+    return AcceptingPeer()
 
 
 class World:

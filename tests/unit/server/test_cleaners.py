@@ -31,7 +31,7 @@ PATIENCE_S = 60
 
 
 class MeetingFiles(RealFiles):
-    """Whoever opens a log in one of the cleaner's threads waits there until `expected` have come."""
+    """Cleaner threads that open a log wait until `expected` of them have done so."""
 
     def __init__(self, expected: int) -> None:
         super().__init__()

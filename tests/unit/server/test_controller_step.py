@@ -116,7 +116,7 @@ def test_the_last_in_sync_replica_stays_in_the_isr_and_leads_again_after_its_ret
 
 
 def test_a_new_broker_gets_update_metadata_before_leader_and_isr() -> None:
-    """Apache Kafka's brokers refuse to follow a leader that they do not know to be alive."""
+    """Apache Kafka's brokers refuse to follow a leader that is not in their metadata."""
     world = World(1, 2, topics={"t": topic((1, 2))})
     world.live(1)
     actions = world.live(1, 2)

@@ -268,7 +268,7 @@ def test_a_malformed_partition_state_is_not_overwritten_by_the_controller() -> N
 
 
 def test_failed_brokers_leave_the_isr_despite_a_concurrent_leader_write() -> None:
-    """Else acks=all waits for the dead until the leader finds them lagging."""
+    """Otherwise acks=all waits for the failed broker until the leader removes it for lag."""
     tp = TopicPartition("t", 0)
     world = Steps(1, 2, 3, topics={"t": topic((1, 2, 3))})
     (asked,) = writes(step(world.state, BrokersRead(brokers(1, 2)), 0))
@@ -345,7 +345,7 @@ def test_the_controller_znode_of_another_broker_is_not_deleted() -> None:
 
 
 def test_a_controller_election_with_a_lost_response_is_retried() -> None:
-    """The node was made, in a session that goes on: nobody else can win, and this broker did not hear of it."""
+    """The node was created in a live session: no other broker can win, and this one got no response."""
 
     async def scene(world: World) -> None:
         epoch = world.controller.state.epoch

@@ -24,8 +24,8 @@ from tests.unit.handlers.disk import Disk
 T = TypeVar("T")
 
 
-class NobodyThere:
-    """Peers that cannot be reached; says which were tried."""
+class UnreachablePeers:
+    """Unreachable peers; records which were tried."""
 
     def __init__(self) -> None:
         self.tried: set[int] = set()
@@ -40,7 +40,7 @@ def test_a_stopping_broker_does_not_fetch_from_the_new_leaders(tmp_path: Path, *
     """It would be in sync again at once, and be taken out again when it is gone."""
 
     async def hand_over(loop: SimLoop) -> set[int]:
-        disk, peers = Disk(loop, tmp_path, live=(0, 1)), NobodyThere()
+        disk, peers = Disk(loop, tmp_path, live=(0, 1)), UnreachablePeers()
         fetchers = ReplicaFetchers(
             replicas=disk.replicas,
             peers=peers,

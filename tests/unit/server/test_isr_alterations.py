@@ -50,7 +50,7 @@ def wish(**changes: Any) -> LeaderAndIsr:
 
 
 def judged(wanted: LeaderAndIsr, topic_partition: TopicPartition = A0) -> tuple[ErrorCode, bool]:
-    """What the controller says at first, and whether it writes."""
+    """The controller's first answer, and whether it writes."""
     (action,) = step(controller(), IsrAlterationsAsked({topic_partition: wanted}), 0)
     assert isinstance(action, AlterStates)
     return action.outcome[topic_partition], bool(action.changed)
@@ -133,7 +133,7 @@ def test_the_leader_gets_the_written_state_and_non_leaders_cannot_write() -> Non
 # The leader's side
 
 
-class ControllerThatAnswers:
+class FakeController:
     """A kctl.client.transport.Connection to a controller with answers in store."""
 
     address = "controller"
@@ -175,9 +175,9 @@ def answer(*partitions: int, code: ErrorCode = ErrorCode.NONE, leader_epoch: int
     )
 
 
-def play(scene: Callable[[ControllerThatAnswers, ControllerStates], Awaitable[None]]) -> None:
+def play(scene: Callable[[FakeController, ControllerStates], Awaitable[None]]) -> None:
     async def main(_loop: SimLoop) -> None:
-        peer = ControllerThatAnswers()
+        peer = FakeController()
         states = ControllerStates(1, peer.connect, broker_epoch=lambda: 101)
         await scene(peer, states)
         await states.close()
@@ -186,7 +186,7 @@ def play(scene: Callable[[ControllerThatAnswers, ControllerStates], Awaitable[No
 
 
 def test_isr_changes_during_a_request_are_batched_into_the_next() -> None:
-    async def scene(peer: ControllerThatAnswers, states: ControllerStates) -> None:
+    async def scene(peer: FakeController, states: ControllerStates) -> None:
         peer.answers = [answer(0), answer(1, 2)]
 
         async def later(number: int) -> LeaderAndIsr | None:
@@ -209,7 +209,7 @@ def test_isr_changes_during_a_request_are_batched_into_the_next() -> None:
     ],
 )
 def test_an_isr_change_waits_for_a_newer_leader_and_isr(told: AlterPartitionResponse) -> None:
-    async def scene(peer: ControllerThatAnswers, states: ControllerStates) -> None:
+    async def scene(peer: FakeController, states: ControllerStates) -> None:
         peer.answers = [told]
         assert await states.put(A0, wish()) is None
 
@@ -227,7 +227,7 @@ def test_an_isr_change_waits_for_a_newer_leader_and_isr(told: AlterPartitionResp
 def test_an_isr_change_with_an_unknown_outcome_is_retried(
     told: AlterPartitionResponse | ConnectionLost, raised: type[Exception]
 ) -> None:
-    async def scene(peer: ControllerThatAnswers, states: ControllerStates) -> None:
+    async def scene(peer: FakeController, states: ControllerStates) -> None:
         peer.answers = [told, answer(0)]
         with pytest.raises(raised):
             await states.put(A0, wish())
@@ -239,7 +239,7 @@ def test_an_isr_change_with_an_unknown_outcome_is_retried(
 def test_isr_change_replaced_by_one_of_another_epoch_is_answered() -> None:
     """It was never answered, and the partition waited for it until its leader changed."""
 
-    async def scene(peer: ControllerThatAnswers, states: ControllerStates) -> None:
+    async def scene(peer: FakeController, states: ControllerStates) -> None:
         peer.answers = [answer(1), answer(0, code=ErrorCode.FENCED_LEADER_EPOCH)]
         sending = asyncio.ensure_future(states.put(TopicPartition("a", 1), wish()))
         await asyncio.sleep(0.1)

@@ -143,7 +143,7 @@ def test_a_follower_counts_as_in_sync_while_the_isr_write_is_unknown_after_sessi
 
 
 def test_a_follower_counts_as_in_sync_when_the_controller_wrote_since() -> None:
-    """Its orders come with a new leader epoch, and until then nobody knows what they are."""
+    """The new state arrives with a new leader epoch and is unknown until then."""
 
     async def act(scene: Scene) -> None:
         other = scene.zookeeper.session()
@@ -174,7 +174,7 @@ def test_an_unreadable_partition_state_is_not_overwritten() -> None:
 
 
 def test_isr_write_with_an_unexpected_error_is_retried() -> None:
-    """Pending in-sync replicas that nobody writes any more would keep the partition as it is for ever."""
+    """A pending ISR that is never written would block the partition forever."""
 
     async def act(scene: Scene) -> None:
         put, failures = scene.changes._store.put, [RuntimeError("cannot be encoded")]

@@ -19,7 +19,7 @@ LAG_MS = 1_000
 
 
 class Ends:
-    """As much of a log as a partition looks at."""
+    """The part of a log that a partition uses."""
 
     def __init__(self, start: int = 0, end: int = 0) -> None:
         self.log_start_offset = start
@@ -57,7 +57,7 @@ def led(end: int, isr: list[int], replicas: list[int] | None = None) -> tuple[Pa
 
 
 def test_a_leader_records_its_epoch_before_any_append() -> None:
-    """KIP-101: followers tell by it where they part from this leader."""
+    """KIP-101: followers find the divergence from this leader by it."""
     _, log = led(7, [0, 1])
     assert log.epochs == [(1, 7)]
 
@@ -122,7 +122,7 @@ def test_a_follower_lags_when_it_was_not_at_the_end_for_too_long() -> None:
 
 
 def test_a_follower_that_reaches_where_the_end_was_counts_as_caught_up_then() -> None:
-    """Under steady load nobody is ever at the very end; being where it was at the last fetch is enough."""
+    """Under steady load no follower is at the current end; reaching the end of the last fetch is enough."""
     partition, log = led(10, [0, 1])
     for second in range(10):
         partition.record_fetch(1, log.log_end_offset - 1 if second == 0 else log.log_end_offset, 0, second * LAG_MS)

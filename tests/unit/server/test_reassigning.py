@@ -24,7 +24,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Moving(World):
-    """Brokers that answer orders to stop a replica when the test says so, and leaders that say who is in sync."""
+    """Brokers that answer StopReplica on request, and leaders that report their ISR."""
 
     def __init__(self, *ids: int, replicas: tuple[int, ...]) -> None:
         self.waiting: list[StopReplicaAnswered] = []
@@ -57,12 +57,12 @@ class Moving(World):
         return self.feed(ReassignmentsAsked({T0: wanted or None, T1: wanted or None}))
 
     def in_sync(self, *isr: int) -> list[Action]:
-        """The leader says so."""
+        """The leader reports this ISR."""
         self.write(isr)
         return self.feed(StatesRead({T0: self.znodes[T0]}))
 
     def write(self, isr: tuple[int, ...]) -> None:
-        """The leader writes it, and the controller has not heard of it yet."""
+        """The leader writes the ISR, and the controller has not read it yet."""
         known = self.znodes[T0]
         self.znodes[T0] = replace(known, isr=isr, partition_epoch=known.partition_epoch + 1)
 

@@ -14,7 +14,7 @@ from kctl.zookeeper.znodes import BrokerRegistration, TopicAssignment
 
 
 def cluster() -> ControllerState:
-    """Brokers 0 to 2 are alive, 3 is dead; `orders` stays, `going` is being deleted."""
+    """Brokers 0 to 2 are live, 3 is offline; `orders` exists, `going` is being deleted."""
     registration = BrokerRegistration((Endpoint("PLAINTEXT", "h", 9092),), 0)
     state = ControllerState(broker_id=0, is_active=True)
     state.brokers = {broker_id: LiveBroker(registration, broker_id) for broker_id in range(3)}

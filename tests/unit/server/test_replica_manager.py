@@ -136,7 +136,7 @@ def test_a_waiting_request_is_checked_once_when_many_partitions_advance() -> Non
 
 
 def told(manager: ReplicaManager, topic_id: UUID) -> dict[TopicPartition, ErrorCode]:
-    """What the controller hears when it gives this broker the lead of a partition of the topic with this id."""
+    """The error codes of LeaderAndIsr that makes this broker leader of a partition of the topic with this id."""
     state = LeaderAndIsrPartitionState(
         partition_index=0,
         controller_epoch=1,

@@ -21,7 +21,7 @@ Play = Callable[[ZnodeWriter, SimZooKeeperSession], Awaitable[None]]
 
 
 def played(play: Play) -> None:
-    """Runs a play with a writer that holds the office, where all partitions have their first state."""
+    """Runs a scenario with the writer of the active controller; all partitions have their first state."""
 
     async def main(_: SimLoop) -> None:
         session = SimZooKeeper().session(session_timeout_ms=4000)

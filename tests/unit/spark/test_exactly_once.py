@@ -172,7 +172,7 @@ def test_without_locks_two_exporters_still_write_every_record_once(tmp_path: Pat
 
 
 class _SecondExporter:
-    """Runs when the first one comes to a certain step."""
+    """Runs when the first exporter reaches a certain operation."""
 
     def __init__(self, cluster: Cluster, folder: Path, step: int) -> None:
         self.has_run = False

@@ -96,7 +96,7 @@ class CleanerWorld:
         self.disk.now_ms = self.now_ms
 
     def clean(self) -> bool:
-        """One cleaning of whatever is due; says whether something was."""
+        """Performs one cleaning if any is due; returns whether one was."""
         found = self.cleaner.next(self.now_ms)
         if found is None:
             return False

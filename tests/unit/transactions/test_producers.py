@@ -170,7 +170,7 @@ def test_producer_with_another_producer_id_is_refused() -> None:
 
 
 class TestRecoveringProducer:
-    """KIP-360: a producer that names what it has."""
+    """KIP-360: a producer that sends its current id and epoch."""
 
     def test_with_the_current_epoch_gets_the_next(self) -> None:
         world = TransactionWorld()

@@ -11,7 +11,7 @@ from kctl.zookeeper.embedded.batches import Batches
 
 
 class Disk(Executor):
-    """Commits when the test says so."""
+    """Commits on request of the test."""
 
     def __init__(self) -> None:
         self.commits: list[tuple[Future[Any], Any]] = []
@@ -23,7 +23,7 @@ class Disk(Executor):
 
 
 class Account:
-    """Something that work changes: numbers, and those that nobody has committed yet."""
+    """State changed by transactions: numbers, and the uncommitted ones."""
 
     def __init__(self) -> None:
         self.disk = Disk()

@@ -216,7 +216,7 @@ def test_a_deletion_is_reported_once_to_data_and_child_watches(one: Player, othe
 
 
 def test_watch_events_need_read_permission(one: Player, other: Player) -> None:
-    """CVE-2024-23944: a watch on a path does not tell what happens behind an ACL."""
+    """CVE-2024-23944: a watch must not reveal changes behind an ACL."""
     other.exists("/secret", watch=True)
     one.create("/secret", acl=(Acl(31, Id("digest", "ann:hash")),))
     assert other.take_heard() == []

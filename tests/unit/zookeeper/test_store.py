@@ -128,7 +128,7 @@ PAGE = 4096
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, object]:
-    """The bytes of a database of many pages, and what it holds."""
+    """The bytes of a valid database of many pages, and its content."""
     folder = tmp_path_factory.mktemp("sound")
     store = Store(folder)
     keeper = loaded(store)
