@@ -1,4 +1,4 @@
-"""The disk has damaged the internal topics of a broker that was stopped: it serves whatever is sound in them."""
+"""A broker with damaged internal topics loads and serves all valid records."""
 
 from __future__ import annotations
 
