@@ -1,4 +1,4 @@
-"""From the controller to brokers: one ordered queue per broker.  Kafka's ControllerChannelManager."""
+"""Sends the controller's requests to brokers: one ordered queue per broker.  Kafka: ControllerChannelManager."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Connect = Callable[[Endpoint, str], Awaitable[Connection]]
 
 
 class ControlPlane(Protocol):
-    """What a broker does with the controller's requests."""
+    """How a broker applies the controller's requests."""
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]: ...
 
@@ -47,9 +47,9 @@ class ControlPlane(Protocol):
 
 
 class BrokerChannels:
-    """One ordered queue per live broker; this broker is told directly, by the same messages.
+    """One ordered queue per live broker; the local broker gets the same messages by a direct call.
 
-    A request is sent until the broker has answered it or is no longer alive, the next one only then.
+    A request is retried until the broker responds or is no longer alive; only then is the next one sent.
     Owner: event loop.
     """
 
@@ -72,7 +72,7 @@ class BrokerChannels:
         self._remote: dict[int, _RemoteChannel] = {}
 
     def send(self, state: ControllerState, action: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica) -> None:
-        """Queues; answers come through `on_answer`."""
+        """Queues the requests of an action; responses are passed to `on_answer`."""
         self._follow(state)
         if isinstance(action, SendUpdateMetadata):
             request = update_metadata_request(state, self._broker_id, action.partitions)
@@ -85,12 +85,12 @@ class BrokerChannels:
             self._deliver(action.broker_id, request_of_stop, state)
 
     async def close(self) -> None:
-        """Sends nothing any more; what is queued is lost."""
+        """Stops sending; queued requests are dropped."""
         channels, self._remote = list(self._remote.values()), {}
         await asyncio.gather(*(channel.close() for channel in channels))
 
     def _follow(self, state: ControllerState) -> None:
-        """A channel per live broker; a broker that came back gets a new one, without what was meant for its past."""
+        """Keeps one channel per live broker; a restarted broker gets a new one, without the requests queued before."""
         for broker_id, channel in list(self._remote.items()):
             live = state.brokers.get(broker_id)
             if live is None or live.epoch != channel.broker_epoch:
@@ -108,7 +108,7 @@ class BrokerChannels:
         if channel is None:
             endpoint = next((e for e in live.registration.endpoints if e.listener == self._listener), None)
             if endpoint is None:
-                log.warning("broker=%s has no listener %s: it cannot be told anything", broker_id, self._listener)
+                log.warning("no endpoint for control requests broker=%s listener=%s", broker_id, self._listener)
                 return
             channel = self._remote[broker_id] = _RemoteChannel(
                 broker_id, live.epoch, endpoint, connect=self._connect, versions=self._versions, answer=self._on_answer
@@ -129,11 +129,11 @@ class BrokerChannels:
                     if _is_deleting(request):
                         self._on_answer(StopReplicaAnswered(self._broker_id, errors))
         except ApiError as error:
-            log.warning("this broker refused a request of the controller error=%s", error.code.name)
+            log.warning("control request refused broker=%s error=%s", self._broker_id, error.code.name)
 
 
 class _RemoteChannel:
-    """The queue of one other broker and the task that empties it."""
+    """The queue of one remote broker and the task that sends its requests."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class _RemoteChannel:
         self._queue.put_nowait(request)
 
     def end(self) -> None:
-        """Stops without waiting for it; the broker is gone."""
+        """Cancels the task without waiting for it; the broker is gone."""
         self._task.cancel()
 
     async def close(self) -> None:
@@ -184,7 +184,7 @@ class _RemoteChannel:
                 return
             except (ConnectionLost, MalformedRequest) as error:
                 if is_first_failure:
-                    log.info("broker=%s is not reached by the controller: %s", self._broker_id, error)
+                    log.info("cannot connect for control requests broker=%s error=%s", self._broker_id, error)
                 is_first_failure = False
                 await asyncio.sleep(_RETRY_S)
 
@@ -215,7 +215,7 @@ class _RemoteChannel:
     def _log_refusal(self, error_code: int) -> None:
         if error_code != ErrorCode.NONE:
             name = ErrorCode.of(error_code).name
-            log.warning("broker=%s refused a request of the controller error=%s", self._broker_id, name)
+            log.warning("control request refused broker=%s error=%s", self._broker_id, name)
 
 
 def _is_deleting(request: StopReplicaRequest) -> bool:
@@ -238,7 +238,7 @@ def _leader_and_isr_errors(
 
 
 def _stop_replica_errors(request: StopReplicaRequest, response: StopReplicaResponse) -> dict[TopicPartition, ErrorCode]:
-    """A request refused as a whole deleted nothing."""
+    """The error per partition; a request that was refused as a whole deleted nothing."""
     if response.error_code != ErrorCode.NONE:
         code = ErrorCode.of(response.error_code)
         return {

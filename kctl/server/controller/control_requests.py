@@ -1,6 +1,6 @@
-"""The controller's three requests, made from its state and its actions, in every version that brokers speak.
+"""Builds LeaderAndIsr, UpdateMetadata and StopReplica requests from the controller's state and actions.
 
-Built in the newest shape; older versions list partitions flat or by other groupings.  Pure.
+Requests are built in the newest version; older versions list partitions flat or grouped differently.  Pure.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FIRST_STOP_REPLICA_WITH_EPOCHS = 3
 
 
 def leader_and_isr_request(state: ControllerState, controller_id: int, action: SendLeaderAndIsr) -> LeaderAndIsrRequest:
-    """The request in its newest shape; older versions are a matter of encoding."""
+    """Builds the request in its newest version; `in_version_of_leader_and_isr` converts it."""
     leaders = {news.state.leader for news in action.partitions}
     return LeaderAndIsrRequest(
         controller_id=controller_id,
@@ -81,7 +81,7 @@ def leader_and_isr_request(state: ControllerState, controller_id: int, action: S
 def update_metadata_request(
     state: ControllerState, controller_id: int, partitions: Iterable[PartitionNews]
 ) -> UpdateMetadataRequest:
-    """All live brokers with all their endpoints, and the partitions named."""
+    """Builds a request with all live brokers, all their endpoints, and the given partitions."""
     return UpdateMetadataRequest(
         controller_id=controller_id,
         controller_epoch=state.epoch,
@@ -125,7 +125,7 @@ def update_metadata_request(
 
 
 def stop_replica_request(state: ControllerState, controller_id: int, action: SendStopReplica) -> StopReplicaRequest:
-    """The request in the shape of version 3."""
+    """Builds the request in version 3, the newest."""
     topics: dict[str, list[StopReplicaPartitionState]] = {}
     for (topic, partition), leader_epoch in action.partitions.items():
         topics.setdefault(topic, []).append(
@@ -143,13 +143,13 @@ def stop_replica_request(state: ControllerState, controller_id: int, action: Sen
 
 def _by_topic(partitions: Iterable[PartitionNews]) -> dict[str, list[PartitionNews]]:
     topics: dict[str, list[PartitionNews]] = {}
-    for news in partitions:
-        topics.setdefault(news.topic_partition.topic, []).append(news)
+    for update in partitions:
+        topics.setdefault(update.topic_partition.topic, []).append(update)
     return topics
 
 
 def in_version_of_leader_and_isr(request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrRequest:
-    """The same in the shape of an older version."""
+    """Converts the request to an older version."""
     if version >= _FIRST_LEADER_AND_ISR_BY_TOPIC:
         return request
     flat = [replace(s, topic_name=t.topic_name) for t in request.topic_states for s in t.partition_states]
@@ -157,7 +157,7 @@ def in_version_of_leader_and_isr(request: LeaderAndIsrRequest, version: int) -> 
 
 
 def in_version_of_update_metadata(request: UpdateMetadataRequest, version: int) -> UpdateMetadataRequest:
-    """The same in the shape of an older version."""
+    """Converts the request to an older version."""
     if version >= _FIRST_UPDATE_METADATA_BY_TOPIC:
         return request
     flat = [replace(s, topic_name=t.topic_name) for t in request.topic_states for s in t.partition_states]
@@ -165,7 +165,7 @@ def in_version_of_update_metadata(request: UpdateMetadataRequest, version: int) 
 
 
 def in_version_of_stop_replica(request: StopReplicaRequest, version: int) -> StopReplicaRequest:
-    """The same in the shape of an older version; it says for all partitions at once whether they are deleted."""
+    """Converts the request to an older version, which has one delete flag for all partitions."""
     if version >= _FIRST_STOP_REPLICA_WITH_EPOCHS:
         return request
     is_deleting = any(s.delete_partition for t in request.topic_states for s in t.partition_states)

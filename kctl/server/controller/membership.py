@@ -1,4 +1,4 @@
-"""Brokers come and go, and lose disks.
+"""Brokers that are added, removed or restarted, and failed log directories.
 
 Pure.
 """
@@ -21,7 +21,7 @@ from kctl.server.controller.topic_deletion import resume_deletions
 
 
 def brokers_changed(state: ControllerState, event: BrokersRead) -> list[Action]:
-    """Brokers died, came, or came back so fast that only their epoch tells."""
+    """Handles brokers that were removed, added, or restarted so fast that only their epoch changed."""
     bounced = {b for b, live in event.brokers.items() if b in state.brokers and state.brokers[b].epoch != live.epoch}
     gone = (state.brokers.keys() - event.brokers.keys()) | bounced
     come = event.brokers.keys() - (state.brokers.keys() - bounced)
@@ -31,7 +31,7 @@ def brokers_changed(state: ControllerState, event: BrokersRead) -> list[Action]:
         state.shutting_down.discard(broker_id)
         state.offline_replicas = {replica for replica in state.offline_replicas if replica[1] != broker_id}
     if gone:
-        # What the dead leave behind is written before the newcomers are looked at.
+        # The states of partitions of removed brokers are written before added brokers are handled.
         actions = _brokers_gone(state, gone)
         return [*actions, Continue(event)] if come or is_modified else actions
     state.brokers.update(event.brokers)
@@ -70,7 +70,7 @@ def _brokers_gone(state: ControllerState, gone: set[int]) -> list[Action]:
 
 
 def _brokers_come(state: ControllerState, come: set[int]) -> list[Action]:
-    # A newcomer has to know its leaders before it can be told to follow them.
+    # A new broker needs the leaders' endpoints before it can be told to follow them.
     batch = RequestBatch(state)
     batch.tell_brokers_only()
     batch.tell_everything(come)
@@ -92,7 +92,7 @@ def _brokers_come(state: ControllerState, come: set[int]) -> list[Action]:
 
 
 def log_dir_failed(state: ControllerState, broker_id: int) -> list[Action]:
-    """The broker lost a disk, but does not say which replicas: asked about all, it refuses those that are gone."""
+    """A log directory failed: sends LeaderAndIsr for all replicas; the broker's response names the failed ones."""
     batch = RequestBatch(state)
     for topic_partition in state.all_partitions():
         if broker_id in state.replicas(topic_partition) and topic_partition in state.leaders:
@@ -101,7 +101,7 @@ def log_dir_failed(state: ControllerState, broker_id: int) -> list[Action]:
 
 
 def roles_answered(state: ControllerState, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]) -> list[Action]:
-    """Replicas whose disk the broker cannot use do not count as alive until the broker comes back."""
+    """Marks replicas offline that the broker reports as on a failed log directory, until the broker restarts."""
     lost = {
         topic_partition
         for topic_partition, code in errors.items()
@@ -117,7 +117,7 @@ def roles_answered(state: ControllerState, broker_id: int, errors: Mapping[Topic
         if leader is None or topic_partition.topic in state.deleting:
             continue
         if broker_id not in state.replicas(topic_partition):
-            continue  # A reassignment took it away meanwhile.
+            continue  # Removed by a reassignment in the meantime.
         state.move_replica((topic_partition, broker_id), ReplicaPhase.OFFLINE)
         if leader.leader == broker_id:
             state.move(topic_partition, PartitionPhase.OFFLINE)

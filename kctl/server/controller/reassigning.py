@@ -1,4 +1,4 @@
-"""The steps of reassignments, from the wish to the last deleted log; the rules are in `reassignment`.
+"""The steps of a reassignment, from the request to the deletion of removed replicas; rules are in `reassignment`.
 
 Pure.
 """
@@ -39,11 +39,11 @@ _REMOVAL = (
     ReplicaPhase.DELETION_SUCCESSFUL,
     ReplicaPhase.NON_EXISTENT,
 )
-"""What a replica goes through that a reassignment takes away; Kafka's stopRemovedReplicasOfReassignedPartition."""
+"""States of a replica that a reassignment removes; Kafka's stopRemovedReplicasOfReassignedPartition."""
 
 
 def reassignments_asked(state: ControllerState, event: ReassignmentsAsked) -> list[Action]:
-    """Each partition by itself: refused, or written into the books of its topic."""
+    """Handles each partition on its own: refuses it, or writes it into the assignment of its topic."""
     outcome: dict[TopicPartition, ErrorCode] = {}
     topics: dict[str, TopicAssignment] = {}
     begun: list[TopicPartition] = []
@@ -66,7 +66,7 @@ def reassignments_asked(state: ControllerState, event: ReassignmentsAsked) -> li
 
 
 def reassignments_begun(state: ControllerState, event: ReassignmentsBegun) -> list[Action]:
-    """The books are written: new replicas start to follow, those of an earlier wish that nobody wants any more go."""
+    """The assignments are written: starts added replicas, and removes obsolete ones of an earlier reassignment."""
     before = {topic_partition: state.replicas(topic_partition) for topic_partition in event.partitions}
     state.topics.update(event.topics)
     dismissed: dict[TopicPartition, tuple[int, ...]] = {}
@@ -81,7 +81,7 @@ def reassignments_begun(state: ControllerState, event: ReassignmentsBegun) -> li
     actions = _push(state, event.partitions)
     if dismissed:
         actions.append(Continue(ReplicasDismissed(dismissed)))
-    # The same replicas, or the same in another order, or a reassignment taken back: nobody has to catch up.
+    # Same replicas, other order, or a cancellation: no replica has to catch up.
     settled = [tp for tp in event.partitions if not reassignment.is_reassigning(state.topics[tp.topic], tp.partition)]
     if not state.requested_reassignments.isdisjoint(settled):
         actions.append(_finish_requested(state, settled))
@@ -89,7 +89,7 @@ def reassignments_begun(state: ControllerState, event: ReassignmentsBegun) -> li
 
 
 def replicas_dismissed(state: ControllerState, event: ReplicasDismissed) -> list[Action]:
-    """Somebody else leads by now, where one of them did: their logs go."""
+    """A new leader is elected where an obsolete replica led: deletes the obsolete replicas' logs."""
     batch = RequestBatch(state)
     for topic_partition, broker_ids in event.dismissed.items():
         for broker_id in broker_ids:
@@ -98,7 +98,7 @@ def replicas_dismissed(state: ControllerState, event: ReplicasDismissed) -> list
 
 
 def resume_reassignments(state: ControllerState) -> list[Action]:
-    """Goes on with what is under way: after a failover, or when a broker came."""
+    """Continues pending reassignments, after a failover or when a broker is added."""
     under_way = tuple(reassignment.reassigning(state))
     if not under_way:
         return []
@@ -106,7 +106,7 @@ def resume_reassignments(state: ControllerState) -> list[Action]:
 
 
 def states_read(state: ControllerState, event: StatesRead) -> list[Action]:
-    """Leaders changed their in-sync replicas: all brokers hear of it, and reassignments may be complete."""
+    """Leaders changed their in-sync replicas: updates all brokers and completes reassignments that are now in sync."""
     batch = RequestBatch(state)
     changed: list[TopicPartition] = []
     for topic_partition, current in event.states.items():
@@ -121,7 +121,7 @@ def states_read(state: ControllerState, event: StatesRead) -> list[Action]:
 
 
 def reassignments_completed(state: ControllerState, event: ReassignmentsCompleted) -> list[Action]:
-    """The target replicas are in charge: the removed ones delete their logs, and the books are closed."""
+    """The target replicas are the only ones: deletes the removed replicas' logs and the request."""
     batch = RequestBatch(state)
     topics: dict[str, TopicAssignment] = {}
     for topic_partition, removed in event.removed.items():
@@ -136,19 +136,19 @@ def reassignments_completed(state: ControllerState, event: ReassignmentsComplete
 
 
 def reassignments_lost(state: ControllerState, topics: Collection[str]) -> list[Action]:
-    """The topics were removed by hand: nothing of them will be reassigned any more."""
+    """The topics were deleted without the controller: drops their pending reassignments."""
     lost = [tp for tp in state.requested_reassignments if tp.topic in topics]
     return [_finish_requested(state, lost)] if lost else []
 
 
 def _finish_requested(state: ControllerState, finished: Iterable[TopicPartition]) -> FinishRequestedReassignments:
-    """What is finished leaves /admin/reassign_partitions, and whatever of it was refused goes too."""
+    """Removes finished partitions from /admin/reassign_partitions, and the refused ones with them."""
     state.requested_reassignments.difference_update(finished)
     return FinishRequestedReassignments(tuple(sorted(state.requested_reassignments)))
 
 
 def _push(state: ControllerState, partitions: tuple[TopicPartition, ...]) -> list[Action]:
-    """Completes what is complete; the rest gets a new leader epoch, so that all replicas hear of the new books."""
+    """Completes what is in sync; increments the leader epoch of the rest, so that all replicas are updated."""
     complete = [tp for tp in partitions if tp in state.leaders and _is_complete(state, tp)]
     pushed = {
         tp: among_replicas(state, tp)
@@ -167,7 +167,7 @@ def _is_complete(state: ControllerState, topic_partition: TopicPartition) -> boo
 
 
 def _complete(state: ControllerState, partitions: list[TopicPartition]) -> list[Action]:
-    """Only the target replicas are left, one of them leads; told before anything is deleted."""
+    """Leaves only the target replicas and elects one of them; sent to brokers before anything is deleted."""
     changed: dict[TopicPartition, LeaderAndIsr] = {}
     removed: dict[TopicPartition, tuple[int, ...]] = {}
     for topic_partition in partitions:
@@ -180,7 +180,7 @@ def _complete(state: ControllerState, partitions: list[TopicPartition]) -> list[
         if leader not in target or leader not in live:
             elected = elections.reassign(target, isr, live)
             if elected is None:
-                continue  # None of the new replicas can lead: tried again when a broker comes.
+                continue  # No target replica can lead: retried when a broker is added.
             leader = elected.leader
         removed[topic_partition] = state.topics[topic].removing_replicas.get(partition, ())
         state.topics[topic] = reassignment.completed(state.topics[topic], partition)
@@ -198,10 +198,10 @@ def _start_replica(state: ControllerState, topic_partition: TopicPartition, brok
 def _start_deletion(
     state: ControllerState, topic_partition: TopicPartition, broker_id: int, batch: RequestBatch
 ) -> None:
-    """The replica is forgotten without waiting for the answer: the next reassignment may want it back before that.
+    """Forgets the replica without waiting for the response, since the next reassignment may add it again before that.
 
-    What the broker hears then comes after the order to delete.  A broker that is not alive is not told; it deletes what
-    is not its own when the controller greets it.
+    A request that adds it again is sent after the deletion.  A broker that is not alive gets no request; it deletes
+    stray replicas on the first full LeaderAndIsr after its restart.
     """
     replica = (topic_partition, broker_id)
     if state.replica_phase(replica) is ReplicaPhase.NON_EXISTENT:

@@ -1,6 +1,6 @@
-"""Requests of one pass, gathered per broker, so that a change of a thousand partitions is a handful of requests.
+"""Collects requests per broker, so that a change of a thousand partitions takes a few requests.
 
-Kafka's ControllerBrokerRequestBatch.  Every LeaderAndIsr implies that all live brokers hear of the partition.
+Kafka: ControllerBrokerRequestBatch.  Each LeaderAndIsr implies an UpdateMetadata for the partition to all live brokers.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from kctl.server.controller.actions import (
 from kctl.server.controller.state import ControllerState
 
 EPOCH_DURING_DELETE = -2
-"""Leader epoch of a StopReplica for a topic that is being deleted: accepted whatever epoch the broker knows."""
+"""Leader epoch of a StopReplica for a topic that is being deleted; valid whatever epoch the broker has."""
 
 
 class RequestBatch:
-    """Filled by `step`, emptied by `actions` in the order in which brokers must hear of things."""
+    """Filled by `step`; `actions` returns the requests in the order in which brokers must get them."""
 
     def __init__(self, state: ControllerState) -> None:
         self._state = state
@@ -33,30 +33,30 @@ class RequestBatch:
         self._tells_all = False
 
     def leader_and_isr(self, broker_id: int, topic_partition: TopicPartition, *, is_new: bool = False) -> None:
-        """The broker's role in the partition, as the state has it now."""
+        """Adds the broker's role in the partition, from the current state."""
         self._leader_and_isr.setdefault(broker_id, {})[topic_partition] = self._news(topic_partition, is_new=is_new)
         self.metadata(topic_partition)
 
     def metadata(self, topic_partition: TopicPartition) -> None:
-        """All live brokers hear of the partition."""
+        """Adds the partition's state to the metadata sent to all live brokers."""
         self._metadata[topic_partition] = self._news(topic_partition)
 
     def metadata_of_deleted(self, topic_partition: TopicPartition) -> None:
-        """All live brokers forget the partition."""
+        """Adds the partition's deletion to the metadata sent to all live brokers."""
         known = self._state.leaders.get(topic_partition) or LeaderAndIsr(LEADER_DURING_DELETE, 0, ())
         gone = LeaderAndIsr(LEADER_DURING_DELETE, known.leader_epoch, known.isr, known.controller_epoch)
         self._metadata[topic_partition] = self._news(topic_partition, state=gone)
 
     def tell_brokers_only(self) -> None:
-        """All live brokers hear who is alive."""
+        """Sends the live brokers to all live brokers, even if no partition changed."""
         self._tells_all = True
 
     def tell_everything(self, broker_ids: Iterable[int]) -> None:
-        """These brokers hear of every partition that has a leader."""
+        """Sends these brokers every partition that has a leader."""
         self._full_metadata.update(broker_ids)
 
     def stop_replica(self, broker_id: int, topic_partition: TopicPartition, *, is_deleting: bool) -> None:
-        """Dropped when the broker is not alive: it will hear when it comes back."""
+        """Adds a StopReplica; ignored when the broker is not alive, since it gets its replicas when it restarts."""
         if broker_id not in self._state.brokers:
             return
         is_topic_going = topic_partition.topic in self._state.deleting
@@ -65,7 +65,7 @@ class RequestBatch:
         self._stop.setdefault((broker_id, is_deleting), {})[topic_partition] = epoch
 
     def actions(self) -> list[Action]:
-        """LeaderAndIsr, then UpdateMetadata, then StopReplica."""
+        """Returns LeaderAndIsr, then UpdateMetadata, then StopReplica."""
         live = tuple(sorted(self._state.brokers))
         actions: list[Action] = [
             SendLeaderAndIsr(broker_id, tuple(news.values()))

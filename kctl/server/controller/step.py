@@ -1,11 +1,10 @@
 """The controller's decisions: `step(state, event, now_ms) -> actions`.
 
-The runner feeds one event at a time, performs the actions in order and feeds what they bring (StatesWritten, answers)
-before the next event from outside.  So nothing changes between looking and acting, and each decision sees the result
-of the one before.
+The runner feeds one event at a time, performs the actions in order and feeds their results (StatesWritten, responses)
+before the next external event.  So each decision sees the results of the one before.
 
-Order that matters: a partition's state is written to ZooKeeper before any broker is told of it; LeaderAndIsr goes out
-before UpdateMetadata, and both before StopReplica, because clients must not be sent to a leader that does not know yet.
+Order matters: a partition's state is written to ZooKeeper before it is sent to any broker; LeaderAndIsr is sent before
+UpdateMetadata, and both before StopReplica, because clients must not be directed to a broker that is not leader yet.
 
 Pure.
 """
@@ -66,7 +65,7 @@ from kctl.server.controller.topic_deletion import deletion_answered
 
 
 def step(state: ControllerState, event: Event, now_ms: int) -> list[Action]:
-    """What follows from `event`; changes `state`, performs nothing.
+    """Updates `state` for the event and returns the actions to perform.
 
     Events other than Elected are ignored while this broker is not the controller: they were queued before it resigned.
     """
@@ -117,7 +116,7 @@ def step(state: ControllerState, event: Event, now_ms: int) -> list[Action]:
 
 
 def led_with_followers(state: ControllerState, broker_id: int) -> list[TopicPartition]:
-    """Partitions that the broker leads although others could: what a controlled shutdown still waits for."""
+    """Partitions with followers that the broker still leads: a controlled shutdown waits for these."""
     return [
         topic_partition
         for topic_partition, leader in state.leaders.items()
@@ -182,7 +181,7 @@ def _start_partition(state: ControllerState, topic_partition: TopicPartition) ->
 
 
 def _tell_roles(state: ControllerState, topic_partition: TopicPartition, batch: RequestBatch) -> None:
-    """What is decided anew is told when it is written, and not before: the old leader may not be good any more."""
+    """Sends the state in ZooKeeper; a new decision is sent when it is written, since the old leader may be dead."""
     if topic_partition in state.leaders:
         for broker_id in state.replicas(topic_partition):
             if broker_id in state.brokers:
