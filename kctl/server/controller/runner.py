@@ -189,7 +189,7 @@ class ControllerRunner:
                 else:
                     await self._feed(item)
             except ControllerMoved:
-                log.info("resigning as controller broker=%s reason=another_controller", self._broker_id)
+                log.info("resigning as controller broker=%s reason=another_controller", self.state.broker_id)
                 await self._feed(Resigned())
                 self.notify(paths.CONTROLLER)
             except SessionLostError:
@@ -197,10 +197,10 @@ class ControllerRunner:
                 await self._feed(Resigned())
             except ConnectionLossError as error:
                 # Pending writes may or may not have been applied: resign and read everything again when connected.
-                log.warning("resigning as controller broker=%s error=%s", self._broker_id, error)
+                log.warning("resigning as controller broker=%s error=%s", self.state.broker_id, error)
                 await self._start_afresh()
             except Exception:
-                log.exception("resigning as controller after an unexpected error broker=%s", self._broker_id)
+                log.exception("resigning as controller after an unexpected error broker=%s", self.state.broker_id)
                 await asyncio.sleep(_AFTER_FAILURE_S)
                 await self._start_afresh()
             finally:
