@@ -1,6 +1,6 @@
-"""What can happen to a group: the vocabulary that `step` takes.
+"""Events that `step` processes for a group.
 
-A token stands for one parked call; it comes back in exactly one `Answer` and is never looked into.
+A token identifies one parked request; it is returned in exactly one `Answer` and is opaque to the group.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from kctl.server.groups.offsets import OffsetAndMetadata
 
 Token: TypeAlias = object
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
-"""Name and metadata of what a member can run, best liked first."""
+"""Name and metadata of the protocols that a member supports, in order of preference."""
 
 UNKNOWN_MEMBER = ""
-"""The member id of someone who has none yet."""
+"""The member id of a member that has none yet."""
 
 
 class Now(NamedTuple):
-    """The moment of a step: deadlines are counted on the first clock, what others read on the second."""
+    """The time of a step: the monotonic clock is for deadlines, the wall clock for stored timestamps."""
 
     monotonic_ms: int
     wall_ms: int
 
 
 class TimerKind(StrEnum):
-    """What a timer of a group is for."""
+    """The purpose of a timer."""
 
     SESSION = "session"
     JOIN = "join"
@@ -38,7 +38,7 @@ class TimerKind(StrEnum):
 
 
 class TimerKey(NamedTuple):
-    """Names one timer of one group; scheduling a key again replaces the timer."""
+    """Identifies one timer of one group; scheduling a key again replaces the timer."""
 
     kind: TimerKind
     member_id: str = UNKNOWN_MEMBER
@@ -50,15 +50,15 @@ SYNC_TIMER = TimerKey(TimerKind.SYNC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """A member wants to be in the next generation."""
+    """A member joins the next generation."""
 
     token: Token
     member_id: str
     fresh_member_id: str
-    """The id to give if the group has to invent one."""
+    """The id for a new member."""
     group_instance_id: str | None = None
     requires_known_member_id: bool = False
-    """JoinGroup v4+ without an instance id: a new member first gets an id and asks again.  KIP-394."""
+    """JoinGroup v4+ without an instance id: a new member first gets an id and joins again with it.  KIP-394."""
     client_id: str = ""
     client_host: str = ""
     session_timeout_ms: int
@@ -69,7 +69,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """A member wants its assignment; the leader brings everybody's."""
+    """A member requests its assignment; the leader's request contains all assignments."""
 
     token: Token
     member_id: str
@@ -82,7 +82,7 @@ class SyncRequest:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A member says that it lives."""
+    """A member's heartbeat."""
 
     token: Token
     member_id: str
@@ -92,7 +92,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Leaver:
-    """Who leaves; a static member may be named by its instance id alone."""
+    """A member that leaves; a static member may be identified by its instance id alone."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -108,7 +108,7 @@ class LeaveRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
-    """A member, or a client that needs no membership, says how far it has read."""
+    """An offset commit of a member, or of a client that is not a member."""
 
     token: Token
     member_id: str = UNKNOWN_MEMBER
@@ -119,9 +119,9 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalCommit:
-    """A producer says, as part of its transaction, how far a member of the group has read.
+    """An offset commit as part of a producer's transaction.
 
-    Producers of before KIP-447 name neither member nor generation.
+    Producers older than KIP-447 send neither member nor generation.
     """
 
     token: Token
@@ -134,7 +134,7 @@ class TransactionalCommit:
 
 @dataclass(frozen=True, slots=True)
 class AppendDone:
-    """The log took, or refused, what a Persist action handed it.  `base_offset` is where it lies."""
+    """The result of a Persist action; `base_offset` is the offset of its batch."""
 
     append_id: int
     error: ErrorCode
@@ -143,14 +143,14 @@ class AppendDone:
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """A scheduled timer ran out."""
+    """A scheduled timer fired."""
 
     key: TimerKey
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLoaded:
-    """The group was read back from the log; sessions start now, unless a member was heard of before."""
+    """The group was loaded from the log; sessions start now, except for members that sent a request before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +170,14 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ForgetTopics:
-    """Topics were deleted; their offsets mean nothing any more."""
+    """Topics were deleted; their commits are removed."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireOffsets:
-    """The regular look for offsets and groups that nobody uses."""
+    """The periodic check for expired offsets and unused groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class TransactionCompleted:
 
 @dataclass(frozen=True, slots=True)
 class Unload:
-    """Another broker coordinates the group from now on."""
+    """Another broker coordinates the group now."""
 
 
 Event: TypeAlias = (
