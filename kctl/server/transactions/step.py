@@ -1,7 +1,7 @@
-"""One event in, the actions out: the only way in which a transaction changes.
+"""`step(transaction, event, now_ms) -> actions`: the only way in which a transaction changes.
 
-The caller performs the actions in order, and hands what comes of them back as further events.  Errors are outcomes; an
-exception from here is a mistake of ours.
+The caller performs the actions in order and passes their results as further events.  Errors are results; an exception
+is a bug.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from kctl.server.transactions.transaction import EPOCH_MAX, Transaction, Write
 
 
 def step(transaction: Transaction, event: Event, now_ms: int) -> list[Action]:
-    """Lets `event` happen to `transaction` at this wall-clock time; performs nothing."""
+    """Updates `transaction` for the event at this wall-clock time and returns the actions to perform."""
     out: list[Action] = []
     match event:
         case InitProducer():
@@ -78,7 +78,7 @@ def _init_producer(transaction: Transaction, event: InitProducer, now_ms: int, o
     elif expected is not None and not _may_be_ours(transaction, expected):
         _refuse_init(event, ErrorCode.PRODUCER_FENCED, out)
     elif transaction.state is TransactionState.ONGOING:
-        # The client asks again and gets the epoch after the one that fences, or another producer id.
+        # The client retries and gets the epoch after the fencing one, or another producer id.
         again = InitOutcome(ErrorCode.CONCURRENT_TRANSACTIONS)
         _abort_and_fence(transaction, now_ms, out, token=event.token, outcome=again)
     else:
@@ -86,7 +86,7 @@ def _init_producer(transaction: Transaction, event: InitProducer, now_ms: int, o
 
 
 def _may_be_ours(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """Whether the id can be that of the present producer; its epoch is looked at when a new one is due."""
+    """True if the id may be that of the current producer; its epoch is checked when a new one is assigned."""
     is_present_id = transaction.is_new or expected.producer_id == transaction.producer.producer_id
     return is_present_id or expected == transaction.previous
 
@@ -144,12 +144,12 @@ def _end(transaction: Transaction, event: EndTransaction, now_ms: int, out: list
     ended_so = TransactionState.COMPLETE_COMMIT if event.committed else TransactionState.COMPLETE_ABORT
     if error is ErrorCode.NONE and transaction.state is not ended_so:
         error = ErrorCode.INVALID_TXN_STATE
-    # NONE for one who asks again because our answer got lost.
+    # NONE also for a retry whose first response was lost.
     out.append(Answer(event.token, error))
 
 
 def _producer_error(transaction: Transaction, producer: ProducerIdAndEpoch) -> ErrorCode:
-    """Why this producer may not do anything now."""
+    """The error if this producer may not do anything now."""
     if transaction.is_new or producer.producer_id != transaction.producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if producer.epoch != transaction.producer.epoch:
@@ -173,7 +173,7 @@ def _abort_and_fence(
     token: Token | None = None,
     outcome: InitOutcome | None = None,
 ) -> None:
-    # Nobody was ever told the last epoch, so whoever writes with it is nobody to be shut out by a higher one.
+    # No producer was ever sent the last epoch, so no producer has to be fenced by a higher one.
     if not transaction.has_failed_fence and transaction.producer.epoch < EPOCH_MAX:
         transaction.producer = transaction.next_epoch()
         transaction.previous = NO_PRODUCER
@@ -220,7 +220,7 @@ def _outcome(write: Write, error: ErrorCode) -> InitOutcome | ErrorCode:
 
 
 def _not_written(transaction: Transaction, write: Write, out: list[Action]) -> None:
-    """All is as before, but what is decided has to be carried on with."""
+    """The state is unchanged, except that a decision still has to be completed."""
     if write.is_fence:
         transaction.has_failed_fence = True
     if transaction.state.is_decided:
@@ -256,7 +256,7 @@ def _complete_if_nothing_is_owed(transaction: Transaction, now_ms: int, out: lis
 
 
 def _unload(transaction: Transaction, out: list[Action]) -> None:
-    """Whoever waits is sent to look for the new coordinator, who goes on with what is on record."""
+    """Completes parked requests with NOT_COORDINATOR; the new coordinator continues from the log."""
     write = transaction.write
     if write is not None and write.token is not None:
         out.append(Answer(write.token, _outcome(write, ErrorCode.NOT_COORDINATOR)))

@@ -72,7 +72,7 @@ def test_record_that_cannot_be_read_is_skipped_with_one_line_and_the_rest_loads(
     with caplog.at_level(logging.WARNING):
         simulate(main, seed=1)
     (line,) = [record.getMessage() for record in caplog.records]
-    assert f"topic=__transaction_state partition=0 skipped offset=1 key={key!r} " in line
+    assert f"topic=__transaction_state partition=0 offset=1 key={key!r} " in line
 
 
 def test_ids_of_many_are_loaded_in_turns_and_decisions_are_gone_on_with() -> None:
@@ -132,7 +132,7 @@ def test_batch_with_a_wrong_checksum_is_skipped_with_one_line_and_the_rest_loads
     (line,) = [record.getMessage() for record in caplog.records]
     key = encode_transaction_key("rotted")
     assert line.startswith(
-        f"topic=__transaction_state partition=0 skipped offset=1 key={key!r} reason=wrong checksum, "
+        f"skipped records topic=__transaction_state partition=0 offset=1 key={key!r} reason=wrong checksum, "
     )
 
 
