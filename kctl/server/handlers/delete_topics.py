@@ -1,10 +1,10 @@
-"""DeleteTopics (key 20, versions 0-6): asks the controller to delete topics and waits until they are gone.
+"""DeleteTopics (key 20, versions 0-6): requests the deletion of topics and waits until they are deleted.
 
-Only the active controller answers; others say NOT_CONTROLLER.  The request is a node under /admin/delete_topics, which
-stays until every replica is deleted, so that a topic answered with REQUEST_TIMED_OUT is deleted all the same.  Asking
-again for a topic on its way out waits too.
+Only the active controller serves it; other brokers respond with NOT_CONTROLLER.  A deletion is a node under
+/admin/delete_topics, which stays until every replica is deleted, so a topic with REQUEST_TIMED_OUT is deleted later.  A
+second request for a topic that is being deleted waits as well.
 
-Version notes: before 3 a broker with delete.topic.enable=false answers INVALID_REQUEST, since then
+Version notes: before 3 a broker with delete.topic.enable=false responds with INVALID_REQUEST, since then with
 TOPIC_DELETION_DISABLED; 5 messages; 6 by name or by id (KIP-516).
 
 Not done: quotas on changes, authorization.
@@ -36,13 +36,13 @@ FIRST_VERSION_BY_ID = 6
 _NOT_CONTROLLER = Outcome(ErrorCode.NOT_CONTROLLER)
 _UNKNOWN_NAME = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _UNKNOWN_ID = Outcome(ErrorCode.UNKNOWN_TOPIC_ID)
-_NAME_AND_ID = Outcome(ErrorCode.INVALID_REQUEST, "A topic can be named or identified, not both.")
-_NEITHER = Outcome(ErrorCode.INVALID_REQUEST, "A topic has to be named or identified.")
+_NAME_AND_ID = Outcome(ErrorCode.INVALID_REQUEST, "A topic must have a name or an id, not both.")
+_NEITHER = Outcome(ErrorCode.INVALID_REQUEST, "A topic must have a name or an id.")
 _DISABLED = "Topic deletion is disabled by delete.topic.enable."
 
 
 class DeleteTopicsHandler:
-    """Owner: event loop."""
+    """Serves DeleteTopics requests.  Owner: event loop."""
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class DeleteTopicsHandler:
         self._is_controller = is_controller
 
     async def handle(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+        """Serves one request and returns the response."""
         asked = (
             list({(topic.name, topic.topic_id): topic for topic in request.topics}.values())
             if context.api_version >= FIRST_VERSION_BY_ID
@@ -72,7 +73,7 @@ class DeleteTopicsHandler:
         return DeleteTopicsResponse(responses=list(results))
 
     def _refusal(self, asked: list[DeleteTopicState], version: int) -> Outcome | None:
-        """Why nothing of this request can be done."""
+        """The outcome for all topics of a request that cannot be served."""
         if not self._is_controller():
             return _NOT_CONTROLLER
         if not self._configs.current.delete_topic_enable:

@@ -1,8 +1,8 @@
 """DescribeLogDirs (key 35, versions 0-2): this broker's log directories and the sizes of the logs in them.  KIP-113.
 
-Null topics ask for all; partitions that are not here are left out.  A directory that is offline answers
-KAFKA_STORAGE_ERROR and nothing more.  `offset_lag` is how far a log is behind the high watermark, and that of a copy on
-its way to another directory (`is_future_key`) how far it is behind the log.
+Null topics mean all; partitions that are not on this broker are left out.  An offline directory gets only
+KAFKA_STORAGE_ERROR.  `offset_lag` is how far a log is behind the high watermark, and for a future log (`is_future_key`)
+how far it is behind the current log.
 
 Not done: authorization.
 """
@@ -27,17 +27,18 @@ from kctl.storage.log_directory import LogDirectory
 from kctl.storage.log_manager import LogManager
 
 NO_LAG = -1
-"""Of a copy whose log is not there."""
+"""For a future log without a current log."""
 
 
 class DescribeLogDirsHandler:
-    """Owner: event loop."""
+    """Serves DescribeLogDirs requests.  Owner: event loop."""
 
     def __init__(self, logs: LogManager, replicas: ReplicaManager) -> None:
         self._logs = logs
         self._replicas = replicas
 
     def handle(self, request: DescribeLogDirsRequest, _context: RequestContext) -> DescribeLogDirsResponse:
+        """Serves one request and returns the response."""
         asked = (
             None
             if request.topics is None

@@ -1,10 +1,10 @@
-"""OffsetFetch (key 9, versions 0-7): how far a group has read.
+"""OffsetFetch (key 9, versions 0-7): the committed offsets of a group.
 
-A partition without a commit answers offset -1 and no error; so does every partition of a group that does not exist.
+A partition without a commit gets offset -1 and no error; so does every partition of a group that does not exist.
 
-Version notes: 0 reads from ZooKeeper, and a missing commit is UNKNOWN_TOPIC_OR_PARTITION there; 2 may ask for all
+Version notes: 0 reads from ZooKeeper, and a missing commit is UNKNOWN_TOPIC_OR_PARTITION there; 2 null means all
 partitions, and group-level errors move from the partitions to the top; 5 leader epochs; 7 require_stable makes
-undecided commits answer UNSTABLE_OFFSET_COMMIT (KIP-447).
+undecided commits UNSTABLE_OFFSET_COMMIT (KIP-447).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIRST_WITH_TOP_LEVEL_ERROR = 2
 
 
 class OffsetFetchHandler:
-    """Owner: event loop."""
+    """Serves OffsetFetch requests.  Owner: event loop."""
 
     def __init__(
         self, coordinator: GroupCoordinator, topics: TopicExistence, zookeeper: ConsumerOffsetsInZooKeeper
@@ -42,6 +42,7 @@ class OffsetFetchHandler:
     def handle(
         self, request: OffsetFetchRequest, context: RequestContext
     ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+        """Serves one request: returns the response, or an awaitable if it has to wait."""
         asked = None
         if request.topics is not None:
             asked = [TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes]

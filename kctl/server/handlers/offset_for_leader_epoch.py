@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (key 23, versions 0-4): where a leader epoch ends in this leader's log.
+"""OffsetForLeaderEpoch (key 23, versions 0-4): the end offset of a leader epoch in this leader's log.
 
-Followers cut their logs by it after a leader change; consumers notice by it that records they read were lost.
+Followers truncate their logs to it after a leader change; consumers detect with it that records they read were lost.
 KIP-101, KIP-279, KIP-320.
 """
 
@@ -19,12 +19,13 @@ from kctl.server.requests.context import RequestContext
 
 
 class OffsetForLeaderEpochHandler:
-    """Owner: event loop."""
+    """Serves OffsetForLeaderEpoch requests.  Owner: event loop."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
     def handle(self, request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+        """Serves one request and returns the response."""
         return OffsetForLeaderEpochResponse(
             topics=[
                 OffsetForLeaderTopicResult(

@@ -60,7 +60,7 @@ def test_broker_serves_all_but_the_damaged_records_of_its_internal_topics(tmp_pa
                 for line in log.splitlines()
                 if f"skipped records topic=__consumer_offsets partition=0 offset={number} " in line
             ]
-            assert f" key=b'\\x00\\x01\\x00" in line
+            assert " key=b'\\x00\\x01\\x00" in line
             assert f"g{number:02}" in line
         assert log.count("skipped records topic=__transaction_state partition=0 offset=") == 2
         assert log.count("__consumer_offsets-0 is damaged near its end") == 1
