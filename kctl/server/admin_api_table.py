@@ -1,4 +1,4 @@
-"""The handlers of requests about topics, configurations, quotas and log directories, put together."""
+"""Registers the handlers of requests about topics, configurations, quotas and log directories."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kctl.server.requests.dispatch import Dispatcher
 
 
 def register_admin_handlers(dispatcher: Dispatcher, base: Foundations, parts: BrokerParts) -> None:
-    """Serves them from now on."""
+    """Registers the handlers."""
     configs, metadata, waits, random = base.configs, base.metadata, base.metadata_waits, base.world.random
     broker_id, zookeeper, topics, replicas = parts.broker_id, parts.zookeeper, parts.topics, parts.replicas
 

@@ -1,4 +1,4 @@
-"""Which handler serves which API; what stands here is what ApiVersions advertises."""
+"""Registers the handler of each API; ApiVersions advertises the registered ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from kctl.server.security_api_table import register_security_handlers
 
 
 def register_handlers(dispatcher: Dispatcher, base: Foundations, parts: BrokerParts) -> None:
-    """Serves every API that this broker has."""
+    """Registers the handlers of all APIs that this broker serves."""
     configs, metadata, waits = base.configs, base.metadata, base.metadata_waits
     clock = base.world.clock
     replicas, control_plane, controller = parts.replicas, parts.control_plane, parts.controller

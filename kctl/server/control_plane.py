@@ -1,4 +1,4 @@
-"""What a broker does when the controller tells it something: take roles, learn about the cluster, stop replicas.
+"""Applies the controller's requests: roles, metadata, replicas to stop.
 
 Owner: event loop.
 """
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class BrokerControlPlane:
-    """controller.broker_channels.ControlPlane of this broker."""
+    """Implements controller.broker_channels.ControlPlane for this broker."""
 
     def __init__(
         self,
@@ -65,12 +65,12 @@ class BrokerControlPlane:
         self._markers = markers
         self._metadata_waits = metadata_waits
         self.broker_epoch = -1
-        """Transaction that registered this broker; requests meant for an earlier registration are refused."""
+        """Zxid of this broker's registration; requests for an earlier registration are refused."""
         self.known = asyncio.Event()
-        """Set once a controller has told this broker that it is one of the cluster."""
+        """Set when a controller has sent metadata that includes this broker."""
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
-        """Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+        """Applies roles; returns the error per partition.  Raises ApiError: STALE_{CONTROLLER,BROKER}_EPOCH."""
         self._check_broker_epoch(request.broker_epoch)
         errors, changed = self._replicas.become_leader_or_follower(request)
         refused = {partition.topic for partition, code in errors.items() if code is ErrorCode.INVALID_TOPIC_EXCEPTION}
@@ -83,7 +83,7 @@ class BrokerControlPlane:
         return errors
 
     def update_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, INVALID_REQUEST."""
+        """Applies metadata.  Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, INVALID_REQUEST."""
         self._check_broker_epoch(request.broker_epoch)
         check_live_brokers(request.live_brokers)
         self._replicas.check_controller_epoch(request.controller_epoch)
@@ -104,7 +104,7 @@ class BrokerControlPlane:
         self._metadata_waits.changed(topics_told)
 
     def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
-        """Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+        """Stops replicas; returns the error per partition.  Raises ApiError: STALE_{CONTROLLER,BROKER}_EPOCH."""
         self._check_broker_epoch(request.broker_epoch)
         errors, stopped = self._replicas.stop_replicas(request)
         for partition in stopped:
@@ -129,7 +129,7 @@ class BrokerControlPlane:
 
 
 def _topics_of(request: LeaderAndIsrRequest | UpdateMetadataRequest) -> list[str]:
-    """The topics that a request speaks of, each once, in their order."""
+    """The topics in a request, each once, in request order."""
     grouped = (topic.topic_name for topic in request.topic_states)
     ungrouped = (state.topic_name for state in request.ungrouped_partition_states)
     return list(dict.fromkeys([*grouped, *ungrouped]))

@@ -1,9 +1,9 @@
-"""Whether a request that names a controller comes from the one that ZooKeeper has elected.
+"""Checks that a request is from the controller elected in ZooKeeper.
 
-Kafka compares controller epochs only, so that any client can name a huge one and from then on shuts out the real
-controller.  Here a new pair of controller and epoch counts after ZooKeeper has confirmed it: /controller_epoch holds
-the epoch, /controller names the controller or is gone already, and the controller is registered under /brokers/ids.
-The pair is then remembered until /controller changes, so that a controller's requests cost one reading, not one each.
+Kafka compares controller epochs only, so that any client can send a huge one and fence the real controller.  Here a new
+pair of controller and epoch is accepted after ZooKeeper has confirmed it: /controller_epoch has the epoch, /controller
+has the id or does not exist, and the controller is registered under /brokers/ids.  The pair is cached until
+/controller changes, so that a controller's requests cost one read, not one each.
 
 Owner: event loop.
 """
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 
 
 class _Elected(NamedTuple):
-    """What ZooKeeper says about the controller."""
+    """The state of the controller election in ZooKeeper."""
 
     epoch: int
     controller_id: int | None
-    """None when nobody is controller at the moment."""
+    """None if there is no controller at the moment."""
     broker_ids: frozenset[str]
 
     def confirms(self, controller_id: int, epoch: int) -> bool:
@@ -41,7 +41,7 @@ _NOBODY = _Elected(-1, None, frozenset())
 
 
 class ControllerAuthority:
-    """`check` before anything else is done for a request that names a controller."""
+    """Call `check` before processing a request from a controller."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
@@ -49,15 +49,15 @@ class ControllerAuthority:
         self._reading: asyncio.Task[_Elected] | None = None
 
     def on_watch(self, event: WatchEvent) -> None:
-        """Forgets the confirmed controller when /controller changes; the next request is looked up again."""
+        """Clears the cached controller when /controller changes; the next request reads ZooKeeper again."""
         if event.path == paths.CONTROLLER:
             self._confirmed = None
 
     async def check(self, controller_id: int, epoch: int) -> None:
-        """Returns at once for the confirmed controller.  Raises ApiError(STALE_CONTROLLER_EPOCH) for any other.
+        """Returns at once for the cached controller.  Raises ApiError(STALE_CONTROLLER_EPOCH) for any other.
 
-        However many requests wait, one reading of ZooKeeper is under way at a time.  One that began before this call
-        may be too old to know a new controller, so it can confirm but not refuse.
+        However many requests wait, there is one pending read of ZooKeeper.  A read that was started before this call
+        may not include a new controller, so it can confirm but not refuse.
         """
         if self._confirmed == (controller_id, epoch):
             return
@@ -67,12 +67,12 @@ class ControllerAuthority:
         if not elected.confirms(controller_id, epoch):
             elected = await self._read()
         if not elected.confirms(controller_id, epoch):
-            log.warning("refused a request of controller=%s epoch=%s", controller_id, epoch)
+            log.warning("control request refused controller=%s epoch=%s", controller_id, epoch)
             raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
         self._confirmed = controller_id, epoch
 
     async def _read(self) -> _Elected:
-        """What the reading under way finds, or a new one if there is none."""
+        """The result of the pending read, or of a new one."""
         if self._reading is None:
             self._reading = asyncio.get_running_loop().create_task(self._elected(), name="controller-authority")
             self._reading.add_done_callback(self._read_is_done)
@@ -82,7 +82,7 @@ class ControllerAuthority:
         self._reading = None
 
     async def _elected(self) -> _Elected:
-        """The epoch is read before the controller: both change in one transaction, so that the pair is never older."""
+        """Reads the epoch before the controller: both change in one transaction, so the pair is never older."""
         try:
             await self._zookeeper.sync(paths.CONTROLLER)
             data, _ = await self._zookeeper.get(paths.CONTROLLER_EPOCH)
@@ -94,5 +94,5 @@ class ControllerAuthority:
                 controller_id = None
             return _Elected(epoch, controller_id, frozenset(await self._zookeeper.children(paths.BROKER_IDS)))
         except (ZooKeeperError, ValueError) as error:
-            log.warning("the controller could not be read from ZooKeeper: %s", error)
+            log.warning("cannot read the controller from zookeeper error=%s", error)
             return _NOBODY

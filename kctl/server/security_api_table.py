@@ -1,4 +1,4 @@
-"""The handlers of requests about authentication, access rules and delegation tokens, put together."""
+"""Registers the handlers of requests about authentication, ACLs and delegation tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kctl.server.requests.dispatch import Dispatcher
 
 
 def register_security_handlers(dispatcher: Dispatcher, parts: BrokerParts) -> None:
-    """Serves them from now on."""
+    """Registers the handlers."""
 
     def is_controller() -> bool:
         return parts.controller.state.is_active

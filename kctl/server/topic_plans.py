@@ -1,8 +1,8 @@
-"""Whether a topic, or more of its partitions, may be created as asked, and which brokers get the replicas.
+"""Validates requests to create topics or partitions, and assigns replicas to brokers.
 
-Kafka's ZkAdminManager.createTopics and createPartitions with AdminZkClient's checks, in their order (2.8).
+Kafka: ZkAdminManager.createTopics and createPartitions with AdminZkClient's checks, in their order (2.8).
 
-Pure: what the cluster looks like, and chance, are arguments.
+Pure: the state of the cluster and randomness are arguments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kctl.protocol.apis.create_partitions import CreatePartitionsTopic
 from kctl.protocol.apis.create_topics import CreatableTopic
 
 BROKER_DEFAULT = -1
-"""A number of partitions or replicas that is left to the broker, or to the assignments that come with it."""
+"""A number of partitions or replicas that the broker, or a given assignment, determines."""
 
 Assignment = Mapping[int, tuple[int, ...]]
 Racks = Mapping[int, str | None]
@@ -30,7 +30,7 @@ Racks = Mapping[int, str | None]
 
 @dataclass(frozen=True, slots=True)
 class NewTopicPlan:
-    """A topic that may be created."""
+    """A topic that can be created."""
 
     name: str
     assignment: Assignment
@@ -38,21 +38,23 @@ class NewTopicPlan:
 
     @property
     def partition_count(self) -> int:
+        """The number of partitions."""
         return len(self.assignment)
 
     @property
     def replication_factor(self) -> int:
+        """The number of replicas per partition."""
         return len(self.assignment[0])
 
 
 class PartitionRoom:
-    """How many partitions one request may still create in a cluster that has `partition_count`."""
+    """The number of partitions that one request may still create in a cluster that has `partition_count`."""
 
     def __init__(self, partition_count: int) -> None:
         self._left = min(PARTITIONS_CREATED_PER_REQUEST_MAX, max(PARTITIONS_PER_CLUSTER_MAX - partition_count, 0))
 
     def take(self, count: int) -> None:
-        """Raises ApiError(INVALID_PARTITIONS) when there is not so much room."""
+        """Uses up `count` partitions.  Raises ApiError(INVALID_PARTITIONS) if fewer are left."""
         if count > self._left:
             raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,
@@ -71,9 +73,10 @@ def plan_new_topic(
     random: Random,
     room: PartitionRoom,
 ) -> NewTopicPlan:
-    """Raises ApiError with what is wrong, the first thing found.
+    """The plan for a topic.  Raises ApiError with the first problem found.
 
-    `existing` are the names of all topics, those being deleted included.  Brokers in a given assignment need not exist.
+    `existing` are the names of all topics, including those being deleted.  Brokers in a given assignment need not
+    exist.
     """
     if asked.name in existing:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.")
@@ -91,7 +94,7 @@ def plan_new_topic(
 def plan_added_partitions(
     asked: CreatePartitionsTopic, *, existing: Assignment, brokers: Racks, room: PartitionRoom
 ) -> Assignment:
-    """The replicas of the partitions to add.  Raises ApiError; the caller has seen that the topic is not in motion."""
+    """The replicas of the partitions to add.  Raises ApiError; the caller has excluded a pending reassignment."""
     added_count = asked.count - len(existing)
     if added_count < 0:
         raise ApiError(
@@ -134,7 +137,7 @@ def _assignment(asked: CreatableTopic, brokers: Racks, config: BrokerConfig, ran
     if asked.num_partitions != BROKER_DEFAULT or asked.replication_factor != BROKER_DEFAULT:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            "Numbers of partitions or replicas and an assignment were both given; only one of the two can be used.",
+            "Both an assignment and a number of partitions or replicas were given; only one is allowed.",
         )
     return {entry.partition_index: tuple(entry.broker_ids) for entry in asked.assignments}
 
@@ -162,13 +165,13 @@ def _check_shape(assignment: Assignment) -> None:
         if not replicas:
             raise _bad_assignment(f"Partition {partition} has no replicas.")
         if len(set(replicas)) < len(replicas):
-            raise _bad_assignment(f"Partition {partition} has a broker twice: {list(replicas)}.")
+            raise _bad_assignment(f"Partition {partition} has a duplicate broker: {list(replicas)}.")
 
 
 def _check_replica_count(replicas: Collection[tuple[int, ...]]) -> None:
     count = sum(map(len, replicas))
     if count > REPLICAS_PER_TOPIC_MAX:
-        raise _bad_assignment(f"{count} replicas are more than a topic may have, {REPLICAS_PER_TOPIC_MAX}.")
+        raise _bad_assignment(f"{count} replicas exceed the limit of {REPLICAS_PER_TOPIC_MAX} per topic.")
 
 
 def _check_added(
