@@ -8,7 +8,7 @@ from uuid import UUID
 
 from kctl.errors import ErrorCode
 from kctl.model import LeaderAndIsr, TopicPartition
-from kctl.server.controller.events import BrokersRead, ReassignmentsBegun, ReassignmentsCompleted, ReplicasDismissed
+from kctl.server.controller.events import BrokersRead, ReassignmentsCompleted, ReassignmentsStarted, ReplicasDismissed
 from kctl.zookeeper.znodes import TopicAssignment
 
 
@@ -21,7 +21,7 @@ class WriteStates:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionNews:
+class PartitionUpdate:
     """The state of one partition as it is sent to brokers."""
 
     topic_partition: TopicPartition
@@ -39,7 +39,7 @@ class SendLeaderAndIsr:
     """Send a broker its roles (leader or follower).  Results in LeaderAndIsrResponseReceived."""
 
     broker_id: int
-    partitions: tuple[PartitionNews, ...]
+    partitions: tuple[PartitionUpdate, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class SendUpdateMetadata:
     """Send brokers the live brokers and the state of some partitions."""
 
     broker_ids: tuple[int, ...]
-    partitions: tuple[PartitionNews, ...]
+    partitions: tuple[PartitionUpdate, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class DeleteTopicNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class DropDeletion:
+class RejectTopicDeletion:
     """The topic cannot be deleted: remove the deletion request."""
 
     topic: str
@@ -106,7 +106,7 @@ class AlterStates:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CompleteRequest:
     """Complete a pending request with one error code per partition."""
 
     token: object
@@ -128,7 +128,7 @@ class LogElection:
 class Continue:
     """Feed this event after all actions before it are done: the second half of a change that takes two steps."""
 
-    event: BrokersRead | ReassignmentsBegun | ReplicasDismissed | ReassignmentsCompleted
+    event: BrokersRead | ReassignmentsStarted | ReplicasDismissed | ReassignmentsCompleted
 
 
 Action = (
@@ -138,11 +138,11 @@ Action = (
     | SendUpdateMetadata
     | SendStopReplica
     | DeleteTopicNodes
-    | DropDeletion
+    | RejectTopicDeletion
     | WriteAssignments
     | WatchStates
     | FinishRequestedReassignments
-    | Answer
+    | CompleteRequest
     | LogElection
     | Continue
 )

@@ -23,7 +23,7 @@ from kctl.server.controller.control_requests import (
     stop_replica_request,
     update_metadata_request,
 )
-from kctl.server.controller.events import Event, LeaderAndIsrAnswered, StopReplicaAnswered
+from kctl.server.controller.events import Event, LeaderAndIsrResponseReceived, StopReplicaResponseReceived
 from kctl.server.controller.state import ControllerState
 from kctl.server.inter_broker import InterBrokerVersions
 
@@ -121,13 +121,13 @@ class BrokerChannels:
         try:
             match request:
                 case LeaderAndIsrRequest():
-                    self._on_answer(LeaderAndIsrAnswered(self._broker_id, self._local.leader_and_isr(request)))
+                    self._on_answer(LeaderAndIsrResponseReceived(self._broker_id, self._local.leader_and_isr(request)))
                 case UpdateMetadataRequest():
                     self._local.update_metadata(request)
                 case StopReplicaRequest():
                     errors = self._local.stop_replica(request)
                     if _is_deleting(request):
-                        self._on_answer(StopReplicaAnswered(self._broker_id, errors))
+                        self._on_answer(StopReplicaResponseReceived(self._broker_id, errors))
         except ApiError as error:
             log.warning("control request refused broker=%s error=%s", self._broker_id, error.code.name)
 
@@ -196,7 +196,7 @@ class _RemoteChannel:
                     in_version_of_leader_and_isr(request, version), LeaderAndIsrResponse, version=version
                 )
                 self._log_refusal(response.error_code)
-                self._answer(LeaderAndIsrAnswered(self._broker_id, _leader_and_isr_errors(request, response)))
+                self._answer(LeaderAndIsrResponseReceived(self._broker_id, _leader_and_isr_errors(request, response)))
             case UpdateMetadataRequest():
                 version = self._versions.update_metadata
                 metadata = await connection.send(
@@ -210,7 +210,7 @@ class _RemoteChannel:
                 )
                 self._log_refusal(stopped.error_code)
                 if _is_deleting(request):
-                    self._answer(StopReplicaAnswered(self._broker_id, _stop_replica_errors(request, stopped)))
+                    self._answer(StopReplicaResponseReceived(self._broker_id, _stop_replica_errors(request, stopped)))
 
     def _log_refusal(self, error_code: int) -> None:
         if error_code != ErrorCode.NONE:

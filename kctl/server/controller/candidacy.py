@@ -22,7 +22,7 @@ from kctl.zookeeper.operations import Create, SetData, ZnodeStat, ZooKeeper
 log = logging.getLogger(__name__)
 
 
-class Office(NamedTuple):
+class ControllerLease(NamedTuple):
     """The result of a won election: the controller's epoch and the version of /controller_epoch."""
 
     epoch: int
@@ -37,7 +37,7 @@ class Candidacy:
         self._zookeeper = zookeeper
         self._clock = clock
 
-    async def run(self, *, holds_office: bool) -> Office | None:
+    async def run(self, *, is_controller: bool) -> ControllerLease | None:
         """Reads /controller and, if it does not exist, runs for election; returns the lease if this broker won now.
 
         Raises ControllerMoved when this broker is the controller (`is_controller`) and another one is registered.
@@ -51,9 +51,9 @@ class Candidacy:
                 if won is not None:
                     return won
                 continue
-            winner = _named_in(data)
+            winner = _decoded_broker_id(data)
             is_mine = stat.ephemeral_owner == self._zookeeper.session_id
-            if holds_office:
+            if is_controller:
                 if is_mine and winner == self._broker_id:
                     return None
                 raise ControllerMoved
@@ -66,7 +66,7 @@ class Candidacy:
             with contextlib.suppress(NoNodeError, BadVersionError):
                 await self._zookeeper.delete(path, version=stat.version)
 
-    async def _try(self) -> Office | None:
+    async def _try(self) -> ControllerLease | None:
         epoch, stat = await self._last_epoch()
         claim = znodes.Controller(self._broker_id, self._clock.now_ms())
         try:
@@ -82,7 +82,7 @@ class Candidacy:
         log.info("elected as controller epoch=%s", epoch + 1)
         # Sets the watch that fires when the node is deleted.
         await self._zookeeper.get(paths.CONTROLLER, watch=True)
-        return Office(epoch + 1, written.version)
+        return ControllerLease(epoch + 1, written.version)
 
     async def _last_epoch(self) -> tuple[int, ZnodeStat]:
         while True:
@@ -96,7 +96,7 @@ class Candidacy:
                     continue
 
 
-def _named_in(data: bytes) -> int | None:
+def _decoded_broker_id(data: bytes) -> int | None:
     """The broker id in /controller; None if the data is invalid, which is logged."""
     try:
         return znodes.decode_controller(paths.CONTROLLER, data).broker_id

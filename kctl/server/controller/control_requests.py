@@ -29,7 +29,7 @@ from kctl.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from kctl.server.controller.actions import PartitionNews, SendLeaderAndIsr, SendStopReplica
+from kctl.server.controller.actions import PartitionUpdate, SendLeaderAndIsr, SendStopReplica
 from kctl.server.controller.state import ControllerState
 
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -79,7 +79,7 @@ def leader_and_isr_request(state: ControllerState, controller_id: int, action: S
 
 
 def update_metadata_request(
-    state: ControllerState, controller_id: int, partitions: Iterable[PartitionNews]
+    state: ControllerState, controller_id: int, partitions: Iterable[PartitionUpdate]
 ) -> UpdateMetadataRequest:
     """Builds a request with all live brokers, all their endpoints, and the given partitions."""
     return UpdateMetadataRequest(
@@ -141,8 +141,8 @@ def stop_replica_request(state: ControllerState, controller_id: int, action: Sen
     )
 
 
-def _by_topic(partitions: Iterable[PartitionNews]) -> dict[str, list[PartitionNews]]:
-    topics: dict[str, list[PartitionNews]] = {}
+def _by_topic(partitions: Iterable[PartitionUpdate]) -> dict[str, list[PartitionUpdate]]:
+    topics: dict[str, list[PartitionUpdate]] = {}
     for update in partitions:
         topics.setdefault(update.topic_partition.topic, []).append(update)
     return topics

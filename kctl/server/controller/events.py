@@ -68,7 +68,7 @@ class StatesWritten:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderAndIsrAnswered:
+class LeaderAndIsrResponseReceived:
     """A broker's response to LeaderAndIsr."""
 
     broker_id: int
@@ -76,7 +76,7 @@ class LeaderAndIsrAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class StopReplicaAnswered:
+class StopReplicaResponseReceived:
     """A broker's response to a StopReplica that deletes."""
 
     broker_id: int
@@ -84,14 +84,14 @@ class StopReplicaAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class ControlledShutdownAsked:
+class ControlledShutdownRequested:
     """A broker is shutting down and requests that leadership moves away from it."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class ElectionAsked:
+class ElectionRequested:
     """A request to elect leaders; partitions None means all.  Results in a CompleteRequest for `token`."""
 
     partitions: tuple[TopicPartition, ...] | None
@@ -109,7 +109,7 @@ class RebalanceDue:
 
 
 @dataclass(frozen=True, slots=True)
-class ReassignmentsAsked:
+class ReassignmentsRequested:
     """A request to reassign replicas; None cancels.  Results in a CompleteRequest for `token`."""
 
     replicas: Mapping[TopicPartition, tuple[int, ...] | None]
@@ -118,7 +118,7 @@ class ReassignmentsAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class ReassignmentsBegun:
+class ReassignmentsStarted:
     """The assignments of these reassignments are written."""
 
     topics: Mapping[str, TopicAssignment]
@@ -147,7 +147,7 @@ class StatesRead:
 
 
 @dataclass(frozen=True, slots=True)
-class IsrAlterationsAsked:
+class IsrAlterationsRequested:
     """A leader requests these states, with changed in-sync replicas.  Results in a CompleteRequest for `token`."""
 
     wanted: Mapping[TopicPartition, LeaderAndIsr]
@@ -180,17 +180,17 @@ Event = (
     | TopicsRead
     | DeletionsRead
     | StatesWritten
-    | LeaderAndIsrAnswered
-    | StopReplicaAnswered
-    | ControlledShutdownAsked
-    | ElectionAsked
+    | LeaderAndIsrResponseReceived
+    | StopReplicaResponseReceived
+    | ControlledShutdownRequested
+    | ElectionRequested
     | RebalanceDue
-    | ReassignmentsAsked
-    | ReassignmentsBegun
+    | ReassignmentsRequested
+    | ReassignmentsStarted
     | ReplicasDismissed
     | ReassignmentsCompleted
     | StatesRead
-    | IsrAlterationsAsked
+    | IsrAlterationsRequested
     | StatesAltered
     | LogDirFailed
 )

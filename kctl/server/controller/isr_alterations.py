@@ -13,13 +13,13 @@ from dataclasses import replace
 
 from kctl.errors import ErrorCode
 from kctl.model import LeaderAndIsr, TopicPartition
-from kctl.server.controller.actions import Action, AlterStates, Answer
-from kctl.server.controller.events import IsrAlterationsAsked, StatesAltered, StatesRead
+from kctl.server.controller.actions import Action, AlterStates, CompleteRequest
+from kctl.server.controller.events import IsrAlterationsRequested, StatesAltered, StatesRead
 from kctl.server.controller.reassigning import states_read
 from kctl.server.controller.state import ControllerState
 
 
-def alterations_asked(state: ControllerState, event: IsrAlterationsAsked) -> list[Action]:
+def alterations_requested(state: ControllerState, event: IsrAlterationsRequested) -> list[Action]:
     """Writes the valid changes; CompleteRequest follows when they are written."""
     outcome: dict[TopicPartition, ErrorCode] = {}
     accepted: dict[TopicPartition, LeaderAndIsr] = {}
@@ -32,11 +32,11 @@ def alterations_asked(state: ControllerState, event: IsrAlterationsAsked) -> lis
 
 def states_altered(state: ControllerState, event: StatesAltered) -> list[Action]:
     """The new in-sync replicas are written: updates all brokers and completes reassignments that are now in sync."""
-    told = states_read(state, StatesRead({**event.written, **event.conflicts}))
+    updates = states_read(state, StatesRead({**event.written, **event.conflicts}))
     outcome = dict(event.outcome)
     outcome.update(dict.fromkeys(event.conflicts, ErrorCode.INVALID_UPDATE_VERSION))
     outcome.update(dict.fromkeys(event.missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    return [Answer(event.token, outcome), *told]
+    return [CompleteRequest(event.token, outcome), *updates]
 
 
 def _judge(state: ControllerState, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> ErrorCode:

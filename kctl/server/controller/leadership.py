@@ -12,15 +12,15 @@ from types import MappingProxyType
 from kctl.errors import ErrorCode
 from kctl.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from kctl.server.controller import elections
-from kctl.server.controller.actions import Action, Answer, LogElection, WriteStates
-from kctl.server.controller.events import ZNODE, ElectionAsked, RebalanceDue, StatesWritten
+from kctl.server.controller.actions import Action, CompleteRequest, LogElection, WriteStates
+from kctl.server.controller.events import ZNODE, ElectionRequested, RebalanceDue, StatesWritten
 from kctl.server.controller.partition_states import PartitionPhase
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.requests import RequestBatch
 from kctl.server.controller.state import ControllerState
 
 AUTOMATIC = "automatic"
-_NOTHING_TO_SAY = frozenset({ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED})
+_NOT_LOGGED = frozenset({ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED})
 
 
 def bring_online(
@@ -89,7 +89,7 @@ def among_replicas(state: ControllerState, topic_partition: TopicPartition) -> L
     return next_state(state, known, leader, isr)
 
 
-def without_the_dead(
+def without_dead_brokers(
     state: ControllerState, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, LeaderAndIsr]:
     """States with dead ISR members removed, so that a live leader need not wait for replica.lag.time.max.ms."""
@@ -104,7 +104,7 @@ def without_the_dead(
     return changed
 
 
-def without_the_returned(
+def without_restarted_brokers(
     state: ControllerState, returned: Mapping[TopicPartition, frozenset[int]]
 ) -> dict[TopicPartition, LeaderAndIsr]:
     """States whose ISR includes restarted brokers, with these removed if other ISR members have not restarted.
@@ -165,11 +165,11 @@ def _retry(state: ControllerState, event: StatesWritten) -> list[Action]:
             state.move(topic_partition, PartitionPhase.OFFLINE)
         if current.leader not in state.live_for(topic_partition):
             again.append(topic_partition)
-    strays = {tp: among_replicas(state, tp) for tp in event.conflicts if _has_strays(state, tp)}
-    return batch.actions() + bring_online(state, again, without_the_dead(state, event.conflicts) | strays)
+    strays = {tp: among_replicas(state, tp) for tp in event.conflicts if _has_removed_replicas(state, tp)}
+    return batch.actions() + bring_online(state, again, without_dead_brokers(state, event.conflicts) | strays)
 
 
-def _has_strays(state: ControllerState, topic_partition: TopicPartition) -> bool:
+def _has_removed_replicas(state: ControllerState, topic_partition: TopicPartition) -> bool:
     """True if the lost write was the completion of a reassignment."""
     if topic_partition.topic in state.deleting:
         return False
@@ -203,7 +203,7 @@ def shut_down(state: ControllerState, broker_id: int) -> list[Action]:
     return actions + batch.actions()
 
 
-def election_asked(state: ControllerState, event: ElectionAsked) -> list[Action]:
+def election_requested(state: ControllerState, event: ElectionRequested) -> list[Action]:
     """Holds preferred or unclean elections; the response has an error code per partition.  KIP-460."""
     wanted = tuple(state.all_partitions()) if event.partitions is None else event.partitions
     outcome: dict[TopicPartition, ErrorCode] = {}
@@ -215,12 +215,12 @@ def election_asked(state: ControllerState, event: ElectionAsked) -> list[Action]
             decision = ErrorCode.NONE
         outcome[topic_partition] = decision
     # A request gets a response; a znode does not.
-    is_told = event.trigger != ZNODE
-    refused = {} if is_told else {tp: error for tp, error in outcome.items() if error not in _NOTHING_TO_SAY}
+    has_response = event.trigger != ZNODE
+    refused = {} if has_response else {tp: error for tp, error in outcome.items() if error not in _NOT_LOGGED}
     actions: list[Action] = [WriteStates({}, changed)] if changed else []
     if changed or refused:
         actions.append(LogElection(event.trigger, event.is_unclean, tuple(changed), refused))
-    return [*actions, Answer(event.token, outcome)]
+    return [*actions, CompleteRequest(event.token, outcome)]
 
 
 def _elect(state: ControllerState, topic_partition: TopicPartition, *, is_unclean: bool) -> LeaderAndIsr | ErrorCode:
@@ -251,10 +251,10 @@ def rebalance(state: ControllerState, event: RebalanceDue) -> list[Action]:
             preferred.setdefault(state.replicas(topic_partition)[0], []).append(topic_partition)
     changed: dict[TopicPartition, LeaderAndIsr] = {}
     for broker_id, partitions in preferred.items():
-        astray = [tp for tp in partitions if state.leaders[tp].leader != broker_id]
-        if len(astray) * 100 <= event.imbalance_percentage * len(partitions):
+        not_preferred = [tp for tp in partitions if state.leaders[tp].leader != broker_id]
+        if len(not_preferred) * 100 <= event.imbalance_percentage * len(partitions):
             continue
-        for topic_partition in astray:
+        for topic_partition in not_preferred:
             decision = _elect(state, topic_partition, is_unclean=False)
             if isinstance(decision, LeaderAndIsr):
                 changed[topic_partition] = decision

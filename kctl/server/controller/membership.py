@@ -11,7 +11,7 @@ from kctl.errors import ErrorCode
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.server.controller.actions import Action, Continue, WriteStates
 from kctl.server.controller.events import BrokersRead
-from kctl.server.controller.leadership import bring_online, without, without_the_dead
+from kctl.server.controller.leadership import bring_online, without, without_dead_brokers
 from kctl.server.controller.partition_states import PartitionPhase
 from kctl.server.controller.reassigning import resume_reassignments
 from kctl.server.controller.replica_states import ReplicaPhase
@@ -32,19 +32,19 @@ def brokers_changed(state: ControllerState, event: BrokersRead) -> list[Action]:
         state.offline_replicas = {replica for replica in state.offline_replicas if replica[1] != broker_id}
     if gone:
         # The states of partitions of removed brokers are written before added brokers are handled.
-        actions = _brokers_gone(state, gone)
+        actions = _brokers_removed(state, gone)
         return [*actions, Continue(event)] if come or is_modified else actions
     state.brokers.update(event.brokers)
     if come:
-        return _brokers_come(state, come)
+        return _brokers_added(state, come)
     if is_modified:
         batch = RequestBatch(state)
-        batch.tell_brokers_only()
+        batch.send_live_brokers()
         return batch.actions()
     return []
 
 
-def _brokers_gone(state: ControllerState, gone: set[int]) -> list[Action]:
+def _brokers_removed(state: ControllerState, gone: set[int]) -> list[Action]:
     orphans: list[TopicPartition] = []
     diminished: list[TopicPartition] = []
     for topic_partition in state.all_partitions():
@@ -61,19 +61,19 @@ def _brokers_gone(state: ControllerState, gone: set[int]) -> list[Action]:
             orphans.append(topic_partition)
         else:
             diminished.append(topic_partition)
-    actions: list[Action] = bring_online(state, orphans, without_the_dead(state, diminished))
+    actions: list[Action] = bring_online(state, orphans, without_dead_brokers(state, diminished))
     if not actions:
         batch = RequestBatch(state)
-        batch.tell_brokers_only()
+        batch.send_live_brokers()
         actions = batch.actions()
     return actions
 
 
-def _brokers_come(state: ControllerState, come: set[int]) -> list[Action]:
+def _brokers_added(state: ControllerState, come: set[int]) -> list[Action]:
     # A new broker needs the leaders' endpoints before it can be told to follow them.
     batch = RequestBatch(state)
-    batch.tell_brokers_only()
-    batch.tell_everything(come)
+    batch.send_live_brokers()
+    batch.send_full_metadata(come)
     actions = batch.actions()
     batch = RequestBatch(state)
     for topic_partition in state.all_partitions():
@@ -100,7 +100,9 @@ def log_dir_failed(state: ControllerState, broker_id: int) -> list[Action]:
     return batch.actions()
 
 
-def roles_answered(state: ControllerState, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]) -> list[Action]:
+def leader_and_isr_responded(
+    state: ControllerState, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]
+) -> list[Action]:
     """Marks replicas offline that the broker reports as on a failed log directory, until the broker restarts."""
     lost = {
         topic_partition

@@ -12,7 +12,7 @@ from kctl.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from kctl.server.controller import elections, reassignment
 from kctl.server.controller.actions import (
     Action,
-    Answer,
+    CompleteRequest,
     Continue,
     FinishRequestedReassignments,
     WatchStates,
@@ -20,9 +20,9 @@ from kctl.server.controller.actions import (
     WriteStates,
 )
 from kctl.server.controller.events import (
-    ReassignmentsAsked,
-    ReassignmentsBegun,
     ReassignmentsCompleted,
+    ReassignmentsRequested,
+    ReassignmentsStarted,
     ReplicasDismissed,
     StatesRead,
 )
@@ -42,7 +42,7 @@ _REMOVAL = (
 """States of a replica that a reassignment removes; Kafka's stopRemovedReplicasOfReassignedPartition."""
 
 
-def reassignments_asked(state: ControllerState, event: ReassignmentsAsked) -> list[Action]:
+def reassignments_requested(state: ControllerState, event: ReassignmentsRequested) -> list[Action]:
     """Handles each partition on its own: refuses it, or writes it into the assignment of its topic."""
     outcome: dict[TopicPartition, ErrorCode] = {}
     topics: dict[str, TopicAssignment] = {}
@@ -59,13 +59,13 @@ def reassignments_asked(state: ControllerState, event: ReassignmentsAsked) -> li
         state.requested_reassignments.update(begun)
     actions: list[Action] = []
     if begun:
-        actions = [WriteAssignments(topics), Continue(ReassignmentsBegun(topics, tuple(begun)))]
+        actions = [WriteAssignments(topics), Continue(ReassignmentsStarted(topics, tuple(begun)))]
     if event.from_znode and (len(begun) < len(event.replicas) or not begun):
         actions.append(_finish_requested(state, ()))
-    return [*actions, Answer(event.token, outcome)]
+    return [*actions, CompleteRequest(event.token, outcome)]
 
 
-def reassignments_begun(state: ControllerState, event: ReassignmentsBegun) -> list[Action]:
+def reassignments_started(state: ControllerState, event: ReassignmentsStarted) -> list[Action]:
     """The assignments are written: starts added replicas, and removes obsolete ones of an earlier reassignment."""
     before = {topic_partition: state.replicas(topic_partition) for topic_partition in event.partitions}
     state.topics.update(event.topics)

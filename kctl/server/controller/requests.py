@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from kctl.model import LEADER_DURING_DELETE, LeaderAndIsr, TopicPartition
 from kctl.server.controller.actions import (
     Action,
-    PartitionNews,
+    PartitionUpdate,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
@@ -26,32 +26,32 @@ class RequestBatch:
 
     def __init__(self, state: ControllerState) -> None:
         self._state = state
-        self._leader_and_isr: dict[int, dict[TopicPartition, PartitionNews]] = {}
-        self._metadata: dict[TopicPartition, PartitionNews] = {}
+        self._leader_and_isr: dict[int, dict[TopicPartition, PartitionUpdate]] = {}
+        self._metadata: dict[TopicPartition, PartitionUpdate] = {}
         self._full_metadata: set[int] = set()
         self._stop: dict[tuple[int, bool], dict[TopicPartition, int]] = {}
-        self._tells_all = False
+        self._sends_live_brokers = False
 
     def leader_and_isr(self, broker_id: int, topic_partition: TopicPartition, *, is_new: bool = False) -> None:
         """Adds the broker's role in the partition, from the current state."""
-        self._leader_and_isr.setdefault(broker_id, {})[topic_partition] = self._news(topic_partition, is_new=is_new)
+        self._leader_and_isr.setdefault(broker_id, {})[topic_partition] = self._update(topic_partition, is_new=is_new)
         self.metadata(topic_partition)
 
     def metadata(self, topic_partition: TopicPartition) -> None:
         """Adds the partition's state to the metadata sent to all live brokers."""
-        self._metadata[topic_partition] = self._news(topic_partition)
+        self._metadata[topic_partition] = self._update(topic_partition)
 
     def metadata_of_deleted(self, topic_partition: TopicPartition) -> None:
         """Adds the partition's deletion to the metadata sent to all live brokers."""
         known = self._state.leaders.get(topic_partition) or LeaderAndIsr(LEADER_DURING_DELETE, 0, ())
         gone = LeaderAndIsr(LEADER_DURING_DELETE, known.leader_epoch, known.isr, known.controller_epoch)
-        self._metadata[topic_partition] = self._news(topic_partition, state=gone)
+        self._metadata[topic_partition] = self._update(topic_partition, state=gone)
 
-    def tell_brokers_only(self) -> None:
+    def send_live_brokers(self) -> None:
         """Sends the live brokers to all live brokers, even if no partition changed."""
-        self._tells_all = True
+        self._sends_live_brokers = True
 
-    def tell_everything(self, broker_ids: Iterable[int]) -> None:
+    def send_full_metadata(self, broker_ids: Iterable[int]) -> None:
         """Sends these brokers every partition that has a leader."""
         self._full_metadata.update(broker_ids)
 
@@ -71,10 +71,10 @@ class RequestBatch:
             SendLeaderAndIsr(broker_id, tuple(news.values()))
             for broker_id, news in sorted(self._leader_and_isr.items())
         ]
-        if (self._metadata or self._tells_all) and live:
+        if (self._metadata or self._sends_live_brokers) and live:
             actions.append(SendUpdateMetadata(live, tuple(self._metadata.values())))
         if self._full_metadata:
-            everything = tuple(self._news(tp) for tp in self._state.all_partitions() if tp in self._state.leaders)
+            everything = tuple(self._update(tp) for tp in self._state.all_partitions() if tp in self._state.leaders)
             actions.append(SendUpdateMetadata(tuple(sorted(self._full_metadata)), everything))
         actions += [
             SendStopReplica(broker_id, partitions, is_deleting)
@@ -82,13 +82,13 @@ class RequestBatch:
         ]
         return actions
 
-    def _news(
+    def _update(
         self, topic_partition: TopicPartition, *, is_new: bool = False, state: LeaderAndIsr | None = None
-    ) -> PartitionNews:
+    ) -> PartitionUpdate:
         topic, partition = topic_partition
         assignment = self._state.topics[topic]
         replicas = assignment.replicas[partition]
-        return PartitionNews(
+        return PartitionUpdate(
             topic_partition,
             assignment.topic_id,
             state or self._state.leaders[topic_partition],

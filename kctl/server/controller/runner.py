@@ -22,12 +22,12 @@ from kctl.server.controller import reassignment
 from kctl.server.controller.actions import (
     Action,
     AlterStates,
-    Answer,
+    CompleteRequest,
     Continue,
     DeleteTopicNodes,
-    DropDeletion,
     FinishRequestedReassignments,
     LogElection,
+    RejectTopicDeletion,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
@@ -38,11 +38,11 @@ from kctl.server.controller.actions import (
 from kctl.server.controller.broker_channels import BrokerChannels, Connect, ControlPlane
 from kctl.server.controller.candidacy import Candidacy
 from kctl.server.controller.events import (
-    ControlledShutdownAsked,
-    ElectionAsked,
+    ControlledShutdownRequested,
+    ElectionRequested,
     Event,
-    IsrAlterationsAsked,
-    ReassignmentsAsked,
+    IsrAlterationsRequested,
+    ReassignmentsRequested,
     RebalanceDue,
     Resigned,
 )
@@ -92,7 +92,7 @@ class ControllerRunner:
             has_topic_ids=has_topic_ids,
         )
         self._clock = clock
-        self._inbox: asyncio.Queue[str | TopicPartition | Event | _Ask] = asyncio.Queue()
+        self._inbox: asyncio.Queue[str | TopicPartition | Event | _PendingRequest] = asyncio.Queue()
         self._waiting: set[str] = set()
         self._channels = BrokerChannels(
             broker_id,
@@ -146,34 +146,34 @@ class ControllerRunner:
 
     async def controlled_shutdown(self, broker_id: int) -> list[TopicPartition]:
         """Moves leadership away from the broker; returns the partitions with followers that it still leads."""
-        await self._ask(lambda _: ControlledShutdownAsked(broker_id))
+        await self._request(lambda _: ControlledShutdownRequested(broker_id))
         return led_with_followers(self.state, broker_id)
 
     async def elect_leaders(
         self, partitions: tuple[TopicPartition, ...] | None, *, is_unclean: bool
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Holds elections for these or all partitions; returns NONE for each partition with a new leader."""
-        return await self._ask(lambda ask: ElectionAsked(partitions, is_unclean, ask))
+        return await self._request(lambda request: ElectionRequested(partitions, is_unclean, request))
 
     async def reassign(
         self, replicas: Mapping[TopicPartition, tuple[int, ...] | None]
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Starts reassignments, or cancels where the value is None; returns NONE for each that was accepted."""
-        return await self._ask(lambda ask: ReassignmentsAsked(replicas, ask))
+        return await self._request(lambda request: ReassignmentsRequested(replicas, request))
 
     async def alter_isrs(self, wanted: Mapping[TopicPartition, LeaderAndIsr]) -> Mapping[TopicPartition, ErrorCode]:
         """Writes in-sync replicas for their leaders; NONE where `state` has them, {} if this is not the controller."""
-        return await self._ask(lambda ask: IsrAlterationsAsked(wanted, ask))
+        return await self._request(lambda request: IsrAlterationsRequested(wanted, request))
 
     def unclean_election_changed(self) -> None:
         """A topic's configuration changed: partitions without a leader may now be eligible for an unclean election."""
         self.notify(paths.TOPICS)
 
-    async def _ask(self, event: Callable[[_Ask], Event]) -> Mapping[TopicPartition, ErrorCode]:
+    async def _request(self, event: Callable[[_PendingRequest], Event]) -> Mapping[TopicPartition, ErrorCode]:
         """Queues an event and returns its outcome; {} if this broker is not the controller."""
-        ask = _Ask(event)
-        self._inbox.put_nowait(ask)
-        return await ask.done
+        request = _PendingRequest(event)
+        self._inbox.put_nowait(request)
+        return await request.done
 
     async def _run(self) -> None:
         while True:
@@ -184,7 +184,7 @@ class ControllerRunner:
                     await self._read_again(item)
                 elif isinstance(item, TopicPartition):
                     await self._feed(await self._znodes.read_states([item]))
-                elif isinstance(item, _Ask):
+                elif isinstance(item, _PendingRequest):
                     await self._feed(item.event)
                 else:
                     await self._feed(item)
@@ -198,13 +198,13 @@ class ControllerRunner:
             except ConnectionLossError as error:
                 # Pending writes may or may not have been applied: resign and read everything again when connected.
                 log.warning("resigning as controller broker=%s error=%s", self.state.broker_id, error)
-                await self._start_afresh()
+                await self._resign()
             except Exception:
                 log.exception("resigning as controller after an unexpected error broker=%s", self.state.broker_id)
                 await asyncio.sleep(_AFTER_FAILURE_S)
-                await self._start_afresh()
+                await self._resign()
             finally:
-                if isinstance(item, _Ask):
+                if isinstance(item, _PendingRequest):
                     item.answer({})
 
     async def _read_again(self, path: str) -> None:
@@ -216,15 +216,15 @@ class ControllerRunner:
 
     async def _elect(self) -> None:
         """Takes part in an election.  Raises ControllerMoved."""
-        office = await self._candidacy.run(holds_office=self.state.is_active)
-        if office is None:
+        lease = await self._candidacy.run(is_controller=self.state.is_active)
+        if lease is None:
             return
-        self._writer.epoch_version = office.epoch_version
-        await self._feed(await self._znodes.read_all(office))
+        self._writer.epoch_version = lease.epoch_version
+        await self._feed(await self._znodes.read_all(lease))
         for path in REQUESTS:
             await self._read_again(path)
 
-    async def _start_afresh(self) -> None:
+    async def _resign(self) -> None:
         """Resigns; any broker may win the next election, which handles the node this one leaves."""
         await self._feed(Resigned())
         self.notify(paths.CONTROLLER)
@@ -248,8 +248,8 @@ class ControllerRunner:
                 self._channels.send(self.state, action)
             case Continue():
                 return action.event
-            case Answer():
-                if isinstance(action.token, _Ask):
+            case CompleteRequest():
+                if isinstance(action.token, _PendingRequest):
                     action.token.answer(action.outcome)
             case WriteAssignments():
                 for topic, assignment in action.topics.items():
@@ -268,7 +268,7 @@ class ControllerRunner:
             case DeleteTopicNodes():
                 await self._writer.delete_topic(action.topic)
                 log.info("deleted topic=%s", action.topic)
-            case DropDeletion():
+            case RejectTopicDeletion():
                 path = paths.delete_topic(action.topic)
                 log.warning("rejected topic deletion path=%s: unknown topic, or delete.topic.enable=false", path)
                 await self._writer.delete_tree(path)
@@ -298,10 +298,10 @@ def _hundreds(texts: list[str]) -> Iterator[str]:
         yield ",".join(texts[start : start + _PARTITIONS_PER_LINE])
 
 
-class _Ask:
+class _PendingRequest:
     """A pending request, used as the token of its event."""
 
-    def __init__(self, event: Callable[[_Ask], Event]) -> None:
+    def __init__(self, event: Callable[[_PendingRequest], Event]) -> None:
         self.done: asyncio.Future[Mapping[TopicPartition, ErrorCode]] = asyncio.get_running_loop().create_future()
         self.event = event(self)
 

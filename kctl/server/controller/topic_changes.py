@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 from kctl.model import TopicPartition
-from kctl.server.controller.actions import Action, DropDeletion
+from kctl.server.controller.actions import Action, RejectTopicDeletion
 from kctl.server.controller.events import DeletionsRead, TopicsRead
 from kctl.server.controller.leadership import bring_online
 from kctl.server.controller.partition_states import PartitionPhase
@@ -45,12 +45,12 @@ def topics_changed(state: ControllerState, event: TopicsRead) -> list[Action]:
     return [*reassignments_lost(state, removed), *bring_online(state, [*added, *leaderless])]
 
 
-def deletions_wanted(state: ControllerState, event: DeletionsRead) -> list[Action]:
+def deletions_requested(state: ControllerState, event: DeletionsRead) -> list[Action]:
     """Handles requests in /admin/delete_topics."""
     actions: list[Action] = []
     for topic in sorted(event.topics):
         if topic not in state.topics or not state.allows_topic_deletion:
-            actions.append(DropDeletion(topic))
+            actions.append(RejectTopicDeletion(topic))
         else:
             state.deleting.add(topic)
     return actions + resume_deletions(state)

@@ -34,7 +34,7 @@ def resume_deletions(state: ControllerState) -> list[Action]:
     return batch.actions()
 
 
-def deletion_answered(
+def deletion_responded(
     state: ControllerState, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]
 ) -> list[Action]:
     """Handles a broker's response to the deletion of its replicas."""

@@ -15,16 +15,16 @@ from uuid import UUID
 from kctl.environment import Random
 from kctl.model import TopicPartition
 from kctl.server.controller import reassignment, znode_reader
-from kctl.server.controller.candidacy import Office
+from kctl.server.controller.candidacy import ControllerLease
 from kctl.server.controller.events import (
     ZNODE,
     BrokersRead,
     DeletionsRead,
     Elected,
-    ElectionAsked,
+    ElectionRequested,
     Event,
     LogDirFailed,
-    ReassignmentsAsked,
+    ReassignmentsRequested,
     StatesRead,
     TopicsRead,
 )
@@ -86,7 +86,7 @@ class ZnodeEvents:
         self._random = random
         self._has_topic_ids = has_topic_ids
 
-    async def read_all(self, office: Office) -> Elected:
+    async def read_all(self, lease: ControllerLease) -> Elected:
         """Reads all state that the controller needs from ZooKeeper."""
         brokers = await znode_reader.read_brokers(self._zookeeper)
         topics, _ = await self._topics()
@@ -102,7 +102,7 @@ class ZnodeEvents:
         await znode_reader.take_isr_changes(self._zookeeper)
         await znode_reader.take_log_dir_events(self._zookeeper)
         unclean = self._unclean_topics(topics)
-        return Elected(office.epoch, office.epoch_version, brokers, topics, leaders, deletions, unclean, returned)
+        return Elected(lease.epoch, lease.epoch_version, brokers, topics, leaders, deletions, unclean, returned)
 
     async def read_states(self, partitions: Iterable[TopicPartition]) -> StatesRead:
         """Reads and watches the states of these partitions."""
@@ -126,7 +126,7 @@ class ZnodeEvents:
             return await self._reassignments()
         if path == paths.PREFERRED_REPLICA_ELECTION:
             partitions = await znode_reader.take_preferred_elections(self._zookeeper)
-            return [ElectionAsked(partitions, is_unclean=False, trigger=ZNODE)] if partitions else []
+            return [ElectionRequested(partitions, is_unclean=False, trigger=ZNODE)] if partitions else []
         return []
 
     async def _reassignments(self) -> list[Event]:
@@ -140,7 +140,7 @@ class ZnodeEvents:
                 path = paths.REASSIGN_PARTITIONS
                 log.warning("reassignment refused path=%s partition=%s reason=%s", path, topic_partition, refusal)
         # A node without valid requests is deleted too.
-        return [ReassignmentsAsked(new, from_znode=True)] if new or not wanted else []
+        return [ReassignmentsRequested(new, from_znode=True)] if new or not wanted else []
 
     async def _topics(self) -> tuple[dict[str, znodes.TopicAssignment], frozenset[str]]:
         """All topics, and those that cannot be read; topics without an id (created before 2.8 or by hand) get one.

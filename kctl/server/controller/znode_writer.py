@@ -170,9 +170,9 @@ class ZnodeWriter:
 
     async def delete_tree(self, root: str) -> None:
         """Deletes a node and all its descendants; a missing node is not an error."""
-        doomed = await self._tree(root)
-        for start in range(0, len(doomed), _OPERATIONS_PER_MULTI):
-            await self.multi([Delete(path) for path in doomed[start : start + _OPERATIONS_PER_MULTI]])
+        node_paths = await self._tree(root)
+        for start in range(0, len(node_paths), _OPERATIONS_PER_MULTI):
+            await self.multi([Delete(path) for path in node_paths[start : start + _OPERATIONS_PER_MULTI]])
 
     async def _tree(self, root: str) -> list[str]:
         """The node and all below it, children before parents; empty when it does not exist."""
