@@ -4,5 +4,5 @@ Both keep their state in an internal topic, serve the ids in the partitions of i
 change to the log before they respond, and load a partition when they become its leader.
 
 Reading order: partitions (which ids are served here, and when), replay and loading (how a partition is loaded), ports,
-replies, appending and append_errors (requests and their results), rounds.
+replies, appending and append_errors (requests and their results), periodic_checks.
 """

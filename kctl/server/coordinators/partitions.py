@@ -44,21 +44,21 @@ class LedPartition:
         self.load: asyncio.Task[None] | None = None
 
 
-class Tenants(Protocol[T]):
+class HostedState(Protocol[T]):
     """The objects in the partitions: groups or transactional ids."""
 
     kind: str
     """Their name in the log."""
 
-    async def read_back(self, partition: LedPartition) -> dict[str, T]:
+    async def load_all(self, partition: LedPartition) -> dict[str, T]:
         """Reads the partition and returns its objects by id.  Yields to other requests.  Raises KctlError."""
         ...
 
-    def move_in(self, partition: LedPartition, restored: dict[str, T]) -> None:
+    def add_all(self, partition: LedPartition, restored: dict[str, T]) -> None:
         """Starts serving them."""
         ...
 
-    def move_out(self, partition: LedPartition) -> int:
+    def remove_all(self, partition: LedPartition) -> int:
         """Stops serving them and completes their parked requests.  Returns their number."""
         ...
 
@@ -66,10 +66,10 @@ class Tenants(Protocol[T]):
 class CoordinatorPartitions(Generic[T]):
     """Loads and unloads partitions as their leadership changes."""
 
-    def __init__(self, broker_id: int, coordinator_log: CoordinatorLog, tenants: Tenants[T], clock: Clock) -> None:
+    def __init__(self, broker_id: int, coordinator_log: CoordinatorLog, hosted: HostedState[T], clock: Clock) -> None:
         self._broker_id = broker_id
         self._log = coordinator_log
-        self._tenants = tenants
+        self._hosted = hosted
         self._clock = clock
         self._led: dict[int, LedPartition] = {}
 
@@ -106,7 +106,7 @@ class CoordinatorPartitions(Generic[T]):
         if led is not None:
             self._give_up(led)
         led = self._led[index] = LedPartition(index, epoch)
-        name = f"load-{self._tenants.kind}-{index}"
+        name = f"load-{self._hosted.kind}-{index}"
         led.load = asyncio.get_running_loop().create_task(self._load(led), name=name)
 
     def on_resign(self, index: int, epoch: int | None = None) -> None:
@@ -133,26 +133,26 @@ class CoordinatorPartitions(Generic[T]):
         del self._led[led.index]
         if led.load is not None:
             led.load.cancel()
-        count = self._tenants.move_out(led)
+        count = self._hosted.remove_all(led)
         if count:
-            log.info("unloaded broker=%d partition=%d %s=%d", self._broker_id, led.index, self._tenants.kind, count)
+            log.info("unloaded broker=%d partition=%d %s=%d", self._broker_id, led.index, self._hosted.kind, count)
 
     async def _load(self, led: LedPartition) -> None:
         started_ms = self._clock.monotonic_ms()
         try:
-            restored = await self._tenants.read_back(led)
+            restored = await self._hosted.load_all(led)
         except Exception as error:
             # An unexpected error must not leave clients waiting for a load that has ended.
             trace = None if isinstance(error, KctlError) else error
             log.error("cannot load broker=%d partition=%d reason=%s", self._broker_id, led.index, error, exc_info=trace)
             del self._led[led.index]
-            self._tenants.move_out(led)
+            self._hosted.remove_all(led)
             return
         # No await from here on: all ids become visible at once.
         led.is_loading = False
-        self._tenants.move_in(led, restored)
+        self._hosted.add_all(led, restored)
         elapsed_ms = self._clock.monotonic_ms() - started_ms
         # Most partitions are empty, and a broker leads dozens of them.
         level = logging.INFO if restored else logging.DEBUG
         message = "loaded broker=%d partition=%d %s=%d ms=%d"
-        log.log(level, message, self._broker_id, led.index, self._tenants.kind, len(restored), elapsed_ms)
+        log.log(level, message, self._broker_id, led.index, self._hosted.kind, len(restored), elapsed_ms)

@@ -92,7 +92,7 @@ def delete_group(group: Group, event: DeleteGroup, now: Now, out: list[Action]) 
         out.append(Answer(event.token, ErrorCode.NON_EMPTY_GROUP))
     else:
         removed = group.offsets.remove(group.offsets.known())
-        _bury(group, removed, now, out)
+        _remove_group(group, removed, now, out)
         out.append(Answer(event.token, ErrorCode.NONE))
 
 
@@ -194,12 +194,12 @@ def _drop(group: Group, partitions: Iterable[TopicPartition], now: Now, out: lis
     """Removes commits, and the group if nothing is left of it."""
     removed = group.offsets.remove(list(partitions))
     if group.is_vacant:
-        _bury(group, removed, now, out)
+        _remove_group(group, removed, now, out)
     elif removed:
         out.append(PersistTombstones(tuple(removed), is_group_gone=False))
 
 
-def _bury(group: Group, removed: list[TopicPartition], now: Now, out: list[Action]) -> None:
+def _remove_group(group: Group, removed: list[TopicPartition], now: Now, out: list[Action]) -> None:
     """Removes the group; one that never had a generation has no record and needs no tombstone."""
     group.transition_to(GroupState.DEAD, now)
     has_record = group.generation > 0

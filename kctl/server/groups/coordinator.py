@@ -19,9 +19,9 @@ from kctl.errors import ErrorCode
 from kctl.limits import MEMBER_ID_PREFIX_BYTES_MAX
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.coordinators.partitions import CoordinatorPartitions
+from kctl.server.coordinators.periodic_checks import PeriodicChecks, visit_all
 from kctl.server.coordinators.ports import CoordinatorLog
 from kctl.server.coordinators.replies import ParkedCall, Reply
-from kctl.server.coordinators.rounds import Rounds, visit_all
 from kctl.server.groups.actions import CommitOutcome, DeleteOffsetsOutcome, JoinOutcome, LeaveOutcome, SyncOutcome
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.events import (
@@ -70,17 +70,17 @@ class GroupCoordinator:
         self._groups: Mapping[str, HostedGroup] = self._runner.hosted
         self.partitions = CoordinatorPartitions(broker_id, offsets_log, self._runner, clock)
         """The partitions of `__consumer_offsets` that this broker leads; notified of changes of leadership."""
-        self._rounds = Rounds(timer)
+        self._checks = PeriodicChecks(timer)
 
     def start(self) -> None:
         """Starts serving calls; before that they get COORDINATOR_NOT_AVAILABLE."""
         self._is_active = True
-        self._rounds.every(self._config.offsets_retention_check_interval_ms, self.expire)
+        self._checks.every(self._config.offsets_retention_check_interval_ms, self.expire)
 
     async def stop(self) -> None:
         """Stops; all parked requests get NOT_COORDINATOR."""
         self._is_active = False
-        self._rounds.cancel()
+        self._checks.cancel()
         await self.partitions.close()
 
     def topics_deleted(self, topics: Collection[str]) -> None:

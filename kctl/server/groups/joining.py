@@ -131,7 +131,7 @@ def _join_with_id(group: Group, event: JoinRequest, now: Now, out: list[Action])
         return
     member = group.members[event.member_id]
     if _may_keep_generation(group, member, event):
-        _supersede_join(group, member, out)
+        _complete_earlier_join(group, member, out)
         out.append(Answer(event.token, generation_outcome(group, member)))
         expect_heartbeat(member, member.session_timeout_ms, now, out)
         return
@@ -176,7 +176,7 @@ def _admit(group: Group, event: JoinRequest, member_id: str, now: Now, out: list
 
 def _update(group: Group, member: Member, event: JoinRequest, out: list[Action]) -> None:
     """Parks the member's join and stores its protocols."""
-    _supersede_join(group, member, out)
+    _complete_earlier_join(group, member, out)
     group.set_protocols(member, event.protocols)
     member.rebalance_timeout_ms = event.rebalance_timeout_ms
     member.session_timeout_ms = event.session_timeout_ms
@@ -207,7 +207,7 @@ def _replace_static(group: Group, event: JoinRequest, instance_id: str, now: Now
         out.append(PersistGroup(group.remember_append(append), group.snapshot(assignments)))
 
 
-def _supersede_join(group: Group, member: Member, out: list[Action]) -> None:
+def _complete_earlier_join(group: Group, member: Member, out: list[Action]) -> None:
     """Completes an earlier parked join of the same member; its connection still waits for the response."""
     outcome = JoinOutcome(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
     answer_join(group, member, outcome, out)

@@ -22,9 +22,9 @@ from kctl.environment import Clock, Timer, TimerTask
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
 from kctl.server.coordinators.loading import play_back
 from kctl.server.coordinators.partitions import LedPartition
+from kctl.server.coordinators.periodic_checks import visit_all, visit_in_turns
 from kctl.server.coordinators.ports import AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordinators.replies import ParkedCall
-from kctl.server.coordinators.rounds import visit_all, visit_in_turns
 from kctl.server.groups.actions import (
     Action,
     Answer,
@@ -75,7 +75,7 @@ class HostedGroup:
 
 
 class GroupRunner:
-    """coordinators.partitions.Tenants: the groups of the partitions that this broker leads."""
+    """coordinators.partitions.HostedState: the groups of the partitions that this broker leads."""
 
     kind = "groups"
 
@@ -126,7 +126,7 @@ class GroupRunner:
         completed = TransactionCompleted(end.producer_id, end.committed)
         visit_all([hosted for hosted in found if hosted is not None], lambda hosted: self.run(hosted, completed))
 
-    async def read_back(self, partition: LedPartition) -> dict[str, HostedGroup]:
+    async def load_all(self, partition: LedPartition) -> dict[str, HostedGroup]:
         """Reads the partition and returns its groups, by group id."""
         playback = GroupPlayback()
         await play_back(self._log, TopicPartition(GROUP_METADATA_TOPIC, partition.index), playback)
@@ -139,14 +139,14 @@ class GroupRunner:
                 await asyncio.sleep(0)
         return restored
 
-    def move_in(self, partition: LedPartition, restored: dict[str, HostedGroup]) -> None:
+    def add_all(self, partition: LedPartition, restored: dict[str, HostedGroup]) -> None:
         """Adds the groups of a loaded partition."""
         self.hosted.update(restored)
         for end in self._transactions[partition].take_early_ends():
             self.transaction_completed(partition, end)
         self._run_in_turns(GroupLoaded(), restored.values())
 
-    def move_out(self, partition: LedPartition) -> int:
+    def remove_all(self, partition: LedPartition) -> int:
         """Removes the groups of a partition; returns how many there were."""
         leaving = [hosted for hosted in self.hosted.values() if hosted.partition is partition]
         visit_all(leaving, lambda hosted: self.run(hosted, Unload()))

@@ -16,17 +16,17 @@ from kctl.environment import Clock, Timer
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.coordinators.partitions import CoordinatorPartitions
+from kctl.server.coordinators.periodic_checks import PeriodicChecks
 from kctl.server.coordinators.ports import CoordinatorLog
 from kctl.server.coordinators.replies import ParkedCall, Reply
-from kctl.server.coordinators.rounds import Rounds
 from kctl.server.transactions.actions import InitOutcome
 from kctl.server.transactions.config import TransactionConfig
 from kctl.server.transactions.events import (
     AddPartitions,
+    CheckExpiry,
+    CheckTimeout,
     EndTransaction,
     InitProducer,
-    LookForExpiry,
-    LookForTimeout,
 )
 from kctl.server.transactions.markers import MarkerSender
 from kctl.server.transactions.ports import FreshProducerIds
@@ -65,18 +65,18 @@ class TransactionCoordinator:
         self._hosted: Mapping[str, HostedTransaction] = self._runner.hosted
         self.partitions = CoordinatorPartitions(broker_id, state_log, self._runner, clock)
         """The partitions of `__transaction_state` that this broker leads; notified of changes of leadership."""
-        self._rounds = Rounds(timer)
+        self._checks = PeriodicChecks(timer)
 
     def start(self) -> None:
         """Starts serving calls; before that they get COORDINATOR_NOT_AVAILABLE."""
         self._is_active = True
-        self._rounds.every(self._config.abort_check_interval_ms, self.abort_timed_out)
-        self._rounds.every(self._config.expiration_check_interval_ms, self.expire)
+        self._checks.every(self._config.abort_check_interval_ms, self.abort_timed_out)
+        self._checks.every(self._config.expiration_check_interval_ms, self.expire)
 
     async def stop(self) -> None:
         """Stops; all parked requests get NOT_COORDINATOR, and pending markers are left to the next coordinator."""
         self._is_active = False
-        self._rounds.cancel()
+        self._checks.cancel()
         await self._allocations.close()
         await self.partitions.close()
         await self._markers.close()
@@ -141,11 +141,11 @@ class TransactionCoordinator:
 
     def abort_timed_out(self) -> None:
         """Aborts transactions that exceed their timeout; `start` makes this periodic."""
-        self._runner.run_all(LookForTimeout())
+        self._runner.run_all(CheckTimeout())
 
     def expire(self) -> None:
         """Removes unused ids; `start` makes this periodic."""
-        self._runner.run_all(LookForExpiry(self._config.id_expiration_ms))
+        self._runner.run_all(CheckExpiry(self._config.id_expiration_ms))
 
     def _status(self, transactional_id: str) -> ErrorCode:
         """The error if the id cannot be served here."""

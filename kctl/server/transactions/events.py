@@ -64,12 +64,12 @@ class CompletionDue:
 
 
 @dataclass(frozen=True, slots=True)
-class LookForTimeout:
+class CheckTimeout:
     """The periodic check for transactions that exceed their timeout."""
 
 
 @dataclass(frozen=True, slots=True)
-class LookForExpiry:
+class CheckExpiry:
     """The periodic check for transactional ids that were unused for `id_expiration_ms`."""
 
     id_expiration_ms: int
@@ -92,8 +92,8 @@ Event: TypeAlias = (
     | AppendDone
     | MarkersWritten
     | CompletionDue
-    | LookForTimeout
-    | LookForExpiry
+    | CheckTimeout
+    | CheckExpiry
     | Loaded
     | Unload
 )

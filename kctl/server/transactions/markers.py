@@ -41,7 +41,7 @@ GONE_AFTER_MS = 10_000
 _DONE = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
 """The last two: the partition cannot contain transactional records."""
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-_MAY_PASS = frozenset(
+_RETRIABLE = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -60,19 +60,19 @@ class MarkerJob:
 
     __slots__ = (
         "committed",
-        "complained_of",
         "coordinator_epoch",
         "is_over",
+        "logged_errors",
         "missing_since_ms",
         "on_written",
-        "owed",
+        "pending",
         "producer",
-        "who",
+        "transactional_id",
     )
 
     def __init__(
         self,
-        who: str,
+        transactional_id: str,
         producer: ProducerIdAndEpoch,
         *,
         committed: bool,
@@ -80,16 +80,16 @@ class MarkerJob:
         partitions: Partitions,
         on_written: Callable[[tuple[TopicPartition, ...]], None],
     ) -> None:
-        self.who = who
+        self.transactional_id = transactional_id
         """The transactional id, for the log."""
         self.producer = producer
         self.committed = committed
         self.coordinator_epoch = coordinator_epoch
         self.on_written = on_written
         """Called with partitions that have their marker or need none."""
-        self.owed = dict.fromkeys(partitions)
+        self.pending = dict.fromkeys(partitions)
         self.missing_since_ms: dict[TopicPartition, int] = {}
-        self.complained_of: set[ErrorCode] = set()
+        self.logged_errors: set[ErrorCode] = set()
         self.is_over = False
         """All markers are written, or another coordinator has to write them."""
 
@@ -129,7 +129,7 @@ class MarkerSender:
     def send(self, job: MarkerJob) -> None:
         """Sends all pending markers of the job; `job.on_written` is called once for each partition."""
         self._jobs[job] = None
-        self._route(job, list(job.owed))
+        self._route(job, list(job.pending))
 
     def cancel(self, job: MarkerJob) -> None:
         """Stops the job, which another coordinator owns now; a request in flight may still be applied."""
@@ -140,7 +140,7 @@ class MarkerSender:
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """These partitions are deleted and need no marker."""
         for job in list(self._jobs):
-            self._settle(job, [partition for partition in partitions if partition in job.owed])
+            self._settle(job, [partition for partition in partitions if partition in job.pending])
 
     async def close(self) -> None:
         """Stops sending; the next coordinator sends the remaining markers."""
@@ -154,7 +154,7 @@ class MarkerSender:
         await asyncio.gather(*tasks, return_exceptions=True)
         channels, self._channels = list(self._channels.values()), {}
         for channel in channels:
-            await channel.hang_up()
+            await channel.disconnect()
 
     def _route(self, job: MarkerJob, partitions: Partitions) -> None:
         by_leader: dict[int, list[TopicPartition]] = {}
@@ -176,7 +176,11 @@ class MarkerSender:
             else:
                 self._put(leader, job, led)
         if gone:
-            log.info("markers not needed: partitions are deleted transactional_id=%s partitions=%s", job.who, gone)
+            log.info(
+                "markers not needed: partitions are deleted transactional_id=%s partitions=%s",
+                job.transactional_id,
+                gone,
+            )
             self._settle(job, gone)
 
     def _is_gone(self, job: MarkerJob, partition: TopicPartition) -> bool:
@@ -225,14 +229,14 @@ class MarkerSender:
             if not channel.is_failing:
                 log.info("cannot send markers broker=%s error=%s", channel.broker_id, error)
             channel.is_failing = True
-            await channel.hang_up()
+            await channel.disconnect()
             return {}
         except Exception:
             # The markers stay pending and are sent again: without them the transactions would never end.
             if not channel.is_failing:
                 log.exception("cannot send markers broker=%s", channel.broker_id)
             channel.is_failing = True
-            await channel.hang_up()
+            await channel.disconnect()
             return {}
         channel.is_failing = False
         return _errors_of(response)
@@ -248,34 +252,34 @@ class MarkerSender:
         if fenced is not None:
             log.warning(
                 "markers fenced by a newer epoch transactional_id=%s producer=%s error=%s",
-                job.who,
+                job.transactional_id,
                 job.producer,
                 fenced.name,
             )
             self.cancel(job)
             return
         for partition, error in outcomes.items():
-            if error not in _DONE and error not in _MAY_PASS and error not in job.complained_of:
-                job.complained_of.add(error)
+            if error not in _DONE and error not in _RETRIABLE and error not in job.logged_errors:
+                job.logged_errors.add(error)
                 message = "marker refused, retrying transactional_id=%s partition=%s error=%s"
-                log.warning(message, job.who, partition, error.name)
+                log.warning(message, job.transactional_id, partition, error.name)
         self._try_later(job, [partition for partition, error in outcomes.items() if error not in _DONE])
         self._settle(job, [partition for partition, error in outcomes.items() if error in _DONE])
 
     def _settle(self, job: MarkerJob, partitions: Partitions) -> None:
-        settled = tuple(partition for partition in partitions if partition in job.owed)
+        settled = tuple(partition for partition in partitions if partition in job.pending)
         if not settled or job.is_over:
             return
         for partition in settled:
-            del job.owed[partition]
-        if not job.owed:
+            del job.pending[partition]
+        if not job.pending:
             self.cancel(job)
         job.on_written(settled)
 
     def _try_later(self, job: MarkerJob, partitions: Partitions) -> None:
-        owed = {partition: None for partition in partitions if partition in job.owed}
-        if owed:
-            self._later.setdefault(job, {}).update(owed)
+        pending = {partition: None for partition in partitions if partition in job.pending}
+        if pending:
+            self._later.setdefault(job, {}).update(pending)
             if self._retry is None:
                 self._retry = self._timer.schedule(RETRY_MS, self._try_again)
 
@@ -283,7 +287,7 @@ class MarkerSender:
         self._retry = None
         later, self._later = self._later, {}
         for job, partitions in later.items():
-            self._route(job, [partition for partition in partitions if partition in job.owed])
+            self._route(job, [partition for partition in partitions if partition in job.pending])
 
     def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -301,7 +305,7 @@ class _Channel:
         self.is_running = False
         self.is_failing = False
 
-    async def hang_up(self) -> None:
+    async def disconnect(self) -> None:
         connection, self.connection = self.connection, None
         if connection is not None:
             await connection.close()

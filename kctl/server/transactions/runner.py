@@ -26,9 +26,9 @@ from kctl.records.build import build_batch
 from kctl.server.coordinators.appending import append_or_refuse
 from kctl.server.coordinators.loading import play_back
 from kctl.server.coordinators.partitions import LedPartition
+from kctl.server.coordinators.periodic_checks import visit_all, visit_in_turns
 from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordinators.replies import ParkedCall
-from kctl.server.coordinators.rounds import visit_all, visit_in_turns
 from kctl.server.transactions.actions import (
     Action,
     AllocateProducerId,
@@ -78,7 +78,7 @@ class HostedTransaction:
 
 
 class TransactionRunner:
-    """coordinators.partitions.Tenants: the transactional ids of the partitions that this broker leads."""
+    """coordinators.partitions.HostedState: the transactional ids of the partitions that this broker leads."""
 
     kind = "transactional_ids"
 
@@ -126,7 +126,7 @@ class TransactionRunner:
         waiting = iter(list(self.hosted.values()))
         visit_in_turns(self._timer, waiting, lambda hosted: self._tell(hosted, event), per_turn=IDS_PER_TURN)
 
-    async def read_back(self, partition: LedPartition) -> dict[str, HostedTransaction]:
+    async def load_all(self, partition: LedPartition) -> dict[str, HostedTransaction]:
         """Reads the partition and returns its transactions, by transactional id."""
         playback = TransactionPlayback()
         await play_back(self._log, TopicPartition(TRANSACTION_STATE_TOPIC, partition.index), playback)
@@ -137,13 +137,13 @@ class TransactionRunner:
                 await asyncio.sleep(0)
         return restored
 
-    def move_in(self, partition: LedPartition, restored: dict[str, HostedTransaction]) -> None:
+    def add_all(self, partition: LedPartition, restored: dict[str, HostedTransaction]) -> None:
         """Adds the transactions of a loaded partition, and sends the markers of decided ones."""
         self.hosted.update(restored)
         decided = [hosted for hosted in restored.values() if hosted.transaction.state.is_decided]
         visit_all(decided, lambda hosted: self.run(hosted, Loaded()))
 
-    def move_out(self, partition: LedPartition) -> int:
+    def remove_all(self, partition: LedPartition) -> int:
         """Removes the transactions of a partition; returns how many there were."""
         leaving = [hosted for hosted in self.hosted.values() if hosted.partition is partition]
         visit_all(leaving, lambda hosted: self.run(hosted, Unload()))

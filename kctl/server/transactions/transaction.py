@@ -120,7 +120,7 @@ class Transaction:
         return self.producer.epoch >= _LAST_EPOCH_OF_A_PRODUCER
 
     @property
-    def owed(self) -> tuple[TopicPartition, ...]:
+    def pending_markers(self) -> tuple[TopicPartition, ...]:
         """The partitions whose marker is pending."""
         return tuple(self.partitions) if self.state.is_decided else ()
 

@@ -207,7 +207,7 @@ def test_failing_look_for_expired_offsets_does_not_end_the_others() -> None:
             looks.append(None)
             raise RuntimeError("the look failed")
 
-        host.coordinator._rounds.every(1_000, look)
+        host.coordinator._checks.every(1_000, look)
         failures: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
         await asyncio.sleep(3.5)

@@ -37,7 +37,7 @@ def visit_in_turns(timer: Timer, waiting: Iterator[T], visit: Callable[[T], None
         timer.schedule(0, partial(visit_in_turns, timer, waiting, visit, per_turn=per_turn))
 
 
-class Rounds:
+class PeriodicChecks:
     """Periodic checks, until `cancel`."""
 
     def __init__(self, timer: Timer) -> None:
