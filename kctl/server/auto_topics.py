@@ -34,7 +34,7 @@ class AutoTopics:
         self._configs = configs
         self._random = random
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._complaints: dict[str, str] = {}
+        self._logged_reasons: dict[str, str] = {}
 
     def request(self, name: str) -> ErrorCode:
         """Starts creating the topic; returns LEADER_NOT_AVAILABLE, or the error why it cannot be created."""
@@ -45,14 +45,14 @@ class AutoTopics:
         partition_count, replication_factor, overrides = self._shape(name)
         live = self._metadata.brokers
         if len(live) < replication_factor:
-            self._complain(name, f"the replication factor {replication_factor} is larger than {len(live)} live brokers")
+            self._log_once(name, f"the replication factor {replication_factor} is larger than {len(live)} live brokers")
             return ErrorCode.INVALID_REPLICATION_FACTOR
         brokers = {broker_id: broker.rack for broker_id, broker in live.items()}
         try:
             PartitionRoom(self._metadata.total_partition_count()).take(partition_count)
             assignment = placement.assign_replicas(brokers, partition_count, replication_factor, self._random)
         except ApiError as error:
-            self._complain(name, str(error))
+            self._log_once(name, str(error))
             return error.code
         task = asyncio.get_running_loop().create_task(
             self._create(name, assignment, overrides), name=f"create-topic-{name}"
@@ -61,12 +61,12 @@ class AutoTopics:
         task.add_done_callback(lambda _: self._under_way.pop(name, None))
         return ErrorCode.LEADER_NOT_AVAILABLE
 
-    def _complain(self, name: str, reason: str) -> None:
+    def _log_once(self, name: str, reason: str) -> None:
         """Logs a reason once per topic, since clients retry."""
-        if self._complaints.get(name) != reason:
-            if len(self._complaints) >= AUTO_CREATIONS_MAX:
-                self._complaints.clear()
-            self._complaints[name] = reason
+        if self._logged_reasons.get(name) != reason:
+            if len(self._logged_reasons) >= AUTO_CREATIONS_MAX:
+                self._logged_reasons.clear()
+            self._logged_reasons[name] = reason
             log.warning("cannot create topic=%s error=%s", name, reason)
 
     def _shape(self, name: str) -> tuple[int, int, Mapping[str, str]]:

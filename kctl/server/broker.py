@@ -124,7 +124,7 @@ class Broker:
             self._base, broker_id=self.broker_id, cluster_id=cluster, zookeeper=zookeeper, config_changes=changes
         )
         register_handlers(self._dispatcher, self._base, parts)
-        self._session.renew_by(on_expired=parts.controller.session_expired, begin_again=self._begin_again)
+        self._session.renew_by(on_expired=parts.controller.session_expired, on_new_session=self._on_new_session)
         parts.groups.start()
         parts.transactions.start()
         await self._register(zookeeper, parts)
@@ -139,7 +139,7 @@ class Broker:
         # The controller has to connect before this broker can be known to other brokers.
         self._listening.start()
         await self._wait_until_known(parts)
-        parts.chores.start(self._config)
+        parts.log_tasks.start(self._config)
         parts.moves.start()
         parts.isr_changes.start()
         log.info("serving broker=%s endpoints=%s cluster=%s", self.broker_id, _text(self.advertised), cluster)
@@ -153,7 +153,7 @@ class Broker:
             await self._move_leadership_away(parts)
         self._listening.stop_accepting()
         if parts is not None:
-            await parts.chores.stop()
+            await parts.log_tasks.stop()
         await self._session.stop_renewing()
         if parts is not None:
             await parts.moves.close()
@@ -232,7 +232,7 @@ class Broker:
         except TimeoutError:
             raise KctlError(f"no controller sent metadata with this broker in {_KNOWN_WAIT_S:.0f} s") from None
 
-    async def _begin_again(self, zookeeper: ZooKeeper) -> None:
+    async def _on_new_session(self, zookeeper: ZooKeeper) -> None:
         """In a new session: registers again, reads all configuration again, takes part in controller elections."""
         assert self._parts is not None
         assert self._config_changes is not None
@@ -282,10 +282,10 @@ class Broker:
 
     def _announce_log_dir_failure(self) -> None:
         if self._session.zookeeper is not None:
-            announcement = self._tell_of_log_dir_failure(self._session.zookeeper)
+            announcement = self._notify_log_dir_failure(self._session.zookeeper)
             self._announcement = self._loop.create_task(announcement, name="log-dir-event")
 
-    async def _tell_of_log_dir_failure(self, zookeeper: ZooKeeper) -> None:
+    async def _notify_log_dir_failure(self, zookeeper: ZooKeeper) -> None:
         try:
             await announce_failed_log_dir(zookeeper, self.broker_id)
         except ZooKeeperError as error:

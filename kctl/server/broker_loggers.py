@@ -30,7 +30,7 @@ KAFKA_LOGGERS: dict[str, tuple[str, ...]] = {
     "kafka.coordinator.transaction.TransactionMarkerChannelManager": ("kctl.server.transactions.markers",),
     "kafka.log.Log": ("kctl.storage",),
     "kafka.log.LogCleaner": ("kctl.server.cleaners", "kctl.storage.cleaner"),
-    "kafka.log.LogManager": ("kctl.storage.log_manager", "kctl.server.log_chores"),
+    "kafka.log.LogManager": ("kctl.storage.log_manager", "kctl.server.log_tasks"),
     "kafka.network.Acceptor": ("kctl.server.network.acceptor",),
     "kafka.network.Processor": ("kctl.server.network.connection",),
     "kafka.network.RequestChannel$": ("kctl.server.requests",),

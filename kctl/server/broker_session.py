@@ -39,7 +39,7 @@ class BrokerSession:
         self._on_watch = on_watch
         self._fail = fail
         self._on_expired: Callable[[], None] | None = None
-        self._begin_again: Callable[[ZooKeeper], Awaitable[None]] | None = None
+        self._on_new_session: Callable[[ZooKeeper], Awaitable[None]] | None = None
         self._is_ending = False
         self._renewal: asyncio.Task[None] | None = None
 
@@ -55,10 +55,12 @@ class BrokerSession:
         await self.zookeeper.start(config.zookeeper_connection_timeout)
         return self.zookeeper
 
-    def renew_by(self, *, on_expired: Callable[[], None], begin_again: Callable[[ZooKeeper], Awaitable[None]]) -> None:
+    def renew_by(
+        self, *, on_expired: Callable[[], None], on_new_session: Callable[[ZooKeeper], Awaitable[None]]
+    ) -> None:
         """Sets the callbacks for an expired and for a new session; without them an expired session is not replaced."""
         self._on_expired = on_expired
-        self._begin_again = begin_again
+        self._on_new_session = on_new_session
 
     def begin_shutdown(self) -> None:
         """A session that expires after this is not replaced."""
@@ -79,19 +81,19 @@ class BrokerSession:
         log.info("zookeeper session state=%s", state.value)
         if state is not SessionState.EXPIRED or self._is_ending:
             return
-        if self.zookeeper is None or self._on_expired is None or self._begin_again is None:
+        if self.zookeeper is None or self._on_expired is None or self._on_new_session is None:
             return
         self._on_expired()
         if self._renewal is None or self._renewal.done():
             # A session that expires during a renewal is handled by that renewal.
-            renewal = self._renew(self.zookeeper, self._begin_again)
+            renewal = self._renew(self.zookeeper, self._on_new_session)
             self._renewal = asyncio.get_running_loop().create_task(renewal, name="new-session")
 
-    async def _renew(self, zookeeper: ZooKeeper, begin_again: Callable[[ZooKeeper], Awaitable[None]]) -> None:
+    async def _renew(self, zookeeper: ZooKeeper, on_new_session: Callable[[ZooKeeper], Awaitable[None]]) -> None:
         while True:
             try:
                 await zookeeper.reconnect(self._configs.current.zookeeper_connection_timeout)
-                await begin_again(zookeeper)
+                await on_new_session(zookeeper)
                 return
             except ZooKeeperError as error:
                 log.warning("cannot open a new zookeeper session error=%s", error)

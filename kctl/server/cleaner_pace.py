@@ -15,7 +15,7 @@ from kctl.storage.cleaning import CleaningGivenUp
 _CREDIT_MS_MAX = 1_000
 """The most unused time that may be caught up by going faster than the limit."""
 _WAIT_MS_MIN = 10
-_BREATH_S = 0.0005
+_YIELD_EVERY_S = 0.0005
 """How long a thread may hold the interpreter lock, if it calls `spend` that often."""
 
 
@@ -56,13 +56,13 @@ class CleanerPace:
         if wait_ms >= _WAIT_MS_MIN:
             self._stopped.wait(wait_ms / 1000)
         else:
-            self._breathe()
+            self._yield_interpreter()
         if self._stopped.is_set():
             raise CleaningGivenUp("the broker is stopping")
 
-    def _breathe(self) -> None:
+    def _yield_interpreter(self) -> None:
         """Releases the interpreter lock to the event loop before the switch interval is over."""
         now_s = time.monotonic()
-        if now_s - getattr(self._of_thread, "breathed_s", 0.0) >= _BREATH_S:
+        if now_s - getattr(self._of_thread, "yielded_s", 0.0) >= _YIELD_EVERY_S:
             time.sleep(0)
-            self._of_thread.breathed_s = time.monotonic()
+            self._of_thread.yielded_s = time.monotonic()

@@ -64,7 +64,7 @@ class LogCleaners:
         await self.idle()
         self._threads.shutdown()
 
-    def set_to_work(self) -> None:
+    def start_idle_cleaners(self) -> None:
         """Starts every idle cleaner on the dirtiest log that no other one cleans."""
         try:
             while not self._is_stopped and len(self._working) < self._configs.current.log_cleaner_threads:
@@ -87,7 +87,7 @@ class LogCleaners:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(max(self._configs.current.log_cleaner_backoff_ms, _BACKOFF_MS_MIN) / 1000)
-            self.set_to_work()
+            self.start_idle_cleaners()
 
     async def _clean(self, steps: Iterator[Callable[[], None]]) -> None:
         try:
@@ -98,7 +98,7 @@ class LogCleaners:
             self._done()
         else:
             self._done()
-            self.set_to_work()
+            self.start_idle_cleaners()
 
     def _done(self) -> None:
         task = asyncio.current_task()

@@ -17,7 +17,7 @@ from kctl.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
 from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
 from kctl.server.config_changes import ConfigChanges
-from kctl.server.control_request_checks import check_live_brokers, without_impossible_partitions
+from kctl.server.control_request_checks import check_live_brokers, remove_invalid_partitions
 from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.metadata_cache import MetadataCache
@@ -78,7 +78,7 @@ class BrokerControlPlane:
         for partition in changed:
             self._fetchers.follow(partition)
             self._moves.resume(partition)
-            self._tell_coordinator(partition)
+            self._notify_coordinators(partition)
         self._fetchers.close_idle()
         return errors
 
@@ -87,7 +87,7 @@ class BrokerControlPlane:
         self._check_broker_epoch(request.broker_epoch)
         check_live_brokers(request.live_brokers)
         self._replicas.check_controller_epoch(request.controller_epoch)
-        problems = without_impossible_partitions(request)
+        problems = remove_invalid_partitions(request)
         if problems:
             log.error("ignored partitions of UpdateMetadata count=%d first=%s", len(problems), problems[0])
         deleted = self._metadata.update(request)
@@ -110,14 +110,14 @@ class BrokerControlPlane:
         for partition in stopped:
             self._fetchers.stop(partition.topic_partition)
             self._moves.stop(partition.topic_partition)
-            self._tell_coordinator(partition)
+            self._notify_coordinators(partition)
         return errors
 
     def _check_broker_epoch(self, epoch: int) -> None:
         if -1 < epoch < self.broker_epoch:
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
 
-    def _tell_coordinator(self, partition: Partition) -> None:
+    def _notify_coordinators(self, partition: Partition) -> None:
         topic, index = partition.topic_partition
         coordinated = self._coordinated.get(topic)
         if coordinated is None:

@@ -48,7 +48,7 @@ def check_live_brokers(brokers: Iterable[UpdateMetadataBroker]) -> None:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"broker {broker.id} has port {endpoint.port}")
 
 
-def without_impossible_partitions(request: UpdateMetadataRequest) -> list[str]:
+def remove_invalid_partitions(request: UpdateMetadataRequest) -> list[str]:
     """Removes invalid partitions from the request; returns the problem of each."""
     problems: list[str] = []
     for topic in request.topic_states:
@@ -57,7 +57,7 @@ def without_impossible_partitions(request: UpdateMetadataRequest) -> list[str]:
             problems.append(name_problem)
             topic.partition_states = []
             continue
-        topic.partition_states = _possible(topic.partition_states, problems)
+        topic.partition_states = _valid(topic.partition_states, problems)
     named: list[UpdateMetadataPartitionState] = []
     for state in request.ungrouped_partition_states:
         name_problem = topic_name_problem(state.topic_name)
@@ -66,13 +66,11 @@ def without_impossible_partitions(request: UpdateMetadataRequest) -> list[str]:
         else:
             problems.append(name_problem)
     request.topic_states = [topic for topic in request.topic_states if topic.partition_states]
-    request.ungrouped_partition_states = _possible(named, problems)
+    request.ungrouped_partition_states = _valid(named, problems)
     return problems
 
 
-def _possible(
-    states: Iterable[UpdateMetadataPartitionState], problems: list[str]
-) -> list[UpdateMetadataPartitionState]:
+def _valid(states: Iterable[UpdateMetadataPartitionState], problems: list[str]) -> list[UpdateMetadataPartitionState]:
     possible: list[UpdateMetadataPartitionState] = []
     for state in states:
         problem = _metadata_problem(state)

@@ -37,7 +37,7 @@ class _Elected(NamedTuple):
         )
 
 
-_NOBODY = _Elected(-1, None, frozenset())
+_NO_CONTROLLER = _Elected(-1, None, frozenset())
 
 
 class ControllerAuthority:
@@ -61,7 +61,7 @@ class ControllerAuthority:
         """
         if self._confirmed == (controller_id, epoch):
             return
-        elected = _NOBODY
+        elected = _NO_CONTROLLER
         if self._reading is not None:
             elected = await self._read()
         if not elected.confirms(controller_id, epoch):
@@ -95,4 +95,4 @@ class ControllerAuthority:
             return _Elected(epoch, controller_id, frozenset(await self._zookeeper.children(paths.BROKER_IDS)))
         except (ZooKeeperError, ValueError) as error:
             log.warning("cannot read the controller from zookeeper error=%s", error)
-            return _NOBODY
+            return _NO_CONTROLLER

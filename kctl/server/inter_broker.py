@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from kctl.config.subjects.versions import version_rank
 
-UNSPOKEN = -1
+UNSUPPORTED = -1
 
 
 @dataclass(frozen=True, slots=True)
 class InterBrokerVersions:
-    """One version per API that brokers send to each other; UNSPOKEN for an API that did not exist then."""
+    """One version per API that brokers send to each other; UNSUPPORTED for an API that did not exist then."""
 
     leader_and_isr: int
     update_metadata: int
@@ -26,8 +26,8 @@ class InterBrokerVersions:
 
 
 _TABLE: tuple[tuple[str, InterBrokerVersions], ...] = (
-    ("0.8.0", InterBrokerVersions(0, 0, 0, 0, 0, UNSPOKEN, 0)),
-    ("0.10.0", InterBrokerVersions(0, 2, 0, 2, 1, UNSPOKEN, 1)),
+    ("0.8.0", InterBrokerVersions(0, 0, 0, 0, 0, UNSUPPORTED, 0)),
+    ("0.10.0", InterBrokerVersions(0, 2, 0, 2, 1, UNSUPPORTED, 1)),
     ("0.11.0", InterBrokerVersions(0, 3, 0, 5, 2, 0, 1)),
     ("1.0-IV0", InterBrokerVersions(1, 4, 0, 5, 2, 0, 1)),
     ("1.1-IV0", InterBrokerVersions(1, 4, 0, 7, 2, 0, 1)),

@@ -11,7 +11,7 @@ import resource
 
 from kctl.limits import RESERVED_DESCRIPTORS
 
-FOR_THE_REST = 1_000
+OTHER_DESCRIPTORS = 1_000
 """Connections, checkpoints, indexes that are being written, and files of the interpreter."""
 
 
@@ -39,7 +39,7 @@ def descriptors_for_connections(limit: int) -> int:
 
 def shortage(limit: int, *, segments: int) -> str | None:
     """A warning if the limit is too low for all segments to be open at once; None if it is not."""
-    needed = segments + FOR_THE_REST
+    needed = segments + OTHER_DESCRIPTORS
     if limit in {resource.RLIM_INFINITY, -1} or limit >= needed:
         return None
     return (

@@ -32,7 +32,7 @@ from kctl.server.inter_broker import (
     write_txn_markers_version,
 )
 from kctl.server.internal_topics import CoordinatorAppends, InternalLog, PartitionLeadersView
-from kctl.server.log_chores import LogChores
+from kctl.server.log_tasks import LogTasks
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.peers import BrokerPeers
@@ -93,7 +93,7 @@ class BrokerParts:
     moves: LogDirMoves
     throttles: ReplicationThrottles
     record_work: RecordWork
-    chores: LogChores
+    log_tasks: LogTasks
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     partition_markers: PartitionMarkers
@@ -229,7 +229,7 @@ def assemble(
         moves=moves,
         throttles=throttles,
         record_work=RecordWork(),
-        chores=LogChores(base.logs, replicas, world.clock, configs=base.configs, random=world.random),
+        log_tasks=LogTasks(base.logs, replicas, world.clock, configs=base.configs, random=world.random),
         groups=groups,
         transactions=transactions,
         partition_markers=partition_markers,

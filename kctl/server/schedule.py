@@ -10,13 +10,13 @@ log = logging.getLogger(__name__)
 
 
 async def run_every(
-    interval_ms: int, chore: Callable[[], Awaitable[None] | None], *, first_after_ms: int | None = None
+    interval_ms: int, task: Callable[[], Awaitable[None] | None], *, first_after_ms: int | None = None
 ) -> None:
-    """Runs `chore` until cancelled; a failure is logged and does not stop later runs."""
+    """Runs `task` until cancelled; a failure is logged and does not stop later runs."""
     await asyncio.sleep((interval_ms if first_after_ms is None else first_after_ms) / 1000)
     while True:
         try:
-            result = chore()
+            result = task()
             if result is not None:
                 await result
         except Exception:

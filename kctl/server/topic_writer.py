@@ -51,7 +51,7 @@ class TopicWriter:
             data, _ = await self._zookeeper.get(paths.topic(name))
         except NoNodeError as error:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.") from error
-        with _told_precisely():
+        with _invalid_znode_as_api_error():
             return znodes.decode_topic(paths.topic(name), data)
 
     async def add_partitions(self, name: str, added: Assignment) -> None:
@@ -59,7 +59,7 @@ class TopicWriter:
         path = paths.topic(name)
         try:
             data, stat = await self._zookeeper.get(path)
-            with _told_precisely():
+            with _invalid_znode_as_api_error():
                 known = znodes.decode_topic(path, data)
             grown = znodes.TopicAssignment(
                 {**known.replicas, **added}, known.topic_id, known.adding_replicas, known.removing_replicas
@@ -108,7 +108,7 @@ class TopicWriter:
             data, _ = await self._zookeeper.get(path)
         except NoNodeError:
             return {}
-        with _told_precisely():
+        with _invalid_znode_as_api_error():
             return znodes.decode_config(path, data)
 
     async def _try_update(self, path: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> bool:
@@ -117,7 +117,7 @@ class TopicWriter:
         with contextlib.suppress(NoNodeError):
             data, stat = await self._zookeeper.get(path)
             version = stat.version
-        with _told_precisely():
+        with _invalid_znode_as_api_error():
             current = znodes.decode_config(path, data)
         changed = znodes.encode_config(change(current))
         try:
@@ -158,7 +158,7 @@ def _exists(name: str) -> ApiError:
 
 
 @contextlib.contextmanager
-def _told_precisely() -> Iterator[None]:
+def _invalid_znode_as_api_error() -> Iterator[None]:
     """Turns an invalid znode into an error that names it; Kafka has no error code for it."""
     try:
         yield

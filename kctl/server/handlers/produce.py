@@ -80,17 +80,17 @@ class ProduceHandler:
                 answers.append(answer)
                 try:
                     if appends.has_long(topic.name, data.index):
-                        self._put_off(appends, topic.name, data, answer)
+                        self._defer(appends, topic.name, data, answer)
                         continue
                     self._append(appends, topic.name, answer, data.records, allowance)
                 except AllowanceExceeded:
-                    self._put_off(appends, topic.name, data, answer)
+                    self._defer(appends, topic.name, data, answer)
                 except ApiError as error:
                     _refuse(answer, error)
         self._replicas.partitions_moved(appends.take_moved())
         return self._append_long(appends) if appends.long else self._answer(appends)
 
-    def _put_off(
+    def _defer(
         self, appends: _Appends, topic: str, data: PartitionProduceData, answer: PartitionProduceResponse
     ) -> None:
         """Copies the records for _append_long, because the request's buffer is reused."""
@@ -100,7 +100,7 @@ class ProduceHandler:
         except ApiError as error:
             _refuse(answer, error)
             return
-        appends.put_off(topic, answer, bytearray(records))
+        appends.defer(topic, answer, bytearray(records))
 
     async def _append_long(self, appends: _Appends) -> ProduceResponse | None:
         """Validates long batches in a thread, one after the other, and appends them.
@@ -115,7 +115,7 @@ class ProduceHandler:
                     _refuse(answer, error)
                 self._replicas.partitions_moved(appends.take_moved())
         finally:
-            self._work.let_go(sum(len(records) for _, _, records in appends.long))
+            self._work.release_hold(sum(len(records) for _, _, records in appends.long))
         response = self._answer(appends)
         return await response if isinstance(response, asyncio.Future) else response
 
@@ -224,7 +224,7 @@ class _Appends:
         """True if an earlier batch of the partition is not appended yet; a partition may be listed twice."""
         return (topic, index) in self._long_partitions
 
-    def put_off(self, topic: str, answer: PartitionProduceResponse, records: bytearray) -> None:
+    def defer(self, topic: str, answer: PartitionProduceResponse, records: bytearray) -> None:
         self._long_partitions.add((topic, answer.index))
         self.long.append((topic, answer, records))
 

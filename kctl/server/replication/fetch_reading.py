@@ -151,9 +151,9 @@ class Fetch:
                 return True
             if not log.log_start_offset <= position.fetch_offset <= log.log_end_offset:
                 return True
-            if self._upper_bound(partition) > position.fetch_offset and not self._is_held_back(partition):
+            if self._upper_bound(partition) > position.fetch_offset and not self._is_throttled(partition):
                 return True
-            if self._has_news(partition):
+            if self._has_new_high_watermark(partition):
                 return True
         return False
 
@@ -200,7 +200,7 @@ class Fetch:
         if answer.preferred_read_replica != NO_REPLICA:
             return True
         partition = self._replicas.partitions.get(position.topic_partition)
-        return partition is not None and self._has_news(partition)
+        return partition is not None and self._has_new_high_watermark(partition)
 
     def _is_on_older_segment(self, position: FetchPosition, answer: PartitionData) -> bool:
         partition = self._replicas.partitions.get(position.topic_partition)
@@ -208,14 +208,14 @@ class Fetch:
             return False
         return partition.log.is_on_older_segment(answer.records, self._upper_bound(partition))
 
-    def _has_news(self, partition: Partition) -> bool:
+    def _has_new_high_watermark(self, partition: Partition) -> bool:
         """True if a follower has not received the current high watermark, which its own readers need.  KIP-392."""
         if not self.reader.is_follower:
             return False
         follower = partition.followers.get(self.reader.replica_id)
         return follower is not None and partition.high_watermark > follower.sent_high_watermark
 
-    def _is_held_back(self, partition: Partition) -> bool:
+    def _is_throttled(self, partition: Partition) -> bool:
         """True if the replication throttle applies to this follower, because it is not in sync."""
         return (
             self.reader.is_follower
@@ -330,7 +330,7 @@ class Fetch:
             old_formats.check_allowed(log, self.reader.version, is_follower=self.reader.is_follower)
         upper_bound = self._upper_bound(partition)
         limit = min(max_bytes, position.partition_max_bytes)
-        if offset >= upper_bound or (limit <= 0 and not is_first) or self._is_held_back(partition):
+        if offset >= upper_bound or (limit <= 0 and not is_first) or self._is_throttled(partition):
             return answer
         records = log.read(offset, max(limit, 0), max_offset=upper_bound, min_one_batch=is_first)
         if self.reader.version <= old_formats.LAST_VERSION_WITH_HARD_LIMITS and (

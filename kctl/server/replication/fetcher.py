@@ -51,7 +51,7 @@ class _Following:
     leader_epoch: int
     needs_truncation: bool = True
     not_before_ms: int = 0
-    complaint: str = ""
+    last_problem: str = ""
     """The last problem with the leader's data, logged once."""
     is_caught_up: bool = False
     """True if it had all committed records at the leader's last response: then it is not throttled."""
@@ -98,16 +98,16 @@ class ReplicaFetcher:
         await self._leader.disconnect()
 
     async def _run(self) -> None:
-        complaint = ""
+        last_problem = ""
         while True:
             self._changed.clear()
             try:
                 await self._round()
-                complaint = ""
+                last_problem = ""
             except (ConnectionLost, MalformedRequest) as error:
-                if str(error) != complaint:
+                if str(error) != last_problem:
                     log.info("fetching paused leader=%s reason=%s", self._leader.leader_id, error)
-                complaint = str(error)
+                last_problem = str(error)
                 await self._leader.disconnect()
                 await self._pause()
             except ApiError as error:
@@ -126,13 +126,13 @@ class ReplicaFetcher:
         if untruncated:
             await self._truncate(untruncated)
         truncated = {tp: each for tp, each in due.items() if not each.needs_truncation}
-        fetching = {tp: each for tp, each in truncated.items() if not self._is_held_back(tp, each)}
+        fetching = {tp: each for tp, each in truncated.items() if not self._is_throttled(tp, each)}
         if fetching:
             await self._fetch(fetching)
         elif truncated:
             await self._wait_for_change()
 
-    def _is_held_back(self, topic_partition: TopicPartition, following: _Following) -> bool:
+    def _is_throttled(self, topic_partition: TopicPartition, following: _Following) -> bool:
         """True if the throttle stops this replica from fetching for now.  Kafka's shouldFollowerThrottle."""
         return (
             not following.is_caught_up
@@ -165,7 +165,10 @@ class ReplicaFetcher:
         """Sends one request for all of them; those that need another request are in the next round."""
         asked: dict[TopicPartition, _Following] = {}
         for topic_partition, following in untruncated.items():
-            if not self._leader.tells_epochs or following.partition.log.leader_epochs.latest_epoch == UNDEFINED:
+            if (
+                not self._leader.supports_leader_epochs
+                or following.partition.log.leader_epochs.latest_epoch == UNDEFINED
+            ):
                 # No record with an epoch was ever written, or the leader does not support epochs: truncate to the high
                 # watermark.
                 self._cut(following, following.partition.high_watermark, is_final=True)
@@ -210,7 +213,7 @@ class ReplicaFetcher:
             self._disk_failed(following, failure)
             return
         except ApiError as error:
-            self._complain(following, f"cannot be truncated to offset={offset}: {error}")
+            self._log_and_delay(following, f"cannot be truncated to offset={offset}: {error}")
             return
         partition.follow_high_watermark(partition.high_watermark)
         following.needs_truncation = not is_final
@@ -238,7 +241,7 @@ class ReplicaFetcher:
             partition_log.log_end_offset,
             partition_log.log_start_offset,
             following.leader_epoch,
-            partition_log.leader_epochs.latest_epoch if self._leader.tells_divergence else UNDEFINED,
+            partition_log.leader_epochs.latest_epoch if self._leader.supports_divergence else UNDEFINED,
         )
 
     async def _take(self, following: _Following, answer: PartitionData) -> None:
@@ -265,9 +268,9 @@ class ReplicaFetcher:
             self._disk_failed(following, failure)
             return
         except ApiError as error:
-            self._complain(following, f"cannot append records of the leader: {error}")
+            self._log_and_delay(following, f"cannot append records of the leader: {error}")
             return
-        following.complaint = ""
+        following.last_problem = ""
         following.is_caught_up = partition.log.log_end_offset >= answer.high_watermark
         partition.follow_high_watermark(answer.high_watermark)
         self._replicas.partition_moved(partition.topic_partition)
@@ -313,18 +316,18 @@ class ReplicaFetcher:
             self._following.pop(topic_partition, None)
             return
         if code is ErrorCode.CORRUPT_MESSAGE:
-            self._complain(following, "the leader cannot read its log, which is corrupt")
+            self._log_and_delay(following, "the leader cannot read its log, which is corrupt")
             return
         log.debug("fetch refused partition=%s error=%s", topic_partition, code.name)
         self._delay(following)
 
-    def _complain(self, following: _Following, complaint: str) -> None:
+    def _log_and_delay(self, following: _Following, problem: str) -> None:
         """Delays the partition and logs the problem; the same problem at the same offset is logged once."""
         partition = following.partition
-        if complaint != following.complaint:
+        if problem != following.last_problem:
             at = partition.log.log_end_offset
-            log.warning("cannot replicate partition=%s offset=%d reason=%s", partition.topic_partition, at, complaint)
-        following.complaint = complaint
+            log.warning("cannot replicate partition=%s offset=%d reason=%s", partition.topic_partition, at, problem)
+        following.last_problem = problem
         self._delay(following)
 
     def _disk_failed(self, following: _Following, failure: LogDirFailure) -> None:

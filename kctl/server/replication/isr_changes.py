@@ -38,13 +38,13 @@ class IsrChanges:
         self._store = store
         self._clock = clock
         self._lag_time_max_ms = lag_time_max_ms
-        self._chores: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
         self._under_way: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Starts the periodic check for lagging followers."""
         loop = asyncio.get_running_loop()
-        self._chores = [loop.create_task(run_every(self._lag_time_max_ms // 2, self.shrink), name="isr-shrink")]
+        self._tasks = [loop.create_task(run_every(self._lag_time_max_ms // 2, self.shrink), name="isr-shrink")]
         self._store.start()
 
     def shrink(self) -> None:
@@ -62,7 +62,7 @@ class IsrChanges:
 
     async def close(self) -> None:
         """Stops making changes."""
-        tasks = [*self._chores, *self._under_way]
+        tasks = [*self._tasks, *self._under_way]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -80,13 +80,13 @@ class IsrChanges:
             partition.broker_id, leader_epoch, isr, partition.controller_epoch, partition.partition_epoch
         )
         try:
-            written = await self._put_for_certain(partition, wanted)
+            written = await self._put_until_known(partition, wanted)
         except ZooKeeperError as error:
             log.warning("cannot write isr partition=%s error=%s", partition.topic_partition, error)
-            if not _has_moved_on(partition, leader_epoch):
+            if not _has_newer_state(partition, leader_epoch):
                 partition.pending_isr = None
             return
-        if written is None or _has_moved_on(partition, leader_epoch):
+        if written is None or _has_newer_state(partition, leader_epoch):
             return
         partition.pending_isr = None
         log.info("changed isr partition=%s isr=%s previous=%s", partition.topic_partition, written.isr, partition.isr)
@@ -94,13 +94,13 @@ class IsrChanges:
         partition.advance_high_watermark(self._clock.monotonic_ms())
         self._replicas.partition_moved(partition.topic_partition)
 
-    async def _put_for_certain(self, partition: Partition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
+    async def _put_until_known(self, partition: Partition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
         """Retries until the result of the write is known; None when another writer changed the state.
 
         Until then the write may have been applied, and a controller may elect a leader from it, so the pending ISR must
         count.  The same holds if another writer changed the state since; in that case a LeaderAndIsr will follow.
         """
-        while not _has_moved_on(partition, wanted.leader_epoch):
+        while not _has_newer_state(partition, wanted.leader_epoch):
             try:
                 return await self._store.put(partition.topic_partition, wanted)
             except (ConnectionLossError, SessionLostError, ConnectionLost, ApiError, MalformedRequest) as error:
@@ -114,6 +114,6 @@ class IsrChanges:
         return None
 
 
-def _has_moved_on(partition: Partition, leader_epoch: int) -> bool:
+def _has_newer_state(partition: Partition, leader_epoch: int) -> bool:
     """True if the controller has made a new decision, with which the pending ISR was dropped."""
     return partition.leader_epoch != leader_epoch or not partition.is_leader

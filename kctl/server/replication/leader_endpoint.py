@@ -41,7 +41,7 @@ from kctl.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kctl.server.inter_broker import UNSPOKEN, InterBrokerVersions
+from kctl.server.inter_broker import UNSUPPORTED, InterBrokerVersions
 from kctl.server.replication.fetch_requests import FetchRequests, Position
 
 _EARLIEST = -2
@@ -76,12 +76,12 @@ class LeaderEndpoint:
         self._connection: Connection | None = None
 
     @property
-    def tells_epochs(self) -> bool:
+    def supports_leader_epochs(self) -> bool:
         """True if brokers of this protocol version support OffsetForLeaderEpoch."""
-        return self._versions.offset_for_leader_epoch != UNSPOKEN
+        return self._versions.offset_for_leader_epoch != UNSUPPORTED
 
     @property
-    def tells_divergence(self) -> bool:
+    def supports_divergence(self) -> bool:
         """True if a fetch carries the follower's last epoch, so that the response names the diverging one.  KIP-595."""
         return self._versions.fetch >= _FIRST_FETCH_WITH_DIVERGENCE
 
@@ -137,7 +137,7 @@ class LeaderEndpoint:
         self, last_epochs: Mapping[TopicPartition, LastEpoch]
     ) -> list[tuple[TopicPartition, EpochEndOffset]]:
         """Requests the end offsets of these epochs.  KIP-101.  Raises ConnectionLost, MalformedRequest."""
-        assert self.tells_epochs
+        assert self.supports_leader_epochs
         topics: dict[str, list[OffsetForLeaderPartition]] = {}
         for (topic, index), (leader_epoch, current_leader_epoch) in last_epochs.items():
             topics.setdefault(topic, []).append(

@@ -53,7 +53,7 @@ class _Move:
     not_before_ms: int = 0
     is_taken: bool = False
     """True while a worker processes it."""
-    complaint: str = ""
+    last_problem: str = ""
 
 
 class LogDirMoves:
@@ -174,9 +174,9 @@ class LogDirMoves:
                 self.stop(move.partition.topic_partition)
                 self._replicas.log_dir_failed(failure)
             except Exception as error:
-                if str(error) != move.complaint:
+                if str(error) != move.last_problem:
                     log.warning("cannot continue move partition=%s", move.partition.topic_partition, exc_info=error)
-                move.complaint = str(error)
+                move.last_problem = str(error)
                 move.not_before_ms = self._clock.monotonic_ms() + self._backoff_ms
             finally:
                 move.is_taken = False

@@ -155,7 +155,7 @@ class ReplicaManager:
         self.check_controller_epoch(request.controller_epoch)
         outcome: dict[TopicPartition, ErrorCode] = {}
         stopped: list[Partition] = []
-        doomed: list[TopicPartition] = []
+        deleted: list[TopicPartition] = []
         for topic in request.topic_states:
             for state in topic.partition_states:
                 topic_partition = TopicPartition(topic.topic_name, state.partition_index)
@@ -173,12 +173,12 @@ class ReplicaManager:
                     stopped.append(partition)
                 if state.delete_partition:
                     self.partitions.pop(topic_partition, None)
-                    doomed.append(topic_partition)
+                    deleted.append(topic_partition)
                 outcome[topic_partition] = ErrorCode.NONE
         self.partitions_moved(tp for tp, error in outcome.items() if error is ErrorCode.NONE)
-        if doomed:
+        if deleted:
             # All in one call: checkpoints are written and fsynced once.
-            self.logs.delete(*doomed)
+            self.logs.delete(*deleted)
         return outcome, stopped
 
     def high_watermarks(self) -> dict[TopicPartition, int]:

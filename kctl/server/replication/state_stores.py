@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 ANNOUNCE_EVERY_MS = 2_500
 _ANNOUNCE_QUIET_MS = 5_000
 _ANNOUNCE_LATEST_MS = 60_000
-_DECIDED_ANEW = frozenset(
+_NEWER_STATE_ERRORS = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.INVALID_UPDATE_VERSION,
@@ -69,7 +69,7 @@ class ZooKeeperStates:
     def __init__(self, zookeeper: ZooKeeper, clock: Clock) -> None:
         self._zookeeper = zookeeper
         self._clock = clock
-        self._chore: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._unannounced: dict[TopicPartition, None] = {}
         self._last_change_ms = 0
         self._last_announced_ms = clock.monotonic_ms()
@@ -77,7 +77,7 @@ class ZooKeeperStates:
     def start(self) -> None:
         """Starts the periodic notification."""
         announcing = run_every(ANNOUNCE_EVERY_MS, self.announce)
-        self._chore = asyncio.get_running_loop().create_task(announcing, name="isr-announce")
+        self._task = asyncio.get_running_loop().create_task(announcing, name="isr-announce")
 
     async def put(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
         """Writes the state and queues a notification."""
@@ -105,9 +105,9 @@ class ZooKeeperStates:
 
     async def close(self) -> None:
         """Stops the periodic notification."""
-        if self._chore is not None:
-            self._chore.cancel()
-            await asyncio.gather(self._chore, return_exceptions=True)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _put(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
         path = paths.partition_state(*topic_partition)
@@ -165,7 +165,7 @@ class ControllerStates:
         if isinstance(outcome, LeaderAndIsr):
             # A state of another leader epoch is a decision whose LeaderAndIsr this broker has not received yet.
             return outcome if outcome.leader_epoch == wanted.leader_epoch else None
-        if outcome in _DECIDED_ANEW:
+        if outcome in _NEWER_STATE_ERRORS:
             return None
         raise ApiError(outcome)
 

@@ -45,7 +45,7 @@ class RecordWork:
         return self._bytes_max - self._free_bytes
 
     def hold(self, size: int) -> None:
-        """Counts `size` bytes that a request holds while it waits; `let_go` ends that.
+        """Counts `size` bytes that a request holds while it waits; `release_hold` ends that.
 
         Raises ApiError(REQUEST_TIMED_OUT) if all requests together would hold too many bytes.
         """
@@ -54,7 +54,7 @@ class RecordWork:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message)
         self._held_bytes += size
 
-    def let_go(self, size: int) -> None:
+    def release_hold(self, size: int) -> None:
         """Ends `hold` for `size` bytes."""
         self._held_bytes -= size
 

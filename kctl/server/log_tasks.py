@@ -25,12 +25,12 @@ from kctl.storage.plans import CheckpointPlan, RemovalPlan
 
 log = logging.getLogger(__name__)
 
-_LOOK_FOR_FLUSHES_MS = 1_000
-_LOOK_FOR_REMOVALS_MS = 1_000
-_LOOK_FOR_IDLE_PRODUCERS_MS = 600_000
+_FLUSH_CHECK_MS = 1_000
+_REMOVAL_CHECK_MS = 1_000
+_IDLE_PRODUCER_CHECK_MS = 600_000
 
 
-class LogChores:
+class LogTasks:
     """Call `start` when the broker serves, and `stop` before the logs are closed."""
 
     def __init__(
@@ -46,17 +46,17 @@ class LogChores:
 
     def start(self, config: BrokerConfig) -> None:
         """Starts all tasks at their configured intervals."""
-        chores = (
+        tasks = (
             (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
             (config.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
             (config.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_start_offsets),
             (config.log_retention_check_interval_ms, self.apply_retention),
-            (_LOOK_FOR_FLUSHES_MS, self.flush),
-            (_LOOK_FOR_REMOVALS_MS, self.remove_files),
-            (_LOOK_FOR_IDLE_PRODUCERS_MS, self.forget_idle_producers),
+            (_FLUSH_CHECK_MS, self.flush),
+            (_REMOVAL_CHECK_MS, self.remove_files),
+            (_IDLE_PRODUCER_CHECK_MS, self.expire_idle_producers),
         )
         self._tasks = [
-            self._loop.create_task(run_every(interval_ms, chore), name=chore.__name__) for interval_ms, chore in chores
+            self._loop.create_task(run_every(interval_ms, task), name=task.__name__) for interval_ms, task in tasks
         ]
         if config.log_cleaner_enable:
             self._cleaners.start()
@@ -92,7 +92,7 @@ class LogChores:
         if deleted:
             log.info("retention deleted segments=%s", deleted)
 
-    def forget_idle_producers(self) -> None:
+    def expire_idle_producers(self) -> None:
         """Removes the state of producers that were idle for transactional.id.expiration.ms."""
         now_ms, expiration_ms = self._clock.now_ms(), self._configs.current.transactional_id_expiration_ms
         forgotten = sum(each.producer_state.expire(now_ms, expiration_ms) for each in self._logs.logs.values())
