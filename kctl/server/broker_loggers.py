@@ -88,8 +88,8 @@ def check_logger(name: str, level: str | None) -> None:
 
 def set_logger(name: str, level: str | None) -> None:
     """Sets a level that `check_logger` accepted."""
-    for ours in KAFKA_LOGGERS.get(name, (name,)):
-        logger = logging.root if ours == ROOT else logging.getLogger(ours)
+    for own_name in KAFKA_LOGGERS.get(name, (name,)):
+        logger = logging.root if own_name == ROOT else logging.getLogger(own_name)
         logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
 
 

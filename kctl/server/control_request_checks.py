@@ -1,7 +1,7 @@
 """Validates the contents of a controller's requests before they are applied.
 
-Names become paths and ids become keys, whoever sent the request.  Each partition is checked on its own, so that one
-that was created by hand under an invalid name does not block the others.  Pure.
+Names become paths and ids become keys, so nothing is applied unchecked, from any sender.  Each partition is checked on
+its own, so that one that was created by hand under an invalid name does not block the others.  Pure.
 """
 
 from __future__ import annotations

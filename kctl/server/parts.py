@@ -72,8 +72,8 @@ class Foundations:
 
     def log_config(self, topic: str) -> LogConfig:
         """The current configuration of the topic's logs."""
-        spoken = self.configs.current.inter_broker_protocol_version
-        return replace(LogConfig.of(self.configs.topic(topic)), allows_zstd=allows_zstd(spoken))
+        protocol_version = self.configs.current.inter_broker_protocol_version
+        return replace(LogConfig.of(self.configs.topic(topic)), allows_zstd=allows_zstd(protocol_version))
 
     def unclean_topics(self, topics: Iterable[str]) -> frozenset[str]:
         """Those of the topics with unclean.leader.election.enable."""

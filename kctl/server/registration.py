@@ -41,9 +41,9 @@ async def cluster_id(zookeeper: ZooKeeper, random: Random) -> str:
             return znodes.decode_cluster_id(paths.CLUSTER_ID, data)
         except NoNodeError:
             raw = UUID(int=random.getrandbits(128), version=4).bytes
-            fresh = base64.urlsafe_b64encode(raw).decode().rstrip("=")
+            new_id = base64.urlsafe_b64encode(raw).decode().rstrip("=")
             try:
-                await zookeeper.create(paths.CLUSTER_ID, znodes.encode_cluster_id(fresh), make_parents=True)
+                await zookeeper.create(paths.CLUSTER_ID, znodes.encode_cluster_id(new_id), make_parents=True)
             except NodeExistsError:
                 continue
 
@@ -96,7 +96,7 @@ async def _generate_broker_id(zookeeper: ZooKeeper, reserved_max: int) -> int:
     return reserved_max + stat.version
 
 
-async def _clear_leftover(zookeeper: ZooKeeper, broker_id: int, mine: BrokerRegistration) -> None:
+async def _clear_leftover(zookeeper: ZooKeeper, broker_id: int, own: BrokerRegistration) -> None:
     path = paths.broker(broker_id)
     try:
         data, stat = await zookeeper.get(path)
@@ -108,7 +108,7 @@ async def _clear_leftover(zookeeper: ZooKeeper, broker_id: int, mine: BrokerRegi
         log.error("replacing invalid broker registration broker=%s error=%s", broker_id, error)
         await zookeeper.delete(path, recursive=True)
         return
-    if set(other.endpoints).isdisjoint(mine.endpoints) and stat.ephemeral_owner != zookeeper.session_id:
+    if set(other.endpoints).isdisjoint(own.endpoints) and stat.ephemeral_owner != zookeeper.session_id:
         where = ", ".join(f"{e.host}:{e.port}" for e in other.endpoints)
         raise BrokerIdInUse(
             f"broker.id={broker_id} is registered by another broker at {where}: "

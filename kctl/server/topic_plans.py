@@ -65,7 +65,7 @@ class PartitionRoom:
 
 
 def plan_new_topic(
-    asked: CreatableTopic,
+    requested: CreatableTopic,
     *,
     existing: Collection[str],
     brokers: Racks,
@@ -78,68 +78,68 @@ def plan_new_topic(
     `existing` are the names of all topics, including those being deleted.  Brokers in a given assignment need not
     exist.
     """
-    if asked.name in existing:
-        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.")
-    overrides = _overrides(asked)
-    count = _partition_count(asked, config)
+    if requested.name in existing:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{requested.name}' already exists.")
+    overrides = _overrides(requested)
+    count = _partition_count(requested, config)
     placement.check_partition_count(count)
     room.take(count)
-    assignment = _assignment(asked, brokers, config, random)
-    _check_name(asked.name, existing)
+    assignment = _assignment(requested, brokers, config, random)
+    _check_name(requested.name, existing)
     _check_shape(assignment)
     validate_topic_overrides(overrides)
-    return NewTopicPlan(asked.name, assignment, overrides)
+    return NewTopicPlan(requested.name, assignment, overrides)
 
 
 def plan_added_partitions(
-    asked: CreatePartitionsTopic, *, existing: Assignment, brokers: Racks, room: PartitionRoom
+    requested: CreatePartitionsTopic, *, existing: Assignment, brokers: Racks, room: PartitionRoom
 ) -> Assignment:
     """The replicas of the partitions to add.  Raises ApiError; the caller has excluded a pending reassignment."""
-    added_count = asked.count - len(existing)
+    added_count = requested.count - len(existing)
     if added_count < 0:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"Topic has {len(existing)} partitions, which is more than the requested {asked.count}.",
+            f"Topic has {len(existing)} partitions, which is more than the requested {requested.count}.",
         )
     if added_count == 0:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {len(existing)} partitions.")
-    placement.check_partition_count(asked.count)
+    placement.check_partition_count(requested.count)
     room.take(added_count)
-    if asked.assignments is None:
+    if requested.assignments is None:
         return placement.assign_added_partitions(brokers, existing, added_count)
-    given = [tuple(entry.broker_ids) for entry in asked.assignments]
+    given = [tuple(entry.broker_ids) for entry in requested.assignments]
     _check_added(given, added_count, replication_factor=len(existing[0]), brokers=brokers)
     return {len(existing) + index: replicas for index, replicas in enumerate(given)}
 
 
-def _overrides(asked: CreatableTopic) -> dict[str, str]:
-    nulls = sorted(entry.name for entry in asked.configs if entry.value is None)
+def _overrides(requested: CreatableTopic) -> dict[str, str]:
+    nulls = sorted(entry.name for entry in requested.configs if entry.value is None)
     if nulls:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
-    return {entry.name: entry.value for entry in asked.configs if entry.value is not None}
+    return {entry.name: entry.value for entry in requested.configs if entry.value is not None}
 
 
-def _partition_count(asked: CreatableTopic, config: BrokerConfig) -> int:
-    if asked.assignments:
-        return len(asked.assignments)
-    return config.num_partitions if asked.num_partitions == BROKER_DEFAULT else asked.num_partitions
+def _partition_count(requested: CreatableTopic, config: BrokerConfig) -> int:
+    if requested.assignments:
+        return len(requested.assignments)
+    return config.num_partitions if requested.num_partitions == BROKER_DEFAULT else requested.num_partitions
 
 
-def _assignment(asked: CreatableTopic, brokers: Racks, config: BrokerConfig, random: Random) -> Assignment:
-    if not asked.assignments:
-        partition_count, replication_factor = asked.num_partitions, asked.replication_factor
+def _assignment(requested: CreatableTopic, brokers: Racks, config: BrokerConfig, random: Random) -> Assignment:
+    if not requested.assignments:
+        partition_count, replication_factor = requested.num_partitions, requested.replication_factor
         return placement.assign_replicas(
             brokers,
             config.num_partitions if partition_count == BROKER_DEFAULT else partition_count,
             config.default_replication_factor if replication_factor == BROKER_DEFAULT else replication_factor,
             random,
         )
-    if asked.num_partitions != BROKER_DEFAULT or asked.replication_factor != BROKER_DEFAULT:
+    if requested.num_partitions != BROKER_DEFAULT or requested.replication_factor != BROKER_DEFAULT:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             "Both an assignment and a number of partitions or replicas were given; only one is allowed.",
         )
-    return {entry.partition_index: tuple(entry.broker_ids) for entry in asked.assignments}
+    return {entry.partition_index: tuple(entry.broker_ids) for entry in requested.assignments}
 
 
 def _check_name(name: str, existing: Collection[str]) -> None:

@@ -41,7 +41,7 @@ _FIRST_STOP_REPLICA_WITH_EPOCHS = 3
 
 def leader_and_isr_request(state: ControllerState, controller_id: int, action: SendLeaderAndIsr) -> LeaderAndIsrRequest:
     """Builds the request in its newest version; `in_version_of_leader_and_isr` converts it."""
-    leaders = {news.state.leader for news in action.partitions}
+    leaders = {update.state.leader for update in action.partitions}
     return LeaderAndIsrRequest(
         controller_id=controller_id,
         controller_epoch=state.epoch,
@@ -50,7 +50,7 @@ def leader_and_isr_request(state: ControllerState, controller_id: int, action: S
         topic_states=[
             LeaderAndIsrTopicState(
                 topic_name=topic,
-                topic_id=news[0].topic_id or ZERO_UUID,
+                topic_id=updates[0].topic_id or ZERO_UUID,
                 partition_states=[
                     LeaderAndIsrPartitionState(
                         partition_index=each.topic_partition.partition,
@@ -64,10 +64,10 @@ def leader_and_isr_request(state: ControllerState, controller_id: int, action: S
                         removing_replicas=list(each.removing_replicas),
                         is_new=each.is_new,
                     )
-                    for each in news
+                    for each in updates
                 ],
             )
-            for topic, news in _by_topic(action.partitions).items()
+            for topic, updates in _by_topic(action.partitions).items()
         ],
         live_leaders=[
             LeaderAndIsrLiveLeader(broker_id=broker_id, host_name=endpoint.host, port=endpoint.port)
@@ -88,7 +88,7 @@ def update_metadata_request(
         topic_states=[
             UpdateMetadataTopicState(
                 topic_name=topic,
-                topic_id=news[0].topic_id or ZERO_UUID,
+                topic_id=updates[0].topic_id or ZERO_UUID,
                 partition_states=[
                     UpdateMetadataPartitionState(
                         partition_index=each.topic_partition.partition,
@@ -100,10 +100,10 @@ def update_metadata_request(
                         replicas=list(each.replicas),
                         offline_replicas=list(each.offline_replicas),
                     )
-                    for each in news
+                    for each in updates
                 ],
             )
-            for topic, news in _by_topic(partitions).items()
+            for topic, updates in _by_topic(partitions).items()
         ],
         live_brokers=[
             UpdateMetadataBroker(

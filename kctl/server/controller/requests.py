@@ -68,8 +68,8 @@ class RequestBatch:
         """Returns LeaderAndIsr, then UpdateMetadata, then StopReplica."""
         live = tuple(sorted(self._state.brokers))
         actions: list[Action] = [
-            SendLeaderAndIsr(broker_id, tuple(news.values()))
-            for broker_id, news in sorted(self._leader_and_isr.items())
+            SendLeaderAndIsr(broker_id, tuple(updates.values()))
+            for broker_id, updates in sorted(self._leader_and_isr.items())
         ]
         if (self._metadata or self._sends_live_brokers) and live:
             actions.append(SendUpdateMetadata(live, tuple(self._metadata.values())))

@@ -44,15 +44,15 @@ class PeriodicChecks:
         self._timer = timer
         self._due: dict[Callable[[], None], TimerTask] = {}
 
-    def every(self, interval_ms: int, look: Callable[[], None]) -> None:
-        """Calls `look` after each interval, for the first time when the first interval has passed."""
+    def every(self, interval_ms: int, check: Callable[[], None]) -> None:
+        """Calls `check` after each interval, for the first time when the first interval has passed."""
 
         def due() -> None:
             # Scheduled before the check, which may fail.
-            self.every(interval_ms, look)
-            look()
+            self.every(interval_ms, check)
+            check()
 
-        self._due[look] = self._timer.schedule(interval_ms, due)
+        self._due[check] = self._timer.schedule(interval_ms, due)
 
     def cancel(self) -> None:
         """Cancels all periodic checks."""

@@ -38,7 +38,7 @@ class GroupConfig:
     @classmethod
     def of(cls, config: BrokerConfig) -> GroupConfig:
         """The settings in the broker's configuration."""
-        spoken = config.inter_broker_protocol_version
+        protocol_version = config.inter_broker_protocol_version
         return cls(
             group_min_session_timeout_ms=config.group_min_session_timeout_ms,
             group_max_session_timeout_ms=config.group_max_session_timeout_ms,
@@ -50,7 +50,7 @@ class GroupConfig:
             offsets_commit_timeout_ms=config.offsets_commit_timeout_ms,
             offsets_commit_required_acks=config.offsets_commit_required_acks,
             offsets_topic_compression_codec=config.offsets_topic_compression_codec,
-            offset_commit_value_version=offset_commit_value_version(spoken),
-            group_metadata_value_version=group_metadata_value_version(spoken),
-            allows_static_members=allows_static_members(spoken),
+            offset_commit_value_version=offset_commit_value_version(protocol_version),
+            group_metadata_value_version=group_metadata_value_version(protocol_version),
+            allows_static_members=allows_static_members(protocol_version),
         )

@@ -40,7 +40,7 @@ class AddOffsetsToTxnHandler:
         )
 
         def answer(error: ErrorCode) -> AddOffsetsToTxnResponse:
-            told = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
-            return AddOffsetsToTxnResponse(error_code=told)
+            known_error = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
+            return AddOffsetsToTxnResponse(error_code=known_error)
 
         return then(outcome, answer)

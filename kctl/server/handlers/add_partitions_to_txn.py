@@ -47,8 +47,8 @@ class AddPartitionsToTxnHandler:
         outcome = self._coordinator.add_partitions(request.transactional_id, producer, partitions)
 
         def answer(error: ErrorCode) -> AddPartitionsToTxnResponse:
-            told = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
-            return _response(request, lambda _: told)
+            known_error = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
+            return _response(request, lambda _: known_error)
 
         return then(outcome, answer)
 

@@ -34,10 +34,10 @@ class AlterConfigsHandler:
 
     async def handle(self, request: AlterConfigsRequest, _context: RequestContext) -> AlterConfigsResponse:
         """Serves one request and returns the response."""
-        asked = {(each.resource_type, each.resource_name): each for each in request.resources}
+        requested = {(each.resource_type, each.resource_name): each for each in request.resources}
         named = Counter((each.resource_type, each.resource_name) for each in request.resources)
         responses = []
-        for key, resource in asked.items():
+        for key, resource in requested.items():
             outcome = (
                 _NAMED_TWICE
                 if named[key] > 1

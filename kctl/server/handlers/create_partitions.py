@@ -54,15 +54,15 @@ class CreatePartitionsHandler:
     async def handle(self, request: CreatePartitionsRequest, _context: RequestContext) -> CreatePartitionsResponse:
         """Serves one request and returns the response."""
         named = Counter(topic.name for topic in request.topics)
-        asked = {topic.name: topic for topic in request.topics}
+        requested = {topic.name: topic for topic in request.topics}
         room = PartitionRoom(self._metadata.total_partition_count())
         outcomes = await asyncio.gather(
-            *(self._outcome(topic, request, room, is_repeated=named[name] > 1) for name, topic in asked.items())
+            *(self._outcome(topic, request, room, is_repeated=named[name] > 1) for name, topic in requested.items())
         )
         return CreatePartitionsResponse(
             results=[
                 CreatePartitionsTopicResult(name=name, error_code=outcome.code, error_message=outcome.message)
-                for name, outcome in zip(asked, outcomes, strict=True)
+                for name, outcome in zip(requested, outcomes, strict=True)
             ]
         )
 

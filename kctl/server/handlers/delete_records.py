@@ -39,7 +39,7 @@ class _Deletion:
     offset: int
     result: DeleteRecordsPartitionResult
 
-    def look(self, metadata: MetadataCache) -> bool:
+    def try_complete(self, metadata: MetadataCache) -> bool:
         """Fills in the result if it is known; returns True if it is final."""
         if self.result.error_code != ErrorCode.REQUEST_TIMED_OUT:
             return True
@@ -63,7 +63,7 @@ class _Wait:
         self.future = done
 
     def try_complete(self) -> bool:
-        waiting = [deletion for deletion in self._deletions if not deletion.look(self._metadata)]
+        waiting = [deletion for deletion in self._deletions if not deletion.try_complete(self._metadata)]
         if waiting:
             return False
         self.on_timeout()
@@ -96,15 +96,15 @@ class DeleteRecordsHandler:
         for topic in request.topics:
             answer = DeleteRecordsTopicResult(name=topic.name, partitions=[])
             topics.append(answer)
-            for asked in topic.partitions:
+            for requested in topic.partitions:
                 result = DeleteRecordsPartitionResult(
-                    partition_index=asked.partition_index,
+                    partition_index=requested.partition_index,
                     low_watermark=_NO_LOW_WATERMARK,
                     error_code=ErrorCode.REQUEST_TIMED_OUT,
                 )
                 answer.partitions.append(result)
                 try:
-                    partition, offset = self._delete(topic.name, asked.partition_index, asked.offset)
+                    partition, offset = self._delete(topic.name, requested.partition_index, requested.offset)
                     deletions.append(_Deletion(partition, offset, result))
                 except ApiError as error:
                     result.error_code = error.code

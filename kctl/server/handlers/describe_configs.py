@@ -59,12 +59,12 @@ class DescribeConfigsHandler:
 
     async def handle(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
         """Serves one request and returns the response."""
-        asked: dict[tuple[int, str], DescribeConfigsResource] = {}
+        requested: dict[tuple[int, str], DescribeConfigsResource] = {}
         for resource in request.resources:
             # One result however often it is listed: a result is thousands of times longer than a name.
-            asked.setdefault((resource.resource_type, resource.resource_name), resource)
+            requested.setdefault((resource.resource_type, resource.resource_name), resource)
         results = []
-        for resource in asked.values():
+        for resource in requested.values():
             results.append(await self._result(resource, request, context.api_version))
             await asyncio.sleep(0)  # Each may take milliseconds; lets other connections be served.
         return DescribeConfigsResponse(results=results)

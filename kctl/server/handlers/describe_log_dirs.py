@@ -39,20 +39,22 @@ class DescribeLogDirsHandler:
 
     def handle(self, request: DescribeLogDirsRequest, _context: RequestContext) -> DescribeLogDirsResponse:
         """Serves one request and returns the response."""
-        asked = (
+        requested = (
             None
             if request.topics is None
             else {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
         )
-        return DescribeLogDirsResponse(results=[self._result(directory, asked) for directory in self._logs.directories])
+        return DescribeLogDirsResponse(
+            results=[self._result(directory, requested) for directory in self._logs.directories]
+        )
 
-    def _result(self, directory: LogDirectory, asked: set[TopicPartition] | None) -> DescribeLogDirsResult:
+    def _result(self, directory: LogDirectory, requested: set[TopicPartition] | None) -> DescribeLogDirsResult:
         if not directory.is_online:
             return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path, topics=[])
         topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
         logs = (*self._logs.logs.values(), *self._logs.futures.logs.values())
         for log in sorted(logs, key=lambda each: each.topic_partition):
-            if log.log_directory is directory and (asked is None or log.topic_partition in asked):
+            if log.log_directory is directory and (requested is None or log.topic_partition in requested):
                 topics[log.topic_partition.topic].append(self._partition(log.topic_partition, log))
         return DescribeLogDirsResult(
             error_code=ErrorCode.NONE,

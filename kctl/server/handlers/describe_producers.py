@@ -27,14 +27,14 @@ class DescribeProducersHandler:
 
     def handle(self, request: DescribeProducersRequest, _context: RequestContext) -> DescribeProducersResponse:
         """Serves one request and returns the response."""
-        asked: dict[str, dict[int, None]] = {}
+        requested: dict[str, dict[int, None]] = {}
         for topic in request.topics:
             # One result however often it is listed: a partition may have many producers.
-            asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+            requested.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         return DescribeProducersResponse(
             topics=[
                 TopicResponse(name=name, partitions=[self._partition(name, index) for index in indexes])
-                for name, indexes in asked.items()
+                for name, indexes in requested.items()
             ]
         )
 

@@ -36,8 +36,10 @@ class ElectLeadersHandler:
 
     async def handle(self, request: ElectLeadersRequest, _context: RequestContext) -> ElectLeadersResponse:
         """Serves one request and returns the response."""
-        asked = request.topic_partitions
-        wanted = None if asked is None else tuple(TopicPartition(t.topic, p) for t in asked for p in t.partitions)
+        requested = request.topic_partitions
+        wanted = (
+            None if requested is None else tuple(TopicPartition(t.topic, p) for t in requested for p in t.partitions)
+        )
         if not self._controller.state.is_active:
             outcome = dict.fromkeys(wanted or (), ErrorCode.NOT_CONTROLLER)
             return ElectLeadersResponse(

@@ -33,7 +33,7 @@ class EndTxnHandler:
         outcome = self._coordinator.end(request.transactional_id, producer, committed=request.committed)
 
         def answer(error: ErrorCode) -> EndTxnResponse:
-            told = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
-            return EndTxnResponse(error_code=told)
+            known_error = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
+            return EndTxnResponse(error_code=known_error)
 
         return then(outcome, answer)

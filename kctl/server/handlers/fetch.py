@@ -222,8 +222,8 @@ class DelayedFetch:
         self._fetch.note_answered()
         session = self._session
         if session is not None:
-            told = session.changes(reading.answers, reading.record_bytes)
-            answers = {topic_partition: reading.answers[topic_partition] for topic_partition in told}
+            changed = session.changes(reading.answers, reading.record_bytes)
+            answers = {topic_partition: reading.answers[topic_partition] for topic_partition in changed}
             return FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id, responses=_by_topic(answers))
         if self._wants_session and reading.answers:
             session = self._handler.create_session(self._fetch)

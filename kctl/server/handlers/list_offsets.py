@@ -58,39 +58,41 @@ class ListOffsetsHandler:
         for topic in request.topics:
             answers: list[ListOffsetsPartitionResponse] = []
             lookups.response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-            for asked in topic.partitions:
-                answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
+            for requested in topic.partitions:
+                answer = ListOffsetsPartitionResponse(
+                    partition_index=requested.partition_index, error_code=ErrorCode.NONE
+                )
                 answers.append(answer)
                 try:
-                    if named[topic.name, asked.partition_index] > 1:
+                    if named[topic.name, requested.partition_index] > 1:
                         raise ApiError(ErrorCode.INVALID_REQUEST)
-                    self._answer(topic.name, asked, answer, lookups)
+                    self._answer(topic.name, requested, answer, lookups)
                 except ApiError as error:
                     answer.error_code = error.code
         return self._search_long(lookups) if lookups.long else lookups.response
 
     def _answer(
-        self, topic: str, asked: ListOffsetsPartition, answer: ListOffsetsPartitionResponse, lookups: _Lookups
+        self, topic: str, requested: ListOffsetsPartition, answer: ListOffsetsPartitionResponse, lookups: _Lookups
     ) -> None:
         request, version = lookups.request, lookups.version
-        partition = self._replicas.partition(topic, asked.partition_index)
-        partition.check_leader(asked.current_leader_epoch)
+        partition = self._replicas.partition(topic, requested.partition_index)
+        partition.check_leader(requested.current_leader_epoch)
         upper_bound = _upper_bound(partition, request)
         leader_epoch = NO_EPOCH
         if version == 0:
-            answer.old_style_offsets = _segment_offsets(partition, asked, upper_bound, self._clock.now_ms())
-        elif asked.timestamp == LATEST:
+            answer.old_style_offsets = _segment_offsets(partition, requested, upper_bound, self._clock.now_ms())
+        elif requested.timestamp == LATEST:
             _check_end_is_known(partition, request, version)
             answer.offset = upper_bound
             leader_epoch = partition.leader_epoch
-        elif asked.timestamp == EARLIEST:
+        elif requested.timestamp == EARLIEST:
             answer.offset = partition.log.log_start_offset
             leader_epoch = partition.log.leader_epochs.epoch_for(answer.offset)
-        elif asked.timestamp < 0:
+        elif requested.timestamp < 0:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         else:
             self._search(
-                partition, answer, partition.log.timestamp_search(asked.timestamp, max_offset=upper_bound), lookups
+                partition, answer, partition.log.timestamp_search(requested.timestamp, max_offset=upper_bound), lookups
             )
             return
         answer.leader_epoch = leader_epoch if version >= FIRST_VERSION_WITH_EPOCHS else NO_EPOCH
@@ -169,7 +171,7 @@ def _check_end_is_known(partition: Partition, request: ListOffsetsRequest, versi
         raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if has_code else ErrorCode.LEADER_NOT_AVAILABLE)
 
 
-def _segment_offsets(partition: Partition, asked: ListOffsetsPartition, upper_bound: int, now_ms: int) -> list[int]:
+def _segment_offsets(partition: Partition, requested: ListOffsetsPartition, upper_bound: int, now_ms: int) -> list[int]:
     """Version 0: base offsets of segments last written at or before the timestamp, newest first, preceded by the end.
 
     Times are those of the files, not of records; at most max_num_offsets.  Kafka: Log.legacyFetchOffsetsBefore.
@@ -178,11 +180,11 @@ def _segment_offsets(partition: Partition, asked: ListOffsetsPartition, upper_bo
     marks = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms) for segment in log.segments]
     if log.active_segment.size:
         marks.append((log.log_end_offset, now_ms))
-    if asked.timestamp == EARLIEST:
+    if requested.timestamp == EARLIEST:
         marks = marks[:1]
-    elif asked.timestamp != LATEST:
-        while marks and marks[-1][1] > asked.timestamp:
+    elif requested.timestamp != LATEST:
+        while marks and marks[-1][1] > requested.timestamp:
             marks.pop()
-    offsets = [offset for offset, _ in reversed(marks)][: max(asked.max_num_offsets, 0)]
+    offsets = [offset for offset, _ in reversed(marks)][: max(requested.max_num_offsets, 0)]
     visible = [offset for offset in offsets if offset <= upper_bound]
     return visible if len(visible) == len(offsets) else [upper_bound, *visible]

@@ -30,12 +30,12 @@ class ListPartitionReassignmentsHandler:
         state = self._controller.state
         if not state.is_active:
             return ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, topics=[])
-        asked = None
+        requested = None
         if request.topics is not None:
-            asked = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+            requested = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
         topics: dict[str, list[OngoingPartitionReassignment]] = {}
         for topic, partition in reassigning(state):
-            if asked is not None and (topic, partition) not in asked:
+            if requested is not None and (topic, partition) not in requested:
                 continue
             assignment = state.topics[topic]
             topics.setdefault(topic, []).append(

@@ -50,10 +50,10 @@ class MetadataHandler:
         self, request: MetadataRequest, context: RequestContext
     ) -> MetadataResponse | Awaitable[MetadataResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
-        asked = request.topics
-        if asked is None or (context.api_version == 0 and not asked):
-            asked = [MetadataRequestTopic(name=name) for name in sorted(self._metadata.topics)]
-        distinct = {each.name: each for each in asked}
+        requested = request.topics
+        if requested is None or (context.api_version == 0 and not requested):
+            requested = [MetadataRequestTopic(name=name) for name in sorted(self._metadata.topics)]
+        distinct = {each.name: each for each in requested}
         partition_count = sum(self._metadata.partition_count(name) or 0 for name in distinct if name is not None)
         answers = self._topics(request, context, list(distinct.values()))
         if len(distinct) + partition_count > SLICE_OBJECTS:
@@ -66,11 +66,11 @@ class MetadataHandler:
         return self._response(request, context, await in_slices(answers, lambda topic: 1 + len(topic.partitions)))
 
     def _topics(
-        self, request: MetadataRequest, context: RequestContext, asked: list[MetadataRequestTopic]
+        self, request: MetadataRequest, context: RequestContext, requested: list[MetadataRequestTopic]
     ) -> Iterator[MetadataResponseTopic]:
         version = context.api_version
         may_create = request.allow_auto_topic_creation or version < FIRST_VERSION_WITH_CONTROL_OF_CREATION
-        for topic in asked:
+        for topic in requested:
             if topic.name is None or topic.topic_id != ZERO_UUID:
                 yield _failed(topic.name or "", ErrorCode.INVALID_REQUEST)
                 continue

@@ -28,13 +28,15 @@ class OffsetDeleteHandler:
 
     def handle(self, request: OffsetDeleteRequest, _context: RequestContext) -> OffsetDeleteResponse:
         """Serves one request and returns the response."""
-        asked = [TopicPartition(topic.name, p.partition_index) for topic in request.topics for p in topic.partitions]
-        existing = [tp for tp in asked if self._topics.has_partition(tp.topic, tp.partition)]
+        requested = [
+            TopicPartition(topic.name, p.partition_index) for topic in request.topics for p in topic.partitions
+        ]
+        existing = [tp for tp in requested if self._topics.has_partition(tp.topic, tp.partition)]
         outcome = self._coordinator.delete_offsets(request.group_id, existing)
         if outcome.error is not ErrorCode.NONE:
             return OffsetDeleteResponse(error_code=outcome.error, topics=[])
         topics: dict[str, OffsetDeleteResponseTopic] = {}
-        for tp in asked:
+        for tp in requested:
             topic = topics.setdefault(tp.topic, OffsetDeleteResponseTopic(name=tp.topic, partitions=[]))
             error = outcome.partitions.get(tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             topic.partitions.append(OffsetDeleteResponsePartition(partition_index=tp.partition, error_code=error))

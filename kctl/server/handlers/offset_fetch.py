@@ -43,18 +43,20 @@ class OffsetFetchHandler:
         self, request: OffsetFetchRequest, context: RequestContext
     ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
-        asked = None
+        requested = None
         if request.topics is not None:
-            asked = [TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+            requested = [
+                TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes
+            ]
         if context.api_version == STORED_IN_ZOOKEEPER:
-            return self._read_from_zookeeper(request.group_id, asked or [])
-        error, found = self._coordinator.committed(request.group_id, asked, require_stable=request.require_stable)
+            return self._read_from_zookeeper(request.group_id, requested or [])
+        error, found = self._coordinator.committed(request.group_id, requested, require_stable=request.require_stable)
         if error is not ErrorCode.NONE and context.api_version < FIRST_WITH_TOP_LEVEL_ERROR:
-            return _response(dict.fromkeys(asked or (), (error, OFFSET_OF_NOTHING)))
+            return _response(dict.fromkeys(requested or (), (error, OFFSET_OF_NOTHING)))
         return _response(found, error)
 
-    async def _read_from_zookeeper(self, group_id: str, asked: Iterable[TopicPartition]) -> OffsetFetchResponse:
-        return _response({tp: await self._offset_in_zookeeper(group_id, tp) for tp in asked})
+    async def _read_from_zookeeper(self, group_id: str, requested: Iterable[TopicPartition]) -> OffsetFetchResponse:
+        return _response({tp: await self._offset_in_zookeeper(group_id, tp) for tp in requested})
 
     async def _offset_in_zookeeper(self, group_id: str, tp: TopicPartition) -> tuple[ErrorCode, OffsetAndMetadata]:
         if not self._topics.has_partition(tp.topic, tp.partition):

@@ -29,19 +29,20 @@ class OffsetForLeaderEpochHandler:
         return OffsetForLeaderEpochResponse(
             topics=[
                 OffsetForLeaderTopicResult(
-                    topic=topic.topic, partitions=[self._answer(topic.topic, asked) for asked in topic.partitions]
+                    topic=topic.topic,
+                    partitions=[self._answer(topic.topic, requested) for requested in topic.partitions],
                 )
                 for topic in request.topics
             ]
         )
 
-    def _answer(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    def _answer(self, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
         try:
-            partition = self._replicas.partition(topic, asked.partition)
-            partition.check_leader(asked.current_leader_epoch)
+            partition = self._replicas.partition(topic, requested.partition)
+            partition.check_leader(requested.current_leader_epoch)
         except ApiError as error:
-            return EpochEndOffset(error_code=error.code, partition=asked.partition)
-        epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+            return EpochEndOffset(error_code=error.code, partition=requested.partition)
+        epoch, end_offset = partition.log.end_offset_for_epoch(requested.leader_epoch)
         return EpochEndOffset(
-            error_code=ErrorCode.NONE, partition=asked.partition, leader_epoch=epoch, end_offset=end_offset
+            error_code=ErrorCode.NONE, partition=requested.partition, leader_epoch=epoch, end_offset=end_offset
         )

@@ -46,12 +46,12 @@ class WriteTxnMarkersHandler:
         )
 
 
-def _marker(asked: WritableTxnMarker) -> Marker:
+def _marker(requested: WritableTxnMarker) -> Marker:
     return Marker(
-        ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch),
-        asked.transaction_result,
-        asked.coordinator_epoch,
-        tuple(TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partition_indexes),
+        ProducerIdAndEpoch(requested.producer_id, requested.producer_epoch),
+        requested.transaction_result,
+        requested.coordinator_epoch,
+        tuple(TopicPartition(topic.name, index) for topic in requested.topics for index in topic.partition_indexes),
     )
 
 

@@ -93,7 +93,7 @@ class FetchSession:
 
         Partitions with records move to the end of the order, so that the other ones are served first next time.
         """
-        told: list[TopicPartition] = []
+        changes: list[TopicPartition] = []
         for topic_partition, answer in answers.items():
             position = self.positions.get(topic_partition)
             if position is None:
@@ -107,13 +107,13 @@ class FetchSession:
                 or answer.high_watermark != position.sent_high_watermark
                 or answer.log_start_offset != position.sent_log_start_offset
             ):
-                told.append(topic_partition)
+                changes.append(topic_partition)
             # After an error, the next response is always sent.
             position.sent_high_watermark = -1 if is_error else answer.high_watermark
             position.sent_log_start_offset = answer.log_start_offset
             if has_records:
                 self.positions[topic_partition] = self.positions.pop(topic_partition)
-        return told
+        return changes
 
 
 class FetchSessionCache:

@@ -163,7 +163,7 @@ class ReplicaFetcher:
 
     async def _truncate(self, untruncated: Mapping[TopicPartition, _Following]) -> None:
         """Sends one request for all of them; those that need another request are in the next round."""
-        asked: dict[TopicPartition, _Following] = {}
+        requested: dict[TopicPartition, _Following] = {}
         for topic_partition, following in untruncated.items():
             if (
                 not self._leader.supports_leader_epochs
@@ -173,15 +173,15 @@ class ReplicaFetcher:
                 # watermark.
                 self._cut(following, following.partition.high_watermark, is_final=True)
             else:
-                asked[topic_partition] = following
-        if not asked:
+                requested[topic_partition] = following
+        if not requested:
             return
         last_epochs = {
             tp: LastEpoch(each.partition.log.leader_epochs.latest_epoch, each.leader_epoch)
-            for tp, each in asked.items()
+            for tp, each in requested.items()
         }
         for topic_partition, answer in await self._leader.epoch_end_offsets(last_epochs):
-            found = asked.get(topic_partition)
+            found = requested.get(topic_partition)
             if found is None or not self._is_current(found):
                 continue
             if answer.error_code != ErrorCode.NONE:

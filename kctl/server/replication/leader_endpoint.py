@@ -172,11 +172,11 @@ class LeaderEndpoint:
     async def _offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int, timestamp: int
     ) -> ListOffsetsPartitionResponse:
-        asked = ListOffsetsPartition(
+        requested = ListOffsetsPartition(
             partition_index=topic_partition.partition, current_leader_epoch=current_leader_epoch, timestamp=timestamp
         )
         request = ListOffsetsRequest(
-            replica_id=self._replica_id, topics=[ListOffsetsTopic(name=topic_partition.topic, partitions=[asked])]
+            replica_id=self._replica_id, topics=[ListOffsetsTopic(name=topic_partition.topic, partitions=[requested])]
         )
         response = await self._connected.send(request, ListOffsetsResponse, version=self._versions.list_offsets)
         return response.topics[0].partitions[0]

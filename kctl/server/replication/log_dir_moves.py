@@ -227,8 +227,10 @@ class LogDirMoves:
         """Truncates the copy as a follower does, epoch by epoch, until both logs have the same epoch."""
         was_cut, is_final = True, False
         while was_cut and not is_final:
-            asked = copy.leader_epochs.latest_epoch
-            epoch, end = (UNDEFINED, UNDEFINED) if asked == UNDEFINED else partition.log.end_offset_for_epoch(asked)
+            requested = copy.leader_epochs.latest_epoch
+            epoch, end = (
+                (UNDEFINED, UNDEFINED) if requested == UNDEFINED else partition.log.end_offset_for_epoch(requested)
+            )
             own_epoch, own_end = copy.end_offset_for_epoch(epoch)
             offset, is_final = truncation(
                 leader_epoch=epoch,

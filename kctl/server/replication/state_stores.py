@@ -94,13 +94,13 @@ class ZooKeeperStates:
         is_late = now_ms - self._last_announced_ms >= _ANNOUNCE_LATEST_MS
         if not self._unannounced or not (has_settled or is_late):
             return
-        told, self._unannounced = self._unannounced, {}
+        announced, self._unannounced = self._unannounced, {}
         try:
-            data = znodes.encode_partitions(told)
+            data = znodes.encode_partitions(announced)
             await self._zookeeper.create(paths.ISR_CHANGE_PREFIX, data, sequence=True)
             self._last_announced_ms = now_ms
         except ZooKeeperError as error:
-            self._unannounced = {**told, **self._unannounced}
+            self._unannounced = {**announced, **self._unannounced}
             log.warning("cannot write isr change notification error=%s", error)
 
     async def close(self) -> None:
@@ -179,17 +179,17 @@ class ControllerStates:
     async def _send_all(self) -> None:
         try:
             while self._waiting:
-                asked, self._waiting = self._waiting, {}
+                requested, self._waiting = self._waiting, {}
                 try:
-                    outcomes = await self._send({tp: wanted for tp, (wanted, _) in asked.items()})
+                    outcomes = await self._send({tp: wanted for tp, (wanted, _) in requested.items()})
                 except Exception as error:
                     # Any error at all: otherwise the callers would wait forever.
                     await self._drop_connection()  # The next attempt may have to use another broker.
-                    for _, future in asked.values():
+                    for _, future in requested.values():
                         if not future.done():
                             future.set_exception(error)
                     continue
-                for topic_partition, (_, future) in asked.items():
+                for topic_partition, (_, future) in requested.items():
                     if not future.done():
                         future.set_result(outcomes.get(topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR))
         finally:

@@ -97,5 +97,5 @@ class PartitionMarkers:
         topic, index = partition
         if topic == GROUP_METADATA_TOPIC and outcome.error is ErrorCode.NONE:
             # Callbacks of commits that the same advance of the high watermark confirmed run first.
-            told = partial(self._groups.transaction_completed, index, marker.producer.producer_id)
-            asyncio.get_running_loop().call_soon(partial(told, committed=marker.committed))
+            notify = partial(self._groups.transaction_completed, index, marker.producer.producer_id)
+            asyncio.get_running_loop().call_soon(partial(notify, committed=marker.committed))
