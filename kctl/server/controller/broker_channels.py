@@ -39,11 +39,17 @@ Connect = Callable[[Endpoint, str], Awaitable[Connection]]
 class ControlPlane(Protocol):
     """How a broker applies the controller's requests."""
 
-    def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]: ...
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
+        """Applies roles; returns the error per partition.  Raises ApiError."""
+        ...
 
-    def update_metadata(self, request: UpdateMetadataRequest) -> None: ...
+    def update_metadata(self, request: UpdateMetadataRequest) -> None:
+        """Applies metadata.  Raises ApiError."""
+        ...
 
-    def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]: ...
+    def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
+        """Stops replicas; returns the error per partition.  Raises ApiError."""
+        ...
 
 
 class BrokerChannels:

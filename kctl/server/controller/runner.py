@@ -270,7 +270,7 @@ class ControllerRunner:
                 log.info("deleted topic=%s", action.topic)
             case RejectTopicDeletion():
                 path = paths.delete_topic(action.topic)
-                log.warning("rejected topic deletion path=%s: unknown topic, or delete.topic.enable=false", path)
+                log.warning("rejected topic deletion: unknown topic, or delete.topic.enable=false path=%s", path)
                 await self._writer.delete_tree(path)
         return None
 

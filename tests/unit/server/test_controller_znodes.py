@@ -205,7 +205,7 @@ def test_wish_to_delete_an_unknown_topic_is_removed_with_a_line_in_the_log(caplo
         await world.zookeeper.create(path, b"")
         await asyncio.sleep(SETTLED_S)
         assert await is_gone(world, path)
-        assert f"rejected topic deletion path={path}" in caplog.text
+        assert f"rejected topic deletion: unknown topic, or delete.topic.enable=false path={path}" in caplog.text
 
     with caplog.at_level(logging.INFO):
         play(scene)
