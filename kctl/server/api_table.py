@@ -1,4 +1,4 @@
-"""Which handler serves which API; what stands here is what ApiVersions advertises."""
+"""Registers the handler of each API; ApiVersions advertises the registered ones."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ Serve = Callable[[str, Handler], None]
 
 
 def register_handlers(dispatcher: Dispatcher, base: Foundations, parts: BrokerParts) -> None:
-    """Serves every API that this broker has."""
+    """Registers the handlers of all APIs that this broker serves."""
     serve = dispatcher.register
     serve("api_versions", ApiVersionsHandler(dispatcher.api_versions).handle)
     _register_records(serve, base, parts)

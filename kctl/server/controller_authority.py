@@ -1,4 +1,4 @@
-"""Whether a request that names a controller comes from the one that ZooKeeper has elected.
+"""Checks that a request is from the controller elected in ZooKeeper.
 
 Kafka compares controller epochs only, so any client can name a huge one and from then on shut out the real controller.
 Here a request counts after ZooKeeper has confirmed what it claims: /controller_epoch holds the epoch, /controller names
@@ -64,7 +64,7 @@ _NOT_READ = _Elected(-1, None, frozenset(), None)
 
 
 class ControllerAuthority:
-    """`check` before anything else is done for a request that names a controller."""
+    """Call `check` before processing a request from a controller."""
 
     def __init__(self, broker_id: int, zookeeper: ZooKeeper) -> None:
         self._broker_id = broker_id
@@ -123,7 +123,7 @@ class ControllerAuthority:
         self._reading = None
 
     async def _elected(self) -> _Elected:
-        """The epoch is read before the controller: both change in one transaction, so that the pair is never older."""
+        """Reads the epoch before the controller: both change in one transaction, so the pair is never older."""
         try:
             await self._zookeeper.sync(paths.CONTROLLER)
             data, _ = await self._zookeeper.get(paths.CONTROLLER_EPOCH)

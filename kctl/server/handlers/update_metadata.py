@@ -1,4 +1,4 @@
-"""UpdateMetadata (key 6, versions 0-7): the controller tells who is alive and who leads.
+"""UpdateMetadata (key 6, versions 0-7): the controller sends the live brokers and the partition states.
 
 Version notes: 1 several endpoints per broker; 2 racks; 3 listener names; 5 groups by topic, broker epoch; 7 topic ids.
 """
@@ -16,13 +16,14 @@ _PROTOCOL_NAMES = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
 class UpdateMetadataHandler:
-    """Owner: event loop."""
+    """Serves UpdateMetadata requests.  Owner: event loop."""
 
     def __init__(self, control_plane: BrokerControlPlane, authority: ControllerAuthority) -> None:
         self._control_plane = control_plane
         self._authority = authority
 
     async def handle(self, request: UpdateMetadataRequest, context: RequestContext) -> UpdateMetadataResponse:
+        """Serves one request and returns the response."""
         if context.api_version < FIRST_VERSION_WITH_LISTENERS:
             _name_listeners(request, context.api_version)
         try:
@@ -34,7 +35,7 @@ class UpdateMetadataHandler:
 
 
 def _name_listeners(request: UpdateMetadataRequest, version: int) -> None:
-    """Before listeners had names they were called as their protocols."""
+    """Sets listener names of old versions: the name of a listener was that of its security protocol."""
     for broker in request.live_brokers:
         if version == 0:
             broker.endpoints = [UpdateMetadataEndpoint(port=broker.v0_port, host=broker.v0_host, security_protocol=0)]

@@ -209,7 +209,7 @@ def test_failing_expiry_does_not_stop_later_ones() -> None:
             looks.append(None)
             raise RuntimeError("the look failed")
 
-        host.coordinator._rounds.every(1_000, look)
+        host.coordinator._checks.every(1_000, look)
         failures: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
         await asyncio.sleep(3.5)

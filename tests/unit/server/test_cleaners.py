@@ -71,7 +71,7 @@ def cleaners_of(manager: LogManager, **properties: str) -> LogCleaners:
 def clean_all(manager: LogManager, **properties: str) -> None:
     async def run() -> None:
         cleaners = cleaners_of(manager, **properties)
-        cleaners.set_to_work()
+        cleaners.start_idle_cleaners()
         await asyncio.wait_for(cleaners.idle(), PATIENCE_S)
         assert cleaners.cleaner.uncleanable == {}
         await cleaners.stop()
@@ -110,9 +110,9 @@ def test_stopping_ends_throttled_cleanings_and_removes_their_temporary_files(tmp
 
     async def run() -> None:
         cleaners = cleaners_of(manager, **{"log.cleaner.io.max.bytes.per.second": "0.001", "log.cleaner.threads": "2"})
-        cleaners.set_to_work()
+        cleaners.start_idle_cleaners()
         await asyncio.wait_for(cleaners.stop(), PATIENCE_S)
-        cleaners.set_to_work()
+        cleaners.start_idle_cleaners()
         await asyncio.wait_for(cleaners.idle(), PATIENCE_S)
 
     asyncio.run(run())

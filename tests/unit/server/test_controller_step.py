@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kctl.model import LEADER_DURING_DELETE, NO_LEADER, LeaderAndIsr, TopicPartition
 from kctl.server.controller.actions import (
     DeleteTopicNodes,
-    DropDeletion,
+    RejectTopicDeletion,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
@@ -18,7 +18,7 @@ from kctl.server.controller.actions import (
 )
 from kctl.server.controller.events import (
     BrokersRead,
-    ControlledShutdownAsked,
+    ControlledShutdownRequested,
     Elected,
     Resigned,
     StatesWritten,
@@ -177,18 +177,18 @@ def test_a_topic_can_be_created_again_after_its_deletion() -> None:
 
 def test_the_deletion_request_for_an_unknown_topic_is_removed() -> None:
     world = World(1)
-    assert world.delete("nothing") == [DropDeletion("nothing")]
+    assert world.delete("nothing") == [RejectTopicDeletion("nothing")]
 
 
 def test_without_delete_topic_enable_deletion_requests_are_removed() -> None:
     world = World(1, topics={"t": topic((1,))})
     world.state.allows_topic_deletion = False
-    assert world.delete("t") == [DropDeletion("t")]
+    assert world.delete("t") == [RejectTopicDeletion("t")]
 
 
 def test_controlled_shutdown_moves_leadership_and_shrinks_the_isr() -> None:
     world = World(1, 2, topics={"t": topic((1, 2)), "u": topic((2, 1)), "alone": topic((1,))})
-    world.feed(ControlledShutdownAsked(1))
+    world.feed(ControlledShutdownRequested(1))
     assert world.znodes[T0].leader == 2
     assert world.znodes[T0].isr == (2,)
     assert world.znodes[TopicPartition("u", 0)].isr == (2,)
@@ -259,7 +259,7 @@ def test_controller_state_agrees_with_zookeeper_after_random_events(history: lis
             world.live(*value)
         elif kind == "shutdown":
             assert isinstance(value, int)
-            world.feed(ControlledShutdownAsked(value))
+            world.feed(ControlledShutdownRequested(value))
         else:
             assert isinstance(value, int)
             name = f"t{value}"

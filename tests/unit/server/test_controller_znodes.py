@@ -170,9 +170,9 @@ def test_preferred_election_from_a_znode_logs_elected_and_refused_partitions(
         assert await is_gone(world, paths.PREFERRED_REPLICA_ELECTION)
         assert world.controller.state.leaders[TopicPartition("a", 0)].leader == 1
         said = [each.getMessage() for each in caplog.records]
-        assert "event=leader_election trigger=znode type=preferred count=1 partitions=a-0" in said
+        assert "leader election trigger=znode type=preferred count=1 partitions=a-0" in said
         assert (
-            "event=leader_election_refused trigger=znode type=preferred count=1 "
+            "leader election refused trigger=znode type=preferred count=1 "
             "partitions=unknown-3:UNKNOWN_TOPIC_OR_PARTITION"
         ) in said
 
@@ -187,7 +187,7 @@ def test_automatic_preferred_election_is_logged(caplog: pytest.LogCaptureFixture
         world.controller._inbox.put_nowait(RebalanceDue(10))
         await asyncio.sleep(SETTLED_S)
         assert {state.leader for state in world.controller.state.leaders.values()} == {1}
-        begin = "event=leader_election trigger=automatic type=preferred count=250 partitions="
+        begin = "leader election trigger=automatic type=preferred count=250 partitions="
         lines = [each.getMessage() for each in caplog.records if each.getMessage().startswith(begin)]
         named = [name for line in lines for name in line.removeprefix(begin).split(",")]
         assert len(lines) == 3
@@ -203,7 +203,7 @@ def test_deletion_request_for_an_unknown_topic_is_removed_and_logged(caplog: pyt
         await world.zookeeper.create(path, b"")
         await asyncio.sleep(SETTLED_S)
         assert await is_gone(world, path)
-        assert f"removing {path}" in caplog.text
+        assert f"rejected topic deletion: unknown topic, or delete.topic.enable=false path={path}" in caplog.text
 
     with caplog.at_level(logging.INFO):
         play(scene)
@@ -319,7 +319,7 @@ def test_a_persistent_controller_znode_blocks_election_until_it_is_deleted(caplo
         await world.zookeeper.multi([Delete(paths.CONTROLLER), Create(paths.CONTROLLER, by_hand)])
         await asyncio.sleep(SETTLED_S)
         assert not world.controller.state.is_active
-        assert "/controller is not of any session" in caplog.text
+        assert "znode has no owning session; delete it to allow an election path=/controller" in caplog.text
         await world.zookeeper.delete(paths.CONTROLLER)
         await epoch_after(world)
 

@@ -65,16 +65,16 @@ def test_renaming_a_log_during_its_sync_does_not_count_as_a_disk_failure(what: s
     async def scene(world: MoveWorld) -> None:
         world.lead(TP)
         world.append(*(b"value %d" % number for number in range(20)))
-        chores = world.chores()
+        log_tasks = world.log_tasks()
         if what == "moved":
             world.moves.move(TP, "/two")
             copy = world.logs.futures.logs[TP]
             while world.logs.futures.get(TP) is copy:
-                flushing = asyncio.create_task(chores.flush())
+                flushing = asyncio.create_task(log_tasks.flush())
                 await asyncio.sleep(0.0001)
                 await flushing
         else:
-            flushing = asyncio.create_task(chores.flush())
+            flushing = asyncio.create_task(log_tasks.flush())
             await asyncio.sleep(0)
             world.stop_replica(delete=True)
             await flushing

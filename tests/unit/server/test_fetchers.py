@@ -105,7 +105,10 @@ class DamagedLeader:
 
 @pytest.mark.parametrize(
     ("records", "said"),
-    [(DAMAGED, "offset=1 cannot take what its leader sent: checksum "), (b"", "offset=0 cannot be read by its leader")],
+    [
+        (DAMAGED, "offset=1 reason=cannot append records of the leader: checksum "),
+        (b"", "offset=0 reason=the leader cannot read its log"),
+    ],
 )
 def test_damage_at_the_leader_is_logged_once_and_earlier_records_are_copied(
     records: bytes, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -133,4 +136,4 @@ def test_damage_at_the_leader_is_logged_once_and_earlier_records_are_copied(
     assert end == (1 if records else 0)
     assert fetches > 10
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith(f"partition=orders-0 {said}")
+    assert line.startswith(f"cannot replicate partition=orders-0 {said}")

@@ -21,8 +21,8 @@ from kctl.protocol.apis.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from kctl.server.controller.actions import AlterStates, Answer, SendUpdateMetadata
-from kctl.server.controller.events import Elected, IsrAlterationsAsked, StatesAltered
+from kctl.server.controller.actions import AlterStates, CompleteRequest, SendUpdateMetadata
+from kctl.server.controller.events import Elected, IsrAlterationsRequested, StatesAltered
 from kctl.server.controller.state import ControllerState, LiveBroker
 from kctl.server.controller.step import step
 from kctl.server.handlers.alter_partition import AlterPartitionHandler
@@ -51,7 +51,7 @@ def wish(**changes: Any) -> LeaderAndIsr:
 
 def judged(wanted: LeaderAndIsr, topic_partition: TopicPartition = A0) -> tuple[ErrorCode, bool]:
     """The controller's first answer, and whether it writes."""
-    (action,) = step(controller(), IsrAlterationsAsked({topic_partition: wanted}), 0)
+    (action,) = step(controller(), IsrAlterationsRequested({topic_partition: wanted}), 0)
     assert isinstance(action, AlterStates)
     return action.outcome[topic_partition], bool(action.changed)
 
@@ -88,7 +88,7 @@ def test_isr_changes_are_sent_to_all_brokers_as_update_metadata_only() -> None:
     state = controller()
     written = wish(partition_epoch=11)
     actions = step(state, StatesAltered({A0: written}, {}, (), {A0: ErrorCode.NONE}, "token"), 0)
-    assert actions[0] == Answer("token", {A0: ErrorCode.NONE})
+    assert actions[0] == CompleteRequest("token", {A0: ErrorCode.NONE})
     assert {type(action) for action in actions[1:]} == {SendUpdateMetadata}
     assert state.leaders[A0] == written
 
@@ -97,7 +97,7 @@ def test_a_concurrent_foreign_write_of_the_partition_state_wins() -> None:
     state = controller()
     theirs = replace(KNOWN, isr=(1,), partition_epoch=11)
     answer, *_ = step(state, StatesAltered({}, {A0: theirs}, (), {A0: ErrorCode.NONE}, None), 0)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, CompleteRequest)
     assert answer.outcome == {A0: ErrorCode.INVALID_UPDATE_VERSION}
     assert state.leaders[A0] == theirs
 

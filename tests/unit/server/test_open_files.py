@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from kctl.server.open_files import FOR_THE_REST, shortage
+from kctl.server.open_files import OTHER_DESCRIPTORS, shortage
 
 
 def test_the_soft_limit_becomes_the_hard_one() -> None:
@@ -23,7 +23,7 @@ def test_the_soft_limit_becomes_the_hard_one() -> None:
     assert said.stdout.split(maxsplit=2) == ["300", "300", "(300, 300)\n"]
 
 
-@pytest.mark.parametrize("limit", [5_000 + FOR_THE_REST, 1_000_000, resource.RLIM_INFINITY])
+@pytest.mark.parametrize("limit", [5_000 + OTHER_DESCRIPTORS, 1_000_000, resource.RLIM_INFINITY])
 def test_enough_open_files_log_nothing(limit: int) -> None:
     assert shortage(limit, segments=5_000) is None
 

@@ -10,13 +10,13 @@ from kctl.errors import ErrorCode
 from kctl.model import NO_LEADER, TopicPartition
 from kctl.server.controller.actions import Action, SendLeaderAndIsr, SendStopReplica, WriteStates
 from kctl.server.controller.events import (
-    ElectionAsked,
+    ElectionRequested,
     Event,
-    LeaderAndIsrAnswered,
-    ReassignmentsAsked,
+    LeaderAndIsrResponseReceived,
+    ReassignmentsRequested,
     StatesRead,
     StatesWritten,
-    StopReplicaAnswered,
+    StopReplicaResponseReceived,
 )
 from tests.unit.server.controller_world import World, topic
 
@@ -27,7 +27,7 @@ class Moving(World):
     """Brokers that answer StopReplica on request, and leaders that report their ISR."""
 
     def __init__(self, *ids: int, replicas: tuple[int, ...]) -> None:
-        self.waiting: list[StopReplicaAnswered] = []
+        self.waiting: list[StopReplicaResponseReceived] = []
         self.written_between: tuple[int, ...] | None = None
         """What the leader says is in sync while the controller decides."""
         super().__init__(*ids, topics={"t": topic(replicas, replicas)})
@@ -38,7 +38,7 @@ class Moving(World):
             self.written_between = None
             return StatesWritten({}, {T0: self.znodes[T0]})
         result = super().perform(action)
-        if isinstance(result, StopReplicaAnswered):
+        if isinstance(result, StopReplicaResponseReceived):
             self.waiting.append(result)
             return None
         return result
@@ -50,11 +50,11 @@ class Moving(World):
 
     def reassign(self, *wanted: int) -> list[Action]:
         """To these brokers; none at all takes a reassignment back."""
-        return self.feed(ReassignmentsAsked({T0: wanted or None}))
+        return self.feed(ReassignmentsRequested({T0: wanted or None}))
 
     def reassign_both(self, *wanted: int) -> list[Action]:
         """Both partitions at once."""
-        return self.feed(ReassignmentsAsked({T0: wanted or None, T1: wanted or None}))
+        return self.feed(ReassignmentsRequested({T0: wanted or None, T1: wanted or None}))
 
     def in_sync(self, *isr: int) -> list[Action]:
         """The leader reports this ISR."""
@@ -67,7 +67,7 @@ class Moving(World):
         self.znodes[T0] = replace(known, isr=isr, partition_epoch=known.partition_epoch + 1)
 
     def elect_preferred(self) -> None:
-        self.feed(ElectionAsked(None, is_unclean=False))
+        self.feed(ElectionRequested(None, is_unclean=False))
 
     @property
     def leader_and_isr(self) -> tuple[int, tuple[int, ...]]:
@@ -109,7 +109,7 @@ def test_partitions_of_one_reassignment_request_complete_independently() -> None
 def test_a_removed_replica_on_a_failed_disk_triggers_no_election() -> None:
     world = Moving(1, 2, 3, replicas=(1, 2, 3))
     world.reassign(1, 2)
-    assert world.feed(LeaderAndIsrAnswered(3, {T0: ErrorCode.KAFKA_STORAGE_ERROR})) == []
+    assert world.feed(LeaderAndIsrResponseReceived(3, {T0: ErrorCode.KAFKA_STORAGE_ERROR})) == []
     assert world.leader_and_isr == (1, (1, 2))
 
 

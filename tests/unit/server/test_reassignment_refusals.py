@@ -26,10 +26,15 @@ def cluster() -> ControllerState:
 @pytest.mark.parametrize(
     ("topic_partition", "wanted", "code", "words"),
     [
-        (TopicPartition("orders", 0), (0, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "add: 9; alive are 0, 1, 2"),
-        (TopicPartition("orders", 0), (0, 1, 1), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "twice: 0, 1, 1"),
+        (TopicPartition("orders", 0), (0, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "add: 9; live brokers: 0, 1, 2"),
+        (
+            TopicPartition("orders", 0),
+            (0, 1, 1),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "twice in the replicas: 0, 1, 1",
+        ),
         (TopicPartition("orders", 0), (), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "empty"),
-        (TopicPartition("orders", 0), (0, -1), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "broker ids: 0, -1"),
+        (TopicPartition("orders", 0), (0, -1), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "invalid broker id: 0, -1"),
         (TopicPartition("orders", 0), None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No reassignment"),
         (TopicPartition("orders", 7), (0, 1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no partition orders-7"),
         (TopicPartition("nothing", 0), (0, 1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no partition nothing-0"),

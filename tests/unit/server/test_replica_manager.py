@@ -162,7 +162,7 @@ def test_log_with_another_topic_id_is_refused_and_a_remedy_is_logged(
         manager = replica_manager(disk, runner.get_loop())
         assert told(manager, UUID(int=6)) == {tp: ErrorCode.INCONSISTENT_TOPIC_ID}
         assert tp not in manager.partitions
-        (line,) = [each.getMessage() for each in caplog.records if "event=inconsistent_topic_id" in each.getMessage()]
+        (line,) = [each.getMessage() for each in caplog.records if "inconsistent topic id" in each.getMessage()]
         for said in ("partition=orders-0", "directory=/data/orders-0", uuid_text(UUID(int=5)), uuid_text(UUID(int=6))):
             assert said in line
         assert told(manager, UUID(int=5)) == {tp: ErrorCode.NONE}

@@ -25,13 +25,13 @@ from kctl.server.transactions.actions import (
 from kctl.server.transactions.events import (
     AddPartitions,
     AppendDone,
+    CheckExpiry,
+    CheckTimeout,
     CompletionDue,
     EndTransaction,
     Event,
     InitProducer,
     Loaded,
-    LookForExpiry,
-    LookForTimeout,
     MarkersWritten,
     Unload,
 )
@@ -88,7 +88,7 @@ class TransactionWorld:
     @property
     def owed(self) -> tuple[TopicPartition, ...]:
         """The partitions that wait for their marker."""
-        return self.transaction.owed
+        return self.transaction.pending_markers
 
     def do(self, event: Event) -> None:
         """Feeds the event to the transaction and performs the resulting actions."""
@@ -113,10 +113,10 @@ class TransactionWorld:
         return token
 
     def look_for_timeout(self) -> None:
-        self.do(LookForTimeout())
+        self.do(CheckTimeout())
 
     def look_for_expiry(self, expiration_ms: int = EXPIRATION_MS) -> None:
-        self.do(LookForExpiry(expiration_ms))
+        self.do(CheckExpiry(expiration_ms))
 
     def finish_append(self, error: ErrorCode = ErrorCode.NONE) -> None:
         """The held append ends.  One that timed out lies in the log all the same."""
