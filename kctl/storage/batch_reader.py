@@ -78,7 +78,7 @@ def check_crc(file: File, header: BatchHeader, batch: memoryview) -> None:
     """Raises CorruptLog when the bytes do not have the checksum in their header."""
     actual = crc_of(batch, 0, len(batch), header.magic)
     if actual != header.crc:
-        raise CorruptLog(file.path, header.position, f"checksum {actual:#010x}, header says {header.crc:#010x}")
+        raise CorruptLog(file.path, header.position, f"checksum is {actual:#010x}, expected {header.crc:#010x}")
 
 
 def first_offset(file: File, header: BatchHeader) -> int:
@@ -101,5 +101,5 @@ def _header(file: File, chunk: bytes | memoryview, offset: int, position: int, e
         raise CorruptLog(file.path, position, error.reason) from error
     header.position = position
     if header.end > end:
-        raise CorruptLog(file.path, position, f"batch of {header.size} bytes passes the end at {end}")
+        raise CorruptLog(file.path, position, f"batch of {header.size} bytes extends past the end at {end}")
     return header

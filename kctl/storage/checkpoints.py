@@ -100,7 +100,7 @@ def _checkpoint_lines(data: bytes, path: str) -> list[tuple[int, str]]:
         raise CorruptLog(path, min(2, len(data)), "the number of entries is missing")
     entries = positioned[2:]
     if len(entries) != int(positioned[1][1]):
-        raise CorruptLog(path, len(data), f"{len(entries)} entries, {positioned[1][1]} announced")
+        raise CorruptLog(path, len(data), f"{len(entries)} entries, expected {positioned[1][1]}")
     return entries
 
 
@@ -155,7 +155,7 @@ def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
     """Raises CorruptLog for KRaft's version 1 too: such a directory is not ours to write to."""
     fields = dict(_pairs(data, path, separator="="))
     if fields.get("version") != "0":
-        raise CorruptLog(path, 0, f"version '{fields.get('version', '')}' is not that of a ZooKeeper-mode broker, 0")
+        raise CorruptLog(path, 0, f"version '{fields.get('version', '')}', expected 0, the version of ZooKeeper mode")
     broker_id = fields.get("broker.id")
     try:
         return MetaProperties(None if broker_id is None else int(broker_id), fields.get("cluster.id"))
@@ -187,13 +187,15 @@ def snapshot_bytes(entries: Iterable[SnapshotEntry]) -> bytes:
 def parse_snapshot(data: bytes, path: str) -> list[SnapshotEntry]:
     """The producers in a snapshot."""
     if len(data) < _SNAPSHOT_HEADER.size:
-        raise CorruptLog(path, 0, f"{len(data)} bytes are too few for a snapshot")
+        raise CorruptLog(path, 0, f"file is too short for a snapshot: {len(data)} bytes")
     version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
     if version != SNAPSHOT_VERSION:
         raise CorruptLog(path, 0, f"version {version}, expected {SNAPSHOT_VERSION}")
     actual = crc32c(memoryview(data)[_SNAPSHOT_CHECKED_FROM:])
     if actual != crc:
-        raise CorruptLog(path, 2, f"checksum {actual:#010x}, header says {crc:#010x}")
+        raise CorruptLog(path, 2, f"checksum is {actual:#010x}, expected {crc:#010x}")
     if count < 0 or len(data) != _SNAPSHOT_HEADER.size + count * _SNAPSHOT_ENTRY.size:
-        raise CorruptLog(path, _SNAPSHOT_CHECKED_FROM, f"{count} entries do not fill {len(data)} bytes")
+        raise CorruptLog(
+            path, _SNAPSHOT_CHECKED_FROM, f"{count} entries do not match the file size of {len(data)} bytes"
+        )
     return [SnapshotEntry(*fields) for fields in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEADER.size :])]

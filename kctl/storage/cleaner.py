@@ -147,7 +147,7 @@ class LogCleaner:
         try:
             yield from steps
         except CleaningGivenUp as reason:
-            _logger.info("cleaning given up log=%s reason=%s", log.topic_partition, reason)
+            _logger.info("log cleaning aborted log=%s reason=%s", log.topic_partition, reason)
         except LogDirFailure:
             return  # The directory has said so in the log.
         except Exception as error:  # One log that cannot be cleaned must not keep the others dirty.
@@ -156,7 +156,9 @@ class LogCleaner:
 
     def _give_up_on(self, log: Log, error: Exception) -> None:
         reason = f"{type(error).__name__}: {error}"
-        _logger.error("not cleaned until the next start log=%s reason=%s", log.topic_partition, reason)
+        _logger.error(
+            "log cleaning failed, log is uncleanable until restart log=%s reason=%s", log.topic_partition, reason
+        )
         self._uncleanable[log.topic_partition] = log, reason
 
     def _clean(self, log: Log, found: Cleanable, now_ms: int, drafts: list[str]) -> Iterator[Callable[[], None]]:
@@ -211,14 +213,14 @@ class LogCleaner:
 
     def _check_unchanged(self, log: Log, old: Sequence[Segment], truncations: int) -> None:
         if self._logs.get(log.topic_partition) is not log or not log.log_directory.is_online:
-            raise CleaningGivenUp("the log is gone")
+            raise CleaningGivenUp("the log was deleted")
         if self._logs.futures.get(log.topic_partition) is not None:
-            raise CleaningGivenUp("the log moves to another directory")
+            raise CleaningGivenUp("the log is being moved to another directory")
         if log.truncations != truncations:
             raise CleaningGivenUp("the log was truncated")
         present = {id(segment) for segment in log.segments}
         if not all(id(segment) in present for segment in old):
-            raise CleaningGivenUp("its segments were deleted")
+            raise CleaningGivenUp("its first segments were deleted")
 
 
 class _Step:

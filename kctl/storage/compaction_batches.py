@@ -193,7 +193,7 @@ class LatestRecords:
                 if left:
                     self._pause()
         except (IndexError, ValueError) as error:
-            raise CorruptBatch(header.position, f"record does not parse: {error}") from error
+            raise CorruptBatch(header.position, f"malformed record: {error}") from error
         if end != len(region):
             raise CorruptBatch(header.position, f"{len(region) - end} bytes after the last record")
 

@@ -125,7 +125,7 @@ def walk(
                 yield from _quorum_state(read_regular(path), path)
             case None:
                 check_regular(path)
-                yield Problem(f"no file of a log: its name is no 20 digits and one of {', '.join(KINDS)}")
+                yield Problem(f"not a log file: expected a name of 20 digits and one of {', '.join(KINDS)}")
             case _ if kind in OFFSET_CHECKPOINTS:
                 for tp, offset in parse_offsets(read_regular(path), path).items():
                     yield CheckpointLine(tp.topic, tp.partition, offset)
@@ -170,7 +170,7 @@ def _properties(data: bytes, path: str) -> Iterator[PropertyLine | Problem]:
     for line in lines:
         name, found, value = line.partition(separator)
         if line.strip() and not line.startswith("#"):
-            yield PropertyLine(name.strip(), value.strip()) if found else Problem(f"'{line}' is no property")
+            yield PropertyLine(name.strip(), value.strip()) if found else Problem(f"'{line}' is not a property")
 
 
 def _quorum_state(data: bytes, path: str) -> Iterator[PropertyLine]:
@@ -204,7 +204,7 @@ def _log(
                 if last_offset is not None and header.magic == 2 and header.base_offset > last_offset:
                     return
                 if header.base_offset < expected:
-                    reason = f"batch at offset {header.base_offset}, but {expected} was to follow"
+                    reason = f"batch has base offset {header.base_offset}, expected {expected}"
                     yield Problem(reason, header.position, header.size)
                 expected = header.next_offset
             yield line

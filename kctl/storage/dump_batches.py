@@ -53,7 +53,7 @@ def read_log(
             continue
         header.position = position
         if header.end > end:
-            reason = f"batch of {header.size} bytes passes the end at {end}"
+            reason = f"batch of {header.size} bytes extends past the end at {end}"
             problem, position = _damage(file, base_offset, position, end, reason)
             yield problem
             continue
@@ -72,7 +72,7 @@ def read_log(
             position = header.end
             yield BatchLine(header, is_sound=True, view=view, file=file)
             continue
-        reason = f"checksum {checksum:#010x}, header says {header.crc:#010x}"
+        reason = f"checksum is {checksum:#010x}, expected {header.crc:#010x}"
         if header.end == end or _plausible(file, base_offset, header.end, end) is not None:
             position = header.end
             yield BatchLine(header, is_sound=False, view=view, file=file)
@@ -104,7 +104,7 @@ def header_at(file: File, position: int, end: int) -> BatchHeader:
     header = _parse(file.read_at(position, min(HEADER_SIZE, max(end - position, 0))), 0)
     header.position = position
     if header.end > end:
-        raise CorruptBatch(position, f"batch of {header.size} bytes passes the end at {end}")
+        raise CorruptBatch(position, f"batch of {header.size} bytes extends past the end at {end}")
     return header
 
 
@@ -112,12 +112,14 @@ def _damage(file: File, base_offset: int, position: int, end: int, reason: str) 
     """What to say of bytes that are no batch, and where to go on."""
     if _is_zero(file, position, end):
         size = end - position
-        return Problem(f"{size} zero bytes at the end: room that a crash left", position, size), end
+        return Problem(
+            f"{size} zero bytes at the end, preallocated and not trimmed before a crash", position, size
+        ), end
     found = find_batch(file, base_offset, position + 1, end)
     size = (end if found is None else found) - position
     if found is None:
-        return Problem(f"{size} bytes from here on are no batches: {reason}", position, size), end
-    return Problem(f"{size} bytes are no batches: {reason}; the next batch is at {found}", position, size), found
+        return Problem(f"the remaining {size} bytes are not batches: {reason}", position, size), end
+    return Problem(f"{size} bytes are not batches: {reason}; the next batch is at {found}", position, size), found
 
 
 def find_batch(file: File, base_offset: int, start: int, end: int) -> int | None:

@@ -152,12 +152,12 @@ def offset_index(path: str, base_offset: int) -> Iterator[OffsetIndexLine | Prob
 
 def _bad_pointer(log: LogBeside, offset: int, position: int) -> str | None:
     if position == log.size:
-        return f"entry {offset} points to {position}, behind the end of the log"
+        return f"entry {offset} points to {position}, past the end of the log"
     try:
         header = log.header_at(position)
     except CorruptBatch as problem:
         if position > log.size:
-            return f"entry {offset} points to {position}, behind the end of the log"
+            return f"entry {offset} points to {position}, past the end of the log"
         return f"entry {offset} points to {position}, where the log has no batch: {problem.reason}"
     if header.last_offset > offset:
         return f"entry {offset} points to {position}, where the log has offsets up to {header.last_offset}"
@@ -183,10 +183,12 @@ def time_index(path: str, base_offset: int) -> Iterator[TimeIndexLine | Problem]
             if log is None:
                 continue
             if header is None or (header.magic == 2 and header.base_offset > offset):
-                reason = f"entry {timestamp} is for offset {offset}, which the log does not have"
+                reason = f"entry {timestamp} is for offset {offset}, which is not in the log"
                 yield Problem(reason, at, TIME_ENTRY.size)
             elif header.max_timestamp != timestamp:
-                reason = f"entry {timestamp} for offset {offset}: the batch says {header.max_timestamp}"
+                reason = (
+                    f"entry {timestamp} for offset {offset}: the max timestamp of the batch is {header.max_timestamp}"
+                )
                 yield Problem(reason, at, TIME_ENTRY.size)
     finally:
         if log is not None:
@@ -213,5 +215,5 @@ def insane(path: str, kind: str) -> str | None:
     if relative_offset < 0:
         return f"the last offset is {-relative_offset} less than the base offset"
     if size % entry.size:
-        return f"{size} bytes are no multiple of {entry.size}"
+        return f"{size} bytes are not a multiple of {entry.size}"
     return None

@@ -60,7 +60,7 @@ def exclusive(directories: list[str]) -> Iterator[None]:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise InUse(f"a broker works on {log_dir}: stop it first") from None
+                raise InUse(f"a broker is using {log_dir}; stop it first") from None
         yield
 
 
@@ -99,7 +99,11 @@ def rebuild_indexes(
             if not line.is_sound:
                 continue
             if not 0 <= header.last_offset - base_offset <= _POSITION_MAX or header.position > _POSITION_MAX:
-                yield Problem(f"batch at {header.base_offset} is too far for an index", header.position, header.size)
+                yield Problem(
+                    f"batch at {header.base_offset} is too far from the base offset to be indexed",
+                    header.position,
+                    header.size,
+                )
                 break
             if header.max_timestamp > largest:
                 largest, largest_at = header.max_timestamp, header.last_offset

@@ -87,13 +87,13 @@ class _Search:
             path = f"{directory.path}/{entry.name}"
             parsed = parse_log_directory_name(entry.name)
             if parsed is None:
-                _logger.warning("Ignoring %s, which is not the directory of a log", path)
+                _logger.warning("ignoring directory that is not a log path=%s", path)
             elif parsed[1] == DELETE_DIRECTORY_SUFFIX:
                 self._removals.add([path], due_ms=0, is_directory=True)
             elif parsed[1] == FUTURE_DIRECTORY_SUFFIX:
                 self._take_copy(parsed[0], directory, entry.name)
             elif parsed[1]:
-                _logger.warning("Ignoring %s, the log of a partition that was not this broker's any more", path)
+                _logger.warning("ignoring stray log path=%s", path)
             else:
                 self._take(parsed[0], directory)
 
@@ -107,14 +107,16 @@ class _Search:
                     found.outdated[tp] = reason
         for tp, (directory, name) in self._copies.items():
             if self._places.get(tp) is directory:
-                _logger.warning("Ignoring %s/%s: the log is in this directory already", directory.path, name)
+                _logger.warning(
+                    "ignoring future log path=%s/%s reason=the log is already in this directory", directory.path, name
+                )
             else:
                 found.by_directory.setdefault(directory.path, []).append(FoundLog(tp, name))
         return found
 
     def _take_copy(self, tp: TopicPartition, directory: LogDirectory, name: str) -> None:
         if tp in self._copies:
-            _logger.warning("Ignoring %s/%s: %s moves to another directory", directory.path, name, tp)
+            _logger.warning("ignoring future log path=%s/%s reason=%s has another future log", directory.path, name, tp)
         else:
             self._copies[tp] = directory, name
 
@@ -132,14 +134,14 @@ class _Search:
             raise ConfigError(
                 "log.dirs",
                 f"{directory.path}/{tp}",
-                f"{tp} is in {other.path} as well; remove the one whose disk failed while the log moved",
+                f"{tp} is also in {other.path}; remove the copy on the disk that failed while the log was being moved",
             )
 
     def _is_replaced(self, tp: TopicPartition, directory: LogDirectory) -> bool:
         return self._files.exists(f"{directory.path}/{tp}/{REPLACED_MARK}")
 
     def _remove(self, tp: TopicPartition, directory: LogDirectory) -> None:
-        _logger.info("Removing %s/%s, whose place another directory has taken", directory.path, tp)
+        _logger.info("removing replaced log path=%s/%s", directory.path, tp)
         target = f"{directory.path}/{delete_directory_name(tp, f'{self._random.getrandbits(128):032x}')}"
         self._files.rename(f"{directory.path}/{tp}", target)
         self._removals.add([target], due_ms=0, is_directory=True)
@@ -151,7 +153,7 @@ class _Search:
         mark = f"{directory.path}/{tp}/{REPLACED_MARK}"
         newer = self._directories.get(self._files.read(mark).decode(errors="replace").strip())
         if newer is not None and not newer.is_online:
-            return f"it was moving to {newer.path}, which is offline; remove {mark} to use what is here"
+            return f"the log was being moved to {newer.path}, which is offline; remove {mark} to use this copy"
         self._files.remove(mark)
         return None
 

@@ -88,7 +88,7 @@ def _finish_swap(files: Files, directory: str, config: LogConfig, swapped: list[
         segment.change_suffix("")
         segment.close()
     files.sync_directory(directory)
-    _logger.info("Finished a swap of %d cleaned segments in %s", len(segments), directory)
+    _logger.info("completed interrupted segment swap segments=%d path=%s", len(segments), directory)
 
 
 def _end_of(segment: Segment) -> int:
@@ -98,7 +98,7 @@ def _end_of(segment: Segment) -> int:
         for header in segment.headers():
             offset = header.next_offset
     except CorruptLog as error:
-        _logger.warning("A cleaned segment is damaged: %s", error)
+        _logger.warning("cleaned segment is corrupt error=%s", error)
     return offset
 
 

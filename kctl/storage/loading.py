@@ -106,7 +106,7 @@ class _Loading:
         for tp, reason in found.outdated.items():
             log = self._loaded.logs.pop(tp, None)
             if log is not None:
-                _logger.error("Log %s cannot be used: %s", tp, reason)
+                _logger.error("log is unusable partition=%s reason=%s", tp, reason)
                 log.release()
                 self._loaded.unreadable[tp] = reason
         return self._loaded
@@ -120,7 +120,7 @@ class _Loading:
         directory.cleaner_offsets = directory.read_offsets(self._files, CLEANER_CHECKPOINT)
         self._take_high_watermarks(directory.read_offsets(self._files, HIGH_WATERMARK_CHECKPOINT), found)
         if found and not was_clean:
-            _logger.info("Recovering %d logs in %s after an unclean shutdown", len(found), directory.state.path)
+            _logger.info("recovering logs after unclean shutdown logs=%d dir=%s", len(found), directory.state.path)
         if was_clean:
             self._files.remove(marker)
         arguments = (found, repeat(directory), repeat(was_clean))
@@ -128,7 +128,7 @@ class _Loading:
         report_every = max(len(found) // 10, 100)
         for count, (each, outcome) in enumerate(zip(found, opened, strict=True), 1):
             if not isinstance(outcome, Log):
-                _logger.error("Log %s cannot be used: %s", directory.path(each.name), outcome)
+                _logger.error("log is unusable path=%s reason=%s", directory.path(each.name), outcome)
                 if not each.is_future:
                     self._loaded.unreadable[each.tp] = outcome
             elif each.is_future:
@@ -136,10 +136,10 @@ class _Loading:
             else:
                 self._loaded.logs[each.tp] = outcome
             if count % report_every == 0:
-                _logger.info("Loaded %d of %d logs in %s", count, len(found), directory.state.path)
+                _logger.info("loading logs loaded=%d logs=%d dir=%s", count, len(found), directory.state.path)
         if found:
             took_ms = self._clock.monotonic_ms() - started_ms
-            _logger.info("Loaded %d logs in %s in %d ms", len(found), directory.state.path, took_ms)
+            _logger.info("loaded logs logs=%d dir=%s duration_ms=%d", len(found), directory.state.path, took_ms)
 
     def _take_copy(self, tp: TopicPartition, copy: Log, *, was_clean: bool) -> None:
         """What was not synced may have holes where segments end, and the log has it still: it is copied once more."""

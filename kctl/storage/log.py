@@ -231,7 +231,7 @@ class Log:
         for header in valid.headers:
             if header.base_offset < expected:
                 raise ApiError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE, f"batch at {header.base_offset} came where {expected} was due"
+                    ErrorCode.OFFSET_OUT_OF_RANGE, f"batch has base offset {header.base_offset}, expected {expected}"
                 )
             expected = header.next_offset
         return self._append(valid, NO_APPEND_TIME, now_ms)
@@ -416,7 +416,7 @@ class Log:
         """Hide the records below `offset`; says whether that was news.  Raises ApiError(OFFSET_OUT_OF_RANGE)."""
         if offset > self.log_end_offset:
             raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is behind the end of the log, {self.log_end_offset}"
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is beyond the log end offset {self.log_end_offset}"
             )
         if offset <= self.log_start_offset:
             return False

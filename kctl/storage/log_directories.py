@@ -56,7 +56,9 @@ class LogDirectoryFiles:
             if files.exists(path):
                 self.meta = parse_meta_properties(files.read(path), path)
         except BlockingIOError as error:
-            raise LogDirectoryLocked(state.path, "another broker uses this log directory (it holds .lock)") from error
+            raise LogDirectoryLocked(
+                state.path, "another broker is using this log directory (.lock is locked)"
+            ) from error
         except OSError as error:
             state.fail(error)
         except CorruptLog as error:
@@ -72,7 +74,7 @@ class LogDirectoryFiles:
         except CorruptLog as error:
             if name not in _CHECKPOINTS_TO_DO_WITHOUT:
                 raise
-            _logger.error("Starting without a checkpoint, which costs time but no records: %s", error)
+            _logger.error("ignoring corrupt checkpoint file, no records are lost error=%s", error)
             return {}
 
 
@@ -135,9 +137,9 @@ class LogDirectories:
             path = directory.path(META_PROPERTIES)
             found = directory.meta
             if found is not None and found.cluster_id not in {None, cluster_id}:
-                raise ConfigError("log.dirs", directory.state.path, f"{path} is of cluster {found.cluster_id}")
+                raise ConfigError("log.dirs", directory.state.path, f"{path} belongs to cluster {found.cluster_id}")
             if found is not None and found.broker_id not in {None, broker_id}:
-                raise ConfigError("broker.id", broker_id, f"{path} says {found.broker_id}")
+                raise ConfigError("broker.id", broker_id, f"{path} has broker.id {found.broker_id}")
             try:
                 self._files.write_atomically(path, meta_properties_text(meta))
             except OSError as error:

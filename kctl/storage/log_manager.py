@@ -318,7 +318,7 @@ class LogManager:
                 except LogDirFailure:
                     continue  # The directory has said so in the log.
                 except ApiError as error:
-                    _logger.error("Retention of %s failed: %s", log.topic_partition, error)
+                    _logger.error("retention failed log=%s error=%s", log.topic_partition, error)
         return deleted
 
     def plan_flushes(self, now_ms: int) -> list[tuple[Log, FlushPlan]]:

@@ -53,7 +53,9 @@ class OffsetIndex:
         if offsets and not (offsets[0] >= 0 and offsets[-1] >= offsets[0] and 0 <= positions[-1] < log_size):
             last = len(positions) - 1
             raise CorruptLog(
-                self.file.path, last * ENTRY_SIZE, f"last entry ({offsets[-1]}, {positions[-1]}) is impossible"
+                self.file.path,
+                last * ENTRY_SIZE,
+                f"last entry (offset {offsets[-1]}, position {positions[-1]}) does not fit the log file",
             )
         self._offsets, self._positions = offsets, positions
 

@@ -63,7 +63,7 @@ class ProducerSnapshots:
             try:
                 state.load(parse_snapshot(self._files.read(self.path(offset)), self.path(offset)), offset)
             except CorruptLog as error:
-                _logger.warning("Dropping a producer snapshot: %s", error)
+                _logger.warning("removing corrupt producer snapshot error=%s", error)
                 self.remove(offset)
             else:
                 return

@@ -125,7 +125,7 @@ class ProducerState:
         if entry.current_txn_first_offset != NO_OFFSET and not header.is_transactional:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"producer {entry.producer_id} has a transaction open and sent a batch outside of it",
+                f"producer {entry.producer_id} sent a non-transactional batch during an open transaction",
             )
         return None
 

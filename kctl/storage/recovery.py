@@ -74,7 +74,9 @@ def open_log(
         loader = _Loader(files, directory, config, now_ms, log_start_offset)
         contents = loader.load(was_clean=was_clean, recovery_point=recovery_point)
     except CorruptLog as error:
-        _logger.warning("Log %s is damaged below its recovery point; reading all of it: %s", directory, error)
+        _logger.warning(
+            "log is corrupt below its recovery point, recovering all segments path=%s error=%s", directory, error
+        )
         loader = _Loader(files, directory, config, now_ms, log_start_offset)
         contents = loader.load(was_clean=False, recovery_point=0)
     return Log(
@@ -124,7 +126,7 @@ class _Loader:
                 self._epochs_of_batches(segments)
             if log_end_offset < self.log_start_offset:
                 _logger.warning(
-                    "Log %s ends at %d, before its start offset %d: it starts over there",
+                    "log ends before its start offset, starting it anew path=%s log_end_offset=%d log_start_offset=%d",
                     self.directory,
                     log_end_offset,
                     self.log_start_offset,
@@ -164,7 +166,7 @@ class _Loader:
             if recovery_point <= last.base_offset:
                 raise
             _logger.error(
-                "Log %s is damaged near its end; it stays as it is and goes on at offset %d in a new segment: %s",
+                "log is corrupt near its end, keeping it and appending to a new segment path=%s offset=%d error=%s",
                 self.directory,
                 recovery_point,
                 error,
@@ -189,7 +191,7 @@ class _Loader:
             elif entry.name == LEADER_EPOCH_CHECKPOINT:
                 self._read_epochs()
             elif parsed is None or parsed[2] or parsed[1] not in _KINDS:
-                _logger.warning("Ignoring %s, which is no file of a log", path)
+                _logger.warning("ignoring unknown file path=%s", path)
             elif parsed[1] == LOG_SUFFIX:
                 sizes[parsed[0]] = entry.size
             elif parsed[1] == SNAPSHOT_SUFFIX:
@@ -198,7 +200,7 @@ class _Loader:
                 others.append((parsed[0], parsed[1], path))
         for offset, _, path in others:
             if offset not in sizes:
-                _logger.warning("Removing %s, an index without its segment", path)
+                _logger.warning("removing orphaned index path=%s", path)
                 self.files.remove(path)
         self.snapshots = ProducerSnapshots(self.files, self.directory, snapshot_offsets)
         aborted = {offset for offset, kind, _ in others if kind == TRANSACTION_INDEX_SUFFIX}
@@ -225,8 +227,7 @@ class _Loader:
             return self.metadata.read_topic_id()
         except CorruptLog as error:
             _logger.warning(
-                "event=malformed_partition_metadata reason=%s: the log is taken for one of the topic as it is now, "
-                "whose id is written to the file when the controller tells it",
+                "ignoring corrupt partition.metadata, it is rewritten with the topic id from the controller error=%s",
                 error,
             )
             return None
@@ -236,7 +237,7 @@ class _Loader:
             self.epochs = LeaderEpochs(self.metadata.read_epochs())
             self.epochs_on_disk = self.epochs.entries
         except CorruptLog as error:
-            _logger.warning("The leader epochs will be read from the batches: %s", error)
+            _logger.warning("rebuilding leader epochs from the batches error=%s", error)
             self.epochs = LeaderEpochs()
             self.epochs_are_lost = True
 
@@ -263,7 +264,7 @@ class _Loader:
             if damage is not None:
                 dropped = segments[index + 1 :]
                 _logger.warning(
-                    "Recovered %s: cut at position %d of %s, %d later segments dropped: %s",
+                    "truncated corrupt log path=%s position=%d file=%s segments_deleted=%d reason=%s",
                     self.directory,
                     segment.size,
                     segment.path(LOG_SUFFIX),
@@ -294,7 +295,9 @@ class _Loader:
             path = segment.path(LOG_SUFFIX)
             if header.base_offset < progress.next_offset or header.last_offset_delta < 0 or header.record_count < 0:
                 raise CorruptLog(
-                    path, header.position, f"batch at {header.base_offset} where {progress.next_offset} was due"
+                    path,
+                    header.position,
+                    f"batch has base offset {header.base_offset}, expected at least {progress.next_offset}",
                 )
             check_crc(segment.file, header, batch)
             yield header

@@ -214,7 +214,9 @@ class Segment:
         for header in read_headers(self.file, start, self.size):
             is_late = start and header.position == start and header.base_offset > offset
             if is_late and first_offset(self.file, header) > offset:
-                raise CorruptLog(self.path(INDEX_SUFFIX), 0, f"sends a look-up of offset {offset} too far")
+                raise CorruptLog(
+                    self.path(INDEX_SUFFIX), 0, f"the entry for offset {offset} points past the batch that holds it"
+                )
             if header.last_offset >= offset:
                 return header
         return None
@@ -366,11 +368,11 @@ class Segment:
             self._rebuild_after(error)
 
     def _rebuild_after(self, error: CorruptLog | FileNotFoundError) -> None:
-        _logger.warning("Rebuilding the indexes of %s: %s", self.path(LOG_SUFFIX), error)
+        _logger.warning("rebuilding indexes file=%s reason=%s", self.path(LOG_SUFFIX), error)
         try:
             self.rebuild_indexes()
         except CorruptLog as damage:
-            _logger.error("Some batches cannot be read: %s", damage)
+            _logger.error("unreadable batches error=%s", damage)
             self.rebuild_indexes(read_past_damage(self.file, self.base_offset, self.size))
         # The segment may lie below the recovery point, where nobody would look at its indexes after a power failure.
         for file in self.files_to_sync():
