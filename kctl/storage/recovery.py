@@ -1,15 +1,15 @@
-"""Opening a log that is on the disk, whatever the last process left there.
+"""Opens a log from its directory, whatever state it was left in.  Kafka's LogLoader.
 
-    1. finish or undo what a cleaner or a deletion was in the middle of (.deleted, .cleaned, .swap)
-    2. list the segments; drop indexes without batches
+    1. complete or undo interrupted work of a cleaner or a deletion (.deleted, .cleaned, .swap)
+    2. list the segments; remove indexes without batches
     3. after an unclean shutdown, read every batch from the segment of the recovery point on: rebuild the indexes,
-       epochs and producer state, cut the log at the first byte that is no sound batch, drop all segments behind the cut
-    4. a log that ends before its checkpointed start offset starts over there
-    5. bring epochs and producer state in line with what is left
+       epochs and producer state; truncate at the first invalid batch and delete all segments behind it
+    4. a log that ends before its checkpointed start offset is emptied and starts at that offset
+    5. truncate epochs and producer state to the log
 
-Damage near the end of a log that was shut down cleanly stays where it is, and the log goes on behind it.  Any other
-damage where none should be makes step 3 start from the first segment.  Each log is opened by itself, so many can be
-opened at once in threads.  Kafka's LogLoader.
+After a clean shutdown, damage near the end of a log is left as it is, and appends go to a new segment.  Damage
+elsewhere makes step 3 start from the first segment.  Logs are independent, so many can be opened in parallel in
+threads.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from kctl.storage.segments import SegmentList
 _logger = logging.getLogger(__name__)
 
 _KINDS = frozenset({*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX})
-"""Of files that belong to an offset; others that are named so are not ours to remove."""
+"""Kinds of files that belong to an offset and may be removed; other files are ignored."""
 
 
 def open_log(
@@ -66,7 +66,8 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
 ) -> Log:
-    """The log in `directory`, created if missing; the last three arguments are what the log dir's checkpoints say.
+    """Open the log in `directory`, created if missing; the last three arguments are from the log directory's
+    checkpoints.
 
     Raises OSError.
     """
@@ -93,7 +94,7 @@ def open_log(
 
 
 class _Loader:
-    """The steps of opening one log, with what they know so far."""
+    """The steps of opening one log and their results so far."""
 
     def __init__(
         self, files: Files, directory: str, config: LogConfig, now_ms: int, checkpointed_start_offset: int
@@ -111,6 +112,7 @@ class _Loader:
         self.metadata = MetadataFiles(files, directory)
 
     def load(self, *, was_clean: bool, recovery_point: int) -> LogContents:
+        """Run the steps and return the state of the log."""
         if not self.files.exists(self.directory):
             self.files.make_directory(self.directory)
         settle_leftovers(self.files, self.directory, self.config)
@@ -154,10 +156,10 @@ class _Loader:
         )
 
     def _clean_end(self, segments: list[Segment], recovery_point: int) -> int:
-        """Where the log ended when it was closed.
+        """Return the end offset of a log that was shut down cleanly.
 
-        The batches say it.  Where the last of them have been damaged since, the checkpoint does: then nothing is cut,
-        because most of what is there may be sound, and the log goes on in a new segment.
+        It is read from the batches.  If the last ones are corrupt, the recovery point is used instead: nothing is
+        truncated, because most of the batches may be valid, and a new segment is started there.
         """
         last = segments[-1]
         try:
@@ -176,7 +178,7 @@ class _Loader:
         return recovery_point
 
     def _list(self) -> tuple[list[Segment], UUID | None]:
-        """The segments in order, the topic id; epochs and snapshots go to their attributes."""
+        """Return the segments in order and the topic id; sets epochs and snapshots."""
         sizes: dict[int, int] = {}
         others: list[tuple[int, str, str]] = []
         snapshot_offsets: list[int] = []
@@ -219,9 +221,10 @@ class _Loader:
         return segments, topic_id
 
     def _topic_id(self) -> UUID | None:
-        """None also for a malformed file, which a loss of power leaves behind: it is synced with the log, not before.
+        """Return the topic id, None if the file is corrupt, as after a power failure: it is synced with the log, not at
+        once.
 
-        Kafka, which syncs it at once, takes the log directory offline.
+        Kafka syncs it at once and takes the log directory offline if it is corrupt.
         """
         try:
             return self.metadata.read_topic_id()
@@ -277,7 +280,7 @@ class _Loader:
         return end_offset
 
     def _recover_segment(self, segment: Segment, expected_offset: int) -> tuple[int, CorruptLog | None]:
-        """Read the segment, rebuilding all that belongs to it; its end offset, and why it was cut, if it was."""
+        """Read the segment and rebuild its indexes; return its end offset, and why it was truncated, if it was."""
         progress = _Progress(segment, max(expected_offset, segment.base_offset))
         segment.transaction_index.clear()
         damage: CorruptLog | None = None
@@ -289,7 +292,7 @@ class _Loader:
         return progress.next_offset, damage
 
     def _sound_batches(self, progress: _Progress) -> Iterator[BatchHeader]:
-        """The batches of the segment up to the first that is not sound; epochs and producers hear of each."""
+        """Yield the batches of the segment up to the first invalid one; applies each to epochs and producers."""
         segment = progress.segment
         for header, batch in segment.batches():
             path = segment.path(LOG_SUFFIX)
@@ -336,12 +339,12 @@ class _Loader:
 
 
 def _segment_of(segments: list[Segment], recovery_point: int) -> int:
-    """The index of the segment that holds the recovery point."""
+    """Return the index of the segment that contains the recovery point."""
     return max((index for index, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
 
 
 class _Progress:
-    """How far the recovery of a segment has come."""
+    """The state of the recovery of one segment."""
 
     __slots__ = ("next_offset", "position", "segment")
 
