@@ -34,11 +34,11 @@ from kctl.storage.segment import Segment
 
 _logger = logging.getLogger(__name__)
 
-_NOWHERE = 1 << 63
+_OFFSET_AFTER_ALL = 1 << 63
 """An offset after all offsets."""
 
 
-def settle_leftovers(files: Files, directory: str, config: LogConfig) -> None:
+def resolve_leftovers(files: Files, directory: str, config: LogConfig) -> None:
     """Leave only files with final names in the directory; can be interrupted at any point.  Raises OSError."""
     cleaned: dict[str, int] = {}
     swaps: dict[str, int] = {}
@@ -47,10 +47,10 @@ def settle_leftovers(files: Files, directory: str, config: LogConfig) -> None:
         if entry.name.endswith((DELETED_SUFFIX, ".tmp")):
             files.remove(f"{directory}/{entry.name}")
         elif entry.name.endswith(CLEANED_SUFFIX):
-            cleaned[entry.name] = parsed[0] if parsed is not None else _NOWHERE
+            cleaned[entry.name] = parsed[0] if parsed is not None else _OFFSET_AFTER_ALL
         elif entry.name.endswith(SWAP_SUFFIX) and parsed is not None:
             swaps[entry.name] = parsed[0]
-    first_draft = min(cleaned.values(), default=_NOWHERE)
+    first_draft = min(cleaned.values(), default=_OFFSET_AFTER_ALL)
     for name, offset in swaps.items():
         if offset >= first_draft:
             files.remove(f"{directory}/{name}")
