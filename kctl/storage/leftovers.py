@@ -1,7 +1,7 @@
 """Completes or undoes work on segment files that a crash interrupted.
 
     .deleted   scheduled for removal: remove it
-    .cleaned   unfinished output of the cleaner: remove it, and every .swap at or behind it, because the output of a
+    .cleaned   unfinished output of the cleaner: remove it, and every .swap at or after it, because the output of a
                group may be several segments of which not all were renamed to .swap
     .swap      finished output: remove the segments that it replaces, then rename it to its final name
 
@@ -92,7 +92,7 @@ def _finish_swap(files: Files, directory: str, config: LogConfig, swapped: list[
 
 
 def _end_of(segment: Segment) -> int:
-    """Return the offset after the last valid batch; recovery handles what is behind it."""
+    """Return the offset after the last valid batch; recovery handles the bytes after it."""
     offset = segment.base_offset
     try:
         for header in segment.headers():

@@ -3,7 +3,7 @@
     1. complete or undo interrupted work of a cleaner or a deletion (.deleted, .cleaned, .swap)
     2. list the segments; remove indexes without batches
     3. after an unclean shutdown, read every batch from the segment of the recovery point on: rebuild the indexes,
-       epochs and producer state; truncate at the first invalid batch and delete all segments behind it
+       epochs and producer state; truncate at the first invalid batch and delete all segments after it
     4. a log that ends before its checkpointed start offset is emptied and starts at that offset
     5. truncate epochs and producer state to the log
 

@@ -111,7 +111,7 @@ class KazooLink:
         self._client.start_async()
 
     async def close(self) -> None:
-        """Close the session and wait briefly for the confirmation; a blocked thread is left behind."""
+        """Close the session and wait briefly for the confirmation; does not wait for a blocked thread."""
         timeout_s = CLOSE_TIMEOUT_S if self._is_up else CLOSE_TIMEOUT_DISCONNECTED_S
         self._end()
         client = self._client
