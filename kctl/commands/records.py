@@ -11,6 +11,7 @@ from kctl.commands.values import format_time
 from kctl.console import Column
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX, INT64_MAX, is_integer
+from kctl.records.bytes_as_text import encode_bytes
 
 if TYPE_CHECKING:
     from kctl.model import TopicPartition
@@ -70,16 +71,6 @@ def record_row(tp: TopicPartition, record: Record) -> dict[str, Any]:
         "value": _text(record.value),
         "headers": [{name: _text(data)} for name, data in record.headers],  # a name may occur more than once
     }
-
-
-def encode_bytes(data: bytes | None) -> tuple[str | None, str | None]:
-    """(text, "utf-8"), (base64, "base64") or (None, None): nothing is lost."""
-    if data is None:
-        return None, None
-    try:
-        return data.decode(), "utf-8"
-    except UnicodeDecodeError:
-        return base64.b64encode(data).decode(), "base64"
 
 
 def decode_bytes(text: object, encoding: object) -> bytes | None:

@@ -6,7 +6,7 @@ import pytest
 
 from kctl.admin.group_description import CLASSIC, CONSUMER, OTHER_TYPES
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.groups import TYPES
+from kctl.commands.groups.list import TYPES
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.protocol.apis.consumer_group_describe import (
     Assignment,

@@ -1,0 +1,22 @@
+"""`kctl reassign list`."""
+
+from __future__ import annotations
+
+from kctl.admin.reassignment import list_reassignments
+from kctl.commands.compat import reassign as reassign_compat
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.reassign import app
+from kctl.commands.reassign.options import Compat
+from kctl.commands.reassign.rows import LIST_COLUMNS, list_row
+
+
+@app.command("list", cluster=True, examples=("kctl reassign list", "kctl reassign list --format json"))
+def list_moves(run: Invocation, *, compat: Compat = None) -> ExitStatus:
+    """List the partitions that are being moved, whoever moves them."""
+    ongoing = run.on_brokers(list_reassignments)
+    if compat:
+        run.console.verbatim(reassign_compat.listed(ongoing))
+    else:
+        run.console.show(LIST_COLUMNS, [list_row(tp, one) for tp, one in ongoing.items()])
+    return ExitStatus.DONE

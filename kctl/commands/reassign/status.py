@@ -1,0 +1,42 @@
+"""`kctl reassign status`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from kctl.admin.reassigning import look_settled
+from kctl.admin.throttling import finished_keys
+from kctl.commands.declaration import Argument
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.reassign import app
+from kctl.commands.reassign.options import JsonFile, StateDir
+from kctl.commands.reassign.states import show_states
+from kctl.commands.reassign.targets import read_log_dirs, read_targets
+from kctl.commands.reassign.throttle import records_of
+
+
+@app.command(
+    "status",
+    cluster=True,
+    examples=("kctl reassign status", "kctl reassign status --reassignment-json-file moves.json --format json"),
+)
+def status(
+    run: Invocation,
+    moves: Annotated[
+        list[str] | None, Argument("Instead of a file: partitions and their replicas.", metavar="T:P=B,B")
+    ] = None,
+    *,
+    reassignment_json_file: JsonFile = None,
+    state_dir: StateDir = None,
+) -> ExitStatus:
+    """Show how far moves are; of everything that moves when none is named.
+
+    Changes nothing.  Exit status 3 while anything of it moves, 1 for a partition that neither is where it should be nor
+    on its way there.
+    """
+    targets, log_dirs = read_targets(moves, reassignment_json_file), read_log_dirs(reassignment_json_file)
+    situation = run.on_brokers(lambda client: look_settled(client, targets, log_dirs))
+    if finished_keys(records_of(state_dir, situation.metadata.cluster_id), situation.ongoing.keys()):
+        run.console.note("a move has ended and its throttle is still set; 'kctl reassign verify' restores it")
+    return show_states(run, situation, compat=None)

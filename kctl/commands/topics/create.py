@@ -1,0 +1,85 @@
+"""`kctl topics create`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from kctl.admin.topic_changes import BROKER_DEFAULT, NewTopic, create_topics
+from kctl.commands.declaration import Argument, Option
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.rows import known
+from kctl.commands.topics import app
+from kctl.commands.topics.assignments import parse_assignment
+from kctl.commands.topics.options import DRY_RUN
+from kctl.commands.topics.rows import CHANGE_COLUMNS, change_row
+from kctl.commands.values import parse_pairs
+from kctl.errors import ErrorCode, UsageError
+from kctl.integers import INT16_MAX
+
+
+@app.command(
+    "create",
+    cluster=True,
+    examples=(
+        "kctl topics create orders --partitions 6 --replication-factor 3 --config retention.ms=86400000",
+        "kctl topics create orders --replica-assignment 0:1,1:2,2:0",
+    ),
+)
+def create(
+    run: Invocation,
+    name: Annotated[str, Argument("Name of the topic.", metavar="TOPIC")],
+    *,
+    partitions: Annotated[
+        int | None,
+        Option(
+            "--partitions", metavar="N", help="Number of partitions.  Default: the broker's num.partitions.", minimum=1
+        ),
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        Option(
+            "--replication-factor",
+            metavar="N",
+            help="Number of replicas.  Default: the broker's default.replication.factor.",
+            minimum=1,
+            maximum=INT16_MAX,
+        ),
+    ] = None,
+    config: Annotated[list[str] | None, Option("--config", metavar="NAME=VALUE", help="Set a property.")] = None,
+    replica_assignment: Annotated[
+        str | None,
+        Option(
+            "--replica-assignment",
+            metavar="B:B,...",
+            help="Instead of the two numbers, the broker ids of each partition's replicas, preferred leader first.",
+        ),
+    ] = None,
+    if_not_exists: Annotated[bool, Option("--if-not-exists", help="No failure if it exists already.")] = False,
+    dry_run: Annotated[bool, DRY_RUN] = False,
+) -> ExitStatus:
+    """Create a topic.
+
+    It is done when every live broker knows the topic, so that the next command finds it whichever broker that asks; it
+    waits 5 s for that at most.
+    """
+    if replica_assignment and (partitions is not None or replication_factor is not None):
+        raise UsageError("--replica-assignment says all; leave out --partitions and --replication-factor")
+    topic = NewTopic(
+        name,
+        BROKER_DEFAULT if partitions is None else partitions,
+        BROKER_DEFAULT if replication_factor is None else replication_factor,
+        parse_assignment(replica_assignment) if replica_assignment else (),
+        parse_pairs(config, "--config"),
+    )
+    created = run.on_cluster(lambda client: create_topics(client, [topic], validate_only=dry_run))
+    rows = []
+    for one in created:
+        row = change_row(one.outcome, "would be created" if dry_run else "created")
+        row["partitions"] = known(one.partitions)
+        row["replication_factor"] = known(one.replication_factor)
+        if if_not_exists and one.outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS:
+            row |= {"status": "exists", "error": None, "message": None}
+        rows.append(row)
+    run.console.show(CHANGE_COLUMNS, rows)
+    return run.status_of(rows)

@@ -1,0 +1,142 @@
+"""`kctl transactions abort`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+from kctl.admin.producers import Marker, describe_producers, write_abort_marker
+from kctl.admin.transactions import owner_of
+from kctl.commands.declaration import Argument, Option
+from kctl.commands.exit_status import ExitStatus, Refused
+from kctl.commands.invocation import Invocation
+from kctl.commands.rows import NO_ERROR, known, outcome_error
+from kctl.commands.transactions import app
+from kctl.console import ERROR_COLUMNS, Column
+from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.integers import INT16_MAX, INT64_MAX, parse_integer
+from kctl.model import TopicPartition
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+
+ABORT_COLUMNS = (
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("producer_id", numeric=True),
+    Column("producer_epoch", numeric=True),
+    Column("coordinator_epoch", numeric=True),
+    Column("start_offset", numeric=True),
+    Column("status"),
+    *ERROR_COLUMNS,
+)
+
+
+@app.command(
+    "abort",
+    cluster=True,
+    examples=(
+        "kctl transactions abort orders:0 --start-offset 1234 --dry-run",
+        "kctl transactions abort orders:0 --start-offset 1234 --yes",
+        "kctl transactions abort orders:0 --producer-id 4000 --producer-epoch 7 --coordinator-epoch 3 --yes",
+    ),
+)
+def abort(
+    run: Invocation,
+    partition: Annotated[str, Argument("The partition in which it is open.", metavar="TOPIC:PARTITION")],
+    *,
+    start_offset: Annotated[
+        int | None,
+        Option(
+            "--start-offset",
+            metavar="N",
+            help="Where the transaction began; who wrote it is looked up.",
+            maximum=INT64_MAX,
+        ),
+    ] = None,
+    producer_id: Annotated[
+        int | None,
+        Option("--producer-id", metavar="N", help="Instead: whose it is, with both epochs.", maximum=INT64_MAX),
+    ] = None,
+    producer_epoch: Annotated[
+        int | None, Option("--producer-epoch", metavar="N", help="Epoch of the producer.", maximum=INT16_MAX)
+    ] = None,
+    coordinator_epoch: Annotated[
+        int | None,
+        Option("--coordinator-epoch", metavar="N", help="Epoch of the producer's last coordinator.", minimum=-1),
+    ] = None,
+    force: Annotated[
+        bool, Option("--force", help="Also where a coordinator is about to end the transaction itself.")
+    ] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do it without asking.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show what would be done and do nothing.")] = False,
+) -> ExitStatus:
+    """Abort a hanging transaction in one partition: its records stay hidden, readers of committed records go on.
+
+    A transaction that its coordinator knows is refused (exit status 5) without --force: it can still be committed, and
+    would then lose this partition's part.  Without --yes it asks on the terminal; without a terminal it refuses.
+    """
+    tp = _partition(partition)
+    explicit = (producer_id, producer_epoch, coordinator_epoch)
+    if (start_offset is None) is all(one is None for one in explicit):
+        raise UsageError("say which transaction: --start-offset, or --producer-id with both epochs")
+    if start_offset is None:
+        if producer_id is None or producer_epoch is None or coordinator_epoch is None:
+            raise UsageError("--producer-id, --producer-epoch and --coordinator-epoch go together")
+        marker = Marker(tp, producer_id, producer_epoch, coordinator_epoch)
+    else:
+        marker = run.on_brokers(lambda client: _find(client, tp, start_offset))
+    if not force:
+        _refuse_if_coordinated(run, marker)
+    outcome = None
+    if not dry_run:
+        run.consent(f"Abort the transaction of producer {marker.producer_id} in {tp}?", yes=yes)
+        outcome = run.on_brokers(lambda client: write_abort_marker(client, marker))
+    is_done = outcome is None or outcome.is_done
+    row = {
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "producer_id": marker.producer_id,
+        "producer_epoch": marker.producer_epoch,
+        "coordinator_epoch": known(marker.coordinator_epoch),
+        "start_offset": start_offset,
+        "status": ("would be aborted" if dry_run else "aborted") if is_done else None,
+        **(NO_ERROR if outcome is None else outcome_error(outcome)),
+    }
+    run.console.show(ABORT_COLUMNS, [row])
+    return run.status_of([row])
+
+
+async def _find(client: ClusterClient, tp: TopicPartition, start_offset: int) -> Marker:
+    """What ends the transaction that began there.  Raises ApiError when there is none."""
+    producers = (await describe_producers(client, [tp]))[tp]
+    if isinstance(producers, ApiError):
+        raise ApiError(producers.code, f"{tp}: {producers}")
+    for one in producers:
+        if one.txn_start_offset == start_offset:
+            return Marker(tp, one.producer_id, one.producer_epoch, one.coordinator_epoch)
+    raise ApiError(ErrorCode.INVALID_TXN_STATE, f"{tp}: no open transaction begins at offset {start_offset}")
+
+
+def _refuse_if_coordinated(run: Invocation, marker: Marker) -> None:
+
+    try:
+        owner = run.on_brokers(lambda client: owner_of(client, marker.producer_id))
+    except ApiError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        run.console.warn("brokers before 3.0 do not tell whether a coordinator is about to end the transaction")
+        return
+    if owner is not None and owner.producer_id == marker.producer_id and marker.tp in owner.partitions:
+        raise Refused(
+            f"the transaction does not hang: the coordinator of '{owner.outcome.name}' has it as {owner.state}; "
+            "--force aborts it in this partition all the same"
+        )
+
+
+def _partition(text: str) -> TopicPartition:
+
+    found = re.fullmatch(r"([^:]+):([0-9]+)", text)
+    if found is None:
+        raise UsageError(f"'{text}' is no partition; write TOPIC:PARTITION")
+    return TopicPartition(found[1], parse_integer(found[2], "a partition"))
