@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.commands.exit_status import ExitStatus, Refused
-from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS, GLOBAL_NAMES
+from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX
 
@@ -126,13 +126,6 @@ class Invocation:
     def status_of(self, rows: list[dict[str, Any]]) -> ExitStatus:
         """FAILED when any row carries an error."""
         return ExitStatus.FAILED if any(row.get("error") for row in rows) else ExitStatus.DONE
-
-
-def split_given(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The values that every command takes, and the command's own."""
-    common = {name: value for name, value in values.items() if name in GLOBAL_NAMES}
-    own = {name: value for name, value in values.items() if name not in GLOBAL_NAMES}
-    return common, own
 
 
 def _duration_ms(text: str) -> int:

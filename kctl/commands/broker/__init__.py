@@ -1,10 +1,14 @@
-"""`kctl broker`: start, stop and check the broker of a data folder."""
+"""`kctl broker`: start, stop and check a broker."""
 
 from __future__ import annotations
 
-from kctl.commands.declaration import Group
+import typer
 
-app = Group("broker", "Start, stop and check a broker.")
+from kctl.commands.lazy_group import verbs
 
-VERBS = ("start", "stop", "status")
-"""Modules of this package, one for each verb."""
+app = typer.Typer(
+    cls=verbs(__name__, "start", "stop", "status"),
+    help="Start, stop and check a broker.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)

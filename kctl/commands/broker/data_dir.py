@@ -6,15 +6,14 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from kctl.commands.declaration import Option
+import typer
 
 DataDir = Annotated[
     str | None,
-    Option(
+    typer.Option(
         "--data-dir",
         metavar="DIR",
         help="Folder of the broker.  Default: kctl/broker under XDG_DATA_HOME, which is ~/.local/share.",
-        complete="directory",
     ),
 ]
 

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from kctl.commands.broker import app
+import typer
+
 from kctl.commands.broker.data_dir import DataDir, data_dir_of
-from kctl.commands.declaration import Option
+from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.config.properties import decode_properties, parse_properties
@@ -19,35 +20,39 @@ from kctl.input_files import read_input
 from kctl.integers import PORT_MAX
 from kctl.server.data_folder import DataFolder
 
+app = typer.Typer(add_completion=False)
+
+
 DEFAULT_PORT = 9092
 
 
 @app.command(
     "start",
-    examples=(
+    cls=LocalCommand,
+    epilog=examples(
         "kctl broker start",
         "kctl broker start --data-dir /srv/kafka --port 9092 -o num.partitions=3",
         "kctl broker start --config server.properties --zookeeper zk1:2181,zk2:2181/kafka",
     ),
 )
 def start(
-    run: Invocation,
+    ctx: typer.Context,
     *,
-    config: Annotated[
-        str | None, Option("--config", metavar="FILE", help="Kafka's server.properties.", complete="file")
-    ] = None,
+    config: Annotated[str | None, typer.Option("--config", metavar="FILE", help="Kafka's server.properties.")] = None,
     override: Annotated[
         list[str] | None,
-        Option("-o", "--override", metavar="NAME=VALUE", help="A property that wins over the file."),
+        typer.Option("-o", "--override", metavar="NAME=VALUE", help="A property that wins over the file."),
     ] = None,
     data_dir: DataDir = None,
     port: Annotated[
         int | None,
-        Option("--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.  Default: 9092.", maximum=PORT_MAX),
+        typer.Option(
+            "--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.  Default: 9092.", max=PORT_MAX, min=0
+        ),
     ] = None,
     zookeeper: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--zookeeper",
             metavar="HOST:PORT[,...][/CHROOT]",
             help="ZooKeeper to join.  Default: zookeeper.connect, else an embedded service.",
@@ -55,20 +60,22 @@ def start(
     ] = None,
     embedded_zookeeper_port: Annotated[
         int | None,
-        Option(
+        typer.Option(
             "--embedded-zookeeper-port",
             metavar="N",
             help="Port of the embedded service.  Default: a free one.",
-            maximum=PORT_MAX,
+            max=PORT_MAX,
+            min=0,
         ),
     ] = None,
-    detach: Annotated[bool, Option("--detach", help="Go to the background once the broker serves.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Go to the background once the broker serves.")] = False,
 ) -> ExitStatus:
     """Run a broker until it is stopped.
 
     Property names are Kafka's.  Without ZooKeeper it embeds a durable coordination service and is broker 0.  Ctrl-C
     and SIGTERM stop it cleanly.  Nothing listens beyond 127.0.0.1 unless `listeners` says so.
     """
+    run: Invocation = ctx.obj
     from kctl.server import process  # noqa: PLC0415 - other verbs do without the server
 
     folder = DataFolder(data_dir_of(data_dir))

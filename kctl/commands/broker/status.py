@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from kctl.commands.broker import app
+import typer
+
 from kctl.commands.broker.data_dir import DataDir, data_dir_of
+from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.console import Column
 from kctl.server.data_folder import DataFolder
 
+app = typer.Typer(add_completion=False)
 
-@app.command("status", examples=("kctl broker status", "kctl broker status --format json"))
-def status(run: Invocation, *, data_dir: DataDir = None) -> ExitStatus:
+
+@app.command("status", cls=LocalCommand, epilog=examples("kctl broker status", "kctl broker status --format json"))
+def status(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
     """Say whether the broker of a data folder runs.
 
     Exit status 0 when it serves, 3 when it does not.
     """
+    run: Invocation = ctx.obj
     folder = DataFolder(data_dir_of(data_dir))
     running = folder.running()
     row = {

@@ -6,23 +6,29 @@ import os
 import signal
 import time
 
-from kctl.commands.broker import app
+import typer
+
 from kctl.commands.broker.data_dir import DataDir, data_dir_of
+from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.errors import KctlError
 from kctl.server.data_folder import DataFolder
 
+app = typer.Typer(add_completion=False)
+
+
 STOP_WAIT_S = 60.0
 _POLL_S = 0.05
 
 
-@app.command("stop", examples=("kctl broker stop", "kctl broker stop --data-dir /srv/kafka"))
-def stop(run: Invocation, *, data_dir: DataDir = None) -> ExitStatus:
+@app.command("stop", cls=LocalCommand, epilog=examples("kctl broker stop", "kctl broker stop --data-dir /srv/kafka"))
+def stop(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
     """Stop the broker of a data folder cleanly and wait for its end.
 
     Exit status 3 when no broker runs there.
     """
+    run: Invocation = ctx.obj
     folder = DataFolder(data_dir_of(data_dir))
     running = folder.running()
     if running is None:

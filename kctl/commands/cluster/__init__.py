@@ -1,10 +1,14 @@
-"""`kctl cluster`: describe a cluster, judge its health, run one for development."""
+"""`kctl cluster`: describe a cluster, check its health, run one for development."""
 
 from __future__ import annotations
 
-from kctl.commands.declaration import Group
+import typer
 
-app = Group("cluster", "Describe a cluster, judge its health, run one for development.")
+from kctl.commands.lazy_group import verbs
 
-VERBS = ("describe", "log_dirs", "health", "start", "status", "stop")
-"""Modules of this package, one for each verb."""
+app = typer.Typer(
+    cls=verbs(__name__, "describe", "log-dirs", "health", "start", "status", "stop"),
+    help="Describe a cluster, check its health, run one for development.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kctl.commands.cluster import app
+import typer
+
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import known
@@ -13,6 +15,9 @@ from kctl.console import Column, Format
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
     from kctl.client.metadata import ClusterMetadata
+
+app = typer.Typer(add_completion=False)
+
 
 BROKER_COLUMNS = (
     Column("broker", numeric=True),
@@ -23,12 +28,15 @@ BROKER_COLUMNS = (
 )
 
 
-@app.command("describe", cluster=True, examples=("kctl cluster describe", "kctl cluster describe --format json"))
-def describe(run: Invocation) -> ExitStatus:
+@app.command(
+    "describe", cls=ClusterCommand, epilog=examples("kctl cluster describe", "kctl cluster describe --format json")
+)
+def describe(ctx: typer.Context) -> ExitStatus:
     """Describe the cluster: its id, its controller and the brokers that are alive.
 
     One row per broker; under json and jsonl one object.
     """
+    run: Invocation = ctx.obj
 
     async def ask(client: ClusterClient) -> ClusterMetadata:
         return await client.metadata([])

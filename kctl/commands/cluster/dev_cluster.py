@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from kctl.commands.declaration import Option
+import typer
+
 from kctl.commands.invocation import Invocation
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ErrorCode, KctlError
@@ -25,11 +26,10 @@ MEMBER_COLUMNS = (
 )
 DataDir = Annotated[
     str | None,
-    Option(
+    typer.Option(
         "--data-dir",
         metavar="DIR",
         help="Folder of the cluster.  Default: kctl/cluster under XDG_DATA_HOME, which is ~/.local/share.",
-        complete="directory",
     ),
 ]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from kctl.admin.health import judge, observe
-from kctl.commands.cluster import app
-from kctl.commands.declaration import Option
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import known
@@ -17,6 +18,9 @@ from kctl.errors import ClusterUnreachable
 if TYPE_CHECKING:
     from kctl.admin.health import Observation, Reason
     from kctl.client.cluster import ClusterClient
+
+app = typer.Typer(add_completion=False)
+
 
 REASON_COLUMNS = (
     Column("problem"),
@@ -30,15 +34,19 @@ POLL_MS = 500
 
 @app.command(
     "health",
-    cluster=True,
-    examples=("kctl cluster health", "kctl cluster health --wait 60s --quiet", "kctl cluster health --format json"),
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl cluster health", "kctl cluster health --wait 60s --quiet", "kctl cluster health --format json"
+    ),
 )
 def health(
-    run: Invocation,
+    ctx: typer.Context,
     *,
     wait: Annotated[
         str | None,
-        Option("--wait", metavar="DURATION", help="Wait that long for the cluster to become healthy, such as 30s."),
+        typer.Option(
+            "--wait", metavar="DURATION", help="Wait that long for the cluster to become healthy, such as 30s."
+        ),
     ] = None,
 ) -> ExitStatus:
     """Say whether the cluster is healthy, and every reason why it is not.
@@ -48,6 +56,7 @@ def health(
 
     One row per reason; under json and jsonl one object.
     """
+    run: Invocation = ctx.obj
     wait_ms = parse_duration_ms(wait) if wait else 0
     seen = run.on_cluster_concurrently(lambda client: _observe(client, wait_ms))
     reasons = judge(seen)

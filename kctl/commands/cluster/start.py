@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import typer
+
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
 from kctl.client.settings import ClientSettings, parse_servers
-from kctl.commands.cluster import app
 from kctl.commands.cluster.dev_cluster import DataDir, dev_cluster_in, show_members
-from kctl.commands.declaration import Option
+from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER
 from kctl.commands.values import parse_pairs
-from kctl.integers import PORT_MAX
+from kctl.integers import INT32_MAX, PORT_MAX
 from kctl.server.dev_cluster import settle
+
+app = typer.Typer(add_completion=False)
+
 
 POLL_MS = 500
 TOGETHER_TIMEOUT_MS = 30_000
@@ -23,39 +27,44 @@ TOGETHER_TIMEOUT_MS = 30_000
 
 @app.command(
     "start",
-    examples=(
+    cls=LocalCommand,
+    epilog=examples(
         "kctl cluster start",
         "kctl cluster start --brokers 5 --data-dir /tmp/cluster --port 19092 -o num.partitions=3",
         "kctl cluster start --data-dir /tmp/cluster --zookeeper zk1:2181,zk2:2181/kafka",
     ),
 )
 def start(
-    run: Invocation,
+    ctx: typer.Context,
     *,
     brokers: Annotated[
-        int | None, Option("--brokers", metavar="N", help="How many.  Default: as many as there were, or 3.", minimum=1)
+        int | None,
+        typer.Option(
+            "--brokers", metavar="N", help="How many.  Default: as many as there were, or 3.", min=1, max=INT32_MAX
+        ),
     ] = None,
     data_dir: DataDir = None,
     port: Annotated[
         int | None,
-        Option(
+        typer.Option(
             "--port",
             metavar="N",
             help="Port of broker 0 on 127.0.0.1; the others follow.  0 takes free ones.  Default: 9092.",
-            maximum=PORT_MAX,
+            max=PORT_MAX,
+            min=0,
         ),
     ] = None,
     zookeeper: Annotated[
         str | None,
-        Option(
-            "--zookeeper",
-            metavar="HOST:PORT[,...][/CHROOT]",
-            help="Ensemble to use.  Default: a service of its own.",
+        typer.Option(
+            "--zookeeper", metavar="HOST:PORT[,...][/CHROOT]", help="Ensemble to use.  Default: a service of its own."
         ),
     ] = None,
     override: Annotated[
         list[str] | None,
-        Option("-o", "--override", metavar="NAME=VALUE", help="A property of all its brokers.  Default: as before."),
+        typer.Option(
+            "-o", "--override", metavar="NAME=VALUE", help="A property of all its brokers.  Default: as before."
+        ),
     ] = None,
 ) -> ExitStatus:
     """Start brokers and a coordination service for development, each as a process in the background.
@@ -63,6 +72,7 @@ def start(
     What runs already stays as it is, so starting twice does no harm, and more brokers can be added.  Topics are
     replicated three times where there are three brokers.  Returns when all brokers know each other.
     """
+    run: Invocation = ctx.obj
     cluster = dev_cluster_in(data_dir)
     overrides = parse_pairs(override, "-o") if override else None
     layout = settle(cluster.layout(), brokers=brokers, port=port, zookeeper=zookeeper, overrides=overrides)

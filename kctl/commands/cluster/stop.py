@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from kctl.commands.cluster import app
+import typer
+
 from kctl.commands.cluster.dev_cluster import DataDir, dev_cluster_in, show_members, started_layout
+from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 
+app = typer.Typer(add_completion=False)
 
-@app.command("stop", examples=("kctl cluster stop", "kctl cluster stop --data-dir /tmp/cluster"))
-def stop(run: Invocation, *, data_dir: DataDir = None) -> ExitStatus:
+
+@app.command(
+    "stop", cls=LocalCommand, epilog=examples("kctl cluster stop", "kctl cluster stop --data-dir /tmp/cluster")
+)
+def stop(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
     """Stop the brokers one after the other, then their coordination service; the data stays.
 
     Each broker hands over what it leads first.  What does not run is left as it is, which is no failure.
     """
+    run: Invocation = ctx.obj
     cluster = dev_cluster_in(data_dir)
     return run.status_of(show_members(run, cluster.stop(started_layout(cluster))))

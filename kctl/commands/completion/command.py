@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from kctl.commands.catalog import load_all
-from kctl.commands.completion import app
-from kctl.commands.completion_scripts import script_for
-from kctl.commands.declaration import Argument
+import typer
+
+from kctl.commands.command import LocalCommand, examples
+from kctl.commands.completion.scripts import script_for
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
+from kctl.commands.root import all_commands
 
-SHELLS = ("bash", "zsh", "fish")
+app = typer.Typer(add_completion=False)
+
+
+Shell = Literal["bash", "zsh", "fish"]
 
 
 @app.command(
     "completion",
-    examples=(
+    cls=LocalCommand,
+    epilog=examples(
         "source <(kctl completion bash)",
         "kctl completion zsh > ~/.zsh/completions/_kctl",
         "kctl completion fish > ~/.config/fish/completions/kctl.fish",
     ),
 )
 def completion(
-    run: Invocation, shell: Annotated[str, Argument("Which shell.", metavar="SHELL", choices=SHELLS)]
+    ctx: typer.Context, shell: Annotated[Shell, typer.Argument(help="Which shell.", metavar="SHELL")]
 ) -> ExitStatus:
-    """Print a completion script for a shell: bash, zsh or fish."""
-    run.console.text(script_for(shell, load_all()))
+    """Print a completion script for bash, zsh or fish."""
+    run: Invocation = ctx.obj
+    run.console.text(script_for(shell, all_commands()))
     return ExitStatus.DONE

@@ -1,10 +1,14 @@
-"""`kctl configs`: look at and change properties of topics and brokers."""
+"""`kctl configs`: describe and change properties of topics and brokers."""
 
 from __future__ import annotations
 
-from kctl.commands.declaration import Group
+import typer
 
-app = Group("configs", "Look at and change properties of topics and brokers.")
+from kctl.commands.lazy_group import verbs
 
-VERBS = ("describe", "alter")
-"""Modules of this package, one for each verb."""
+app = typer.Typer(
+    cls=verbs(__name__, "describe", "alter"),
+    help="Describe and change properties of topics and brokers.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from kctl.admin.configs import ConfigChange, ConfigOperation, alter_configs, describe_configs, entry_named, value_after
-from kctl.commands.configs import app
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.configs.resources import Type, identity_of, requested_resources
-from kctl.commands.declaration import Argument, Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import outcome_error
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from kctl.admin.configs import ConfigEntry, ConfigResource
     from kctl.admin.outcome import Outcome
     from kctl.client.cluster import ClusterClient
+
+app = typer.Typer(add_completion=False)
+
 
 ALTER_COLUMNS = (
     Column("type"),
@@ -34,30 +38,31 @@ ALTER_COLUMNS = (
 
 @app.command(
     "alter",
-    cluster=True,
-    examples=(
+    cls=ClusterCommand,
+    epilog=examples(
         "kctl configs alter topic orders --set retention.ms=86400000 --delete cleanup.policy",
         "kctl configs alter topic orders --append cleanup.policy=compact --dry-run",
         "kctl configs alter broker default --set log.cleaner.threads=2",
     ),
 )
 def alter(
-    run: Invocation,
+    ctx: typer.Context,
     type_: Type,
     names: Annotated[
-        list[str], Argument("Topics, or ids of brokers, or 'default' for all brokers at once.", metavar="NAME")
+        list[str],
+        typer.Argument(help="Topics, or ids of brokers, or 'default' for all brokers at once.", metavar="NAME"),
     ],
     *,
-    set_: Annotated[list[str] | None, Option("--set", metavar="NAME=VALUE", help="Give it this value.")] = None,
-    delete: Annotated[list[str] | None, Option("--delete", metavar="NAME", help="Take the value away.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Give it this value.")] = None,
+    delete: Annotated[list[str] | None, typer.Option("--delete", metavar="NAME", help="Take the value away.")] = None,
     append: Annotated[
-        list[str] | None, Option("--append", metavar="NAME=VALUE", help="Add to a list, where it is not in it.")
+        list[str] | None, typer.Option("--append", metavar="NAME=VALUE", help="Add to a list, where it is not in it.")
     ] = None,
     subtract: Annotated[
-        list[str] | None, Option("--subtract", metavar="NAME=VALUE", help="Take out of a list.")
+        list[str] | None, typer.Option("--subtract", metavar="NAME=VALUE", help="Take out of a list.")
     ] = None,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Let the brokers check it, show what would be done and do nothing.")
+        bool, typer.Option("--dry-run", help="Let the brokers check it, show what would be done and do nothing.")
     ] = False,
 ) -> ExitStatus:
     """Change some properties and leave all others as they are.
@@ -65,6 +70,7 @@ def alter(
     One row per property.  The changes of one topic or broker are made together or not at all.  Where AFTER is empty the
     value comes from the next source that has one.  Needs Kafka 2.3 or later, which can change single properties.
     """
+    run: Invocation = ctx.obj
     changes = _changes(set_, delete, append, subtract)
 
     async def ask(client: ClusterClient) -> list[dict[str, Any]]:

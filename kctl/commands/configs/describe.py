@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from kctl.admin.configs import describe_configs
-from kctl.commands.configs import app
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.configs.resources import Type, identity_of, requested_resources
-from kctl.commands.declaration import Argument, Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR, outcome_error
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from kctl.admin.configs import ConfigEntry, ConfigResource
     from kctl.admin.outcome import Outcome
     from kctl.client.cluster import ClusterClient
+
+app = typer.Typer(add_completion=False)
+
 
 DESCRIBE_COLUMNS = (
     Column("type"),
@@ -33,28 +37,30 @@ DESCRIBE_COLUMNS = (
 
 @app.command(
     "describe",
-    cluster=True,
-    examples=(
+    cls=ClusterCommand,
+    epilog=examples(
         "kctl configs describe topic orders",
         "kctl configs describe broker 1 --all",
         "kctl configs describe broker default --format json",
     ),
 )
 def describe(
-    run: Invocation,
+    ctx: typer.Context,
     type_: Type,
     names: Annotated[
         list[str] | None,
-        Argument(
-            "Topics, or ids of brokers, or 'default' for what is set for all brokers.  All topics or brokers when none"
-            " is named.",
+        typer.Argument(
+            help="Topics, or ids of brokers, or 'default' for what is set for all brokers.  Default: all topics or"
+            " brokers.",
             metavar="NAME",
         ),
     ] = None,
     *,
-    all_: Annotated[bool, Option("--all", help="Also what was not set for exactly this topic or broker.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Also what was not set for exactly this topic or broker.")
+    ] = False,
     property_: Annotated[
-        list[str] | None, Option("--property", metavar="NAME", help="Only this property, wherever it comes from.")
+        list[str] | None, typer.Option("--property", metavar="NAME", help="Only this property, wherever it comes from.")
     ] = None,
 ) -> ExitStatus:
     """Show properties, where their values come from, and which others would count without them.
@@ -62,6 +68,7 @@ def describe(
     One row per property; under json and jsonl one object per topic or broker.  Values of sensitive properties are not
     told by brokers.
     """
+    run: Invocation = ctx.obj
 
     async def ask(client: ClusterClient) -> list[dict[str, Any]]:
         resources = await requested_resources(client, type_, names)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
 
 from kctl.admin.configs import BROKER_DEFAULTS, ConfigResource, ResourceType
-from kctl.commands.declaration import Argument
 from kctl.integers import parse_integer
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
 
-TYPES = ("topic", "broker")
+ResourceKind = Literal["topic", "broker"]
 DEFAULT_NAME = "default"
 """What people say for the broker that stands for all."""
-Type = Annotated[str, Argument("What has the properties.", metavar="topic|broker", choices=TYPES)]
+Type = Annotated[ResourceKind, typer.Argument(help="What has the properties.", metavar="topic|broker")]
 
 
 async def requested_resources(client: ClusterClient, type_: str, names: list[str] | None) -> list[ConfigResource]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
 
 from kctl.admin.offset_spec import Anchor
 from kctl.admin.offsets import find_offset_ranges, partitions_of, resolve
 from kctl.client.consumer import Consumer
 from kctl.client.list_offsets import IsolationLevel
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.compat.formatters import classic_text, key_and_value
-from kctl.commands.consume import app
 from kctl.commands.consume.group_reading import group_reading, read_in_group
-from kctl.commands.declaration import Argument, Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.records import RECORD_COLUMNS, record_item, record_row
@@ -34,15 +35,18 @@ if TYPE_CHECKING:
 
     Write = Callable[[TopicPartition, Record], bool]
 
-FORMATTERS = ("offsets", "group-metadata", "transactions")
-COMPATS = ("kafka-2.8", "kafka-4")
-ISOLATIONS = ("read_committed", "read_uncommitted")
+app = typer.Typer(add_completion=False)
+
+
+Formatter = Literal["offsets", "group-metadata", "transactions"]
+CompatVersion = Literal["kafka-2.8", "kafka-4"]
+IsolationLevelName = Literal["read_committed", "read_uncommitted"]
 
 
 @app.command(
     "consume",
-    cluster=True,
-    examples=(
+    cls=ClusterCommand,
+    epilog=examples(
         "kctl consume orders",
         "kctl consume orders --from -10 --partition 0",
         "kctl consume orders --from @2026-11-21T09:00:00Z --until @2026-11-21T10:00:00Z --format jsonl",
@@ -53,12 +57,12 @@ ISOLATIONS = ("read_committed", "read_uncommitted")
     ),
 )
 def consume(
-    run: Invocation,
-    topic: Annotated[str, Argument("Topic to read.", metavar="TOPIC")],
+    ctx: typer.Context,
+    topic: Annotated[str, typer.Argument(help="Topic to read.", metavar="TOPIC")],
     *,
     from_: Annotated[
         str,
-        Option(
+        typer.Option(
             "--from",
             metavar="OFFSET",
             help="Where to begin: start, end, N, +N after the start, -N before the end, @TIME.",
@@ -66,24 +70,26 @@ def consume(
     ] = "start",
     until: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--until", metavar="OFFSET", help="Where to stop, exclusive.  Default: the end, unless --follow is given."
         ),
     ] = None,
     max_records: Annotated[
-        int | None, Option("-n", "--max-records", metavar="N", help="Stop after N records.", maximum=INT64_MAX)
+        int | None, typer.Option("-n", "--max-records", metavar="N", help="Stop after N records.", max=INT64_MAX, min=0)
     ] = None,
     partition: Annotated[
-        str | None, Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
+        str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
     ] = None,
-    follow: Annotated[bool, Option("--follow", "-f", help="Wait for more records at the end.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more records at the end.")] = False,
     group: Annotated[
         str | None,
-        Option("--group", metavar="GROUP", help="Read as a member of this consumer group, and commit what was shown."),
+        typer.Option(
+            "--group", metavar="GROUP", help="Read as a member of this consumer group, and commit what was shown."
+        ),
     ] = None,
     assignor: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--assignor",
             metavar="NAME[,NAME]",
             help="With --group: how to share partitions: range, roundrobin, sticky, cooperative-sticky.  "
@@ -91,30 +97,25 @@ def consume(
         ),
     ] = None,
     isolation: Annotated[
-        str,
-        Option("--isolation", choices=ISOLATIONS, help="Whether records of open and aborted transactions are read."),
+        IsolationLevelName,
+        typer.Option("--isolation", help="Whether records of open and aborted transactions are read."),
     ] = "read_committed",
     formatter: Annotated[
-        str | None,
-        Option(
+        Formatter | None,
+        typer.Option(
             "--formatter",
-            choices=FORMATTERS,
             help="Decode the records of __consumer_offsets or __transaction_state, and skip those of other kinds.",
         ),
     ] = None,
     compat: Annotated[
-        str | None,
-        Option(
-            "--compat",
-            choices=COMPATS,
-            help="With --formatter: print what the formatter of that version of Kafka prints.",
-        ),
+        CompatVersion | None,
+        typer.Option("--compat", help="With --formatter: print what the formatter of that version of Kafka prints."),
     ] = None,
 ) -> ExitStatus:
-    """Read records of a topic and show them, in order within each partition.
+    """Read records of a topic.
 
-    It stops where the partitions ended when it began, unless --follow is given.  Without --group it joins no group and
-    commits nothing.
+    Records are shown in order within each partition.  It stops where the partitions ended when it began, unless
+    --follow is given.  Without --group it joins no group and commits nothing.
 
     With --group the group shares the partitions among its members, whatever client they are; --from counts where the
     group has committed nothing.  What was shown is committed every 5 s (auto.commit.interval.ms), before the group
@@ -136,6 +137,7 @@ def consume(
     With --formatter each record is a line of JSON, unless --format json makes all of them one document: key and value
     are objects, and the value of a tombstone is null.  Records that do not decode are skipped with a warning.
     """
+    run: Invocation = ctx.obj
     if compat and not formatter:
         raise UsageError("--compat goes with --formatter")
     if assignor is not None and group is None:

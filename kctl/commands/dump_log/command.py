@@ -5,21 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import time as clock
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import typer
+
+from kctl.commands.command import LocalCommand, examples
 from kctl.commands.compat import internal_records as internal
 from kctl.commands.compat.dump_log import ClassicDump, ClassicOptions, as_text
-from kctl.commands.declaration import Argument, Option
-from kctl.commands.dump_log import app
 from kctl.commands.dump_log.rows import LineRows, Shown
 from kctl.commands.dump_log.selection import Selection, classic_text
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR
+from kctl.commands.values_of_parameters import any_text
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import KctlError, UsageError
 from kctl.input_files import check_regular
-from kctl.integers import INT64_MAX
+from kctl.integers import INT32_MAX, INT64_MAX
 from kctl.records import internal_items
 from kctl.storage.dump import files_of, kind_of, walk
 from kctl.storage.dump_indexes import insane
@@ -33,14 +35,18 @@ if TYPE_CHECKING:
     from kctl.commands.dump_log.rows import Decode
     from kctl.console import Console
 
-_DECODERS = ("string", "json", "hex", "base64", "int", "long")
+app = typer.Typer(add_completion=False)
+
+
+Decoder = Literal["string", "json", "hex", "base64", "int", "long"]
 _PROGRESS_SIZE_MIN = 16 << 20
 _SEGMENT_KINDS = frozenset({".log", ".index", ".timeindex"})
 
 
 @app.command(
     "dump-log",
-    examples=(
+    cls=LocalCommand,
+    epilog=examples(
         "kctl dump-log orders-0/00000000000000000000.log",
         "kctl dump-log --records --format jsonl orders-0/*.log",
         "kctl dump-log --records --offset 1000:1010 orders-0",
@@ -53,78 +59,74 @@ _SEGMENT_KINDS = frozenset({".log", ".index", ".timeindex"})
     ),
 )
 def dump_log(
-    run: Invocation,
+    ctx: typer.Context,
     files: Annotated[
         list[str] | None,
-        Argument("Files of a log, folders of partitions, or log dirs.", metavar="FILE", complete="file"),
+        typer.Argument(help="Files of a log, folders of partitions, or log dirs.", metavar="FILE"),
     ] = None,
     *,
-    file_list: Annotated[
-        list[str] | None, Option("--files", metavar="FILE[,...]", help="More of them.", complete="file")
-    ] = None,
+    file_list: Annotated[list[str] | None, typer.Option("--files", metavar="FILE[,...]", help="More of them.")] = None,
     records: Annotated[
-        bool, Option("--records", "-r", "--print-data-log", help="The records instead of the batches.")
+        bool, typer.Option("--records", "-r", "--print-data-log", help="The records instead of the batches.")
     ] = False,
     offset: Annotated[
         str | None,
-        Option("--offset", metavar="A:B", help="Only what has offsets from A up to, but not including, B."),
+        typer.Option("--offset", metavar="A:B", help="Only what has offsets from A up to, but not including, B."),
     ] = None,
     time: Annotated[
-        str | None, Option("--time", metavar="A:B", help="Only what has timestamps from A up to, but not including, B.")
+        str | None,
+        typer.Option("--time", metavar="A:B", help="Only what has timestamps from A up to, but not including, B."),
     ] = None,
     key: Annotated[
         str | None,
-        Option("--key", help="Only records with this key, written as --key-decoder shows it.", may_be_empty=True),
+        typer.Option("--key", help="Only records with this key, written as --key-decoder shows it.", parser=any_text),
     ] = None,
     max_bytes: Annotated[
         int | None,
-        Option(
+        typer.Option(
             "--max-bytes",
             metavar="N",
             help="Of a log only the batches that end within its first N bytes.",
-            minimum=1,
-            maximum=INT64_MAX,
+            min=1,
+            max=INT64_MAX,
         ),
     ] = None,
     max_message_size: Annotated[
         int | None,
-        Option(
+        typer.Option(
             "--max-message-size",
             metavar="N",
             help="Taken for the sake of scripts; batches of any size are read.",
-            minimum=1,
+            min=1,
+            max=INT32_MAX,
         ),
     ] = None,
     producer_id: Annotated[
         int | None,
-        Option(
-            "--producer-id", metavar="N", help="Only what this producer has written.", minimum=-1, maximum=INT64_MAX
-        ),
+        typer.Option("--producer-id", metavar="N", help="Only what this producer has written.", min=-1, max=INT64_MAX),
     ] = None,
     key_decoder: Annotated[
-        str | None, Option("--key-decoder", help="What keys are.  Default: text, or else base64.", choices=_DECODERS)
+        Decoder | None, typer.Option("--key-decoder", help="What keys are.  Default: text, or else base64.")
     ] = None,
-    value_decoder: Annotated[
-        str | None, Option("--value-decoder", help="The same for values.", choices=_DECODERS)
-    ] = None,
+    value_decoder: Annotated[Decoder | None, typer.Option("--value-decoder", help="The same for values.")] = None,
     offsets_decoder: Annotated[
-        bool, Option("--offsets-decoder", help="The records, as those of __consumer_offsets.")
+        bool, typer.Option("--offsets-decoder", help="The records, as those of __consumer_offsets.")
     ] = False,
     transaction_log_decoder: Annotated[
-        bool, Option("--transaction-log-decoder", help="The records, as those of __transaction_state.")
+        bool, typer.Option("--transaction-log-decoder", help="The records, as those of __transaction_state.")
     ] = False,
     cluster_metadata_decoder: Annotated[
-        bool, Option("--cluster-metadata-decoder", help="The records, as those of KRaft's __cluster_metadata.")
+        bool, typer.Option("--cluster-metadata-decoder", help="The records, as those of KRaft's __cluster_metadata.")
     ] = False,
     share_group_state_decoder: Annotated[
-        bool, Option("--share-group-state-decoder", help="The records, as those of __share_group_state.")
+        bool, typer.Option("--share-group-state-decoder", help="The records, as those of __share_group_state.")
     ] = False,
     remote_log_metadata_decoder: Annotated[
-        bool, Option("--remote-log-metadata-decoder", help="The records, as those of __remote_log_metadata.")
+        bool, typer.Option("--remote-log-metadata-decoder", help="The records, as those of __remote_log_metadata.")
     ] = False,
     verify_only: Annotated[
         bool,
-        Option(
+        typer.Option(
             "--verify-only",
             "--verify-index-only",
             help="Look into every record, but show only what is wrong.  With --compat: no entries of indexes.",
@@ -132,31 +134,35 @@ def dump_log(
     ] = False,
     index_sanity_check: Annotated[
         bool,
-        Option("--index-sanity-check", help="Of indexes, only whether a broker would rebuild them at its start."),
+        typer.Option("--index-sanity-check", help="Of indexes, only whether a broker would rebuild them at its start."),
     ] = False,
     compat: Annotated[
-        str | None,
-        Option("--compat", help="Write the text of Kafka's DumpLogSegments.", choices=("kafka-2.8", "kafka-4")),
+        Literal["kafka-2.8", "kafka-4"] | None,
+        typer.Option("--compat", help="Write the text of Kafka's DumpLogSegments."),
     ] = None,
-    deep_iteration: Annotated[bool, Option("--deep-iteration", help="With --compat: a line per record, too.")] = False,
+    deep_iteration: Annotated[
+        bool, typer.Option("--deep-iteration", help="With --compat: a line per record, too.")
+    ] = False,
     skip_record_metadata: Annotated[
-        bool, Option("--skip-record-metadata", help="With --compat: of records only key and value.")
+        bool, typer.Option("--skip-record-metadata", help="With --compat: of records only key and value.")
     ] = False,
     rebuild_index: Annotated[
         bool,
-        Option(
+        typer.Option(
             "--rebuild-index",
             help="Write .index and .timeindex anew from the log.  Not while a broker uses the directory.",
         ),
     ] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="With --rebuild-index: only say what would be written.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --rebuild-index: only say what would be written.")
+    ] = False,
 ) -> ExitStatus:
-    """Show what log and index files hold, and what is wrong with them.
+    """Show the contents of log and index files, and errors in them.
 
-    It knows files by their names: .log, .index, .timeindex, .txnindex, .snapshot, the checkpoints, partition.metadata,
-    meta.properties, and of KRaft .checkpoint (a snapshot of the metadata) and quorum-state.  Without --rebuild-index it
-    only reads, so a broker may go on using them; the last batch of a file that is being written may then look torn, and
-    index entries may be missing.
+    Files are recognised by their names: .log, .index, .timeindex, .txnindex, .snapshot, the checkpoints,
+    partition.metadata, meta.properties, and of KRaft .checkpoint (a snapshot of the metadata) and quorum-state.
+    Without --rebuild-index it only reads, so a broker may go on using them; the last batch of a file that is being
+    written may then look torn, and index entries may be missing.
 
     Only regular files are read, and a folder without files of a log is an error.
 
@@ -171,6 +177,7 @@ def dump_log(
     aborted_transaction, leader_epoch, checkpoint, property or problem; with --records both batches and records are
     there.  Keys and values that are no text are base64, and "key_encoding" and "value_encoding" say so.
     """
+    run: Invocation = ctx.obj
     names = [*(files or []), *(name for names in file_list or [] for name in names.split(",") if name)]
     if not names:
         raise UsageError("name a file, a partition's folder or a log dir")

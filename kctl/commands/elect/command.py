@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from kctl.admin.election import ElectionType, elect_leaders, foresee
 from kctl.admin.reassignment_spec import parse_partitions
-from kctl.commands.declaration import Option
-from kctl.commands.elect import app
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR, known, outcome_error
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ApiError, UsageError
 from kctl.input_files import read_input
+from kctl.integers import INT32_MAX
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
     from kctl.admin.election import Election
     from kctl.client.cluster import ClusterClient
     from kctl.client.metadata import ClusterMetadata
+
+app = typer.Typer(add_completion=False)
+
 
 COLUMNS = (
     Column("topic"),
@@ -33,44 +38,48 @@ COLUMNS = (
 
 @app.command(
     "elect",
-    cluster=True,
-    examples=(
+    cls=ClusterCommand,
+    epilog=examples(
         "kctl elect --preferred --dry-run",
         "kctl elect --preferred --topic orders",
         "kctl elect --unclean --topic orders --partition 3 --yes",
     ),
 )
 def elect(
-    run: Invocation,
+    ctx: typer.Context,
     *,
     preferred: Annotated[
-        bool, Option("--preferred", help="Give leadership back to the first replica of each partition.")
+        bool, typer.Option("--preferred", help="Give leadership back to the first replica of each partition.")
     ] = False,
     unclean: Annotated[
         bool,
-        Option("--unclean", help="Let a replica lead that was not in sync, where none in sync lives; loses records."),
+        typer.Option(
+            "--unclean", help="Let a replica lead that was not in sync, where none in sync lives; loses records."
+        ),
     ] = False,
     topic: Annotated[
-        str | None, Option("--topic", metavar="TOPIC", help="Only this topic.  Default: all partitions of all topics.")
+        str | None,
+        typer.Option("--topic", metavar="TOPIC", help="Only this topic.  Default: all partitions of all topics."),
     ] = None,
-    partition: Annotated[int | None, Option("--partition", metavar="N", help="Only this partition of --topic.")] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", metavar="N", help="Only this partition of --topic.", min=0, max=INT32_MAX),
+    ] = None,
     path_to_json_file: Annotated[
         str | None,
-        Option(
-            "--path-to-json-file",
-            metavar="FILE",
-            help='Only these: {"partitions":[{"topic":"orders","partition":1}]}.',
-            complete="file",
+        typer.Option(
+            "--path-to-json-file", metavar="FILE", help='Only these: {"partitions":[{"topic":"orders","partition":1}]}.'
         ),
     ] = None,
-    yes: Annotated[bool, Option("--yes", "-y", help="Elect uncleanly without asking.")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Show who would lead and do nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Elect uncleanly without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show who would lead and do nothing.")] = False,
 ) -> ExitStatus:
-    """Elect leaders now.
+    """Elect leaders of partitions.
 
-    One row per partition; when all are meant only those that needed an election.  A partition that needs none is no
-    failure.
+    One row per partition; without a topic or file only those that needed an election.  A partition that needs none is
+    not a failure.
     """
+    run: Invocation = ctx.obj
     if preferred is unclean:
         raise UsageError("say which election: --preferred or --unclean")
     kind = ElectionType.PREFERRED if preferred else ElectionType.UNCLEAN

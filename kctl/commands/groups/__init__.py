@@ -1,10 +1,14 @@
-"""`kctl groups`: look at consumer groups, delete them, and say where they read on."""
+"""`kctl groups`: describe consumer groups, delete them, reset their offsets."""
 
 from __future__ import annotations
 
-from kctl.commands.declaration import Group
+import typer
 
-app = Group("groups", "Look at consumer groups, delete them, reset their offsets.")
+from kctl.commands.lazy_group import verbs
 
-VERBS = ("list", "describe", "members", "delete", "delete_offsets", "reset_offsets")
-"""Modules of this package, one for each verb."""
+app = typer.Typer(
+    cls=verbs(__name__, "list", "describe", "members", "delete", "delete-offsets", "reset-offsets"),
+    help="Describe consumer groups, delete them, reset their offsets.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)

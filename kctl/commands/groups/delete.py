@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from kctl.admin.groups import delete_groups, look_up_groups
-from kctl.commands.declaration import Argument
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.groups import app
 from kctl.commands.groups.deletion import previewed_deletion
 from kctl.commands.groups.options import All, DryRun, Yes
 from kctl.commands.groups.rows import DELETE_COLUMNS
@@ -20,13 +21,17 @@ if TYPE_CHECKING:
     from kctl.admin.outcome import Outcome
     from kctl.client.cluster import ClusterClient
 
+app = typer.Typer(add_completion=False)
+
 
 @app.command(
-    "delete", cluster=True, examples=("kctl groups delete billing --yes", "kctl groups delete --all --dry-run")
+    "delete",
+    cls=ClusterCommand,
+    epilog=examples("kctl groups delete billing --yes", "kctl groups delete --all --dry-run"),
 )
 def delete(
-    run: Invocation,
-    names: Annotated[list[str] | None, Argument("Groups to delete.", metavar="GROUP")] = None,
+    ctx: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(help="Groups to delete.", metavar="GROUP")] = None,
     *,
     all_: All = False,
     yes: Yes = False,
@@ -37,6 +42,7 @@ def delete(
     A group with members is refused by the broker.  One of type share or streams has to be named.  Without --yes it
     asks on the terminal; without a terminal it refuses (exit status 5).
     """
+    run: Invocation = ctx.obj
     if not names and not all_:
         raise UsageError("say which groups to delete, or --all")
     wanted = run.on_brokers(lambda client: all_wanted_groups(run, client, names, all_=all_))

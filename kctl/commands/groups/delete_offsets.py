@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import typer
+
 from kctl.admin.group_offsets import delete_offsets as ask_for_deletion
 from kctl.admin.groups import look_up_group
-from kctl.commands.declaration import Argument, Option
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.groups import app
 from kctl.commands.groups.deletion import committed_in_scope, previewed_deletions
 from kctl.commands.groups.options import DryRun, Topics, Yes
 from kctl.commands.groups.reset import parse_scope
@@ -16,21 +17,23 @@ from kctl.commands.groups.rows import DELETE_OFFSETS_COLUMNS, deleted_offset_row
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR, outcome_error
 
+app = typer.Typer(add_completion=False)
+
 
 @app.command(
     "delete-offsets",
-    cluster=True,
-    examples=(
+    cls=ClusterCommand,
+    epilog=examples(
         "kctl groups delete-offsets billing --topic orders --dry-run",
         "kctl groups delete-offsets billing --topic orders:0,3-5 --topic payments --yes",
     ),
 )
 def delete_offsets(
-    run: Invocation,
-    name: Annotated[str, Argument("Group that is to forget offsets.", metavar="GROUP")],
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="Group that is to forget offsets.", metavar="GROUP")],
     *,
     topic: Topics = None,
-    all_topics: Annotated[bool, Option("--all-topics", help="All that the group has committed.")] = False,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All that the group has committed.")] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> ExitStatus:
@@ -39,6 +42,7 @@ def delete_offsets(
     An active group keeps the offsets of topics that its members read: the broker refuses those.  Without --yes it asks
     on the terminal; without a terminal it refuses (exit status 5).
     """
+    run: Invocation = ctx.obj
     scope = parse_scope(topic, all_topics=all_topics)
     group = run.on_brokers(lambda client: look_up_group(client, name))
     if not group.outcome.is_done:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
 
 from kctl.admin.groups import describe_groups
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.compat.groups import describe_as_kafka
-from kctl.commands.declaration import Option
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.groups import app
 from kctl.commands.groups import rows as group_rows
 from kctl.commands.groups.options import All, Compat, Names
 from kctl.commands.groups.selection import wanted_groups
@@ -19,29 +20,35 @@ if TYPE_CHECKING:
     from kctl.admin.outcome import Outcome
     from kctl.client.cluster import ClusterClient
 
-SECTIONS = ("offsets", "members", "state")
+app = typer.Typer(add_completion=False)
+
+
+Section = Literal["offsets", "members", "state"]
 
 
 @app.command(
     "describe",
-    cluster=True,
-    examples=("kctl groups describe billing", "kctl groups describe --all --show state --format json"),
+    cls=ClusterCommand,
+    epilog=examples("kctl groups describe billing", "kctl groups describe --all --show state --format json"),
 )
 def describe(
-    run: Invocation,
+    ctx: typer.Context,
     names: Names = None,
     *,
     show: Annotated[
-        str, Option("--show", choices=SECTIONS, help="What the rows tell; json and jsonl always tell all three.")
+        Section, typer.Option("--show", help="What the rows tell; json and jsonl always tell all three.")
     ] = "offsets",
     all_: All = False,
     compat: Compat = None,
-    verbose: Annotated[bool, Option("--verbose", help="With --compat: more columns, as in Kafka's tool.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="With --compat: more columns, as in Kafka's tool.")
+    ] = False,
 ) -> ExitStatus:
     """Describe consumer groups: committed offsets and lag, members, state.
 
     LAG is LOG-END-OFFSET minus CURRENT-OFFSET; it is empty where nothing has been committed.
     """
+    run: Invocation = ctx.obj
 
     async def ask(client: ClusterClient) -> tuple[list[GroupDescription], list[Outcome]]:
         wanted, failed = await wanted_groups(run, client, names, all_=all_)

@@ -2,40 +2,62 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
+import typer
+
 from kctl.admin.groups import list_groups as ask
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.compat.groups import listed
-from kctl.commands.declaration import Option
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.groups import app
 from kctl.commands.groups.options import Compat
 from kctl.commands.groups.rows import LIST_COLUMNS, list_rows
 from kctl.commands.invocation import Invocation
 
-STATES = (
-    *("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady"),
-    *("Stable", "Dead"),
-)
-TYPES = ("classic", "consumer", "share", "streams")
+app = typer.Typer(add_completion=False)
+
+
+class State(StrEnum):
+    """States by which --state selects."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    NOT_READY = "NotReady"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class GroupType(StrEnum):
+    """Types by which --type selects."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
 
 
 @app.command(
     "list",
-    cluster=True,
-    examples=("kctl groups list", "kctl groups list --state Empty --format json", "kctl groups list --type consumer"),
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl groups list", "kctl groups list --state Empty --format json", "kctl groups list --type consumer"
+    ),
 )
 def list_groups(
-    run: Invocation,
+    ctx: typer.Context,
     *,
-    state: Annotated[list[str] | None, Option("--state", choices=STATES, help="Only groups in this state.")] = None,
+    state: Annotated[list[State] | None, typer.Option("--state", help="Only groups in this state.")] = None,
     type_: Annotated[
-        list[str] | None,
-        Option("--type", choices=TYPES, help="Only groups of this type."),
+        list[GroupType] | None,
+        typer.Option("--type", help="Only groups of this type."),
     ] = None,
     compat: Compat = None,
     verbose: Annotated[
-        bool, Option("--verbose", help="With --compat: the states, as --state of Kafka's tool.")
+        bool, typer.Option("--verbose", help="With --compat: the states, as --state of Kafka's tool.")
     ] = False,
 ) -> ExitStatus:
     """List the groups of all brokers.
@@ -44,6 +66,7 @@ def list_groups(
     (group.protocol=consumer) the broker does it.  Brokers before 2.6 do not tell the state of a group here, brokers
     before 3.8 not the type: they have classic groups only.
     """
+    run: Invocation = ctx.obj
     groups, failed = run.on_brokers(lambda client: ask(client, state or (), type_ or ()))
     if compat:
         run.console.verbatim(listed(compat, groups, with_states=verbose or bool(state), with_types=bool(type_)))

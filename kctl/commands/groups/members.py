@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import typer
+
 from kctl.admin.groups import look_up_groups
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.groups import app
 from kctl.commands.groups import rows as group_rows
 from kctl.commands.groups.options import All, Names
 from kctl.commands.groups.rows import MEMBER_COLUMNS, member_items, member_rows
@@ -18,10 +20,13 @@ if TYPE_CHECKING:
     from kctl.admin.outcome import Outcome
     from kctl.client.cluster import ClusterClient
 
+app = typer.Typer(add_completion=False)
 
-@app.command("members", cluster=True, examples=("kctl groups members billing", "kctl groups members --all"))
-def members(run: Invocation, names: Names = None, *, all_: All = False) -> ExitStatus:
+
+@app.command("members", cls=ClusterCommand, epilog=examples("kctl groups members billing", "kctl groups members --all"))
+def members(ctx: typer.Context, names: Names = None, *, all_: All = False) -> ExitStatus:
     """List the members of consumer groups and what each was given to read."""
+    run: Invocation = ctx.obj
 
     async def ask(client: ClusterClient) -> tuple[list[GroupDescription], list[Outcome]]:
         wanted, failed = await wanted_groups(run, client, names, all_=all_)

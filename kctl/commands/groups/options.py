@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from kctl.commands.declaration import Argument, Option
+import typer
 
-COMPATS = ("kafka-2.8", "kafka-4")
-Names = Annotated[list[str] | None, Argument("Groups; all when none is named.", metavar="GROUP")]
-All = Annotated[bool, Option("--all", help="All groups but those of type share and streams.")]
+CompatVersion = Literal["kafka-2.8", "kafka-4"]
+Names = Annotated[list[str] | None, typer.Argument(help="Groups; all when none is named.", metavar="GROUP")]
+All = Annotated[bool, typer.Option("--all", help="All groups but those of type share and streams.")]
 Topics = Annotated[
     list[str] | None,
-    Option("--topic", metavar="TOPIC[:N,N-N]", help="This topic, or some of its partitions."),
+    typer.Option("--topic", metavar="TOPIC[:N,N-N]", help="This topic, or some of its partitions."),
 ]
-Yes = Annotated[bool, Option("--yes", "-y", help="Do it without asking.")]
-DryRun = Annotated[bool, Option("--dry-run", help="Show what would be done and do nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done and do nothing.")]
 Compat = Annotated[
-    str | None, Option("--compat", choices=COMPATS, help="Print what Kafka's own tool of that version prints.")
+    CompatVersion | None, typer.Option("--compat", help="Print what Kafka's own tool of that version prints.")
 ]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from kctl.admin.group_offsets import commit_offsets
 from kctl.admin.offset_reset import Scenario, plan_resets
-from kctl.commands.declaration import Argument, Option
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.groups import app
 from kctl.commands.groups import reset as group_reset
-from kctl.commands.groups.options import COMPATS, All, DryRun, Topics
+from kctl.commands.groups.options import All, CompatVersion, DryRun, Topics
 from kctl.commands.groups.rows import RESET_COLUMNS, reset_row
 from kctl.commands.groups.selection import all_wanted_groups
 from kctl.commands.invocation import Invocation
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
     from kctl.model import TopicPartition
 
+app = typer.Typer(add_completion=False)
+
+
 WOULD_RESET = "would be reset"
 
 
 @app.command(
     "reset-offsets",
-    cluster=True,
-    examples=(
+    cls=ClusterCommand,
+    epilog=examples(
         "kctl groups reset-offsets billing --topic orders --to-earliest --dry-run",
         "kctl groups reset-offsets billing --topic orders:0,1 --shift-by -100 --execute",
         "kctl groups reset-offsets billing --all-topics --to-current --dry-run --export > before.csv",
@@ -37,33 +41,33 @@ WOULD_RESET = "would be reset"
     ),
 )
 def reset_offsets(
-    run: Invocation,
-    names: Annotated[list[str] | None, Argument("Groups to reset.", metavar="GROUP")] = None,
+    ctx: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(help="Groups to reset.", metavar="GROUP")] = None,
     *,
     all_: All = False,
     topic: Topics = None,
-    all_topics: Annotated[bool, Option("--all-topics", help="All that the group has committed.")] = False,
-    to_earliest: Annotated[bool, Option("--to-earliest", help="To the first record that is there.")] = False,
-    to_latest: Annotated[bool, Option("--to-latest", help="To the end.")] = False,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All that the group has committed.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record that is there.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
     to_current: Annotated[
-        bool, Option("--to-current", help="To the committed offset; to the end where there is none.")
+        bool, typer.Option("--to-current", help="To the committed offset; to the end where there is none.")
     ] = False,
     to_offset: Annotated[
-        int | None, Option("--to-offset", metavar="N", help="To this offset.", maximum=INT64_MAX)
+        int | None, typer.Option("--to-offset", metavar="N", help="To this offset.", max=INT64_MAX, min=0)
     ] = None,
     shift_by: Annotated[
         int | None,
-        Option(
+        typer.Option(
             "--shift-by",
             metavar="N",
             help="By so many records on, or back where N is negative.",
-            minimum=-INT64_MAX,
-            maximum=INT64_MAX,
+            min=-INT64_MAX,
+            max=INT64_MAX,
         ),
     ] = None,
     to_datetime: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--to-datetime",
             metavar="TIME",
             help="To the first record at or after that time: RFC 3339 (UTC without a zone), a date, 10 digits of epoch"
@@ -72,32 +76,26 @@ def reset_offsets(
     ] = None,
     by_duration: Annotated[
         str | None,
-        Option("--by-duration", metavar="DURATION", help="To the time that is so long ago: PT1H30M, 90m, 2d."),
+        typer.Option("--by-duration", metavar="DURATION", help="To the time that is so long ago: PT1H30M, 90m, 2d."),
     ] = None,
     from_file: Annotated[
         str | None,
-        Option(
-            "--from-file",
-            metavar="FILE",
-            help="To the offsets in a CSV file as --export writes it.",
-            complete="file",
-        ),
+        typer.Option("--from-file", metavar="FILE", help="To the offsets in a CSV file as --export writes it."),
     ] = None,
     export: Annotated[
         bool,
-        Option(
+        typer.Option(
             "--export",
             help="Print Kafka's CSV instead of rows: topic,partition,offset; of several groups with"
             " the group in front.",
         ),
     ] = False,
-    execute: Annotated[bool, Option("--execute", help="Commit the new offsets.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Commit the new offsets.")] = False,
     dry_run: DryRun = False,
     compat: Annotated[
-        str | None,
-        Option(
+        CompatVersion | None,
+        typer.Option(
             "--compat",
-            choices=COMPATS,
             help="Print what Kafka's own tool of that version prints; it does nothing unless --execute is given.",
         ),
     ] = None,
@@ -111,6 +109,7 @@ def reset_offsets(
     DELTA is how many records are skipped; negative: how many are read again.  Nothing is committed unless all offsets
     can be found, and nothing while a group has members: that is refused (exit status 5) and names them.
     """
+    run: Invocation = ctx.obj
     if execute and dry_run:
         raise UsageError("--dry-run and --execute exclude each other")
     if not (execute or dry_run or compat):

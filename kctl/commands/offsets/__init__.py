@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from kctl.commands.declaration import Group
+import typer
 
-app = Group("offsets", "Look up offsets of partitions.")
+from kctl.commands.lazy_group import verbs
 
-VERBS = ("get",)
-"""Modules of this package, one for each verb."""
+app = typer.Typer(
+    cls=verbs(__name__, "get"),
+    help="Look up offsets of partitions.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from kctl.admin.offsets import partitions_of
 from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
-from kctl.commands.declaration import Argument, Option
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.offsets import app
 from kctl.commands.rows import NO_ERROR, exception_error, known
 from kctl.commands.times import parse_time_ms
 from kctl.commands.values import format_time, parse_partitions
@@ -21,6 +22,9 @@ from kctl.model import TopicPartition
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
     from kctl.client.list_offsets import OffsetAt
+
+app = typer.Typer(add_completion=False)
+
 
 COLUMNS = (
     Column("topic"),
@@ -34,20 +38,20 @@ COLUMNS = (
 
 @app.command(
     "get",
-    cluster=True,
-    examples=(
+    cls=ClusterCommand,
+    epilog=examples(
         "kctl offsets get orders",
         "kctl offsets get orders payments --time earliest",
         "kctl offsets get orders --time @2026-11-21T09:30:00Z --partition 0,3-5",
     ),
 )
 def get(
-    run: Invocation,
-    topics: Annotated[list[str], Argument("Topics to look at.", metavar="TOPIC")],
+    ctx: typer.Context,
+    topics: Annotated[list[str], typer.Argument(help="Topics to look at.", metavar="TOPIC")],
     *,
     at: Annotated[
         str,
-        Option(
+        typer.Option(
             "--time",
             metavar="earliest|latest|@TIME",
             help="Where to look.  @TIME finds the first record at or after that time: RFC 3339 (UTC without a zone),"
@@ -55,16 +59,17 @@ def get(
         ),
     ] = "latest",
     partition: Annotated[
-        str | None, Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
+        str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
     ] = None,
     committed: Annotated[
-        bool, Option("--committed", help="Ends are those that a reader of committed transactions sees.")
+        bool, typer.Option("--committed", help="Ends are those that a reader of committed transactions sees.")
     ] = False,
 ) -> ExitStatus:
     """Show the offset of every partition for a place or a time.
 
     A time after the last record has no offset.
     """
+    run: Invocation = ctx.obj
     timestamp = _timestamp(at)
     wanted = parse_partitions(partition)
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED

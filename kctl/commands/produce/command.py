@@ -7,21 +7,24 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
 
 from kctl.admin.offsets import partitions_of
 from kctl.client.producer import Producer, ProducerSettings
 from kctl.client.settings import parse_milliseconds
 from kctl.client.transaction import TRANSACTION_TIMEOUT_MS, Transaction
-from kctl.commands.declaration import Argument, Option
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.produce import app
 from kctl.commands.produce.record_input import LineFormat, json_record, read_chunks, read_records
 from kctl.commands.rows import NO_ERROR, known
 from kctl.commands.values import format_time, parse_pair
+from kctl.commands.values_of_parameters import any_text
 from kctl.console import ERROR_COLUMNS, Column, Console
 from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
+from kctl.integers import INT32_MAX
 from kctl.records.compression import Codec
 
 if TYPE_CHECKING:
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
     from kctl.client.producer import Delivery
     from kctl.commands.records import ReadRecord
 
+app = typer.Typer(add_completion=False)
+
+
 ACK_COLUMNS = (
     Column("topic"),
     Column("partition", numeric=True),
@@ -38,16 +44,17 @@ ACK_COLUMNS = (
     Column("time"),
     *ERROR_COLUMNS,
 )
-ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-INPUTS = ("lines", "jsonl", "whole")
+Acks = Literal["all", "-1", "1", "0"]
+ACKS: dict[Acks, int] = {"all": -1, "-1": -1, "1": 1, "0": 0}
+CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+Input = Literal["lines", "jsonl", "whole"]
 AFTER_INTERRUPT_S = 5.0
 
 
 @app.command(
     "produce",
-    cluster=True,
-    examples=(
+    cls=ClusterCommand,
+    epilog=examples(
         "echo hello | kctl produce orders",
         "kctl produce orders --key-separator : --acks all --codec zstd --file orders.txt",
         "kctl consume orders --format jsonl | kctl produce orders-copy --input jsonl",
@@ -55,49 +62,52 @@ AFTER_INTERRUPT_S = 5.0
     ),
 )
 def produce(
-    run: Invocation,
-    topic: Annotated[str, Argument("Topic to write to.  It must exist.", metavar="TOPIC")],
+    ctx: typer.Context,
+    topic: Annotated[str, typer.Argument(help="Topic to write to.  It must exist.", metavar="TOPIC")],
     *,
     file: Annotated[
-        str | None, Option("--file", metavar="FILE", help="Read this instead of standard input.", complete="file")
+        str | None, typer.Option("--file", metavar="FILE", help="Read this instead of standard input.")
     ] = None,
     input_: Annotated[
-        str,
-        Option(
+        Input,
+        typer.Option(
             "--input",
-            choices=INPUTS,
             help="A record per line, a JSON object per line as `kctl consume --format jsonl` writes it, or one record.",
         ),
     ] = "lines",
-    key: Annotated[str | None, Option("--key", metavar="KEY", help="Key of every record.", may_be_empty=True)] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="Key of every record.", parser=any_text)
+    ] = None,
     key_separator: Annotated[
-        str | None, Option("--key-separator", metavar="TEXT", help="What stands between key and value in a line.")
+        str | None, typer.Option("--key-separator", metavar="TEXT", help="What stands between key and value in a line.")
     ] = None,
     null_marker: Annotated[
         str | None,
-        Option(
-            "--null-marker", metavar="TEXT", help="Keys and values like this are null (a tombstone).", may_be_empty=True
+        typer.Option(
+            "--null-marker", metavar="TEXT", help="Keys and values like this are null (a tombstone).", parser=any_text
         ),
     ] = None,
     record_header: Annotated[
-        list[str] | None, Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
     ] = None,
     partition: Annotated[
         int | None,
-        Option(
-            "--partition", metavar="N", help="Partition of every record.  Default: by key, as Java's producer does."
+        typer.Option(
+            "--partition",
+            metavar="N",
+            help="Partition of every record.  Default: by key, as Java's producer does.",
+            min=0,
+            max=INT32_MAX,
         ),
     ] = None,
     acks: Annotated[
-        str,
-        Option(
-            "--acks", choices=tuple(ACKS), help="Who must have the records: all in-sync replicas, the leader, nobody."
-        ),
+        Acks,
+        typer.Option("--acks", help="Who must have the records: all in-sync replicas, the leader, nobody."),
     ] = "all",
-    codec: Annotated[str, Option("--codec", choices=CODECS, help="How batches are compressed.")] = "none",
+    codec: Annotated[CodecName, typer.Option("--codec", help="How batches are compressed.")] = "none",
     transactional_id: Annotated[
         str | None,
-        Option("--transactional-id", metavar="ID", help="Write all of it in one transaction under this id."),
+        typer.Option("--transactional-id", metavar="ID", help="Write all of it in one transaction under this id."),
     ] = None,
 ) -> ExitStatus:
     """Write lines from standard input to a topic.
@@ -110,6 +120,7 @@ def produce(
     Whoever writes under the same id is shut out, and what it left open is aborted.  The input must end within
     transaction.timeout.ms, which --command-config can set (60000).
     """
+    run: Invocation = ctx.obj
     settings = ProducerSettings(acks=ACKS[acks], codec=Codec.named(codec), idempotent=ACKS[acks] == ACKS["all"])
     if input_ != "lines" and (key_separator is not None or null_marker is not None):
         raise UsageError("--key-separator and --null-marker are for --input lines")

@@ -1,10 +1,14 @@
-"""`kctl producers`: what partitions remember of idempotent and transactional producers."""
+"""`kctl producers`: describe idempotent and transactional producers."""
 
 from __future__ import annotations
 
-from kctl.commands.declaration import Group
+import typer
 
-app = Group("producers", "Look at idempotent and transactional producers.")
+from kctl.commands.lazy_group import verbs
 
-VERBS = ("describe",)
-"""Modules of this package, one for each verb."""
+app = typer.Typer(
+    cls=verbs(__name__, "describe"),
+    help="Describe idempotent and transactional producers.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)

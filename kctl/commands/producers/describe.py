@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
 
 from kctl.admin.offsets import partitions_of
 from kctl.admin.producers import describe_producers
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.compat import transactions as transaction_compat
-from kctl.commands.declaration import Argument, Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.producers import app
 from kctl.commands.rows import NO_ERROR, exception_error, known
 from kctl.commands.values import format_time, parse_partitions
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ApiError
+from kctl.integers import INT32_MAX
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
     Answer = tuple[str, int | None, Sequence[ActiveProducer] | ApiError]
     "What was told of a partition, or of a topic when that is all there is to say something about."
+
+app = typer.Typer(add_completion=False)
+
 
 COLUMNS = (
     Column("topic"),
@@ -41,27 +46,31 @@ COLUMNS = (
 
 @app.command(
     "describe",
-    cluster=True,
-    examples=("kctl producers describe orders", "kctl producers describe orders --partition 0,3-5 --open"),
+    cls=ClusterCommand,
+    epilog=examples("kctl producers describe orders", "kctl producers describe orders --partition 0,3-5 --open"),
 )
 def describe(
-    run: Invocation,
-    topics: Annotated[list[str], Argument("Topics to look at.", metavar="TOPIC")],
+    ctx: typer.Context,
+    topics: Annotated[list[str], typer.Argument(help="Topics to look at.", metavar="TOPIC")],
     *,
     partition: Annotated[
-        str | None, Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
+        str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
     ] = None,
     broker: Annotated[
         int | None,
-        Option("--broker", metavar="N", help="What this broker knows as a replica.  Default: what the leaders know."),
+        typer.Option(
+            "--broker",
+            metavar="N",
+            help="What this broker knows as a replica.  Default: what the leaders know.",
+            min=0,
+            max=INT32_MAX,
+        ),
     ] = None,
-    open_: Annotated[bool, Option("--open", help="Only producers with an open transaction.")] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Only producers with an open transaction.")] = False,
     compat: Annotated[
-        str | None,
-        Option(
-            "--compat",
-            choices=("kafka-3", "kafka-4"),
-            help="Print what Kafka's own tool of that version prints; a table for each partition.",
+        Literal["kafka-3", "kafka-4"] | None,
+        typer.Option(
+            "--compat", help="Print what Kafka's own tool of that version prints; a table for each partition."
         ),
     ] = None,
 ) -> ExitStatus:
@@ -70,6 +79,7 @@ def describe(
     TXN-START-OFFSET is where the open transaction of a producer began, and empty where there is none.  Brokers before
     2.8 do not tell.
     """
+    run: Invocation = ctx.obj
     wanted = parse_partitions(partition)
     found = run.on_brokers(lambda client: _ask(client, topics, wanted, broker=broker))
     if open_:

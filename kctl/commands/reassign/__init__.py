@@ -1,10 +1,14 @@
-"""`kctl reassign`: move partitions to other brokers, with a throttle that is given back."""
+"""`kctl reassign`: move partitions to other brokers."""
 
 from __future__ import annotations
 
-from kctl.commands.declaration import Group
+import typer
 
-app = Group("reassign", "Move partitions to other brokers.")
+from kctl.commands.lazy_group import verbs
 
-VERBS = ("execute", "status", "verify", "cancel", "list")
-"""Modules of this package, one for each verb."""
+app = typer.Typer(
+    cls=verbs(__name__, "execute", "status", "verify", "cancel", "list"),
+    help="Move partitions to other brokers.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)

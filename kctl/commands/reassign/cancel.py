@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import typer
+
 from kctl.admin.log_dirs import move_replicas
 from kctl.admin.reassigning import cancel_moves, find_copies, look
 from kctl.admin.rollback_files import original_order
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.compat import reassign as reassign_compat
-from kctl.commands.declaration import Argument, Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.reassign import app
 from kctl.commands.reassign.options import Compat, DryRun, JsonFile, StateDir
 from kctl.commands.reassign.rows import CANCEL_COLUMNS, cancel_row
 from kctl.commands.reassign.states import say_cleared
@@ -19,18 +20,24 @@ from kctl.commands.reassign.targets import read_log_dirs, read_targets
 from kctl.commands.reassign.throttle import records_of, restore_finished
 from kctl.errors import UsageError
 
+app = typer.Typer(add_completion=False)
+
 
 @app.command(
     "cancel",
-    cluster=True,
-    examples=("kctl reassign cancel --reassignment-json-file moves.json", "kctl reassign cancel orders:0 orders:1"),
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl reassign cancel --reassignment-json-file moves.json", "kctl reassign cancel orders:0 orders:1"
+    ),
 )
 def cancel(
-    run: Invocation,
-    partitions: Annotated[list[str] | None, Argument("Instead of a file: partitions.", metavar="T:P")] = None,
+    ctx: typer.Context,
+    partitions: Annotated[
+        list[str] | None, typer.Argument(help="Instead of a file: partitions.", metavar="T:P")
+    ] = None,
     *,
     reassignment_json_file: JsonFile = None,
-    all_: Annotated[bool, Option("--all", help="Everything that moves.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Everything that moves.")] = False,
     state_dir: StateDir = None,
     dry_run: DryRun = False,
     compat: Compat = None,
@@ -42,6 +49,7 @@ def cancel(
      A file means the log directories that it names.  A partition that does not move is
     left as it is, which is no failure.
     """
+    run: Invocation = ctx.obj
     targets = read_targets(partitions, reassignment_json_file, with_replicas=False)
     if (targets is None) is not all_:
         raise UsageError("say what to cancel: --reassignment-json-file, partitions such as orders:0, or --all")

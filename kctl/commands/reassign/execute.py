@@ -5,18 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from kctl.admin.move_progress import move_duration_ms
 from kctl.admin.reassigning import look, start_moves, wait_for_moves
 from kctl.admin.reassignment_plan import bytes_by_broker, rollback, rollback_log_dirs
 from kctl.admin.reassignment_spec import format_reassignment
 from kctl.admin.rollback_files import save_rollback, write_new
 from kctl.admin.throttle_records import key_of
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.compat import reassign as reassign_compat
 from kctl.commands.compat.reassign import EXISTING
-from kctl.commands.declaration import Argument, Option
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
-from kctl.commands.reassign import app
 from kctl.commands.reassign.options import Compat, DryRun, JsonFile, StateDir
 from kctl.commands.reassign.rows import PLAN_COLUMNS, STARTED, WOULD_MOVE, end_error, plan_row
 from kctl.commands.reassign.states import say_cleared
@@ -36,43 +37,46 @@ if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
     from kctl.model import TopicPartition
 
+app = typer.Typer(add_completion=False)
+
 
 @app.command(
     "execute",
-    cluster=True,
-    examples=(
+    cls=ClusterCommand,
+    epilog=examples(
         "kctl reassign execute --reassignment-json-file moves.json --dry-run",
         "kctl reassign execute --reassignment-json-file moves.json --throttle 50m --wait",
         "kctl reassign execute orders:0=1,2,3 orders:1=2,3,1",
     ),
 )
 def execute(
-    run: Invocation,
+    ctx: typer.Context,
     moves: Annotated[
         list[str] | None,
-        Argument("Instead of a file: partitions and their replicas, the preferred leader first.", metavar="T:P=B,B"),
+        typer.Argument(
+            help="Instead of a file: partitions and their replicas, the preferred leader first.", metavar="T:P=B,B"
+        ),
     ] = None,
     *,
     reassignment_json_file: JsonFile = None,
     throttle: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--throttle",
             metavar="BYTES_PER_S",
             help="What each broker may copy, such as 50m.  What was set before comes back when the move ends.",
         ),
     ] = None,
-    wait: Annotated[bool, Option("--wait", help="Stay until the partitions have moved; shows progress.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Stay until the partitions have moved; shows progress.")] = False,
     additional: Annotated[
-        bool, Option("--additional", help="Go on although other partitions are being moved already.")
+        bool, typer.Option("--additional", help="Go on although other partitions are being moved already.")
     ] = False,
     rollback_file: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--rollback-file",
             metavar="FILE",
             help="A new file that gets the reassignment that leads back, beside rollback-*.json in --state-dir.",
-            complete="file",
         ),
     ] = None,
     state_dir: StateDir = None,
@@ -90,6 +94,7 @@ def execute(
 
     Executing a move that is under way once more with another throttle changes the throttle.
     """
+    run: Invocation = ctx.obj
     targets, log_dirs = read_targets(moves, reassignment_json_file), read_log_dirs(reassignment_json_file)
     if targets is None:
         raise UsageError("nothing to move; give --reassignment-json-file, or moves such as orders:0=1,2,3")

@@ -1,10 +1,14 @@
-"""`kctl spark`: move topics into files with Apache Spark."""
+"""`kctl spark`: export topics to Parquet with Apache Spark."""
 
 from __future__ import annotations
 
-from kctl.commands.declaration import Group
+import typer
 
-app = Group("spark", "Export topics to Parquet with Apache Spark.")
+from kctl.commands.lazy_group import verbs
 
-VERBS = ("export", "warmup")
-"""Modules of this package, one for each verb."""
+app = typer.Typer(
+    cls=verbs(__name__, "export", "warmup"),
+    help="Export topics to Parquet with Apache Spark.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)

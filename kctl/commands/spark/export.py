@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from kctl.commands.declaration import Argument, Option
+import typer
+
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
-from kctl.commands.spark import app
 from kctl.commands.values import parse_offset, parse_pairs, parse_partitions, parse_size
 from kctl.console import Column, Format
 from kctl.errors import UsageError
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from kctl.spark.job import JobProgress
     from kctl.spark.plan import Plan
 
+app = typer.Typer(add_completion=False)
+
+
 COLUMNS = (
     Column("batch", numeric=True),
     Column("topic"),
@@ -47,8 +51,8 @@ COLUMNS = (
 
 @app.command(
     "export",
-    cluster=True,
-    examples=(
+    cls=ClusterCommand,
+    epilog=examples(
         "kctl spark export orders --to /data/orders",
         "kctl spark export orders payments --to /data/shop --from @2026-11-01 --include-headers",
         "kctl spark export orders --to /data/orders --dry-run",
@@ -56,60 +60,58 @@ COLUMNS = (
     ),
 )
 def export(
-    run: Invocation,
-    topics: Annotated[list[str], Argument("Topics to export.", metavar="TOPIC")],
+    ctx: typer.Context,
+    topics: Annotated[list[str], typer.Argument(help="Topics to export.", metavar="TOPIC")],
     *,
     to: Annotated[
         str,
-        Option("--to", metavar="DIR", help="Folder for the files; it remembers what it holds.", complete="directory"),
+        typer.Option("--to", metavar="DIR", help="Folder for the files; it remembers what it holds."),
     ],
     partitions: Annotated[
-        str | None, Option("--partitions", metavar="N,N-N", help="Only these partitions.  Default: all.")
+        str | None, typer.Option("--partitions", metavar="N,N-N", help="Only these partitions.  Default: all.")
     ] = None,
     start: Annotated[
         str,
-        Option(
+        typer.Option(
             "--from",
             metavar="OFFSET",
             help="Where partitions start that the folder has nothing of yet: earliest, latest, N, +N, -N or @TIME.",
         ),
     ] = "earliest",
     until: Annotated[
-        str, Option("--until", metavar="OFFSET", help="Where to end, exclusive, written the same way.")
+        str, typer.Option("--until", metavar="OFFSET", help="Where to end, exclusive, written the same way.")
     ] = "latest",
     isolation: Annotated[
-        str,
-        Option(
-            "--isolation",
-            choices=("read_committed", "read_uncommitted"),
-            help="Whether to leave out aborted transactions and end before open ones.",
-        ),
+        Literal["read_committed", "read_uncommitted"],
+        typer.Option("--isolation", help="Whether to leave out aborted transactions and end before open ones."),
     ] = "read_committed",
-    include_headers: Annotated[bool, Option("--include-headers", help="Add the column headers.")] = False,
+    include_headers: Annotated[bool, typer.Option("--include-headers", help="Add the column headers.")] = False,
     compression: Annotated[
-        str, Option("--compression", choices=("zstd", "snappy", "none"), help="Codec of the files.")
+        Literal["zstd", "snappy", "none"], typer.Option("--compression", help="Codec of the files.")
     ] = "zstd",
     target_file_size: Annotated[
-        str, Option("--target-file-size", metavar="SIZE", help="Cut files near this size.")
+        str, typer.Option("--target-file-size", metavar="SIZE", help="Cut files near this size.")
     ] = "256m",
     on_data_loss: Annotated[
-        str,
-        Option(
+        Literal["fail", "warn"],
+        typer.Option(
             "--on-data-loss",
-            choices=("fail", "warn"),
             help="What to do when offsets that are due have expired, a topic was created again, or a file is gone.",
         ),
     ] = "fail",
     adopt: Annotated[
         bool,
-        Option("--adopt", help="Take over data files of an export whose log (DIR/_kctl) is missing."),
+        typer.Option("--adopt", help="Take over data files of an export whose log (DIR/_kctl) is missing."),
     ] = False,
     master: Annotated[
-        str, Option("--master", metavar="URL", help="Where Spark runs: local[*], local[N], spark://HOST:PORT, ...")
+        str,
+        typer.Option("--master", metavar="URL", help="Where Spark runs: local[*], local[N], spark://HOST:PORT, ..."),
     ] = "local[*]",
-    conf: Annotated[list[str] | None, Option("--conf", metavar="NAME=VALUE", help="Set a Spark property.")] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Show what would be exported; needs no Spark.")] = False,
-    no_progress: Annotated[bool, Option("--no-progress", help="No progress on stderr.")] = False,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Set a Spark property.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be exported; needs no Spark.")] = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on stderr.")] = False,
 ) -> ExitStatus:
     """Export topics to Parquet files, each record once.
 
@@ -120,6 +122,7 @@ def export(
     running, or the folder holds files that its log does not name (see --adopt).
     Spark is an extra: pip install 'kctl-kafka[spark]', and Java 17 or newer.
     """
+    run: Invocation = ctx.obj
     now_ms = round(time.time() * 1000)
     level = Isolation(isolation)
     request = ExportRequest(

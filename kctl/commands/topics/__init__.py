@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from kctl.commands.declaration import Group
+import typer
 
-app = Group("topics", "List, describe, create, alter and delete topics.")
+from kctl.commands.lazy_group import verbs
 
-VERBS = ("list", "describe", "create", "alter", "delete")
-"""Modules of this package, one for each verb."""
+app = typer.Typer(
+    cls=verbs(__name__, "list", "describe", "create", "alter", "delete"),
+    help="List, describe, create, alter and delete topics.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)

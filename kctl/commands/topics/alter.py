@@ -4,44 +4,52 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from kctl.admin.topic_changes import create_partitions
 from kctl.admin.topic_configs import alter_topic_configs
-from kctl.commands.declaration import Argument, Option
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.topics import app
 from kctl.commands.topics.assignments import parse_assignment
 from kctl.commands.topics.options import DRY_RUN
 from kctl.commands.topics.rows import CHANGE_COLUMNS, change_row
 from kctl.commands.values import parse_pairs
 from kctl.errors import UsageError
+from kctl.integers import INT32_MAX
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
 
+app = typer.Typer(add_completion=False)
+
 
 @app.command(
     "alter",
-    cluster=True,
-    examples=(
+    cls=ClusterCommand,
+    epilog=examples(
         "kctl topics alter orders --partitions 12",
         "kctl topics alter orders --config retention.ms=3600000 --delete-config cleanup.policy",
     ),
 )
 def alter(
-    run: Invocation,
-    name: Annotated[str, Argument("Name of the topic.", metavar="TOPIC")],
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC")],
     *,
     partitions: Annotated[
-        int | None, Option("--partitions", metavar="N", help="Add partitions until there are N.", minimum=1)
+        int | None,
+        typer.Option("--partitions", metavar="N", help="Add partitions until there are N.", min=1, max=INT32_MAX),
     ] = None,
     replica_assignment: Annotated[
         str | None,
-        Option("--replica-assignment", metavar="B:B,...", help="Broker ids of the replicas of each added partition."),
+        typer.Option(
+            "--replica-assignment", metavar="B:B,...", help="Broker ids of the replicas of each added partition."
+        ),
     ] = None,
-    config: Annotated[list[str] | None, Option("--config", metavar="NAME=VALUE", help="Set a property.")] = None,
+    config: Annotated[list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="Set a property.")] = None,
     delete_config: Annotated[
-        list[str] | None, Option("--delete-config", metavar="NAME", help="Let a property follow the default again.")
+        list[str] | None,
+        typer.Option("--delete-config", metavar="NAME", help="Let a property follow the default again."),
     ] = None,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
@@ -49,6 +57,7 @@ def alter(
 
     Keys go to other partitions than before once partitions are added.
     """
+    run: Invocation = ctx.obj
     set_ = parse_pairs(config, "--config")
     if partitions is None and not set_ and not delete_config:
         raise UsageError("nothing to alter; give --partitions, --config or --delete-config")

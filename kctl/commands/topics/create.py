@@ -4,58 +4,65 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import typer
+
 from kctl.admin.topic_changes import BROKER_DEFAULT, NewTopic, create_topics
-from kctl.commands.declaration import Argument, Option
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import known
-from kctl.commands.topics import app
 from kctl.commands.topics.assignments import parse_assignment
 from kctl.commands.topics.options import DRY_RUN
 from kctl.commands.topics.rows import CHANGE_COLUMNS, change_row
 from kctl.commands.values import parse_pairs
 from kctl.errors import ErrorCode, UsageError
-from kctl.integers import INT16_MAX
+from kctl.integers import INT16_MAX, INT32_MAX
+
+app = typer.Typer(add_completion=False)
 
 
 @app.command(
     "create",
-    cluster=True,
-    examples=(
+    cls=ClusterCommand,
+    epilog=examples(
         "kctl topics create orders --partitions 6 --replication-factor 3 --config retention.ms=86400000",
         "kctl topics create orders --replica-assignment 0:1,1:2,2:0",
     ),
 )
 def create(
-    run: Invocation,
-    name: Annotated[str, Argument("Name of the topic.", metavar="TOPIC")],
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC")],
     *,
     partitions: Annotated[
         int | None,
-        Option(
-            "--partitions", metavar="N", help="Number of partitions.  Default: the broker's num.partitions.", minimum=1
+        typer.Option(
+            "--partitions",
+            metavar="N",
+            help="Number of partitions.  Default: the broker's num.partitions.",
+            min=1,
+            max=INT32_MAX,
         ),
     ] = None,
     replication_factor: Annotated[
         int | None,
-        Option(
+        typer.Option(
             "--replication-factor",
             metavar="N",
             help="Number of replicas.  Default: the broker's default.replication.factor.",
-            minimum=1,
-            maximum=INT16_MAX,
+            min=1,
+            max=INT16_MAX,
         ),
     ] = None,
-    config: Annotated[list[str] | None, Option("--config", metavar="NAME=VALUE", help="Set a property.")] = None,
+    config: Annotated[list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="Set a property.")] = None,
     replica_assignment: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--replica-assignment",
             metavar="B:B,...",
             help="Instead of the two numbers, the broker ids of each partition's replicas, preferred leader first.",
         ),
     ] = None,
-    if_not_exists: Annotated[bool, Option("--if-not-exists", help="No failure if it exists already.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="No failure if it exists already.")] = False,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
     """Create a topic.
@@ -63,6 +70,7 @@ def create(
     It is done when every live broker knows the topic, so that the next command finds it whichever broker that asks; it
     waits 5 s for that at most.
     """
+    run: Invocation = ctx.obj
     if replica_assignment and (partitions is not None or replication_factor is not None):
         raise UsageError("--replica-assignment says all; leave out --partitions and --replication-factor")
     topic = NewTopic(

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import typer
+
 from kctl.admin.topic_changes import delete_topics
 from kctl.admin.topics import describe_topics
-from kctl.commands.declaration import Argument, Option
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.topics import app
 from kctl.commands.topics.options import DRY_RUN, YES
 from kctl.commands.topics.rows import CHANGE_COLUMNS, change_row, topic_row
 from kctl.errors import ErrorCode
 
+app = typer.Typer(add_completion=False)
+
 
 @app.command(
-    "delete", cluster=True, examples=("kctl topics delete orders --dry-run", "kctl topics delete orders payments --yes")
+    "delete",
+    cls=ClusterCommand,
+    epilog=examples("kctl topics delete orders --dry-run", "kctl topics delete orders payments --yes"),
 )
 def delete(
-    run: Invocation,
-    names: Annotated[list[str], Argument("Topics to delete.", metavar="TOPIC")],
+    ctx: typer.Context,
+    names: Annotated[list[str], typer.Argument(help="Topics to delete.", metavar="TOPIC")],
     *,
-    if_exists: Annotated[bool, Option("--if-exists", help="No failure if it does not exist.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="No failure if it does not exist.")] = False,
     yes: Annotated[bool, YES] = False,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
@@ -30,6 +35,7 @@ def delete(
 
     Names are taken literally.  Without --yes it asks on the terminal; without a terminal it refuses (exit status 5).
     """
+    run: Invocation = ctx.obj
 
     def forgive(row: dict[str, Any]) -> dict[str, Any]:
         if if_exists and row["error"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:

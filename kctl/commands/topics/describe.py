@@ -5,15 +5,16 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from kctl.admin.health import partitions_with_problems
 from kctl.admin.partition_health import PartitionProblem
 from kctl.admin.topic_configs import topic_overrides
 from kctl.admin.topics import describe_topics, list_topics
-from kctl.commands.declaration import Argument, Option
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import code_error, known, outcome_error
-from kctl.commands.topics import app
 from kctl.commands.topics.rows import TOPIC_COLUMNS, topic_row
 from kctl.console import ERROR_COLUMNS, Column, Format
 from kctl.errors import ErrorCode
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from kctl.admin.outcome import Outcome
     from kctl.client.cluster import ClusterClient
     from kctl.client.metadata import Topic
+
+app = typer.Typer(add_completion=False)
+
 
 OVERVIEW_COLUMNS = (*TOPIC_COLUMNS[:3], Column("topic_id"), Column("configs", wraps=True), *ERROR_COLUMNS)
 PARTITION_COLUMNS = (
@@ -38,26 +42,28 @@ PARTITION_COLUMNS = (
 
 @app.command(
     "describe",
-    cluster=True,
-    examples=(
+    cls=ClusterCommand,
+    epilog=examples(
         "kctl topics describe orders",
         "kctl topics describe --format json",
         "kctl topics describe --unavailable --under-min-isr",
     ),
 )
 def describe(
-    run: Invocation,
+    ctx: typer.Context,
     names: Annotated[
         list[str] | None,
-        Argument("Topics; all when none is named, internal ones only together with a filter.", metavar="TOPIC"),
+        typer.Argument(
+            help="Topics; all when none is named, internal ones only together with a filter.", metavar="TOPIC"
+        ),
     ] = None,
     *,
     under_replicated: Annotated[
-        bool, Option("--under-replicated", help="Only partitions with replicas that are not in sync.")
+        bool, typer.Option("--under-replicated", help="Only partitions with replicas that are not in sync.")
     ] = False,
-    unavailable: Annotated[bool, Option("--unavailable", help="Only partitions without a live leader.")] = False,
+    unavailable: Annotated[bool, typer.Option("--unavailable", help="Only partitions without a live leader.")] = False,
     under_min_isr: Annotated[
-        bool, Option("--under-min-isr", help="Only partitions with less in sync than min.insync.replicas.")
+        bool, typer.Option("--under-min-isr", help="Only partitions with less in sync than min.insync.replicas.")
     ] = False,
 ) -> ExitStatus:
     """Describe topics: their partitions, leaders, replicas and overridden properties.
@@ -65,6 +71,7 @@ def describe(
     One row per partition; under json and jsonl one object per topic.  With several filters a partition is shown when
     any of them holds; exit status 3 when one is shown.
     """
+    run: Invocation = ctx.obj
     flags = {
         PartitionProblem.UNDER_REPLICATED: under_replicated,
         PartitionProblem.UNAVAILABLE: unavailable,

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import typer
+
 from kctl.admin.topics import list_topics as ask
-from kctl.commands.declaration import Option
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.topics import app
 from kctl.commands.topics.rows import TOPIC_COLUMNS, topic_row
 
+app = typer.Typer(add_completion=False)
 
-@app.command("list", cluster=True, examples=("kctl topics list", "kctl topics list --internal --format jsonl"))
+
+@app.command(
+    "list", cls=ClusterCommand, epilog=examples("kctl topics list", "kctl topics list --internal --format jsonl")
+)
 def list_topics(
-    run: Invocation,
+    ctx: typer.Context,
     *,
-    internal: Annotated[bool, Option("--internal", help="Also topics that the brokers keep for themselves.")] = False,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also topics that the brokers keep for themselves.")
+    ] = False,
 ) -> ExitStatus:
     """List topics."""
+    run: Invocation = ctx.obj
     topics = run.on_cluster(ask)
     rows = [topic_row(topic) for topic in topics if internal or not topic.is_internal]
     run.console.show(TOPIC_COLUMNS, rows)

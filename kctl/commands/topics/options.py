@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.commands.declaration import Option
+import typer
 
-YES = Option("--yes", "-y", help="Do it without asking.")
-DRY_RUN = Option("--dry-run", help="Show what would be done and do nothing.")
+YES = typer.Option("--yes", "-y", help="Do it without asking.")
+DRY_RUN = typer.Option("--dry-run", help="Show what would be done and do nothing.")

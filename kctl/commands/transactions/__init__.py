@@ -1,10 +1,14 @@
-"""`kctl transactions`: look at transactions, find those that hang, and abort them."""
+"""`kctl transactions`: describe transactions, find hanging ones and abort them."""
 
 from __future__ import annotations
 
-from kctl.commands.declaration import Group
+import typer
 
-app = Group("transactions", "Look at transactions, find hanging ones and abort them.")
+from kctl.commands.lazy_group import verbs
 
-VERBS = ("list", "describe", "find_hanging", "abort")
-"""Modules of this package, one for each verb."""
+app = typer.Typer(
+    cls=verbs(__name__, "list", "describe", "find-hanging", "abort"),
+    help="Describe transactions, find hanging ones and abort them.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)

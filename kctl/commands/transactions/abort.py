@@ -5,20 +5,24 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from kctl.admin.producers import Marker, describe_producers, write_abort_marker
 from kctl.admin.transactions import owner_of
-from kctl.commands.declaration import Argument, Option
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus, Refused
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR, known, outcome_error
-from kctl.commands.transactions import app
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.errors import ApiError, ErrorCode, UsageError
-from kctl.integers import INT16_MAX, INT64_MAX, parse_integer
+from kctl.integers import INT16_MAX, INT32_MAX, INT64_MAX, parse_integer
 from kctl.model import TopicPartition
 
 if TYPE_CHECKING:
     from kctl.client.cluster import ClusterClient
+
+app = typer.Typer(add_completion=False)
+
 
 ABORT_COLUMNS = (
     Column("topic"),
@@ -34,48 +38,54 @@ ABORT_COLUMNS = (
 
 @app.command(
     "abort",
-    cluster=True,
-    examples=(
+    cls=ClusterCommand,
+    epilog=examples(
         "kctl transactions abort orders:0 --start-offset 1234 --dry-run",
         "kctl transactions abort orders:0 --start-offset 1234 --yes",
         "kctl transactions abort orders:0 --producer-id 4000 --producer-epoch 7 --coordinator-epoch 3 --yes",
     ),
 )
 def abort(
-    run: Invocation,
-    partition: Annotated[str, Argument("The partition in which it is open.", metavar="TOPIC:PARTITION")],
+    ctx: typer.Context,
+    partition: Annotated[str, typer.Argument(help="The partition in which it is open.", metavar="TOPIC:PARTITION")],
     *,
     start_offset: Annotated[
         int | None,
-        Option(
+        typer.Option(
             "--start-offset",
             metavar="N",
             help="Where the transaction began; who wrote it is looked up.",
-            maximum=INT64_MAX,
+            max=INT64_MAX,
+            min=0,
         ),
     ] = None,
     producer_id: Annotated[
         int | None,
-        Option("--producer-id", metavar="N", help="Instead: whose it is, with both epochs.", maximum=INT64_MAX),
+        typer.Option(
+            "--producer-id", metavar="N", help="Instead: whose it is, with both epochs.", max=INT64_MAX, min=0
+        ),
     ] = None,
     producer_epoch: Annotated[
-        int | None, Option("--producer-epoch", metavar="N", help="Epoch of the producer.", maximum=INT16_MAX)
+        int | None, typer.Option("--producer-epoch", metavar="N", help="Epoch of the producer.", max=INT16_MAX, min=0)
     ] = None,
     coordinator_epoch: Annotated[
         int | None,
-        Option("--coordinator-epoch", metavar="N", help="Epoch of the producer's last coordinator.", minimum=-1),
+        typer.Option(
+            "--coordinator-epoch", metavar="N", help="Epoch of the producer's last coordinator.", min=-1, max=INT32_MAX
+        ),
     ] = None,
     force: Annotated[
-        bool, Option("--force", help="Also where a coordinator is about to end the transaction itself.")
+        bool, typer.Option("--force", help="Also where a coordinator is about to end the transaction itself.")
     ] = False,
-    yes: Annotated[bool, Option("--yes", "-y", help="Do it without asking.")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Show what would be done and do nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done and do nothing.")] = False,
 ) -> ExitStatus:
     """Abort a hanging transaction in one partition: its records stay hidden, readers of committed records go on.
 
     A transaction that its coordinator knows is refused (exit status 5) without --force: it can still be committed, and
     would then lose this partition's part.  Without --yes it asks on the terminal; without a terminal it refuses.
     """
+    run: Invocation = ctx.obj
     tp = _partition(partition)
     explicit = (producer_id, producer_epoch, coordinator_epoch)
     if (start_offset is None) is all(one is None for one in explicit):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from kctl.admin.transactions import describe_transactions
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.compat import transactions as transaction_compat
-from kctl.commands.declaration import Argument
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import known, outcome_error
-from kctl.commands.transactions import app
 from kctl.commands.transactions.options import Compat
 from kctl.commands.transactions.warnings import warn_of_failures
 from kctl.commands.values import format_time
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     from kctl.admin.transactions import Transaction
     from kctl.client.cluster import ClusterClient
+
+app = typer.Typer(add_completion=False)
+
 
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 DESCRIBE_COLUMNS = (
@@ -38,10 +42,10 @@ DESCRIBE_COLUMNS = (
 )
 
 
-@app.command("describe", cluster=True, examples=("kctl transactions describe billing-1",))
+@app.command("describe", cls=ClusterCommand, epilog=examples("kctl transactions describe billing-1"))
 def describe(
-    run: Invocation,
-    names: Annotated[list[str], Argument("Transactional ids.", metavar="TRANSACTIONAL_ID")],
+    ctx: typer.Context,
+    names: Annotated[list[str], typer.Argument(help="Transactional ids.", metavar="TRANSACTIONAL_ID")],
     *,
     compat: Compat = None,
 ) -> ExitStatus:
@@ -49,6 +53,7 @@ def describe(
 
     Brokers before 3.0 do not tell.
     """
+    run: Invocation = ctx.obj
 
     async def ask(client: ClusterClient) -> list[Transaction]:
         return await describe_transactions(client, names)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from kctl.admin import transactions
 from kctl.admin.offsets import partitions_of
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.compat import transactions as transaction_compat
-from kctl.commands.declaration import Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.groups.reset import parse_scope
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR, known, outcome_error
 from kctl.commands.times import parse_duration_ms
-from kctl.commands.transactions import app
 from kctl.commands.transactions.options import Compat
 from kctl.commands.transactions.warnings import warn_of_failures
 from kctl.commands.values import format_time
@@ -24,6 +25,9 @@ from kctl.model import TopicPartition
 if TYPE_CHECKING:
     from kctl.admin.transactions import OpenTransaction
     from kctl.client.cluster import ClusterClient
+
+app = typer.Typer(add_completion=False)
+
 
 HANGING_COLUMNS = (
     Column("topic"),
@@ -41,23 +45,21 @@ HANGING_COLUMNS = (
 
 @app.command(
     "find-hanging",
-    cluster=True,
-    examples=("kctl transactions find-hanging", "kctl transactions find-hanging --topic orders:0-3 --idle 1h"),
+    cls=ClusterCommand,
+    epilog=examples("kctl transactions find-hanging", "kctl transactions find-hanging --topic orders:0-3 --idle 1h"),
 )
 def find_hanging(
-    run: Invocation,
+    ctx: typer.Context,
     *,
     topic: Annotated[
         list[str] | None,
-        Option(
-            "--topic",
-            metavar="TOPIC[:N,N-N]",
-            help="Only this topic, or some of its partitions.  Default: all topics.",
+        typer.Option(
+            "--topic", metavar="TOPIC[:N,N-N]", help="Only this topic, or some of its partitions.  Default: all topics."
         ),
     ] = None,
     idle: Annotated[
         str,
-        Option(
+        typer.Option(
             "--idle",
             metavar="DURATION",
             help="Only transactions that are silent for longer: take the brokers' transaction.max.timeout.ms.",
@@ -69,6 +71,7 @@ def find_hanging(
 
     The exit status is 3 when there are some.  'kctl transactions abort' ends one.  Brokers before 3.0 do not tell.
     """
+    run: Invocation = ctx.obj
     scope = parse_scope(topic, all_topics=not topic)
     now_ms = round(time.time() * 1000)
     idle_since_ms = now_ms - parse_duration_ms(idle)

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any
 
+import typer
+
 from kctl.admin.transactions import list_transactions as ask
+from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.compat import transactions as transaction_compat
-from kctl.commands.declaration import Option
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.rows import NO_ERROR, outcome_error
-from kctl.commands.transactions import app
 from kctl.commands.transactions.options import Compat
 from kctl.commands.transactions.warnings import warn_of_failures
 from kctl.console import ERROR_COLUMNS, Column
 from kctl.integers import INT64_MAX
 
-STATES = (
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "Dead",
-    "PrepareEpochFence",
-)
+app = typer.Typer(add_completion=False)
+
+
+class State(StrEnum):
+    """States by which --state selects."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+
+
 LIST_COLUMNS = (
     Column("transactional_id"),
     Column("coordinator", numeric=True),
@@ -36,17 +44,17 @@ LIST_COLUMNS = (
 
 
 @app.command(
-    "list", cluster=True, examples=("kctl transactions list", "kctl transactions list --state Ongoing --format json")
+    "list",
+    cls=ClusterCommand,
+    epilog=examples("kctl transactions list", "kctl transactions list --state Ongoing --format json"),
 )
 def list_transactions(
-    run: Invocation,
+    ctx: typer.Context,
     *,
-    state: Annotated[
-        list[str] | None, Option("--state", choices=STATES, help="Only transactions in this state.")
-    ] = None,
+    state: Annotated[list[State] | None, typer.Option("--state", help="Only transactions in this state.")] = None,
     producer_id: Annotated[
         list[int] | None,
-        Option("--producer-id", metavar="N", help="Only those of this producer.", maximum=INT64_MAX),
+        typer.Option("--producer-id", metavar="N", help="Only those of this producer.", max=INT64_MAX, min=0),
     ] = None,
     compat: Compat = None,
 ) -> ExitStatus:
@@ -54,6 +62,7 @@ def list_transactions(
 
     Brokers before 3.0 do not tell.
     """
+    run: Invocation = ctx.obj
     listed, failed = run.on_brokers(lambda client: ask(client, states=state or (), producer_ids=producer_id or ()))
     if compat:
         run.console.verbatim(transaction_compat.listed(listed))

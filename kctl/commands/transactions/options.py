@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from kctl.commands.declaration import Option
+import typer
 
-COMPATS = ("kafka-3", "kafka-4")
+CompatVersion = Literal["kafka-3", "kafka-4"]
 Compat = Annotated[
-    str | None, Option("--compat", choices=COMPATS, help="Print what Kafka's own tool of that version prints.")
+    CompatVersion | None, typer.Option("--compat", help="Print what Kafka's own tool of that version prints.")
 ]

@@ -1,10 +1,14 @@
-"""`kctl zookeeper`: run the ZooKeeper-compatible service alone; look into any ensemble."""
+"""`kctl zookeeper`: run the ZooKeeper-compatible service; read znodes of any ensemble."""
 
 from __future__ import annotations
 
-from kctl.commands.declaration import Group
+import typer
 
-app = Group("zookeeper", "Run the ZooKeeper-compatible service; look into any ensemble.")
+from kctl.commands.lazy_group import verbs
 
-VERBS = ("start", "ls", "get", "stat")
-"""Modules of this package, one for each verb."""
+app = typer.Typer(
+    cls=verbs(__name__, "start", "ls", "get", "stat"),
+    help="Run the ZooKeeper-compatible service; read znodes of any ensemble.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from kctl.commands.declaration import Option
+import typer
+
 from kctl.errors import ClusterUnreachable, ConfigError, UsageError, ZooKeeperError
 
 if TYPE_CHECKING:
@@ -17,11 +18,7 @@ DEFAULT_CONNECT = "127.0.0.1:2181"
 CONNECT_TIMEOUT_MS = 5_000
 Connect = Annotated[
     str,
-    Option(
-        "--zookeeper",
-        metavar="HOST:PORT[,...][/CHROOT]",
-        help="Ensemble to look into.",
-    ),
+    typer.Option("--zookeeper", metavar="HOST:PORT[,...][/CHROOT]", help="Ensemble to look into."),
 ]
 
 

@@ -5,18 +5,25 @@ from __future__ import annotations
 import base64
 from typing import Annotated
 
-from kctl.commands.declaration import Argument
+import typer
+
+from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.zookeeper import app
 from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, ask_zookeeper
 from kctl.commands.zookeeper.rows import stat_row
 
+app = typer.Typer(add_completion=False)
 
-@app.command("get", examples=("kctl zookeeper get /controller", "kctl zookeeper get /cluster/id --format json"))
+
+@app.command(
+    "get",
+    cls=LocalCommand,
+    epilog=examples("kctl zookeeper get /controller", "kctl zookeeper get /cluster/id --format json"),
+)
 def get(
-    run: Invocation,
-    path: Annotated[str, Argument("Path of the znode.")],
+    ctx: typer.Context,
+    path: Annotated[str, typer.Argument(help="Path of the znode.")],
     *,
     zookeeper: Connect = DEFAULT_CONNECT,
 ) -> ExitStatus:
@@ -24,6 +31,7 @@ def get(
 
     Under json and jsonl also its stat; data that is not text is base64 there, and `encoding` says so.
     """
+    run: Invocation = ctx.obj
     data, stat = ask_zookeeper(zookeeper, path, lambda session, path: session.get(path))
     text, encoding = _as_text(data)
     if run.console.is_machine_readable:

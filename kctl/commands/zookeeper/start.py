@@ -9,39 +9,47 @@ import signal
 from pathlib import Path
 from typing import Annotated
 
-from kctl.commands.declaration import Option
+import typer
+
+from kctl.commands.command import LocalCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
-from kctl.commands.zookeeper import app
 from kctl.commands.zookeeper.connection import DEFAULT_CONNECT
 from kctl.errors import ZooKeeperError
 from kctl.integers import PORT_MAX
 from kctl.log_format import EscapingFormatter
 
+app = typer.Typer(add_completion=False)
+
+
 DEFAULT_PORT = 2181
 
 
-@app.command("start", examples=("kctl zookeeper start", "kctl zookeeper start --data-dir /srv/zookeeper --port 2181"))
+@app.command(
+    "start",
+    cls=LocalCommand,
+    epilog=examples("kctl zookeeper start", "kctl zookeeper start --data-dir /srv/zookeeper --port 2181"),
+)
 def start(
-    run: Invocation,
+    ctx: typer.Context,
     *,
     data_dir: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--data-dir",
             metavar="DIR",
             help="Folder of the service.  Default: kctl/zookeeper under XDG_DATA_HOME, which is ~/.local/share.",
-            complete="directory",
         ),
     ] = None,
     port: Annotated[
-        int, Option("--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.", maximum=PORT_MAX)
+        int, typer.Option("--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.", max=PORT_MAX, min=0)
     ] = DEFAULT_PORT,
 ) -> ExitStatus:
     """Run the service in the foreground until SIGINT or SIGTERM.
 
     It speaks the client protocol of ZooKeeper 3.8, has one node, and listens on the loopback address only.
     """
+    run: Invocation = ctx.obj
     if not run.console.quiet:
         _show_log()
     asyncio.run(_serve(run, _data_dir(data_dir), port))

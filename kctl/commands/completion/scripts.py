@@ -1,30 +1,47 @@
-"""Completion scripts made from the declarations of all commands.
+"""Completion scripts, generated from the typer commands.
 
-They are static: pressing TAB starts no Python.  They know nouns, verbs, options, the values of options with a fixed
-choice, and where a file is wanted.  What a cluster holds (names of topics and groups) they do not know.
+They are static: pressing TAB starts no Python.  They complete nouns, verbs, options, the values of options with a fixed
+choice, and paths of files; not what a cluster holds, such as names of topics and groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from kctl.commands.catalog import NOUNS
-from kctl.commands.declaration import Argument, Command, Group, Option, Parameter
-from kctl.commands.options import CLUSTER_OPTIONS, OUTPUT_OPTIONS, all_parameters, flags_of
+from kctl.commands.lazy_group import summary_of
+from kctl.commands.options import cluster_options, output_options
+from kctl.commands.parameters import (
+    Parameter,
+    choices_of,
+    completes,
+    flags_of,
+    is_argument,
+    is_flag,
+    metavar_of,
+    repeats,
+)
+from kctl.commands.root import NOUNS
 
-Groups = Mapping[str, Group]
+Commands = Mapping[str, Mapping[str, Any]]
+"""Commands by noun and verb."""
+
+
+def _common() -> list[Parameter]:
+    return [*cluster_options(), *output_options()]
+
 
 HEADER = "completion for kctl, made by `kctl completion {}`; ./dev completions renews it."
 
 
-def script_for(shell: str, groups: Groups) -> str:
+def script_for(shell: str, commands: Commands) -> str:
     """The whole script for bash, zsh or fish."""
     makers = {"bash": _bash, "zsh": _zsh, "fish": _fish}
-    return "\n".join([*makers[shell](groups), ""])
+    return "\n".join([*makers[shell](commands), ""])
 
 
-def _bash(groups: Groups) -> Iterator[str]:
-    leading = [parameter for parameter in CLUSTER_OPTIONS + OUTPUT_OPTIONS if not parameter.is_flag]
+def _bash(commands: Commands) -> Iterator[str]:
+    leading = [parameter for parameter in _common() if not is_flag(parameter)]
     yield f"# bash {HEADER.format('bash')}"
     yield from (
         "_kctl() {",
@@ -43,17 +60,17 @@ def _bash(groups: Groups) -> Iterator[str]:
         "    done",
         "    case $noun in",
     )
-    yield f"    '') words='{' '.join(groups)}' flags='{_flags(CLUSTER_OPTIONS + OUTPUT_OPTIONS)} --version' ;;"
-    for noun, group in groups.items():
-        if group.is_verb:
+    yield f"    '') words='{' '.join(commands)}' flags='{_flags(_common())} --version' ;;"
+    for noun, verbs in commands.items():
+        if noun in verbs:
             yield f"    {noun}) verb={noun} ;;"
         else:
-            yield f"    {noun}) [[ -n $verb ]] || words='{' '.join(group.commands)}' flags=--help ;;"
+            yield f"    {noun}) [[ -n $verb ]] || words='{' '.join(verbs)}' flags=--help ;;"
     yield from ("    esac", '    case "$noun $verb" in', "    *' ')")
     yield from _bash_values(leading, argument=None)
-    for noun, group in groups.items():
-        for command in group.commands.values():
-            yield f"    '{noun} {command.name}')"
+    for noun, verbs in commands.items():
+        for verb, command in verbs.items():
+            yield f"    '{noun} {verb}')"
             yield from _bash_command(command)
     yield from (
         "    esac",
@@ -71,13 +88,13 @@ def _bash(groups: Groups) -> Iterator[str]:
     )
 
 
-def _bash_command(command: Command) -> Iterator[str]:
-    parameters = all_parameters(command)
-    options = [parameter for parameter in parameters if isinstance(parameter.declared, Option)]
-    argument = next((one for one in parameters if isinstance(one.declared, Argument)), None)
+def _bash_command(command: Any) -> Iterator[str]:
+    parameters = command.params
+    options = [parameter for parameter in parameters if not is_argument(parameter)]
+    argument = next((one for one in parameters if is_argument(one)), None)
     yield f"        flags='{_flags(options)}'"
-    if argument is not None and argument.declared.choices:
-        yield f"        words='{' '.join(argument.declared.choices)}'"
+    if argument is not None and choices_of(argument):
+        yield f"        words='{' '.join(choices_of(argument))}'"
     yield from _bash_values(options, argument)
 
 
@@ -85,15 +102,15 @@ def _bash_values(options: Sequence[Parameter], argument: Parameter | None) -> It
     """What may stand behind an option, or as an argument."""
     yield "        case $prev in"
     for option in options:
-        if option.declared.choices:
-            yield f"        {_alternatives([option])}) words='{' '.join(option.declared.choices)}' flags='' ;;"
-        elif option.declared.complete:
-            yield f"        {_alternatives([option])}) kind='{option.declared.complete}' ;;"
-    free = [one for one in options if not (one.is_flag or one.declared.choices or one.declared.complete)]
+        if choices_of(option):
+            yield f"        {_alternatives([option])}) words='{' '.join(choices_of(option))}' flags='' ;;"
+        elif completes(option):
+            yield f"        {_alternatives([option])}) kind='{completes(option)}' ;;"
+    free = [one for one in options if not (is_flag(one) or choices_of(one) or completes(one))]
     if free:
         yield f"        {_alternatives(free)}) kind='none' ;;"
-    if argument is not None and argument.declared.complete:
-        yield f"        *) [[ $cur == -* ]] || kind='{argument.declared.complete}' ;;"
+    if argument is not None and completes(argument):
+        yield f"        *) [[ $cur == -* ]] || kind='{completes(argument)}' ;;"
     yield from ("        esac", "        ;;")
 
 
@@ -105,26 +122,26 @@ def _flags(options: Iterable[Parameter]) -> str:
     return " ".join([*(flag for option in options for flag in flags_of(option)), "--help"])
 
 
-def _zsh(groups: Groups) -> Iterator[str]:
+def _zsh(commands: Commands) -> Iterator[str]:
     yield from ("#compdef kctl", f"# zsh {HEADER.format('zsh')}", "", "_kctl() {")
     yield from _zsh_choice(
         "noun",
-        [(noun, NOUNS[noun][1]) for noun in groups],
-        [*map(_zsh_option, CLUSTER_OPTIONS + OUTPUT_OPTIONS), "'--version[Print the version.]'"],
+        [(noun, str(NOUNS[noun].summary)) for noun in commands],
+        [*map(_zsh_option, _common()), "'--version[Print the version.]'"],
     )
-    for noun, group in groups.items():
-        function = f"_kctl_{noun}" if not group.is_verb else f"_kctl_{noun}_{noun}"
+    for noun, verbs in commands.items():
+        function = f"_kctl_{noun}" if noun not in verbs else f"_kctl_{noun}_{noun}"
         yield f"        {noun}) {function} ;;"
     yield from ("        esac", "        ;;", "    esac", "}")
-    for noun, group in groups.items():
-        if not group.is_verb:
+    for noun, verbs in commands.items():
+        if noun not in verbs:
             yield from ("", f"_kctl_{noun}() {{")
-            yield from _zsh_choice("verb", [(one.name, one.summary) for one in group.commands.values()], [])
-            yield from (f"        {verb}) _kctl_{noun}_{verb} ;;" for verb in group.commands)
+            yield from _zsh_choice("verb", [(verb, summary_of(one)) for verb, one in verbs.items()], [])
+            yield from (f"        {verb}) _kctl_{noun}_{verb} ;;" for verb in verbs)
             yield from ("        esac", "        ;;", "    esac", "}")
-        for command in group.commands.values():
-            yield from ("", f"_kctl_{noun}_{command.name}() {{", "    _arguments -s \\")
-            yield from (f"        {_zsh_parameter(parameter)} \\" for parameter in all_parameters(command))
+        for verb, command in verbs.items():
+            yield from ("", f"_kctl_{noun}_{verb}() {{", "    _arguments -s \\")
+            yield from (f"        {_zsh_parameter(parameter)} \\" for parameter in command.params)
             yield from ("        '(- *)--help[Print help.]'", "}")
     yield from ("", '_kctl "$@"')
 
@@ -146,17 +163,17 @@ def _zsh_choice(what: str, choices: Sequence[tuple[str, str]], options: Sequence
 
 
 def _zsh_parameter(parameter: Parameter) -> str:
-    if isinstance(parameter.declared, Option):
+    if not is_argument(parameter):
         return _zsh_option(parameter)
     action = _zsh_action(parameter)
-    return _quoted(f"{'*' if parameter.repeats else ''}:{parameter.metavar}:{action}")
+    return _quoted(f"{'*' if repeats(parameter) else ''}:{metavar_of(parameter)}:{action}")
 
 
 def _zsh_option(parameter: Parameter) -> str:
     flags = flags_of(parameter)
-    text = _zsh_text(parameter.declared.help)
-    value = "" if parameter.is_flag else f":{_zsh_text(parameter.metavar)}:{_zsh_action(parameter)}"
-    if parameter.repeats:
+    text = _zsh_text(parameter.help)
+    value = "" if is_flag(parameter) else f":{_zsh_text(metavar_of(parameter))}:{_zsh_action(parameter)}"
+    if repeats(parameter):
         return " ".join(_quoted(f"*{flag}[{text}]{value}") for flag in flags)
     if len(flags) == 1:
         return _quoted(f"{flags[0]}[{text}]{value}")
@@ -165,60 +182,60 @@ def _zsh_option(parameter: Parameter) -> str:
 
 
 def _zsh_action(parameter: Parameter) -> str:
-    if parameter.declared.choices:
-        return f"({' '.join(parameter.declared.choices)})"
-    return {"file": "_files", "directory": "_files -/"}.get(parameter.declared.complete, " ")
+    if choices_of(parameter):
+        return f"({' '.join(choices_of(parameter))})"
+    return {"file": "_files", "directory": "_files -/"}.get(completes(parameter), " ")
 
 
 def _zsh_text(text: str) -> str:
     return "".join(f"\\{character}" if character in "[]:\\" else character for character in text)
 
 
-def _fish(groups: Groups) -> Iterator[str]:
+def _fish(commands: Commands) -> Iterator[str]:
     yield f"# fish {HEADER.format('fish')}"
     yield "complete -c kctl -f"
-    nouns = " ".join(groups)
+    nouns = " ".join(commands)
     alone = f"not __fish_seen_subcommand_from {nouns}"
-    for noun in groups:
-        yield f"complete -c kctl -n '{alone}' -a {noun} -d {_quoted_fish(NOUNS[noun][1])}"
+    for noun in commands:
+        yield f"complete -c kctl -n '{alone}' -a {noun} -d {_quoted_fish(str(NOUNS[noun].summary))}"
     yield f"complete -c kctl -n '{alone}' -l version -d 'Print the version.'"
     yield "complete -c kctl -l help -d 'Print help.'"
-    for parameter in CLUSTER_OPTIONS + OUTPUT_OPTIONS:
+    for parameter in _common():
         yield f"complete -c kctl -n '{alone}' {_fish_option(parameter)}"
-    for noun, group in groups.items():
+    for noun, verbs in commands.items():
         seen = f"__fish_seen_subcommand_from {noun}"
-        if not group.is_verb:
-            verbs = " ".join(group.commands)
-            for command in group.commands.values():
-                condition = f"{seen}; and not __fish_seen_subcommand_from {verbs}"
-                yield f"complete -c kctl -n '{condition}' -a {command.name} -d {_quoted_fish(command.summary)}"
-        for command in group.commands.values():
-            condition = seen if group.is_verb else f"{seen}; and __fish_seen_subcommand_from {command.name}"
-            for parameter in all_parameters(command):
+        if noun not in verbs:
+            names = " ".join(verbs)
+            for verb, command in verbs.items():
+                condition = f"{seen}; and not __fish_seen_subcommand_from {names}"
+                yield f"complete -c kctl -n '{condition}' -a {verb} -d {_quoted_fish(summary_of(command))}"
+        for verb, command in verbs.items():
+            condition = seen if noun in verbs else f"{seen}; and __fish_seen_subcommand_from {verb}"
+            for parameter in command.params:
                 described = _fish_parameter(parameter)
                 if described:
                     yield f"complete -c kctl -n '{condition}' {described}"
 
 
 def _fish_parameter(parameter: Parameter) -> str:
-    if isinstance(parameter.declared, Option):
+    if not is_argument(parameter):
         return _fish_option(parameter)
-    if parameter.declared.choices:
-        return f"-a {_quoted_fish(' '.join(parameter.declared.choices))}"
-    return "-F" if parameter.declared.complete else ""
+    if choices_of(parameter):
+        return f"-a {_quoted_fish(' '.join(choices_of(parameter)))}"
+    return "-F" if completes(parameter) else ""
 
 
 def _fish_option(parameter: Parameter) -> str:
     words = [f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in flags_of(parameter)]
-    if parameter.declared.choices:
-        words.append(f"-x -a {_quoted_fish(' '.join(parameter.declared.choices))}")
-    elif parameter.declared.complete == "directory":
+    if choices_of(parameter):
+        words.append(f"-x -a {_quoted_fish(' '.join(choices_of(parameter)))}")
+    elif completes(parameter) == "directory":
         words.append("-x -a '(__fish_complete_directories)'")
-    elif parameter.declared.complete:
+    elif completes(parameter):
         words.append("-r -F")
-    elif not parameter.is_flag:
+    elif not is_flag(parameter):
         words.append("-x")
-    return " ".join([*words, f"-d {_quoted_fish(parameter.declared.help)}"])
+    return " ".join([*words, f"-d {_quoted_fish(parameter.help)}"])
 
 
 def _quoted(text: str) -> str:
