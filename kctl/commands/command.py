@@ -19,17 +19,13 @@ from typing import Any
 
 import typer.core
 
-from kctl.commands.help import write_command_help
+from kctl.commands.help import examples as examples  # noqa: PLC0414 - part of every declaration
+from kctl.commands.help import write_command_help, write_exit_statuses
 from kctl.commands.invocation import Invocation
 from kctl.commands.options import cluster_options, output_options
 from kctl.commands.parameters import Parameter, flags_of
 from kctl.commands.values_of_parameters import check
 from kctl.console import Console
-
-
-def examples(*lines: str) -> str:
-    """The epilog of a command: its examples, one a paragraph."""
-    return "\n\n".join(lines)
 
 
 class LocalCommand(typer.core.TyperCommand):
@@ -66,6 +62,7 @@ class LocalCommand(typer.core.TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         if sys.stdout.isatty():
             super().format_help(ctx, formatter)
+            write_exit_statuses(formatter)
         else:
             self.write_plain_help(ctx, formatter)
 

@@ -17,9 +17,7 @@ def write_command_help(command: Any, ctx: Any, formatter: Any) -> None:
     summary, _, description = str(command.help or "").partition("\n\n")
     formatter.write_usage(ctx.command_path, " ".join(usage_pieces(command)))
     _write_text(formatter, summary)
-    with formatter.section("Examples"):
-        for example in str(command.epilog or "").split("\n\n"):
-            formatter.write(f"  {example}\n")
+    _write_examples(formatter, command)
     if description:
         _write_text(formatter, description)
     for title, params in panels(command.params).items():
@@ -32,13 +30,22 @@ def write_group_help(group: Any, ctx: Any, formatter: Any, members: Iterable[tup
     formatter.write_usage(ctx.command_path, group.subcommand_metavar)
     _write_text(formatter, str(group.help or ""))
     _write_table(formatter, title, members)
-    if group.epilog:
-        _write_text(formatter, str(group.epilog))
+    _write_examples(formatter, group)
 
 
 def write_exit_statuses(formatter: Any) -> None:
     """Write the table of exit statuses."""
     _write_table(formatter, "Exit status", [(str(int(status)), meaning) for status, meaning in MEANINGS.items()])
+
+
+def examples(*lines: str) -> str:
+    """The epilog of a command: its examples under a heading, as paragraphs, which typer keeps apart."""
+    return "\n\n".join(["Examples:", *lines])
+
+
+def examples_of(command: Any) -> list[str]:
+    """The lines that `examples` joined."""
+    return str(command.epilog or "").split("\n\n")[1:]
 
 
 def panels(params: Iterable[Parameter]) -> dict[str, list[Parameter]]:
@@ -68,9 +75,19 @@ def _argument(param: Parameter) -> str:
     return metavar_of(param) + ("..." if repeats(param) else "")
 
 
+def _write_examples(formatter: Any, command: Any) -> None:
+    if examples_of(command):
+        with formatter.section("Examples"):
+            for example in examples_of(command):
+                formatter.write(f"  {example}\n")
+
+
 def _write_text(formatter: Any, text: str) -> None:
     formatter.write_paragraph()
-    formatter.write_text(text)
+    for number, paragraph in enumerate(text.split("\n\n")):
+        if number:
+            formatter.write_paragraph()
+        formatter.write_text(paragraph)
 
 
 def _write_table(formatter: Any, title: str, rows: Iterable[tuple[str, str]]) -> None:

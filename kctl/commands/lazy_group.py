@@ -33,6 +33,8 @@ class LazyGroup(typer.core.TyperGroup):
 
     members: Mapping[str, Member] = {}
     kind = "verb"
+    _lists_members = False
+    """True while rich lists the members, which needs their summaries only."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.members)
@@ -40,6 +42,8 @@ class LazyGroup(typer.core.TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command or group of that name.  Raises ImportError when its module is missing."""
         member = self.members.get(cmd_name)
+        if member is not None and member.summary and self._lists_members:
+            return typer.core.TyperCommand(cmd_name, help=member.summary)
         return None if member is None else load(member)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -63,7 +67,11 @@ class LazyGroup(typer.core.TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         if sys.stdout.isatty():
+            self._lists_members = True
             super().format_help(ctx, formatter)
+            self._lists_members = False
+            if ctx.parent is None:
+                write_exit_statuses(formatter)
         else:
             self.write_plain_help(ctx, formatter)
 

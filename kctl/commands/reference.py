@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kctl.commands.exit_status import MEANINGS
-from kctl.commands.help import panels, parameter_column, usage_pieces
+from kctl.commands.help import examples_of, panels, parameter_column, usage_pieces
 from kctl.commands.lazy_group import summary_of
 from kctl.commands.options import CLUSTER_PANEL, OUTPUT_PANEL, cluster_options, output_options
 from kctl.commands.parameters import Parameter, help_of
@@ -72,7 +72,7 @@ def _command(noun: str, verb: str, command: Any) -> list[str]:
     lines = ["```console", " ".join([f"$ {_name(noun, verb)}", *usage_pieces(command)]), "```", "", _prose(summary)]
     if description:
         lines += ["", _prose(description)]
-    lines += ["", "```console", *(f"$ {example}" for example in command.epilog.split("\n\n")), "```"]
+    lines += ["", "```console", *(f"$ {example}" for example in examples_of(command)), "```"]
     for title, params in panels(command.own_params).items():
         lines += ["", *_options(4, title, params)[2:-1]]
     return lines

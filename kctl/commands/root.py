@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from typing import Any
 
 import typer
 import typer.main
 
-from kctl.commands.help import WIDTH
+from kctl.commands.help import WIDTH, examples
 from kctl.commands.lazy_group import LazyGroup, Member, lazy_group, load
 from kctl.errors import UsageError
 
@@ -36,21 +37,18 @@ NOUNS: dict[str, Member] = {
 }
 """Noun -> where its typer app is and its line in help, which a test compares with the app's own help."""
 
-EPILOG = """\b
-Examples:
-  kctl broker start                          a broker on 127.0.0.1:9092
-  kctl topics create orders --partitions 6
-  echo hello | kctl produce orders
-  kctl consume orders --from start --until end
-
-Common options, such as --bootstrap-server and --format, may stand anywhere in the line; 'kctl NOUN VERB --help' lists
-them.  'kctl --version' prints the version."""
-
 app = typer.Typer(
     name="kctl",
     cls=lazy_group(NOUNS, "command"),
-    help="Manage Apache-Kafka-compatible clusters, and run a broker.",
-    epilog=EPILOG,
+    help="Manage Apache-Kafka-compatible clusters, and run a broker.\n\n"
+    "Common options, such as --bootstrap-server and --format, may stand anywhere in the line; 'kctl NOUN VERB --help'"
+    " lists them.  'kctl --version' prints the version.",
+    epilog=examples(
+        "kctl broker start",
+        "kctl topics create orders --partitions 6",
+        "echo hello | kctl produce orders",
+        "kctl consume orders --from start --until end",
+    ),
     subcommand_metavar="NOUN [VERB] [ARGUMENTS] [OPTIONS]",
     add_completion=False,
 )
@@ -75,14 +73,23 @@ def run_command(command: Any, name: str, words: Sequence[str]) -> int:
         context = getattr(error, "ctx", None)
         # Where these classes live differs between versions of typer; what they can do does not.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-            message = str(error.format_message()).removesuffix(".")
+            message = _message(error)
             path = context.command_path if context else "kctl"
-            raise UsageError(f"{message}.  Try '{path} --help'.") from None
+            raise UsageError(f"{message}  Try '{path} --help'.") from None
         raise
 
 
 CONTEXT: dict[str, Any] = {"terminal_width": WIDTH, "help_option_names": ["--help", "-h"]}
 """Settings of every click context, which the contexts of nouns and verbs inherit."""
+
+
+def _message(error: Any) -> str:
+    """What is wrong, in the same words with every version of typer."""
+    if hasattr(error, "option_name") and type(error).__name__ == "NoSuchOption":
+        close = difflib.get_close_matches(error.option_name, error.possibilities or [], n=1)
+        return f"no such option: {error.option_name}" + (f".  Did you mean {close[0]}?" if close else ".")
+    message = str(error.format_message()).removesuffix(".") + "."
+    return message[:1].lower() + message[1:]
 
 
 def all_commands() -> dict[str, dict[str, Any]]:

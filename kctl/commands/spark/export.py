@@ -120,7 +120,7 @@ def export(
 
     Exit status 3: records that were due, or files, are gone (see --on-data-loss).  5: another export into the folder is
     running, or the folder holds files that its log does not name (see --adopt).
-    Spark is an extra: pip install 'kctl-kafka[spark]', and Java 17 or newer.
+    Needs the extra 'spark' of the package kctl-kafka, and Java 17 or newer.
     """
     run: Invocation = ctx.obj
     now_ms = round(time.time() * 1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -92,5 +93,7 @@ def test_every_command_has_help_and_examples_and_fits_the_screen() -> None:
                 assert len(set(sentences)) == len(sentences), (command.name, parameter.name)
                 told = [one for one in sentences if "repeat" in one or one.startswith("default:")]
                 assert len(told) == len({one[:7] for one in told}), f"{command.name} {parameter.name}: {told}"
+            texts = [command.help, command.epilog, *(param.help for param in command.params)]
+            assert not any(re.search(r"\[[a-z#/@]", text) for text in texts), "rich takes this for markup"
             text = help_text(noun, verb, command)
             assert max(map(len, text.splitlines())) <= 120, command.name
