@@ -119,9 +119,9 @@ class Invocation:
         answer = self.console.confirm(question)
         self._budget = None  # What the user takes to answer does not count.
         if answer is None:
-            raise Refused("not done without consent: there is no terminal to ask on; repeat with --yes")
+            raise Refused("confirmation required: there is no terminal to ask on; repeat with --yes")
         if not answer:
-            raise Refused("not done: no consent given")
+            raise Refused("cancelled: not confirmed")
 
     def status_of(self, rows: list[dict[str, Any]]) -> ExitStatus:
         """FAILED when any row carries an error."""
@@ -133,7 +133,7 @@ def _duration_ms(text: str) -> int:
 
     duration_ms = parse_duration_ms(text)
     if not 0 < duration_ms <= INT32_MAX:
-        raise UsageError(f"--timeout is from 1 ms to {INT32_MAX} ms, which are 24 days, not '{text}'")
+        raise UsageError(f"--timeout must be greater than 0 and at most {INT32_MAX} ms (24 days), not '{text}'")
     return duration_ms
 
 

@@ -59,7 +59,7 @@ class LazyGroup(typer.core.TyperGroup):
             wrong = f"no such {self._what(ctx, name)}: {name}{self._meant(name)}"
             raise UsageError(f"{wrong}  Try '{ctx.command_path} --help'.")
         if leading and takes_value(leading[-1]):
-            raise UsageError(f"option {leading[-1]} needs a value.  Try '{ctx.command_path} --help'.")
+            raise UsageError(f"option {leading[-1]} requires a value.  Try '{ctx.command_path} --help'.")
         formatter = ctx.make_formatter()
         self.write_plain_help(ctx, formatter)
         sys.stderr.write(formatter.getvalue().rstrip("\n") + "\n")

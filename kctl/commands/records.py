@@ -83,7 +83,7 @@ def decode_bytes(text: object, encoding: object) -> bytes | None:
         try:
             return base64.b64decode(text, validate=True)
         except binascii.Error as error:
-            raise UsageError(f"'{text}' is no base64: {error}") from None
+            raise UsageError(f"'{text}' is not valid base64: {error}") from None
     if encoding not in {None, "utf-8"}:
         raise UsageError(f"unknown encoding {encoding!r}")
     _check_unicode(text)
@@ -94,7 +94,7 @@ def _check_unicode(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"{text!a} holds half of a surrogate pair, which is no character") from None
+        raise UsageError(f"{text!a} contains an unpaired surrogate, which is not a character") from None
 
 
 def read_record(item: object) -> ReadRecord:

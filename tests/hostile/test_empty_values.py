@@ -58,7 +58,7 @@ def test_every_option_and_argument_refuses_an_empty_text(
         ("configs alter topic x --set =1", "--set takes NAME=VALUE"),
         ("produce x --header =1", "--header takes NAME=VALUE"),
         ("groups reset-offsets x --topic :0 --to-earliest --dry-run", "names no topic"),
-        ("transactions abort :0 --start-offset 1", "is no partition"),
+        ("transactions abort :0 --start-offset 1", "is not a partition"),
         ("topics create x --replica-assignment 1:,2", "a broker in '1:,2'"),
     ],
 )

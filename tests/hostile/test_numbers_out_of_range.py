@@ -175,7 +175,7 @@ def test_a_character_that_is_half_a_pair_is_refused_by_its_line(
     monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", bootstrap)
     for record in ({"value": "\ud800"}, {"headers": [{"key": "\ud800", "value": "x"}]}):
         with stdin(json.dumps(record).encode()):
-            refused(kctl("produce x --input jsonl"), "line 1: '\\ud800' holds half of a surrogate pair")
+            refused(kctl("produce x --input jsonl"), "line 1: '\\ud800' contains an unpaired surrogate")
 
 
 @given(st.integers())

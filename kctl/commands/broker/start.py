@@ -41,7 +41,7 @@ def start(
     config: Annotated[str | None, typer.Option("--config", metavar="FILE", help="Kafka's server.properties.")] = None,
     override: Annotated[
         list[str] | None,
-        typer.Option("-o", "--override", metavar="NAME=VALUE", help="A property that wins over the file."),
+        typer.Option("-o", "--override", metavar="NAME=VALUE", help="Set a property; overrides the file."),
     ] = None,
     data_dir: DataDir = None,
     port: Annotated[
@@ -55,7 +55,7 @@ def start(
         typer.Option(
             "--zookeeper",
             metavar="HOST:PORT[,...][/CHROOT]",
-            help="ZooKeeper to join.  Default: zookeeper.connect, else an embedded service.",
+            help="ZooKeeper ensemble to use.  Default: zookeeper.connect, else an embedded service.",
         ),
     ] = None,
     embedded_zookeeper_port: Annotated[
@@ -68,7 +68,9 @@ def start(
             min=0,
         ),
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Go to the background once the broker serves.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Run in the background; returns when the broker accepts connections.")
+    ] = False,
 ) -> ExitStatus:
     """Run a broker until it is stopped.
 

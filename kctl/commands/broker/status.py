@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command("status", cls=LocalCommand, epilog=examples("kctl broker status", "kctl broker status --format json"))
 def status(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
-    """Say whether the broker of a data folder runs.
+    """Check whether the broker of a data folder runs.
 
     Exit status 0 when it serves, 3 when it does not.
     """

@@ -45,7 +45,7 @@ def dev_cluster_in(data_dir: str | None) -> DevCluster:
 def started_layout(cluster: DevCluster) -> Layout:
     layout = cluster.layout()
     if layout is None:
-        raise KctlError(f"there is no cluster in {cluster.path}; 'kctl cluster start' makes one")
+        raise KctlError(f"there is no cluster in {cluster.path}; 'kctl cluster start' creates one")
     return layout
 
 

@@ -45,13 +45,13 @@ def health(
     wait: Annotated[
         str | None,
         typer.Option(
-            "--wait", metavar="DURATION", help="Wait that long for the cluster to become healthy, such as 30s."
+            "--wait", metavar="DURATION", help="Wait up to this long for the cluster to become healthy, such as 30s."
         ),
     ] = None,
 ) -> ExitStatus:
-    """Say whether the cluster is healthy, and every reason why it is not.
+    """Check whether the cluster is healthy, and list every reason why it is not.
 
-    Exit status 0 when it is and 3 when it is not.  Looked at: the controller, brokers that do not answer or are missing
+    Exit status 0 when it is and 3 when it is not.  Checks the controller, brokers that do not answer or are missing
     from the cluster, and partitions without a leader, under min.insync.replicas or with replicas that are not in sync.
 
     One row per reason; under json and jsonl one object.

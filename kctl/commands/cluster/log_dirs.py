@@ -36,7 +36,7 @@ def log_dirs(
     ] = None,
     replicas: Annotated[bool, typer.Option("--replicas", help="Show the replicas of all topics.")] = False,
 ) -> ExitStatus:
-    """Show the log directories of the brokers, and what lies in them.
+    """Show the log directories of the brokers and their contents.
 
     One row per directory, or with --topic or --replicas one per replica.  A replica with moving=true is a copy on its
     way to the directory, its lag in records behind the one that it replaces.  Exit status 1 when a directory is

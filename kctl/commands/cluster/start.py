@@ -49,7 +49,7 @@ def start(
         typer.Option(
             "--port",
             metavar="N",
-            help="Port of broker 0 on 127.0.0.1; the others follow.  0 takes free ones.  Default: 9092.",
+            help="Port of broker 0 on 127.0.0.1; the others follow.  0 picks free ports.  Default: 9092.",
             max=PORT_MAX,
             min=0,
         ),
@@ -57,7 +57,7 @@ def start(
     zookeeper: Annotated[
         str | None,
         typer.Option(
-            "--zookeeper", metavar="HOST:PORT[,...][/CHROOT]", help="Ensemble to use.  Default: a service of its own."
+            "--zookeeper", metavar="HOST:PORT[,...][/CHROOT]", help="Ensemble to use.  Default: an embedded service."
         ),
     ] = None,
     override: Annotated[
@@ -69,8 +69,8 @@ def start(
 ) -> ExitStatus:
     """Start brokers and a coordination service for development, each as a process in the background.
 
-    What runs already stays as it is, so starting twice does no harm, and more brokers can be added.  Topics are
-    replicated three times where there are three brokers.  Returns when all brokers know each other.
+    Processes that already run are left alone, so starting twice is harmless, and more brokers can be added.  Topics are
+    replicated three times where there are three brokers.  Returns when every broker has all brokers in its metadata.
     """
     run: Invocation = ctx.obj
     cluster = dev_cluster_in(data_dir)

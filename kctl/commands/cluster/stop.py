@@ -18,7 +18,7 @@ app = typer.Typer(add_completion=False)
 def stop(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
     """Stop the brokers one after the other, then their coordination service; the data stays.
 
-    Each broker hands over what it leads first.  What does not run is left as it is, which is no failure.
+    Each broker moves its leaderships to others first.  Brokers that do not run are ignored.
     """
     run: Invocation = ctx.obj
     cluster = dev_cluster_in(data_dir)

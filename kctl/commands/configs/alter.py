@@ -53,19 +53,22 @@ def alter(
         typer.Argument(help="Topics, or ids of brokers, or 'default' for all brokers at once.", metavar="NAME"),
     ],
     *,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Give it this value.")] = None,
-    delete: Annotated[list[str] | None, typer.Option("--delete", metavar="NAME", help="Take the value away.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a property.")] = None,
+    delete: Annotated[
+        list[str] | None, typer.Option("--delete", metavar="NAME", help="Remove the value of a property.")
+    ] = None,
     append: Annotated[
-        list[str] | None, typer.Option("--append", metavar="NAME=VALUE", help="Add to a list, where it is not in it.")
+        list[str] | None, typer.Option("--append", metavar="NAME=VALUE", help="Add an element to a list property.")
     ] = None,
     subtract: Annotated[
-        list[str] | None, typer.Option("--subtract", metavar="NAME=VALUE", help="Take out of a list.")
+        list[str] | None,
+        typer.Option("--subtract", metavar="NAME=VALUE", help="Remove an element from a list property."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Let the brokers check it, show what would be done and do nothing.")
+        bool, typer.Option("--dry-run", help="Let the brokers validate the change without making it.")
     ] = False,
 ) -> ExitStatus:
-    """Change some properties and leave all others as they are.
+    """Change properties; all others keep their values.
 
     One row per property.  The changes of one topic or broker are made together or not at all.  Where AFTER is empty the
     value comes from the next source that has one.  Needs Kafka 2.3 or later, which can change single properties.

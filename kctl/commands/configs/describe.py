@@ -57,16 +57,16 @@ def describe(
     ] = None,
     *,
     all_: Annotated[
-        bool, typer.Option("--all", help="Also what was not set for exactly this topic or broker.")
+        bool, typer.Option("--all", help="Include properties that are not set on this topic or broker itself.")
     ] = False,
     property_: Annotated[
         list[str] | None, typer.Option("--property", metavar="NAME", help="Only this property, wherever it comes from.")
     ] = None,
 ) -> ExitStatus:
-    """Show properties, where their values come from, and which others would count without them.
+    """Show properties, the sources of their values, and the values that they override.
 
-    One row per property; under json and jsonl one object per topic or broker.  Values of sensitive properties are not
-    told by brokers.
+    One row per property; under json and jsonl one object per topic or broker.  Brokers do not
+    reveal the values of sensitive properties.
     """
     run: Invocation = ctx.obj
 

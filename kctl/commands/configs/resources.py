@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ResourceKind = Literal["topic", "broker"]
 DEFAULT_NAME = "default"
 """What people say for the broker that stands for all."""
-Type = Annotated[ResourceKind, typer.Argument(help="What has the properties.", metavar="topic|broker")]
+Type = Annotated[ResourceKind, typer.Argument(help="Type of the resources.", metavar="topic|broker")]
 
 
 async def requested_resources(client: ClusterClient, type_: str, names: list[str] | None) -> list[ConfigResource]:

@@ -65,7 +65,7 @@ def consume(
         typer.Option(
             "--from",
             metavar="OFFSET",
-            help="Where to begin: start, end, N, +N after the start, -N before the end, @TIME.",
+            help="Where to start: start, end, N, +N after the start, -N before the end, @TIME.",
         ),
     ] = "start",
     until: Annotated[
@@ -83,16 +83,14 @@ def consume(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more records at the end.")] = False,
     group: Annotated[
         str | None,
-        typer.Option(
-            "--group", metavar="GROUP", help="Read as a member of this consumer group, and commit what was shown."
-        ),
+        typer.Option("--group", metavar="GROUP", help="Read as a member of this consumer group, and commit offsets."),
     ] = None,
     assignor: Annotated[
         str | None,
         typer.Option(
             "--assignor",
             metavar="NAME[,NAME]",
-            help="With --group: how to share partitions: range, roundrobin, sticky, cooperative-sticky.  "
+            help="With --group: assignors: range, roundrobin, sticky, cooperative-sticky.  "
             "Default: range,cooperative-sticky.",
         ),
     ] = None,
@@ -118,10 +116,10 @@ def consume(
     --follow is given.  Without --group it joins no group and commits nothing.
 
     With --group the group shares the partitions among its members, whatever client they are; --from counts where the
-    group has committed nothing.  What was shown is committed every 5 s (auto.commit.interval.ms), before the group
-    shares anew, and at the end, also after SIGINT and SIGTERM; what was shown after the last commit of a process that
-    was killed is shown again.  group.instance.id, session.timeout.ms, heartbeat.interval.ms and max.poll.interval.ms
-    count in --command-config.
+    group has committed nothing.  Records that were shown are committed every 5 s (auto.commit.interval.ms), before a
+    rebalance, and at the end, also after SIGINT and SIGTERM; after SIGKILL those since the last commit are shown
+    again.  group.instance.id, session.timeout.ms, heartbeat.interval.ms and max.poll.interval.ms count in --command-
+    config.
 
     --assignor, or partition.assignment.strategy in --command-config, says by which assignors the member can share; all
     members of a group must have one in common.  Only one whose assignors are cooperative-sticky and nothing else keeps
@@ -139,9 +137,9 @@ def consume(
     """
     run: Invocation = ctx.obj
     if compat and not formatter:
-        raise UsageError("--compat goes with --formatter")
+        raise UsageError("--compat requires --formatter")
     if assignor is not None and group is None:
-        raise UsageError("--assignor goes with --group")
+        raise UsageError("--assignor requires --group")
     if group is not None:
         if partition is not None or until is not None:
             raise UsageError(

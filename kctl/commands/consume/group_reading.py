@@ -160,7 +160,7 @@ def _assignors(properties: Mapping[str, str], said: str | None) -> tuple[str, ..
     wrong = next((name for name in names if name not in ASSIGNORS), None)
     if names and wrong is None:
         return names
-    problem = f"'{wrong}' is no assignor" if wrong else "at least one assignor is needed"
+    problem = f"'{wrong}' is not an assignor" if wrong else "at least one assignor is needed"
     known = ", ".join(ASSIGNORS)
     if said is not None:
         raise UsageError(f"--assignor: {problem}; there are {known}")
@@ -170,7 +170,7 @@ def _assignors(properties: Mapping[str, str], said: str | None) -> tuple[str, ..
 def _membership_settings(group_id: str, topic: str, properties: Mapping[str, str]) -> MembershipSettings:
 
     if not group_id:
-        raise UsageError("--group needs a name")
+        raise UsageError("--group must not be empty")
     default = MembershipSettings(group_id, (topic,))
     settings = MembershipSettings(
         group_id,

@@ -65,9 +65,9 @@ def dump_log(
         typer.Argument(help="Files of a log, folders of partitions, or log dirs.", metavar="FILE"),
     ] = None,
     *,
-    file_list: Annotated[list[str] | None, typer.Option("--files", metavar="FILE[,...]", help="More of them.")] = None,
+    file_list: Annotated[list[str] | None, typer.Option("--files", metavar="FILE[,...]", help="Same as FILE.")] = None,
     records: Annotated[
-        bool, typer.Option("--records", "-r", "--print-data-log", help="The records instead of the batches.")
+        bool, typer.Option("--records", "-r", "--print-data-log", help="Show records instead of batches.")
     ] = False,
     offset: Annotated[
         str | None,
@@ -86,7 +86,7 @@ def dump_log(
         typer.Option(
             "--max-bytes",
             metavar="N",
-            help="Of a log only the batches that end within its first N bytes.",
+            help="Only the batches that end within the first N bytes of a log.",
             min=1,
             max=INT64_MAX,
         ),
@@ -96,45 +96,49 @@ def dump_log(
         typer.Option(
             "--max-message-size",
             metavar="N",
-            help="Taken for the sake of scripts; batches of any size are read.",
+            help="Accepted for compatibility; ignored.",
             min=1,
             max=INT32_MAX,
         ),
     ] = None,
     producer_id: Annotated[
         int | None,
-        typer.Option("--producer-id", metavar="N", help="Only what this producer has written.", min=-1, max=INT64_MAX),
+        typer.Option("--producer-id", metavar="N", help="Only records of this producer.", min=-1, max=INT64_MAX),
     ] = None,
     key_decoder: Annotated[
-        Decoder | None, typer.Option("--key-decoder", help="What keys are.  Default: text, or else base64.")
+        Decoder | None, typer.Option("--key-decoder", help="Format of keys.  Default: text, or else base64.")
     ] = None,
-    value_decoder: Annotated[Decoder | None, typer.Option("--value-decoder", help="The same for values.")] = None,
+    value_decoder: Annotated[
+        Decoder | None, typer.Option("--value-decoder", help="Format of values.  Default: text, or else base64.")
+    ] = None,
     offsets_decoder: Annotated[
-        bool, typer.Option("--offsets-decoder", help="The records, as those of __consumer_offsets.")
+        bool, typer.Option("--offsets-decoder", help="Decode records as those of __consumer_offsets.")
     ] = False,
     transaction_log_decoder: Annotated[
-        bool, typer.Option("--transaction-log-decoder", help="The records, as those of __transaction_state.")
+        bool, typer.Option("--transaction-log-decoder", help="Decode records as those of __transaction_state.")
     ] = False,
     cluster_metadata_decoder: Annotated[
-        bool, typer.Option("--cluster-metadata-decoder", help="The records, as those of KRaft's __cluster_metadata.")
+        bool, typer.Option("--cluster-metadata-decoder", help="Decode records as those of KRaft's __cluster_metadata.")
     ] = False,
     share_group_state_decoder: Annotated[
-        bool, typer.Option("--share-group-state-decoder", help="The records, as those of __share_group_state.")
+        bool, typer.Option("--share-group-state-decoder", help="Decode records as those of __share_group_state.")
     ] = False,
     remote_log_metadata_decoder: Annotated[
-        bool, typer.Option("--remote-log-metadata-decoder", help="The records, as those of __remote_log_metadata.")
+        bool, typer.Option("--remote-log-metadata-decoder", help="Decode records as those of __remote_log_metadata.")
     ] = False,
     verify_only: Annotated[
         bool,
         typer.Option(
             "--verify-only",
             "--verify-index-only",
-            help="Look into every record, but show only what is wrong.  With --compat: no entries of indexes.",
+            help="Read every record, but show only errors.  With --compat: no entries of indexes.",
         ),
     ] = False,
     index_sanity_check: Annotated[
         bool,
-        typer.Option("--index-sanity-check", help="Of indexes, only whether a broker would rebuild them at its start."),
+        typer.Option(
+            "--index-sanity-check", help="Check only whether a broker would rebuild the indexes when it starts."
+        ),
     ] = False,
     compat: Annotated[
         Literal["kafka-2.8", "kafka-4"] | None,
@@ -154,7 +158,7 @@ def dump_log(
         ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --rebuild-index: only say what would be written.")
+        bool, typer.Option("--dry-run", help="With --rebuild-index: show what would be written without writing it.")
     ] = False,
 ) -> ExitStatus:
     """Show the contents of log and index files, and errors in them.
@@ -191,7 +195,7 @@ def dump_log(
         }
     )
     if dry_run and not rebuild_index:
-        raise UsageError("--dry-run goes with --rebuild-index")
+        raise UsageError("--dry-run requires --rebuild-index")
     paths = [file for name in names for file in _files_in(name)]
     if rebuild_index:
         return _rebuild(run.console, names, paths, dry_run=dry_run)
@@ -248,7 +252,7 @@ def _one_of(options: dict[str, bool]) -> str | None:
     """The option that is set, None when none is.  Raises UsageError for more than one."""
     chosen = [name for name, is_set in options.items() if is_set]
     if len(chosen) > 1:
-        raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other")
+        raise UsageError(f"{chosen[0]} and {chosen[1]} cannot be combined")
     return chosen[0] if chosen else None
 
 

@@ -48,13 +48,11 @@ COLUMNS = (
 def elect(
     ctx: typer.Context,
     *,
-    preferred: Annotated[
-        bool, typer.Option("--preferred", help="Give leadership back to the first replica of each partition.")
-    ] = False,
+    preferred: Annotated[bool, typer.Option("--preferred", help="Elect the first replica of each partition.")] = False,
     unclean: Annotated[
         bool,
         typer.Option(
-            "--unclean", help="Let a replica lead that was not in sync, where none in sync lives; loses records."
+            "--unclean", help="Elect a replica that is not in sync where no in-sync replica is alive; loses records."
         ),
     ] = False,
     topic: Annotated[
@@ -71,8 +69,10 @@ def elect(
             "--path-to-json-file", metavar="FILE", help='Only these: {"partitions":[{"topic":"orders","partition":1}]}.'
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Elect uncleanly without asking.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show who would lead and do nothing.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation of an unclean election.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new leaders without electing them.")] = False,
 ) -> ExitStatus:
     """Elect leaders of partitions.
 
@@ -81,7 +81,7 @@ def elect(
     """
     run: Invocation = ctx.obj
     if preferred is unclean:
-        raise UsageError("say which election: --preferred or --unclean")
+        raise UsageError("give either --preferred or --unclean")
     kind = ElectionType.PREFERRED if preferred else ElectionType.UNCLEAN
     selected = _selected(topic, partition, path_to_json_file)
 
@@ -108,7 +108,7 @@ def _selected(topic: str | None, partition: int | None, path: str | None) -> lis
     if path is not None and topic is not None:
         raise UsageError("give --path-to-json-file or --topic, not both")
     if partition is not None and topic is None:
-        raise UsageError("--partition needs --topic")
+        raise UsageError("--partition requires --topic")
     if topic is not None and partition is not None:
         return [TopicPartition(topic, partition)]
     if path is None:

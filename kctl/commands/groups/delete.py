@@ -39,12 +39,12 @@ def delete(
 ) -> ExitStatus:
     """Delete empty consumer groups with their committed offsets.
 
-    A group with members is refused by the broker.  One of type share or streams has to be named.  Without --yes it
-    asks on the terminal; without a terminal it refuses (exit status 5).
+    The broker refuses to delete a group with members.  Groups of type share or streams must be named.  Asks for
+    confirmation on a terminal; elsewhere --yes is required (exit status 5).
     """
     run: Invocation = ctx.obj
     if not names and not all_:
-        raise UsageError("say which groups to delete, or --all")
+        raise UsageError("name the groups to delete, or use --all")
     wanted = run.on_brokers(lambda client: all_wanted_groups(run, client, names, all_=all_))
 
     async def preview(client: ClusterClient) -> list[Outcome]:

@@ -30,17 +30,19 @@ app = typer.Typer(add_completion=False)
 )
 def delete_offsets(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="Group that is to forget offsets.", metavar="GROUP")],
+    name: Annotated[str, typer.Argument(help="Group whose offsets to delete.", metavar="GROUP")],
     *,
     topic: Topics = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All that the group has committed.")] = False,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
+    ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> ExitStatus:
     """Delete committed offsets of a group.
 
-    An active group keeps the offsets of topics that its members read: the broker refuses those.  Without --yes it asks
-    on the terminal; without a terminal it refuses (exit status 5).
+    The broker refuses to delete offsets of topics that members of the group subscribe to.  Asks for confirmation on a
+    terminal; elsewhere --yes is required (exit status 5).
     """
     run: Invocation = ctx.obj
     scope = parse_scope(topic, all_topics=all_topics)

@@ -36,7 +36,7 @@ def describe(
     names: Names = None,
     *,
     show: Annotated[
-        Section, typer.Option("--show", help="What the rows tell; json and jsonl always tell all three.")
+        Section, typer.Option("--show", help="What the rows show; json and jsonl always include all three.")
     ] = "offsets",
     all_: All = False,
     compat: Compat = None,
@@ -58,7 +58,7 @@ def describe(
     if compat:
         status = describe_as_kafka(run, groups, show, compat, verbose=verbose) if groups or not failed else None
         for one in failed:
-            run.console.warn(f"broker {one.name} cannot tell its groups: {one.message}")
+            run.console.warn(f"broker {one.name} cannot list its groups: {one.message}")
         return ExitStatus.FAILED if failed or status is None else status
     items = [group_rows.group_item(group) for group in groups] + [group_rows.broker_item(one) for one in failed]
     columns, rows_of = {

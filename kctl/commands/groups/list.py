@@ -62,8 +62,8 @@ def list_groups(
 ) -> ExitStatus:
     """List the groups of all brokers.
 
-    Members of a group of type classic share the partitions out among themselves; in one of type consumer
-    (group.protocol=consumer) the broker does it.  Brokers before 2.6 do not tell the state of a group here, brokers
+    In a group of type classic a member assigns the partitions; in one of type consumer (group.protocol=consumer) the
+    broker does.  Brokers before 2.6 do not report the state of a group here, brokers
     before 3.8 not the type: they have classic groups only.
     """
     run: Invocation = ctx.obj
@@ -71,7 +71,7 @@ def list_groups(
     if compat:
         run.console.verbatim(listed(compat, groups, with_states=verbose or bool(state), with_types=bool(type_)))
         for one in failed:
-            run.console.warn(f"broker {one.name} cannot tell its groups: {one.message}")
+            run.console.warn(f"broker {one.name} cannot list its groups: {one.message}")
         return ExitStatus.FAILED if failed else ExitStatus.DONE
     rows = list_rows(groups, failed)
     run.console.show(LIST_COLUMNS, rows)

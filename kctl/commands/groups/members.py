@@ -25,7 +25,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command("members", cls=ClusterCommand, epilog=examples("kctl groups members billing", "kctl groups members --all"))
 def members(ctx: typer.Context, names: Names = None, *, all_: All = False) -> ExitStatus:
-    """List the members of consumer groups and what each was given to read."""
+    """List the members of consumer groups and their assigned partitions."""
     run: Invocation = ctx.obj
 
     async def ask(client: ClusterClient) -> tuple[list[GroupDescription], list[Outcome]]:

@@ -30,14 +30,14 @@ AWAY = ", has left, but is static: its place is kept until its session times out
 def parse_scope(topics: Sequence[str] | None, *, all_topics: bool) -> dict[str, list[int] | None] | None:
     """Topics with the partitions that are meant, None for all of a topic or for all topics.  Raises UsageError."""
     if bool(topics) is all_topics:
-        raise UsageError("say which topics are meant: --topic TOPIC[:N,N-N] or --all-topics")
+        raise UsageError("give --topic TOPIC[:N,N-N] or --all-topics")
     if not topics:
         return None
     scope: dict[str, list[int] | None] = {}
     for text in topics:
         name, colon, numbers = text.partition(":")
         if not name:
-            raise UsageError(f"'{text}' names no topic; write TOPIC or TOPIC:0,1,2")
+            raise UsageError(f"'{text}' names no topic; use TOPIC or TOPIC:0,1,2")
         partitions = parse_partitions(numbers) if colon else None
         before = scope.get(name, [])
         scope[name] = None if partitions is None or before is None else sorted({*before, *partitions})
@@ -79,7 +79,7 @@ def parse_target(
         targets.append(Target(Scenario.FILE, file=_read(from_file, groups)))
     if len(targets) != 1:
         raise UsageError(
-            "say where to with exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, "
+            "give exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, "
             "--to-datetime, --by-duration and --from-file"
         )
     return targets[0]
@@ -99,10 +99,10 @@ def groups_in_file(run: Invocation, groups: Sequence[str], target: Target, *, al
     """Those of the groups that the file says something about.  Raises UsageError when there is none."""
     told = [group for group in groups if target.file[group]]
     if not told:
-        raise UsageError("the file says nothing about " + ("any group" if all_ else ", ".join(groups)))
+        raise UsageError("the file has no offsets of " + ("any group" if all_ else ", ".join(groups)))
     for group in groups if not all_ else ():
         if group not in told:
-            run.console.warn(f"the file says nothing about {group}")
+            run.console.warn(f"the file has no offsets of {group}")
     return told
 
 

@@ -46,11 +46,13 @@ def reset_offsets(
     *,
     all_: All = False,
     topic: Topics = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All that the group has committed.")] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record that is there.")] = False,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
     to_current: Annotated[
-        bool, typer.Option("--to-current", help="To the committed offset; to the end where there is none.")
+        bool, typer.Option("--to-current", help="To the committed offset, or to the end where there is none.")
     ] = False,
     to_offset: Annotated[
         int | None, typer.Option("--to-offset", metavar="N", help="To this offset.", max=INT64_MAX, min=0)
@@ -60,7 +62,7 @@ def reset_offsets(
         typer.Option(
             "--shift-by",
             metavar="N",
-            help="By so many records on, or back where N is negative.",
+            help="Forward by N records, or back if N is negative.",
             min=-INT64_MAX,
             max=INT64_MAX,
         ),
@@ -76,7 +78,7 @@ def reset_offsets(
     ] = None,
     by_duration: Annotated[
         str | None,
-        typer.Option("--by-duration", metavar="DURATION", help="To the time that is so long ago: PT1H30M, 90m, 2d."),
+        typer.Option("--by-duration", metavar="DURATION", help="To the time that long ago: PT1H30M, 90m, 2d."),
     ] = None,
     from_file: Annotated[
         str | None,
@@ -100,7 +102,7 @@ def reset_offsets(
         ),
     ] = None,
 ) -> ExitStatus:
-    """Set where groups without members read on; a group that does not exist yet comes into being.
+    """Set the committed offsets of groups without members; a group that does not exist is created.
 
     Exactly one of --to-..., --shift-by, --by-duration and --from-file says where to, and --topic or --all-topics what;
     a file says both.  Either --dry-run or --execute has to be given.  Offsets beyond what a partition holds are moved
@@ -111,11 +113,11 @@ def reset_offsets(
     """
     run: Invocation = ctx.obj
     if execute and dry_run:
-        raise UsageError("--dry-run and --execute exclude each other")
+        raise UsageError("--dry-run and --execute cannot be combined")
     if not (execute or dry_run or compat):
-        raise UsageError("say --dry-run to see what would be reset, or --execute to do it")
+        raise UsageError("give --dry-run or --execute")
     if bool(names) is all_:
-        raise UsageError("say which groups to reset, or --all")
+        raise UsageError("name the groups to reset, or use --all")
     wanted = (
         sorted(set(names)) if names else run.on_brokers(lambda client: all_wanted_groups(run, client, None, all_=True))
     )
@@ -134,7 +136,7 @@ def reset_offsets(
     if target.scenario is not Scenario.FILE:
         scope = group_reset.parse_scope(topic, all_topics=all_topics)
     elif topic or all_topics:
-        raise UsageError("--from-file says which partitions are meant; --topic and --all-topics go without it")
+        raise UsageError("--from-file cannot be combined with --topic or --all-topics")
     with_group = all_ or len(wanted) > 1
     if target.scenario is Scenario.FILE:
         wanted = group_reset.groups_in_file(run, wanted, target, all_=all_)

@@ -122,7 +122,7 @@ def group_item(group: GroupDescription) -> dict[str, Any]:
 
 def broker_item(failed: Outcome) -> dict[str, Any]:
     """A broker that could not tell its groups, among groups as JSON tells them."""
-    message = f"broker {failed.name} cannot tell its groups: {failed.message}"
+    message = f"broker {failed.name} cannot list its groups: {failed.message}"
     return group_item(GroupDescription(failed)) | {"group": None, "message": message}
 
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 async def all_wanted_groups(
     run: Invocation, client: ClusterClient, names: list[str] | None, *, all_: bool
 ) -> list[str]:
-    """What `wanted_groups` finds.  Raises ApiError when a broker cannot tell its groups."""
+    """What `wanted_groups` finds.  Raises ApiError when a broker cannot list its groups."""
     wanted, failed = await wanted_groups(run, client, names, all_=all_)
     if failed:
-        raise ApiError(failed[0].error, f"broker {failed[0].name} cannot tell its groups: {failed[0].message}")
+        raise ApiError(failed[0].error, f"broker {failed[0].name} cannot list its groups: {failed[0].message}")
     return wanted
 
 

@@ -47,14 +47,14 @@ COLUMNS = (
 )
 def get(
     ctx: typer.Context,
-    topics: Annotated[list[str], typer.Argument(help="Topics to look at.", metavar="TOPIC")],
+    topics: Annotated[list[str], typer.Argument(help="Topics whose producers to describe.", metavar="TOPIC")],
     *,
     at: Annotated[
         str,
         typer.Option(
             "--time",
             metavar="earliest|latest|@TIME",
-            help="Where to look.  @TIME finds the first record at or after that time: RFC 3339 (UTC without a zone),"
+            help="Which offset.  @TIME finds the first record at or after that time: RFC 3339 (UTC without a zone),"
             " a date, 10 digits of epoch seconds or 13 of milliseconds, or a duration back from now such as @-1h.",
         ),
     ] = "latest",
@@ -62,10 +62,13 @@ def get(
         str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
     ] = None,
     committed: Annotated[
-        bool, typer.Option("--committed", help="Ends are those that a reader of committed transactions sees.")
+        bool,
+        typer.Option(
+            "--committed", help="Use the end that readers of committed transactions see (the last stable offset)."
+        ),
     ] = False,
 ) -> ExitStatus:
-    """Show the offset of every partition for a place or a time.
+    """Show the first, last or time-based offset of every partition.
 
     A time after the last record has no offset.
     """

@@ -79,12 +79,15 @@ def produce(
         str | None, typer.Option("--key", metavar="KEY", help="Key of every record.", parser=any_text)
     ] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", metavar="TEXT", help="What stands between key and value in a line.")
+        str | None, typer.Option("--key-separator", metavar="TEXT", help="Separator between key and value in a line.")
     ] = None,
     null_marker: Annotated[
         str | None,
         typer.Option(
-            "--null-marker", metavar="TEXT", help="Keys and values like this are null (a tombstone).", parser=any_text
+            "--null-marker",
+            metavar="TEXT",
+            help="Text that stands for a null key or value (a tombstone).",
+            parser=any_text,
         ),
     ] = None,
     record_header: Annotated[
@@ -102,22 +105,22 @@ def produce(
     ] = None,
     acks: Annotated[
         Acks,
-        typer.Option("--acks", help="Who must have the records: all in-sync replicas, the leader, nobody."),
+        typer.Option("--acks", help="Which replicas must acknowledge: all in-sync replicas, the leader (1), none (0)."),
     ] = "all",
-    codec: Annotated[CodecName, typer.Option("--codec", help="How batches are compressed.")] = "none",
+    codec: Annotated[CodecName, typer.Option("--codec", help="Compression codec of batches.")] = "none",
     transactional_id: Annotated[
         str | None,
-        typer.Option("--transactional-id", metavar="ID", help="Write all of it in one transaction under this id."),
+        typer.Option("--transactional-id", metavar="ID", help="Write all records in one transaction with this id."),
     ] = None,
 ) -> ExitStatus:
     """Write lines from standard input to a topic.
 
-    Lines end with a line feed, which is not part of the record.  With --acks all, a batch that had to be sent twice is
-    stored once.  Notes on stderr tell where the records went; under json and jsonl, stdout has a row for every record.
+    Lines end with a line feed, which is not part of the record.  With --acks all, a batch that is retried is stored
+    once.  Notes on stderr say where the records were written; json and jsonl print a row for every record.
 
     With --transactional-id, readers of committed records see all records or none: the transaction is committed at the
-    end of the input, and aborted when a record cannot be written, a line makes no sense, or SIGINT or SIGTERM comes.
-    Whoever writes under the same id is shut out, and what it left open is aborted.  The input must end within
+    end of the input, and aborted when a record cannot be written, a line is invalid, or SIGINT or SIGTERM arrives.
+    Other producers with the same id are fenced, and their open transaction is aborted.  The input must end within
     transaction.timeout.ms, which --command-config can set (60000).
     """
     run: Invocation = ctx.obj
@@ -125,9 +128,9 @@ def produce(
     if input_ != "lines" and (key_separator is not None or null_marker is not None):
         raise UsageError("--key-separator and --null-marker are for --input lines")
     if key is not None and key_separator is not None:
-        raise UsageError("--key and --key-separator exclude each other")
+        raise UsageError("--key and --key-separator cannot be combined")
     if transactional_id is not None and not settings.idempotent:
-        raise UsageError("--transactional-id needs --acks all")
+        raise UsageError("--transactional-id requires --acks all")
     every = _Every(
         None if key is None else key.encode(),
         tuple((name, value.encode()) for name, value in (parse_pair(one, "--header") for one in record_header or [])),

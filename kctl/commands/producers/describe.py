@@ -51,7 +51,7 @@ COLUMNS = (
 )
 def describe(
     ctx: typer.Context,
-    topics: Annotated[list[str], typer.Argument(help="Topics to look at.", metavar="TOPIC")],
+    topics: Annotated[list[str], typer.Argument(help="Topics whose producers to describe.", metavar="TOPIC")],
     *,
     partition: Annotated[
         str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
@@ -61,7 +61,7 @@ def describe(
         typer.Option(
             "--broker",
             metavar="N",
-            help="What this broker knows as a replica.  Default: what the leaders know.",
+            help="Ask this broker, which must be a replica.  Default: the leaders.",
             min=0,
             max=INT32_MAX,
         ),
@@ -74,7 +74,7 @@ def describe(
         ),
     ] = None,
 ) -> ExitStatus:
-    """Describe the producers that partitions remember.
+    """Describe the idempotent and transactional producers of partitions.
 
     TXN-START-OFFSET is where the open transaction of a producer began, and empty where there is none.  Brokers before
     2.8 do not tell.

@@ -37,12 +37,12 @@ def cancel(
     ] = None,
     *,
     reassignment_json_file: JsonFile = None,
-    all_: Annotated[bool, typer.Option("--all", help="Everything that moves.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="All partitions that are being moved.")] = False,
     state_dir: StateDir = None,
     dry_run: DryRun = False,
     compat: Compat = None,
 ) -> ExitStatus:
-    """Take moves back that are under way, and restore their throttles.
+    """Cancel moves in progress, and restore their throttles.
 
     The replicas that were added go, and those that were to be removed stay, in the order that they had before if 'kctl
     reassign execute' has remembered it in --state-dir; a replica on its way to another log directory stays where it is.
@@ -52,7 +52,7 @@ def cancel(
     run: Invocation = ctx.obj
     targets = read_targets(partitions, reassignment_json_file, with_replicas=False)
     if (targets is None) is not all_:
-        raise UsageError("say what to cancel: --reassignment-json-file, partitions such as orders:0, or --all")
+        raise UsageError("give --reassignment-json-file, partitions such as orders:0, or --all")
     situation = run.on_brokers(lambda client: look(client, None))
     copies = run.on_brokers(lambda client: find_copies(client, targets))
     if reassignment_json_file:

@@ -67,16 +67,18 @@ def execute(
             help="What each broker may copy, such as 50m.  What was set before comes back when the move ends.",
         ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Stay until the partitions have moved; shows progress.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the partitions have moved, and show progress.")
+    ] = False,
     additional: Annotated[
-        bool, typer.Option("--additional", help="Go on although other partitions are being moved already.")
+        bool, typer.Option("--additional", help="Start although other partitions are already being moved.")
     ] = False,
     rollback_file: Annotated[
         str | None,
         typer.Option(
             "--rollback-file",
             metavar="FILE",
-            help="A new file that gets the reassignment that leads back, beside rollback-*.json in --state-dir.",
+            help="File to write the reverse reassignment to, in addition to rollback-*.json in --state-dir.",
         ),
     ] = None,
     state_dir: StateDir = None,
@@ -87,12 +89,12 @@ def execute(
 
     A file may name under "log_dirs" the log directory of each replica, or "any"; 'kctl cluster log-dirs' lists them.
 
-    Nothing is moved unless all of it can be.  A throttle is set for the brokers and topics of this move only.  What was
-    set before is remembered in a file and comes back when the move has ended.  Without --wait, and when this command is
-    interrupted or loses the cluster while it waits, the throttle stays; 'kctl reassign verify' restores what was set
-    before once the partitions have moved.
+    Nothing is moved unless everything can be.  A throttle is set for the brokers and topics of this move only.  What
+    was set before is remembered in a file and comes back when the move has ended.  Without --wait, and when this
+    command is interrupted or loses the cluster while it waits, the throttle stays; 'kctl reassign verify' restores
+    what was set before once the partitions have moved.
 
-    Executing a move that is under way once more with another throttle changes the throttle.
+    Executing the same move again with another throttle changes the throttle.
     """
     run: Invocation = ctx.obj
     targets, log_dirs = read_targets(moves, reassignment_json_file), read_log_dirs(reassignment_json_file)
@@ -147,7 +149,7 @@ def _rate(throttle: str | None) -> int | None:
         return None
     rate = parse_size(throttle)
     if rate == 0:
-        raise UsageError("--throttle 0 would keep the partitions from ever moving")
+        raise UsageError("--throttle must be greater than 0")
     return rate
 
 
@@ -252,4 +254,4 @@ def _save_rollback(run: Invocation, plan: Sequence[Move], folder: Path, key: str
             raise Refused(f"{wanted} exists and is not overwritten: give another --rollback-file") from None
     remembered = save_rollback(folder, key, text)
     path = wanted or remembered
-    run.console.note(f"the way back: kctl reassign execute --reassignment-json-file {path}")
+    run.console.note(f"to undo: kctl reassign execute --reassignment-json-file {path}")

@@ -17,7 +17,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command("list", cls=ClusterCommand, epilog=examples("kctl reassign list", "kctl reassign list --format json"))
 def list_moves(ctx: typer.Context, *, compat: Compat = None) -> ExitStatus:
-    """List the partitions that are being moved, whoever moves them."""
+    """List all partitions that are being moved."""
     run: Invocation = ctx.obj
     ongoing = run.on_brokers(list_reassignments)
     if compat:

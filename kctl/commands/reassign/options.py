@@ -20,8 +20,8 @@ StateDir = Annotated[
     typer.Option(
         "--state-dir",
         metavar="DIR",
-        help="Where throttles that are set are remembered.  Default: kctl/reassign under XDG_STATE_HOME, which is"
+        help="Folder that records the throttles that were set.  Default: kctl/reassign under XDG_STATE_HOME, which is"
         " ~/.local/state.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]

@@ -33,7 +33,7 @@ def status(
     reassignment_json_file: JsonFile = None,
     state_dir: StateDir = None,
 ) -> ExitStatus:
-    """Show how far moves are; of everything that moves when none is named.
+    """Show the progress of moves.  Default: all moves.
 
     Changes nothing.  Exit status 3 while anything of it moves, 1 for a partition that neither is where it should be nor
     on its way there.

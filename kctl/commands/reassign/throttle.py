@@ -36,7 +36,7 @@ async def throttle(
 ) -> None:
     """Set the throttle; brokers that are away are told and left out."""
     for away in await set_throttles(client, records, key, moves, rate):
-        run.console.warn(f"broker {away.name} is away and goes without the throttle: {away.message}")
+        run.console.warn(f"broker {away.name} is not available, so no throttle was set there: {away.message}")
 
 
 def restore(run: Invocation, records: ThrottleRecords, keys: Iterable[str]) -> Restored:

@@ -65,7 +65,7 @@ def export(
     *,
     to: Annotated[
         str,
-        typer.Option("--to", metavar="DIR", help="Folder for the files; it remembers what it holds."),
+        typer.Option("--to", metavar="DIR", help="Folder for the files and their commit log."),
     ],
     partitions: Annotated[
         str | None, typer.Option("--partitions", metavar="N,N-N", help="Only these partitions.  Default: all.")
@@ -142,7 +142,7 @@ def export(
         spark=SparkSettings(master, parse_pairs(conf, "--conf")),
     )
     if request.target_file_bytes < 1:
-        raise UsageError("--target-file-size has to be at least 1")
+        raise UsageError("--target-file-size must be greater than 0")
     return _translated(run, request, dry_run=dry_run, show_progress=not no_progress)
 
 

@@ -49,20 +49,20 @@ def alter(
     config: Annotated[list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="Set a property.")] = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option("--delete-config", metavar="NAME", help="Let a property follow the default again."),
+        typer.Option("--delete-config", metavar="NAME", help="Reset a property to its default."),
     ] = None,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
     """Add partitions to a topic, change its properties, or both.
 
-    Keys go to other partitions than before once partitions are added.
+    Adding partitions changes which partition a key goes to.
     """
     run: Invocation = ctx.obj
     set_ = parse_pairs(config, "--config")
     if partitions is None and not set_ and not delete_config:
         raise UsageError("nothing to alter; give --partitions, --config or --delete-config")
     if replica_assignment and partitions is None:
-        raise UsageError("--replica-assignment places added partitions; give --partitions as well")
+        raise UsageError("--replica-assignment requires --partitions")
 
     async def ask(client: ClusterClient) -> list[dict[str, Any]]:
         rows = []

@@ -59,20 +59,22 @@ def create(
         typer.Option(
             "--replica-assignment",
             metavar="B:B,...",
-            help="Instead of the two numbers, the broker ids of each partition's replicas, preferred leader first.",
+            help="Broker ids of each partition's replicas, preferred leader first; replaces the two numbers.",
         ),
     ] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="No failure if it exists already.")] = False,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic already exists.")
+    ] = False,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
     """Create a topic.
 
-    It is done when every live broker knows the topic, so that the next command finds it whichever broker that asks; it
-    waits 5 s for that at most.
+    Waits up to 5 s until every live broker has the topic in its metadata, so that the next command finds it on any
+    broker.
     """
     run: Invocation = ctx.obj
     if replica_assignment and (partitions is not None or replication_factor is not None):
-        raise UsageError("--replica-assignment says all; leave out --partitions and --replication-factor")
+        raise UsageError("--replica-assignment cannot be combined with --partitions or --replication-factor")
     topic = NewTopic(
         name,
         BROKER_DEFAULT if partitions is None else partitions,

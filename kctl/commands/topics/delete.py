@@ -27,13 +27,13 @@ def delete(
     ctx: typer.Context,
     names: Annotated[list[str], typer.Argument(help="Topics to delete.", metavar="TOPIC")],
     *,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="No failure if it does not exist.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")] = False,
     yes: Annotated[bool, YES] = False,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
     """Delete topics with all their records.
 
-    Names are taken literally.  Without --yes it asks on the terminal; without a terminal it refuses (exit status 5).
+    Names are not patterns.  Asks for confirmation on a terminal; elsewhere --yes is required (exit status 5).
     """
     run: Invocation = ctx.obj
 

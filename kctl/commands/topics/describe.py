@@ -53,9 +53,7 @@ def describe(
     ctx: typer.Context,
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Topics; all when none is named, internal ones only together with a filter.", metavar="TOPIC"
-        ),
+        typer.Argument(help="Topics.  Default: all; internal topics only with a filter.", metavar="TOPIC"),
     ] = None,
     *,
     under_replicated: Annotated[
@@ -63,13 +61,14 @@ def describe(
     ] = False,
     unavailable: Annotated[bool, typer.Option("--unavailable", help="Only partitions without a live leader.")] = False,
     under_min_isr: Annotated[
-        bool, typer.Option("--under-min-isr", help="Only partitions with less in sync than min.insync.replicas.")
+        bool,
+        typer.Option("--under-min-isr", help="Only partitions with fewer in-sync replicas than min.insync.replicas."),
     ] = False,
 ) -> ExitStatus:
     """Describe topics: their partitions, leaders, replicas and overridden properties.
 
-    One row per partition; under json and jsonl one object per topic.  With several filters a partition is shown when
-    any of them holds; exit status 3 when one is shown.
+    One row per partition; json and jsonl have one object per topic.  With several filters, partitions that match any of
+    them are shown; the exit status is 3 if there are any.
     """
     run: Invocation = ctx.obj
     flags = {

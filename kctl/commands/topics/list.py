@@ -21,9 +21,7 @@ app = typer.Typer(add_completion=False)
 def list_topics(
     ctx: typer.Context,
     *,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Also topics that the brokers keep for themselves.")
-    ] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
 ) -> ExitStatus:
     """List topics."""
     run: Invocation = ctx.obj

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 import typer
 
-YES = typer.Option("--yes", "-y", help="Do it without asking.")
-DRY_RUN = typer.Option("--dry-run", help="Show what would be done and do nothing.")
+YES = typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+DRY_RUN = typer.Option("--dry-run", help="Show what would be done without doing it.")

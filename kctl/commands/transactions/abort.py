@@ -54,7 +54,7 @@ def abort(
         typer.Option(
             "--start-offset",
             metavar="N",
-            help="Where the transaction began; who wrote it is looked up.",
+            help="First offset of the transaction; its producer is looked up.",
             max=INT64_MAX,
             min=0,
         ),
@@ -62,7 +62,11 @@ def abort(
     producer_id: Annotated[
         int | None,
         typer.Option(
-            "--producer-id", metavar="N", help="Instead: whose it is, with both epochs.", max=INT64_MAX, min=0
+            "--producer-id",
+            metavar="N",
+            help="Id of the producer, with both epochs; replaces --start-offset.",
+            max=INT64_MAX,
+            min=0,
         ),
     ] = None,
     producer_epoch: Annotated[
@@ -75,12 +79,12 @@ def abort(
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Also where a coordinator is about to end the transaction itself.")
+        bool, typer.Option("--force", help="Abort even if a coordinator is about to end the transaction.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done and do nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")] = False,
 ) -> ExitStatus:
-    """Abort a hanging transaction in one partition: its records stay hidden, readers of committed records go on.
+    """Abort a hanging transaction in one partition, so that readers of committed records continue without its records.
 
     A transaction that its coordinator knows is refused (exit status 5) without --force: it can still be committed, and
     would then lose this partition's part.  Without --yes it asks on the terminal; without a terminal it refuses.
@@ -89,10 +93,10 @@ def abort(
     tp = _partition(partition)
     explicit = (producer_id, producer_epoch, coordinator_epoch)
     if (start_offset is None) is all(one is None for one in explicit):
-        raise UsageError("say which transaction: --start-offset, or --producer-id with both epochs")
+        raise UsageError("give --start-offset, or --producer-id with both epochs")
     if start_offset is None:
         if producer_id is None or producer_epoch is None or coordinator_epoch is None:
-            raise UsageError("--producer-id, --producer-epoch and --coordinator-epoch go together")
+            raise UsageError("--producer-id, --producer-epoch and --coordinator-epoch must be given together")
         marker = Marker(tp, producer_id, producer_epoch, coordinator_epoch)
     else:
         marker = run.on_brokers(lambda client: _find(client, tp, start_offset))
@@ -135,7 +139,7 @@ def _refuse_if_coordinated(run: Invocation, marker: Marker) -> None:
     except ApiError as error:
         if error.code is not ErrorCode.UNSUPPORTED_VERSION:
             raise
-        run.console.warn("brokers before 3.0 do not tell whether a coordinator is about to end the transaction")
+        run.console.warn("brokers before 3.0 do not report whether a coordinator is about to end the transaction")
         return
     if owner is not None and owner.producer_id == marker.producer_id and marker.tp in owner.partitions:
         raise Refused(
@@ -148,5 +152,5 @@ def _partition(text: str) -> TopicPartition:
 
     found = re.fullmatch(r"([^:]+):([0-9]+)", text)
     if found is None:
-        raise UsageError(f"'{text}' is no partition; write TOPIC:PARTITION")
+        raise UsageError(f"'{text}' is not a partition; use TOPIC:PARTITION")
     return TopicPartition(found[1], parse_integer(found[2], "a partition"))

@@ -51,7 +51,7 @@ def describe(
 ) -> ExitStatus:
     """Describe transactions: state, producer, time and partitions.
 
-    Brokers before 3.0 do not tell.
+    Needs brokers of 3.0 or later.
     """
     run: Invocation = ctx.obj
 

@@ -62,14 +62,14 @@ def find_hanging(
         typer.Option(
             "--idle",
             metavar="DURATION",
-            help="Only transactions that are silent for longer: take the brokers' transaction.max.timeout.ms.",
+            help="Only transactions without writes for longer than this; use the brokers' transaction.max.timeout.ms.",
         ),
     ] = "15m",
     compat: Compat = None,
 ) -> ExitStatus:
-    """Find open transactions that no coordinator will end, and that keep readers of committed records from going on.
+    """Find open transactions that no coordinator will end and that block readers of committed records.
 
-    The exit status is 3 when there are some.  'kctl transactions abort' ends one.  Brokers before 3.0 do not tell.
+    The exit status is 3 when there are some.  'kctl transactions abort' ends one.  Needs brokers of 3.0 or later.
     """
     run: Invocation = ctx.obj
     scope = parse_scope(topic, all_topics=not topic)

@@ -60,7 +60,7 @@ def list_transactions(
 ) -> ExitStatus:
     """List the transactional ids of all brokers with the state of their last transaction.
 
-    Brokers before 3.0 do not tell.
+    Needs brokers of 3.0 or later.
     """
     run: Invocation = ctx.obj
     listed, failed = run.on_brokers(lambda client: ask(client, states=state or (), producer_ids=producer_id or ()))

@@ -18,7 +18,7 @@ DEFAULT_CONNECT = "127.0.0.1:2181"
 CONNECT_TIMEOUT_MS = 5_000
 Connect = Annotated[
     str,
-    typer.Option("--zookeeper", metavar="HOST:PORT[,...][/CHROOT]", help="Ensemble to look into."),
+    typer.Option("--zookeeper", metavar="HOST:PORT[,...][/CHROOT]", help="Ensemble to read from."),
 ]
 
 

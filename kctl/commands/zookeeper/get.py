@@ -27,7 +27,7 @@ def get(
     *,
     zookeeper: Connect = DEFAULT_CONNECT,
 ) -> ExitStatus:
-    """Print what a znode holds.
+    """Print the data of a znode.
 
     Under json and jsonl also its stat; data that is not text is base64 there, and `encoding` says so.
     """

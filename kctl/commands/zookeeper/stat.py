@@ -23,7 +23,7 @@ def stat(
     *,
     zookeeper: Connect = DEFAULT_CONNECT,
 ) -> ExitStatus:
-    """Show what ZooKeeper knows about a znode: transactions, versions, owner, size."""
+    """Show the stat of a znode: transactions, versions, owner, size."""
     run: Invocation = ctx.obj
     found = ask_zookeeper(zookeeper, path, lambda session, path: session.exists(path))
     if found is None:

@@ -83,13 +83,13 @@ def test_help_that_is_piped_needs_no_cluster_and_no_rich() -> None:
         ("groups lag -h", "no such verb of kctl groups: lag."),
         ("help groups lag", "no such verb of kctl groups: lag."),
         ("groups --nope --help", "no such option of kctl groups: --nope."),
-        ("topics list --timeout 0", "--timeout is from 1 ms to"),
-        ("topics list --timeout soon", "'soon' is no duration"),
+        ("topics list --timeout 0", "--timeout must be greater than 0"),
+        ("topics list --timeout soon", "'soon' is not a valid duration"),
         ("topics list --bootstrap-server host:port", "'host:port' is no address"),
         ("topics list --command-config /does/not/exist", "cannot read /does/not/exist"),
         ("topics alter orders", "nothing to alter"),
         ("offsets get orders --time yesterday", "--time takes earliest, latest or @TIME"),
-        ("consume orders --from begin", "'begin' is no offset"),
+        ("consume orders --from begin", "'begin' is not a valid offset"),
     ],
 )  # fmt: skip
 def test_mistake_is_one_line_on_stderr_with_status_2(kctl: Kctl, line: str, complaint: str) -> None:
