@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kctl.commands.catalog import load_all
-from kctl.commands.completion_scripts import script_for
+from kctl.commands.completion.scripts import script_for
+from kctl.commands.root import all_commands
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -15,11 +15,11 @@ SCRIPTS = {"bash": "kctl.bash", "zsh": "_kctl", "fish": "kctl.fish"}
 
 
 def main(*, check: bool) -> int:
-    groups = load_all()
+    commands = all_commands()
     outdated = []
     for shell, name in SCRIPTS.items():
         script = FOLDER / name
-        text = script_for(shell, groups)
+        text = script_for(shell, commands)
         if script.exists() and script.read_text(encoding="utf-8") == text:
             continue
         outdated.append(name)

@@ -73,7 +73,7 @@ _kctl() {
         esac
         ;;
     'topics delete')
-        flags='--if-exists --yes -y --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--if-exists -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
@@ -81,7 +81,7 @@ _kctl() {
         esac
         ;;
     'produce produce')
-        flags='--file --input --key --key-separator --null-marker --header -H --partition --acks --codec --transactional-id --bootstrap-server --command-config --timeout --format --no-color --quiet --debug --help'
+        flags='--file --input --key --key-separator --null-marker -H --header --partition --acks --codec --transactional-id --bootstrap-server --command-config --timeout --format --no-color --quiet --debug --help'
         case $prev in
         --file) kind='file' ;;
         --input) words='lines jsonl whole' flags='' ;;
@@ -89,11 +89,11 @@ _kctl() {
         --codec) words='none gzip snappy lz4 zstd' flags='' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --key | --key-separator | --null-marker | --header | -H | --partition | --transactional-id | --bootstrap-server | --timeout) kind='none' ;;
+        --key | --key-separator | --null-marker | -H | --header | --partition | --transactional-id | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'consume consume')
-        flags='--from --until -n --max-records --partition --follow -f --group --assignor --isolation --formatter --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--from --until -n --max-records --partition -f --follow --group --assignor --isolation --formatter --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --isolation) words='read_committed read_uncommitted' flags='' ;;
         --formatter) words='offsets group-metadata transactions' flags='' ;;
@@ -133,7 +133,7 @@ _kctl() {
         esac
         ;;
     'groups delete')
-        flags='--all --yes -y --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--all -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
@@ -141,7 +141,7 @@ _kctl() {
         esac
         ;;
     'groups delete-offsets')
-        flags='--topic --all-topics --yes -y --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--topic --all-topics -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
@@ -187,7 +187,7 @@ _kctl() {
         esac
         ;;
     'transactions abort')
-        flags='--start-offset --producer-id --producer-epoch --coordinator-epoch --force --yes -y --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--start-offset --producer-id --producer-epoch --coordinator-epoch --force -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
@@ -222,10 +222,9 @@ _kctl() {
     'cluster log-dirs')
         flags='--broker --topic --replicas --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
-        --topic) kind='topic' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
-        --broker | --bootstrap-server | --timeout) kind='none' ;;
+        --broker | --topic | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'cluster health')
@@ -312,7 +311,7 @@ _kctl() {
         esac
         ;;
     'elect elect')
-        flags='--preferred --unclean --topic --partition --path-to-json-file --yes -y --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--preferred --unclean --topic --partition --path-to-json-file -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --path-to-json-file) kind='file' ;;
         --command-config) kind='file' ;;
@@ -339,7 +338,7 @@ _kctl() {
         esac
         ;;
     'dump-log dump-log')
-        flags='--files --records -r --print-data-log --offset --time --key --max-bytes --max-message-size --producer-id --key-decoder --value-decoder --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --share-group-state-decoder --remote-log-metadata-decoder --verify-only --verify-index-only --index-sanity-check --compat --deep-iteration --skip-record-metadata --rebuild-index --dry-run --format --header --no-color --quiet --debug --help'
+        flags='--files -r --records --print-data-log --offset --time --key --max-bytes --max-message-size --producer-id --key-decoder --value-decoder --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --share-group-state-decoder --remote-log-metadata-decoder --verify-only --verify-index-only --index-sanity-check --compat --deep-iteration --skip-record-metadata --rebuild-index --dry-run --format --header --no-color --quiet --debug --help'
         case $prev in
         --files) kind='file' ;;
         --key-decoder) words='string json hex base64 int long' flags='' ;;

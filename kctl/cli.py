@@ -1,9 +1,4 @@
-"""The command line: finds the command, runs it, and is the one place where errors become exit statuses.
-
-A command line costs only what it uses.  The nouns stand in a table of names, so one module is imported per run;
-well-formed lines are read by `kctl.commands.parsing`, and only the others, which are mostly mistakes, pay for importing
-typer.
-"""
+"""Runs a command line and maps errors to exit statuses; the only place that does."""
 
 from __future__ import annotations
 
@@ -11,14 +6,12 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
-from kctl.commands.catalog import NOUNS, load
+from kctl import __version__
 from kctl.commands.exit_status import ExitStatus, Refused, Terminated
+from kctl.console import Console, Format
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, KctlError, UsageError
-
-if TYPE_CHECKING:
-    from kctl.commands.declaration import Command, Group
+from kctl.terminal_text import escape_lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,127 +62,11 @@ def exit_status_of(error: BaseException) -> ExitStatus:
 
 def _run(words: list[str]) -> int:
     if words == ["--version"]:
-        return _version()
-    leading, noun, rest = _split_noun(words)
-    if noun is None:
-        return _without_noun(words)
-    return _run_group(load(noun), leading, rest)
+        sys.stdout.write(f"kctl {__version__}\n")
+        return ExitStatus.DONE
+    from kctl.commands.root import run  # noqa: PLC0415 - imports typer, which --version does without
 
-
-def _run_group(group: Group, leading: list[str], rest: list[str]) -> int:
-    """Find the verb; global options in front of it count as if they stood behind it."""
-    if group.is_verb:
-        command, words = group.commands[group.name], leading + rest
-    else:
-        between, verb, tail = _split_leading(rest)
-        found = group.commands.get(verb or "")
-        if found is None:
-            return _without_verb(group, verb, rest)
-        command, words = found, leading + between + tail
-    if _asks_for_help(words):
-        from kctl.commands.help import command_help  # noqa: PLC0415
-
-        return _print(command_help(group, command))
-    from kctl.commands.parsing import parse  # noqa: PLC0415
-
-    values = parse(command, words)
-    if values is not None:
-        return _call(command, values)
-    from kctl.commands.typer_app import build, invoke  # noqa: PLC0415
-
-    line = words if group.is_verb else [command.name, *words]
-    return invoke(build(group, _call), line, program=f"kctl {group.name}")
-
-
-def _call(command: Command, values: dict[str, Any]) -> int:
-    from kctl.commands.invocation import Invocation, split_given  # noqa: PLC0415
-    from kctl.console import Console  # noqa: PLC0415
-
-    common, own = split_given(values)
-    console = Console.standard(
-        common["format"], header=bool(common.get("header")), no_color=common["no_color"], quiet=common["quiet"]
-    )
-    return int(command.function(Invocation(console, common), **own))
-
-
-def _split_noun(words: list[str]) -> tuple[list[str], str | None, list[str]]:
-    leading, noun, rest = _split_leading(words)
-    return (leading, noun, rest) if noun in NOUNS else ([], None, words)
-
-
-def _split_leading(words: list[str]) -> tuple[list[str], str | None, list[str]]:
-    """The global options in front of the first word that is none, that word, and the rest."""
-    from kctl.commands.options import global_flag_takes_value  # noqa: PLC0415
-
-    position = 0
-    while position < len(words):
-        flag, equals, _ = words[position].partition("=")
-        takes_value = global_flag_takes_value(flag)
-        if takes_value is None:
-            return words[:position], words[position], words[position + 1 :]
-        position += 2 if takes_value and not equals else 1
-    return words, None, []
-
-
-def _without_noun(words: list[str]) -> int:
-    from kctl.commands.help import program_help  # noqa: PLC0415
-    from kctl.commands.options import global_flag_takes_value  # noqa: PLC0415
-
-    _, word, _ = _split_leading(words)
-    if word == "help":
-        return _help_for(words)
-    if word is not None and word not in {"--help", "-h"}:
-        what = "option" if word.startswith("-") else "command"
-        raise UsageError(f"no such {what}: {word}{_meant(word, NOUNS)}  Try 'kctl --help'.")
-    text = program_help({noun: summary for noun, (_, summary) in NOUNS.items()})
-    if word is not None:
-        return _print(text)
-    if words and global_flag_takes_value(words[-1]):
-        raise UsageError(f"option {words[-1]} needs a value.  Try 'kctl --help'.")
-    sys.stderr.write(text + "\n")
-    return ExitStatus.USAGE
-
-
-def _help_for(words: list[str]) -> int:
-    """`kctl help topics create` is `kctl topics create --help`."""
-    wanted = list(words)
-    wanted.remove("help")
-    return _run([*wanted, "--help"])
-
-
-def _without_verb(group: Group, verb: str | None, rest: list[str]) -> int:
-    from kctl.commands.help import group_help  # noqa: PLC0415
-
-    if verb in {None, "--help", "-h"} and _asks_for_help(rest):
-        return _print(group_help(group))
-    if verb is None:
-        sys.stderr.write(group_help(group) + "\n")
-        return ExitStatus.USAGE
-    what = f"no such {'option' if verb.startswith('-') else 'verb'} of kctl {group.name}: {verb}"
-    raise UsageError(f"{what}{_meant(verb, group.commands)}  Try 'kctl {group.name} --help'.")
-
-
-def _meant(word: str, known: Any) -> str:
-    import difflib  # noqa: PLC0415 - only mistakes need it
-
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f".  Did you mean {close[0]}?" if close else "."
-
-
-def _asks_for_help(words: Sequence[str]) -> bool:
-    before = words[: words.index("--")] if "--" in words else words
-    return "--help" in before or "-h" in before
-
-
-def _version() -> int:
-    from kctl import __version__  # noqa: PLC0415
-
-    return _print(f"kctl {__version__}")
-
-
-def _print(text: str) -> int:
-    sys.stdout.write(text + "\n")
-    return ExitStatus.DONE
+    return run(words)
 
 
 def _terminate(_number: int, _frame: object) -> None:
@@ -201,16 +78,12 @@ def _report(error: BaseException, words: Sequence[str]) -> int:
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else ExitStatus.FAILED
     if "--debug" in words:
-        import traceback  # noqa: PLC0415
-
-        from kctl.terminal_text import escape_lines  # noqa: PLC0415
+        import traceback  # noqa: PLC0415 - rarely needed, and --version does without
 
         sys.stderr.write(escape_lines("".join(traceback.format_exception(error))))
     status = exit_status_of(error)
     try:
         if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
-            from kctl.console import Console  # noqa: PLC0415
-
             code, message, retryable = _describe(error)
             Console.standard(_wanted_format(words)).fail(code, message, retryable=retryable)
         sys.stdout.flush()
@@ -246,12 +119,10 @@ def _describe(error: BaseException) -> tuple[str, str, bool]:
 
 def _wanted_format(words: Sequence[str]) -> str | None:
     """The value of --format in a line that may be wrong elsewhere."""
-    from kctl.commands.options import FORMATS  # noqa: PLC0415
-
     wanted = None
     for position, word in enumerate(words):
         if word == "--format" and position + 1 < len(words):
             wanted = words[position + 1]
         elif word.startswith("--format="):
             wanted = word.removeprefix("--format=")
-    return wanted if wanted in FORMATS else None
+    return wanted if wanted in {one.value for one in Format} else None

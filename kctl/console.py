@@ -33,7 +33,6 @@ PROGRESS_LINE_INTERVAL_S = 10.0
 
 Row = Mapping[str, Any]
 
-_BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
 EMPTY = '""'
 _ESCAPED_LOOKALIKES = {NOTHING: "\\x2d", EMPTY: "\\x22\\x22"}
 """Texts that look like the cell of null or of the empty text."""
@@ -319,15 +318,18 @@ class _TableStream(RowStream):
         self.console.stdout.writelines(line + "\n" for line in lines)
 
     def _paint_title(self, _: int, text: str) -> str:
-        return f"{_BOLD}{text}{_PLAIN}" if self._has_color else text
+        return self._styled("bold", text)
 
     def _paint(self, index: int, text: str) -> str:
         is_error = self.columns[index].name == "error" and text.strip() not in {"", NOTHING}
-        return f"{_RED}{text}{_PLAIN}" if is_error and self._has_color else text
+        return self._styled("red", text) if is_error else text
 
-    @property
-    def _has_color(self) -> bool:
-        return self.console.color and self.console.stdout.isatty()
+    def _styled(self, style: str, text: str) -> str:
+        if not (self.console.color and self.console.stdout.isatty()):
+            return text
+        from rich.style import Style  # noqa: PLC0415 - plain, json and jsonl do without rich
+
+        return Style.parse(style).render(text)
 
 
 class Progress:

@@ -87,7 +87,7 @@ def topic_names_collide(one: str, other: str) -> bool:
 
 def java_hash(text: str) -> int:
     """Java's String.hashCode: 32 bits, signed, over UTF-16 code units."""
-    units = text.encode("utf-16-be")
+    units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
         value = (value * 31 + (high << 8 | low)) & 0xFFFFFFFF

@@ -8,7 +8,6 @@ represent bytes that are not UTF-8.  `str.isprintable` is false for all of them.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable
 
 _CONTROLS = (
@@ -69,13 +68,11 @@ def _escaped_in_json(match: re.Match[str]) -> str:
 
 def display_width(text: str) -> int:
     """Columns of escaped text on a terminal: wide characters take two, combining characters none."""
-    return len(text) if text.isascii() else sum(map(_character_width, text))
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415 - plain, json and jsonl do without rich
 
-
-def _character_width(character: str) -> int:
-    if unicodedata.category(character) in {"Mn", "Me"}:
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
+    return cell_len(text)
 
 
 def cut(text: str, width: int) -> str:
@@ -84,7 +81,7 @@ def cut(text: str, width: int) -> str:
         return text
     taken, left = [], width - 3
     for character in text:
-        left -= _character_width(character)
+        left -= display_width(character)
         if left < 0:
             break
         taken.append(character)

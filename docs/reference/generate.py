@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from kctl.commands.catalog import load_all
 from kctl.commands.reference import cli_reference
+from kctl.commands.root import all_commands
 from kctl.config.reference import config_reference
 from kctl.limits import LIMITS, Limit
 
@@ -31,7 +31,7 @@ def _bound(limit: Limit) -> str:
 
 
 PAGES: dict[str, Callable[[str], str]] = {
-    "reference/cli.md": lambda _: cli_reference(load_all()),
+    "reference/cli.md": lambda _: cli_reference(all_commands()),
     "reference/config.md": lambda _: config_reference(),
     "security.md": limits_table,
 }

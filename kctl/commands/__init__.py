@@ -1,6 +1,7 @@
-"""What `kctl NOUN VERB` does: read the options, call admin, show the result.  One noun per file.
+"""The commands of kctl: read the options, call `kctl.admin`, show the result.
 
-Reading order: exit_status; declaration (how a command says what it takes); options (what every command takes);
-invocation (what a running command is given); parsing and typer_app (two readers of the same declarations);
-topics for the typical command; values for the grammar of offsets, times and sizes.
+A package per noun, a module per verb, each a typer application.  Modules that several nouns import stand here; `compat`
+imitates the output of Apache Kafka's own tools.  Reading order: root (all nouns, and where typer runs); lazy_group (how
+nouns and verbs are imported); command (the class of every command); options (what every command takes); invocation
+(what a running command is given); topics for typical commands; values for the grammar of offsets, times and sizes.
 """

@@ -21,12 +21,12 @@ class ExitStatus(IntEnum):
 
 
 MEANINGS: dict[int, str] = {
-    ExitStatus.DONE: "done",
+    ExitStatus.DONE: "success",
     ExitStatus.FAILED: "failed, or at least one item failed (its row says why)",
-    ExitStatus.USAGE: "the command line or a property makes no sense",
-    ExitStatus.UNMET: "a condition that was asked about is not met",
+    ExitStatus.USAGE: "invalid usage or configuration",
+    ExitStatus.UNMET: "a condition that was checked does not hold",
     ExitStatus.UNREACHABLE: "the cluster could not be reached or did not answer in time",
-    ExitStatus.REFUSED: "refused: a guard was hit or consent was not given",
+    ExitStatus.REFUSED: "refused for safety, or not confirmed",
     ExitStatus.INTERRUPTED: "interrupted (SIGINT)",
     ExitStatus.TERMINATED: "terminated (SIGTERM)",
 }

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.commands.exit_status import ExitStatus, Refused
-from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS, GLOBAL_NAMES
+from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_TIMEOUT_MS
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX
 
@@ -119,20 +119,13 @@ class Invocation:
         answer = self.console.confirm(question)
         self._budget = None  # What the user takes to answer does not count.
         if answer is None:
-            raise Refused("not done without consent: there is no terminal to ask on; repeat with --yes")
+            raise Refused("confirmation required: there is no terminal to ask on; repeat with --yes")
         if not answer:
-            raise Refused("not done: no consent given")
+            raise Refused("cancelled: not confirmed")
 
     def status_of(self, rows: list[dict[str, Any]]) -> ExitStatus:
         """FAILED when any row carries an error."""
         return ExitStatus.FAILED if any(row.get("error") for row in rows) else ExitStatus.DONE
-
-
-def split_given(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The values that every command takes, and the command's own."""
-    common = {name: value for name, value in values.items() if name in GLOBAL_NAMES}
-    own = {name: value for name, value in values.items() if name not in GLOBAL_NAMES}
-    return common, own
 
 
 def _duration_ms(text: str) -> int:
@@ -140,7 +133,7 @@ def _duration_ms(text: str) -> int:
 
     duration_ms = parse_duration_ms(text)
     if not 0 < duration_ms <= INT32_MAX:
-        raise UsageError(f"--timeout is from 1 ms to {INT32_MAX} ms, which are 24 days, not '{text}'")
+        raise UsageError(f"--timeout must be greater than 0 and at most {INT32_MAX} ms (24 days), not '{text}'")
     return duration_ms
 
 

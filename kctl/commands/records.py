@@ -11,6 +11,7 @@ from kctl.commands.values import format_time
 from kctl.console import Column
 from kctl.errors import UsageError
 from kctl.integers import INT32_MAX, INT64_MAX, is_integer
+from kctl.records.bytes_as_text import encode_bytes
 
 if TYPE_CHECKING:
     from kctl.model import TopicPartition
@@ -72,16 +73,6 @@ def record_row(tp: TopicPartition, record: Record) -> dict[str, Any]:
     }
 
 
-def encode_bytes(data: bytes | None) -> tuple[str | None, str | None]:
-    """(text, "utf-8"), (base64, "base64") or (None, None): nothing is lost."""
-    if data is None:
-        return None, None
-    try:
-        return data.decode(), "utf-8"
-    except UnicodeDecodeError:
-        return base64.b64encode(data).decode(), "base64"
-
-
 def decode_bytes(text: object, encoding: object) -> bytes | None:
     """What encode_bytes made.  Raises UsageError."""
     if text is None:
@@ -92,7 +83,7 @@ def decode_bytes(text: object, encoding: object) -> bytes | None:
         try:
             return base64.b64decode(text, validate=True)
         except binascii.Error as error:
-            raise UsageError(f"'{text}' is no base64: {error}") from None
+            raise UsageError(f"'{text}' is not valid base64: {error}") from None
     if encoding not in {None, "utf-8"}:
         raise UsageError(f"unknown encoding {encoding!r}")
     _check_unicode(text)
@@ -103,7 +94,7 @@ def _check_unicode(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"{text!a} holds half of a surrogate pair, which is no character") from None
+        raise UsageError(f"{text!a} contains an unpaired surrogate, which is not a character") from None
 
 
 def read_record(item: object) -> ReadRecord:

@@ -1,25 +1,27 @@
-"""docs/reference/cli.md, made from the same declarations and by the same words as --help."""
+"""docs/reference/cli.md, generated from the typer commands."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from kctl.commands.catalog import NOUNS
-from kctl.commands.declaration import Group
 from kctl.commands.exit_status import MEANINGS
-from kctl.commands.help import command_help, option_column, parameter_help, usage
-from kctl.commands.options import CLUSTER_OPTIONS, OUTPUT_OPTIONS
+from kctl.commands.help import examples_of, panels, parameter_column, usage_pieces
+from kctl.commands.lazy_group import summary_of
+from kctl.commands.options import CLUSTER_PANEL, OUTPUT_PANEL, cluster_options, output_options
+from kctl.commands.parameters import Parameter, help_of
+from kctl.commands.root import NOUNS
 
 INTRODUCTION = """\
 # Command line
 
-<!-- Made by `./dev docs` from the declarations of the commands: change those. -->
+<!-- Written by `./dev docs` from the commands: change those. -->
 
     kctl NOUN [VERB] [ARGUMENTS] [OPTIONS]
 
-`kctl NOUN --help` and `kctl NOUN VERB --help` print what stands here.  Options may stand anywhere in the line.
+`kctl NOUN --help` and `kctl NOUN VERB --help` print what this page says.  Options may stand anywhere in the line.
 
-## What holds for every command
+## Rules for every command
 
 - Data goes to stdout, everything else to stderr.
 - `--format table` is the default on a terminal, `plain` everywhere else.  `table` is for people and may change;
@@ -45,35 +47,51 @@ INTRODUCTION = """\
 """
 
 
-def cli_reference(groups: Mapping[str, Group]) -> str:
-    """The whole page."""
+def cli_reference(commands: Mapping[str, Mapping[str, Any]]) -> str:
+    """The whole page, from the commands by noun and verb."""
     lines = [INTRODUCTION, "## Exit status", "", "| status | meaning |", "|---|---|"]
     lines += [f"| {int(status)} | {meaning} |" for status, meaning in MEANINGS.items()]
-    lines += ["", "A reader that closes the pipe early (`kctl consume orders | head`) is no error.", ""]
-    for title, options in (("Cluster options", CLUSTER_OPTIONS), ("Output options", OUTPUT_OPTIONS)):
-        lines += [f"## {title}", "", "| option | meaning |", "|---|---|"]
-        lines += [f"| `{_cell(option_column(option))}` | {_cell(parameter_help(option))} |" for option in options]
-        lines.append("")
+    lines += ["", "A reader that closes the pipe early (`kctl consume orders | head`) is not an error.", ""]
+    lines += _options(2, CLUSTER_PANEL, cluster_options()) + _options(2, OUTPUT_PANEL, output_options())
     lines += ["## Commands", "", "| command | what it does |", "|---|---|"]
-    for group in groups.values():
-        for command in group.commands.values():
-            name = usage(group, command).removesuffix(" [OPTIONS]")
-            lines.append(f"| `{_cell(name)}` | {_cell(command.summary)} |")
-    for noun, group in groups.items():
-        lines += ["", f"## kctl {noun}", "", NOUNS[noun][1]]
-        for command in group.commands.values():
-            if not group.is_verb:
-                lines += ["", f"### kctl {noun} {command.name}"]
-            lines += ["", "```text", _without_common_parts(command_help(group, command)), "```"]
+    for noun, verbs in commands.items():
+        for verb, command in verbs.items():
+            lines.append(
+                f"| [`{_name(noun, verb)}`](#{_name(noun, verb).replace(' ', '-')}) | {_cell(summary_of(command))} |"
+            )
+    for noun, verbs in commands.items():
+        if noun not in verbs:
+            lines += ["", f"## kctl {noun}", "", str(NOUNS[noun].summary)]
+        for verb, command in verbs.items():
+            lines += ["", f"{'##' if noun in verbs else '###'} {_name(noun, verb)}", "", *_command(noun, verb, command)]
     return "\n".join([*lines, ""])
 
 
-def _without_common_parts(text: str) -> str:
-    """Help without the options and statuses that stand at the top of the page."""
-    for title in ("Cluster options:", "Output options:", "Exit status:"):
-        text = text.partition(f"\n{title}\n")[0]
-    return text.strip()
+def _command(noun: str, verb: str, command: Any) -> list[str]:
+    summary, _, description = str(command.help).partition("\n\n")
+    lines = ["```console", " ".join([f"$ {_name(noun, verb)}", *usage_pieces(command)]), "```", "", _prose(summary)]
+    if description:
+        lines += ["", _prose(description)]
+    lines += ["", "```console", *(f"$ {example}" for example in examples_of(command)), "```"]
+    for title, params in panels(command.own_params).items():
+        lines += ["", *_options(4, title, params)[2:-1]]
+    return lines
+
+
+def _options(level: int, title: str, params: list[Parameter]) -> list[str]:
+    head = "argument" if title == "Arguments" else "option"
+    lines = [f"{'#' * level} {title}", "", f"| {head} | meaning |", "|---|---|"]
+    return [*lines, *(f"| `{_cell(parameter_column(one))}` | {_cell(help_of(one))} |" for one in params), ""]
+
+
+def _name(noun: str, verb: str) -> str:
+    return f"kctl {noun}" if noun == verb else f"kctl {noun} {verb}"
+
+
+def _prose(text: str) -> str:
+    """Text of help as Markdown: names in angle brackets and asterisks stay literal."""
+    return text.replace("<", "\\<").replace("*", "\\*").replace("|", "\\|")
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -45,7 +45,8 @@ def parse_time_ms(text: str, *, now_ms: int) -> int:
         return int(told)
     if told.isdecimal() and not _COMPACT_DATE.fullmatch(told):
         raise UsageError(
-            f"'{text}' is no time: epoch seconds have 10 digits, milliseconds 13, and a date has 8, such as 20261121"
+            f"'{text}' is not a valid time: epoch seconds have 10 digits, milliseconds 13,"
+            " and a date has 8, such as 20261121"
         )
     return check_time_ms(_iso_time_ms(told, text), text)
 
@@ -72,7 +73,8 @@ def _iso_time_ms(told: str, text: str) -> int:
         moment = datetime.fromisoformat(padded)
     except ValueError:
         raise UsageError(
-            f"'{text}' is no time; write 2026-11-21T09:30:00Z, 2026-11-21, epoch seconds or milliseconds, now or -1h"
+            f"'{text}' is not a valid time; use 2026-11-21T09:30:00Z, 2026-11-21, epoch seconds or milliseconds,"
+            " now or -1h"
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -102,5 +104,5 @@ def _duration_ms(text: str) -> float:
         return -duration_ms if iso[1] == "-" else duration_ms
     parts = _DURATION_PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise UsageError(f"'{text}' is no duration; write 500ms, 10s, 5m, 1h30m, 2d or PT1H30M")
+        raise UsageError(f"'{text}' is not a valid duration; use 500ms, 10s, 5m, 1h30m, 2d or PT1H30M")
     return sum(float(number) * _UNITS_MS[unit] for number, unit in parts)

@@ -33,7 +33,7 @@ def parse_offset(text: str, *, now_ms: int) -> OffsetSpec:
     if text.startswith("@"):
         return OffsetSpec(Anchor.TIME, parse_time_ms(text, now_ms=now_ms))
     if not re.fullmatch(r"[+-]?[0-9]+", text):
-        raise UsageError(f"'{text}' is no offset; write start, end, N, +N, -N or @TIME")
+        raise UsageError(f"'{text}' is not a valid offset; use start, end, N, +N, -N or @TIME")
     anchor = {"+": Anchor.START, "-": Anchor.END}.get(text[0], Anchor.ZERO)
     return OffsetSpec(anchor, parse_integer(text, "an offset", low=-INT64_MAX, high=INT64_MAX))
 
@@ -55,7 +55,7 @@ def parse_size(text: str) -> int:
     """Read a number of bytes.  Raises UsageError."""
     found = _SIZE.match(text)
     if not found:
-        raise UsageError(f"'{text}' is no size; write 100, 64k, 10m or 1g")
+        raise UsageError(f"'{text}' is not a valid size; use 100, 64k, 10m or 1g")
     shift = {"": 0, "k": 10, "m": 20, "g": 30}[found[2].lower()]
     return parse_integer(found[1], f"the number of '{text}'", high=INT64_MAX >> shift) << shift
 
@@ -81,7 +81,7 @@ def parse_partitions(text: str | None) -> list[int] | None:
     for part in text.split(","):
         found = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", part)
         if not found:
-            raise UsageError(f"'{text}' is no list of partitions; write 0,3,5-7")
+            raise UsageError(f"'{text}' is not a list of partitions; use 0,3,5-7")
         first = parse_integer(found[1], "a partition", high=_PARTITION_MAX)
         last = parse_integer(found[2] or found[1], "a partition", high=_PARTITION_MAX)
         if first > last:

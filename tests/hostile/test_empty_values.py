@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.commands.catalog import load_all
-from kctl.commands.conversion import name_of
-from kctl.commands.declaration import Argument, Command, Parameter
+from kctl.commands.command import LocalCommand
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.options import all_parameters
+from kctl.commands.parameters import Parameter, choices_of, is_argument, is_flag, name_of
+from kctl.commands.root import all_commands
 from tests.unit.commands.conftest import Kctl
 from tests.unit.commands.conftest import kctl as kctl  # noqa: PLC0414 - a fixture
 
@@ -16,33 +15,33 @@ MAY_BE_EMPTY = {("produce", "key"), ("produce", "null_marker"), ("dump-log", "ke
 """Keys can be empty, and an empty line can stand for null."""
 
 
-def parameters() -> list[tuple[str, Command, Parameter]]:
+def parameters() -> list[tuple[str, LocalCommand, Parameter]]:
     return [
         (noun, command, parameter)
-        for noun, group in load_all().items()
-        for command in group.commands.values()
-        for parameter in all_parameters(command)
-        if not parameter.is_flag and (command.name, parameter.name) not in MAY_BE_EMPTY
+        for noun, verbs in all_commands().items()
+        for command in verbs.values()
+        for parameter in command.params
+        if not is_flag(parameter) and (command.name, parameter.name) not in MAY_BE_EMPTY
     ]
 
 
 @pytest.mark.parametrize(("noun", "command", "tried"), parameters(), ids=lambda one: getattr(one, "name", str(one)))
 def test_every_option_and_argument_refuses_an_empty_text(
-    kctl: Kctl, noun: str, command: Command, tried: Parameter
+    kctl: Kctl, noun: str, command: LocalCommand, tried: Parameter
 ) -> None:
     words = [noun] if noun == command.name else [noun, command.name]
     positional = []
-    for parameter in command.parameters:
-        if isinstance(parameter.declared, Argument):
+    for parameter in command.own_params:
+        if is_argument(parameter):
             if parameter is tried or parameter.required:
-                positional.append("" if parameter is tried else (parameter.declared.choices or ("x",))[0])
+                positional.append("" if parameter is tried else (choices_of(parameter) or ("x",))[0])
         elif parameter.required and parameter is not tried:
-            words.append(f"{parameter.declared.names[0]}=x")
-    if not isinstance(tried.declared, Argument):
+            words.append(f"{parameter.opts[0]}=x")
+    if not is_argument(tried):
         words.append(f"{name_of(tried)}=")
     ran = kctl("", *words, "--", *positional)
     assert ran.status == ExitStatus.USAGE
-    expected = "is not one of" if tried.declared.choices else f"{name_of(tried)} is empty; is a shell variable not set?"
+    expected = "is not one of" if choices_of(tried) else f"{name_of(tried)} is empty; is a shell variable not set?"
     assert expected in ran.err
 
 
@@ -59,7 +58,7 @@ def test_every_option_and_argument_refuses_an_empty_text(
         ("configs alter topic x --set =1", "--set takes NAME=VALUE"),
         ("produce x --header =1", "--header takes NAME=VALUE"),
         ("groups reset-offsets x --topic :0 --to-earliest --dry-run", "names no topic"),
-        ("transactions abort :0 --start-offset 1", "is no partition"),
+        ("transactions abort :0 --start-offset 1", "is not a partition"),
         ("topics create x --replica-assignment 1:,2", "a broker in '1:,2'"),
     ],
 )

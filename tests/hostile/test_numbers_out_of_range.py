@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.commands.catalog import load_all
-from kctl.commands.declaration import Argument, Command, Parameter
+from kctl.commands.command import LocalCommand
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.options import CLUSTER_OPTIONS
+from kctl.commands.options import cluster_options
+from kctl.commands.parameters import Parameter, choices_of, is_argument, is_flag, name_of, number_range
+from kctl.commands.root import all_commands
 from kctl.errors import UsageError
 from kctl.integers import INT64_MAX, is_integer, parse_integer
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
@@ -38,7 +39,7 @@ NO_NUMBERS = (
     "-",
     "+",
 )
-COMMANDS = [(noun, command) for noun, group in load_all().items() for command in group.commands.values()]
+COMMANDS = [(noun, command) for noun, verbs in all_commands().items() for command in verbs.values()]
 NOT_TRIED = {
     *(("broker", "start"), ("cluster", "start"), ("cluster", "stop"), ("zookeeper", "start"), ("spark", "export")),
     *(("cluster", "log-dirs"), ("reassign", "status"), ("reassign", "verify"), ("reassign", "list")),
@@ -57,46 +58,46 @@ def bootstrap() -> Iterator[str]:
         yield cluster.bootstrap
 
 
-def words_of(noun: str, command: Command, tried: Parameter, text: str) -> list[str]:
+def words_of(noun: str, command: LocalCommand, tried: Parameter, text: str) -> list[str]:
     """A line that gives the parameter the text, and everything else that has to be there."""
     words = [noun] if noun == command.name else [noun, command.name]
     positional = []
-    for parameter in command.parameters:
+    for parameter in command.own_params:
         if parameter is tried or parameter.required:
-            given = text if parameter is tried else (parameter.declared.choices or ("x",))[0]
-            if isinstance(parameter.declared, Argument):
+            given = text if parameter is tried else (choices_of(parameter) or ("x",))[0]
+            if is_argument(parameter):
                 positional.append(given)
             else:
-                words.append(f"{max(parameter.declared.names, key=len)}={given}")
+                words.append(f"{name_of(parameter)}={given}")
     return [*words, "--", *positional]
 
 
-def numeric_parameters() -> list[tuple[str, Command, Parameter]]:
-    return [(noun, one, parameter) for noun, one in COMMANDS for parameter in one.parameters if parameter.type is int]
+def numeric_parameters() -> list[tuple[str, LocalCommand, Parameter]]:
+    return [(noun, one, parameter) for noun, one in COMMANDS for parameter in one.own_params if number_range(parameter)]
 
 
 @pytest.mark.parametrize(
     ("noun", "command", "parameter"), numeric_parameters(), ids=lambda one: getattr(one, "name", str(one))
 )
 def test_every_numeric_option_refuses_what_is_out_of_its_range(
-    kctl: Kctl, noun: str, command: Command, parameter: Parameter
+    kctl: Kctl, noun: str, command: LocalCommand, parameter: Parameter
 ) -> None:
-    declared = parameter.declared
-    for text in (*NO_NUMBERS, str(declared.minimum - 1), str(declared.maximum + 1)):
+    low, high = number_range(parameter) or (0, 0)
+    for text in (*NO_NUMBERS, str(low - 1), str(high + 1)):
         ran = kctl("", *words_of(noun, command, parameter, text))
         assert ran.status == ExitStatus.USAGE
-        assert f"is a whole number from {declared.minimum} to {declared.maximum}" in ran.err
+        assert f"is a whole number from {low} to {high}" in ran.err
 
 
-def textual_parameters() -> list[tuple[str, Command, Parameter]]:
+def textual_parameters() -> list[tuple[str, LocalCommand, Parameter]]:
     """Options and arguments with a grammar of their own, such as offsets, times and sizes."""
-    common = [("topics", load_all()["topics"].commands["list"], parameter) for parameter in CLUSTER_OPTIONS]
+    common = [("topics", all_commands()["topics"]["list"], parameter) for parameter in cluster_options()]
     return common + [
         (noun, one, parameter)
         for noun, one in COMMANDS
         if (noun, one.name) not in NOT_TRIED
-        for parameter in one.parameters
-        if parameter.type is str and not parameter.declared.choices and parameter.name not in NAMES
+        for parameter in one.own_params
+        if not (is_flag(parameter) or number_range(parameter) or choices_of(parameter)) and parameter.name not in NAMES
     ]
 
 
@@ -104,7 +105,7 @@ def textual_parameters() -> list[tuple[str, Command, Parameter]]:
     ("noun", "command", "parameter"), textual_parameters(), ids=lambda one: getattr(one, "name", str(one))
 )
 def test_no_text_in_place_of_a_number_is_an_internal_error(
-    bootstrap: str, kctl: Kctl, monkeypatch: pytest.MonkeyPatch, noun: str, command: Command, parameter: Parameter
+    bootstrap: str, kctl: Kctl, monkeypatch: pytest.MonkeyPatch, noun: str, command: LocalCommand, parameter: Parameter
 ) -> None:
     monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", bootstrap)
     for number in ("-" + "9" * 30, "9" * 5000, "１２"):
@@ -174,7 +175,7 @@ def test_a_character_that_is_half_a_pair_is_refused_by_its_line(
     monkeypatch.setenv("KCTL_BOOTSTRAP_SERVER", bootstrap)
     for record in ({"value": "\ud800"}, {"headers": [{"key": "\ud800", "value": "x"}]}):
         with stdin(json.dumps(record).encode()):
-            refused(kctl("produce x --input jsonl"), "line 1: '\\ud800' holds half of a surrogate pair")
+            refused(kctl("produce x --input jsonl"), "line 1: '\\ud800' contains an unpaired surrogate")
 
 
 @given(st.integers())

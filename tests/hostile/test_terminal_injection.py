@@ -63,8 +63,8 @@ def written(console: Console) -> str:
 def column_sets() -> list[tuple[Column, ...]]:
     """The columns of every command."""
     found: list[tuple[Column, ...]] = []
-    for module in pkgutil.iter_modules(commands.__path__):
-        for name, value in vars(importlib.import_module(f"kctl.commands.{module.name}")).items():
+    for module in pkgutil.walk_packages(commands.__path__, "kctl.commands."):
+        for name, value in vars(importlib.import_module(module.name)).items():
             for one in value.values() if isinstance(value, dict) and name.endswith("COLUMNS") else [value]:
                 if isinstance(one, tuple) and one and all(isinstance(each, Column) for each in one):
                     found.append(one)  # noqa: PERF401 - three loops in one expression are harder to read

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kctl.commands.dump_log_classic import COMPATS, ClassicDump, ClassicOptions, as_text
-from kctl.commands.dump_log_selection import classic_text
+from kctl.commands.compat.dump_log import COMPATS, ClassicDump, ClassicOptions, as_text
+from kctl.commands.dump_log.selection import classic_text
 from kctl.console import Console
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec

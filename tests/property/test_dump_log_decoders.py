@@ -8,14 +8,14 @@ from random import Random
 
 import pytest
 
-from kctl.commands import dump_log_classic_decoders as classic
-from kctl.commands import internal_records
-from kctl.commands.dump_log_classic import COMPATS, ClassicDump, ClassicOptions
-from kctl.commands.dump_log_classic_text import control_text
-from kctl.commands.dump_log_rows import Decode, LineRows, Shown
-from kctl.commands.dump_log_selection import Selection
+from kctl.commands.compat import internal_records as classic
+from kctl.commands.compat.dump_log import COMPATS, ClassicDump, ClassicOptions
+from kctl.commands.compat.dump_log_text import control_text
+from kctl.commands.dump_log.rows import Decode, LineRows, Shown
+from kctl.commands.dump_log.selection import Selection
 from kctl.console import Console, Format
 from kctl.limits import PROBLEM_TEXT_MAX
+from kctl.records import internal_items
 from kctl.records.batch import iterate_records
 from kctl.records.header import Record, parse_header
 from kctl.storage.dump import walk
@@ -30,9 +30,9 @@ CLASSIC = (
     *(classic.share_group_state_4, classic.cluster_metadata_4, classic.remote_log_metadata_4),
 )
 OWN: tuple[Decode, ...] = (
-    *(internal_records.offsets_record, internal_records.transaction_record),
-    *(internal_records.share_group_state_record, internal_records.cluster_metadata_record),
-    internal_records.remote_log_metadata_record,
+    *(internal_items.offsets_record, internal_items.transaction_record),
+    *(internal_items.share_group_state_record, internal_items.cluster_metadata_record),
+    internal_items.remote_log_metadata_record,
 )
 TEXT_PER_BYTE = 200
 """The most characters that a byte of a record may become: an element of an array of structs has many names."""

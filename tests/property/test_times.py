@@ -98,7 +98,7 @@ def test_a_leading_at_sign_is_ignored(text: str) -> None:
         ("1969-12-31T23:59:59.999Z", "before 1970"),
         ("-P99999D", "before 1970"),
         ("0001-01-01", "before 1970"),
-        ("99999999", "'99999999' is no time"),
+        ("99999999", "'99999999' is not a valid time"),
         ("12345", "epoch seconds have 10 digits, milliseconds 13"),
         ("179500000000", "epoch seconds have 10 digits"),
         ("１７９５００００００", "is no time"),

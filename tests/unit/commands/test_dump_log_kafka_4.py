@@ -77,7 +77,7 @@ def test_quorum_state_that_is_no_json_object_is_a_problem(kctl: Kctl, tmp_path: 
 def test_decoders_of_topics_exclude_each_other(kctl: Kctl) -> None:
     run = kctl("dump-log", "--offsets-decoder", "--share-group-state-decoder", str(FILES / "bootstrap.checkpoint"))
     assert run.status == 2
-    assert "--offsets-decoder and --share-group-state-decoder exclude each other" in run.err
+    assert "--offsets-decoder and --share-group-state-decoder cannot be combined" in run.err
 
 
 def test_decoders_of_newer_topics_do_not_go_with_the_text_of_kafka_2_8(kctl: Kctl) -> None:

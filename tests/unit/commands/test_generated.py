@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from kctl.commands.catalog import NOUNS, load_all
-from kctl.commands.completion_scripts import script_for
-from kctl.commands.declaration import Option
-from kctl.commands.help import command_help, parameter_help
-from kctl.commands.options import all_parameters
+from kctl.commands.completion.scripts import script_for
+from kctl.commands.lazy_group import load, summary_of
+from kctl.commands.parameters import flags_of, help_of
 from kctl.commands.reference import cli_reference
+from kctl.commands.root import NOUNS, all_commands, help_text
 from tests.unit.commands.conftest import Kctl
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -31,7 +31,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 @pytest.mark.parametrize("shell", SCRIPTS)
 def test_completion_script_is_up_to_date(kctl: Kctl, shell: str) -> None:
     text = (ROOT / "completions" / SCRIPTS[shell]).read_text()
-    assert text == script_for(shell, load_all()), "run ./dev completions"
+    assert text == script_for(shell, all_commands()), "run ./dev completions"
     assert kctl(f"completion {shell}").out == text
 
 
@@ -39,9 +39,9 @@ def test_completion_script_is_up_to_date(kctl: Kctl, shell: str) -> None:
 def test_the_shell_itself_understands_the_script(shell: str) -> None:
     """Where it is installed; that every word is there is checked without it."""
     text = (ROOT / "completions" / SCRIPTS[shell]).read_text()
-    for group in load_all().values():
-        for command in group.commands.values():
-            flags = [f for p in all_parameters(command) if isinstance(p.declared, Option) for f in p.declared.names]
+    for verbs in all_commands().values():
+        for command in verbs.values():
+            flags = [flag for param in command.params for flag in flags_of(param)]
             assert all(flag.lstrip("-") in text for flag in flags)
     if shutil.which(shell):
         subprocess.run([shell, "-n", ROOT / "completions" / SCRIPTS[shell]], check=True)
@@ -74,24 +74,26 @@ def test_bash_completes(line: str, expected: set[str]) -> None:
 
 def test_reference_is_up_to_date() -> None:
     text = (ROOT / "docs" / "reference" / "cli.md").read_text()
-    assert text == cli_reference(load_all()), "run ./dev docs"
+    assert text == cli_reference(all_commands()), "run ./dev docs"
 
 
-def test_catalog_and_groups_say_the_same() -> None:
-    for noun, group in load_all().items():
-        assert (group.name, group.help) == (noun, NOUNS[noun][1])
+def test_summary_of_a_noun_is_its_own_help() -> None:
+    for noun, member in NOUNS.items():
+        assert summary_of(load(member)) == member.summary, noun
 
 
 def test_every_command_has_help_and_examples_and_fits_the_screen() -> None:
-    for group in load_all().values():
-        for command in group.commands.values():
-            assert command.summary.endswith("."), command.name
-            assert command.examples, command.name
-            assert all(parameter.declared.help.endswith(".") for parameter in all_parameters(command)), command.name
-            for parameter in all_parameters(command):
-                sentences = [one.strip(". ").lower() for one in parameter_help(parameter).split("  ")]
+    for noun, verbs in all_commands().items():
+        for verb, command in verbs.items():
+            assert summary_of(command).endswith("."), command.name
+            assert command.epilog, command.name
+            assert all(parameter.help.endswith(".") for parameter in command.params), command.name
+            for parameter in command.params:
+                sentences = [one.strip(". ").lower() for one in help_of(parameter).split("  ")]
                 assert len(set(sentences)) == len(sentences), (command.name, parameter.name)
                 told = [one for one in sentences if "repeat" in one or one.startswith("default:")]
                 assert len(told) == len({one[:7] for one in told}), f"{command.name} {parameter.name}: {told}"
-            text = command_help(group, command)
+            texts = [command.help, command.epilog, *(param.help for param in command.params)]
+            assert not any(re.search(r"\[[a-z#/@]", text) for text in texts), "rich takes this for markup"
+            text = help_text(noun, verb, command)
             assert max(map(len, text.splitlines())) <= 120, command.name

@@ -161,4 +161,4 @@ def test_groups_are_described_although_a_broker_is_away(kctl: Kctl, cluster: Fak
         (1, None, "NETWORK_EXCEPTION"),
     ]
     assert (broker["group"], broker["error"]) == (None, "NETWORK_EXCEPTION")
-    assert broker["message"].startswith("broker 1 cannot tell its groups: ")
+    assert broker["message"].startswith("broker 1 cannot list its groups: ")

@@ -6,7 +6,7 @@ import pytest
 
 from kctl.admin.group_description import CLASSIC, CONSUMER, OTHER_TYPES
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.groups import TYPES
+from kctl.commands.groups.list import GroupType
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.protocol.apis.consumer_group_describe import (
     Assignment,
@@ -54,7 +54,7 @@ def billing(cluster: FakeCluster) -> FakeGroup:
 
 
 def test_types_of_the_list_are_those_that_kctl_knows() -> None:
-    assert (CLASSIC, CONSUMER, *OTHER_TYPES) == TYPES
+    assert (CLASSIC, CONSUMER, *OTHER_TYPES) == tuple(GroupType)
 
 
 @pytest.mark.usefixtures("billing")

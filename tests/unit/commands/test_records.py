@@ -219,7 +219,7 @@ def test_line_that_is_no_json_is_named(kctl: Kctl, cluster: FakeCluster) -> None
         (b"{", "no JSON"),
         (b"[]", "not a JSON object"),
         (b'{"value":1}', "neither text nor null"),
-        (b'{"value":"!","value_encoding":"base64"}', "no base64"),
+        (b'{"value":"!","value_encoding":"base64"}', "is not valid base64"),
         (b'{"value":"a","value_encoding":"rot13"}', "unknown encoding"),
         (b'{"headers":[{"value":"a"}]}', "headers are a list"),
         (b'{"partition":"0"}', "partition is '0', not a whole number"),
@@ -336,9 +336,12 @@ def test_cluster_describe(kctl: Kctl, cluster: FakeCluster) -> None:
         ("--group g --until 3", "leave out --partition and --until"),
         ("--group g --format json", "use jsonl"),
         ("--group=", "--group is empty"),
-        ("--group g --assignor range,fair", "'fair' is no assignor; there are range, roundrobin, sticky, cooperative"),
+        (
+            "--group g --assignor range,fair",
+            "'fair' is not an assignor; there are range, roundrobin, sticky, cooperative",
+        ),
         ("--group g --assignor ,", "at least one assignor is needed"),
-        ("--assignor range", "--assignor goes with --group"),
+        ("--assignor range", "--assignor requires --group"),
     ],
 )
 def test_what_does_not_go_with_a_group_is_said(cluster: FakeCluster, kctl: Kctl, line: str, words: str) -> None:
@@ -352,7 +355,7 @@ def test_what_does_not_go_with_a_group_is_said(cluster: FakeCluster, kctl: Kctl,
     [
         ("session.timeout.ms=soon", "session.timeout.ms=soon"),
         ("heartbeat.interval.ms=10000", "must be less than session.timeout.ms"),
-        ("partition.assignment.strategy=my.own.Assignor", "'my.own.Assignor' is no assignor"),
+        ("partition.assignment.strategy=my.own.Assignor", "'my.own.Assignor' is not an assignor"),
     ],
 )
 def test_properties_of_a_member_are_checked(

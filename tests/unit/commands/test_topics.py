@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kctl.commands.exit_status import ExitStatus
-from kctl.commands.topics import parse_assignment
+from kctl.commands.topics.assignments import parse_assignment
 from kctl.errors import UsageError
 from kctl.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 from kctl.protocol.apis.create_topics import CreateTopicsRequest

@@ -1,0 +1,154 @@
+"""`kctl broker start`."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kctl.commands.broker.data_dir import DataDir, data_dir_of
+from kctl.commands.command import LocalCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.config.properties import decode_properties, parse_properties
+from kctl.errors import UsageError
+from kctl.input_files import read_input
+from kctl.integers import PORT_MAX
+from kctl.server.data_folder import DataFolder
+
+app = typer.Typer(add_completion=False)
+
+
+DEFAULT_PORT = 9092
+
+
+@app.command(
+    "start",
+    cls=LocalCommand,
+    epilog=examples(
+        "kctl broker start",
+        "kctl broker start --data-dir /srv/kafka --port 9092 -o num.partitions=3",
+        "kctl broker start --config server.properties --zookeeper zk1:2181,zk2:2181/kafka",
+    ),
+)
+def start(
+    ctx: typer.Context,
+    *,
+    config: Annotated[str | None, typer.Option("--config", metavar="FILE", help="Kafka's server.properties.")] = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option("-o", "--override", metavar="NAME=VALUE", help="Set a property; overrides the file."),
+    ] = None,
+    data_dir: DataDir = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", metavar="N", help="Port on 127.0.0.1, 0 for a free one.  Default: 9092.", max=PORT_MAX, min=0
+        ),
+    ] = None,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            "--zookeeper",
+            metavar="HOST:PORT[,...][/CHROOT]",
+            help="ZooKeeper ensemble to use.  Default: zookeeper.connect, else an embedded service.",
+        ),
+    ] = None,
+    embedded_zookeeper_port: Annotated[
+        int | None,
+        typer.Option(
+            "--embedded-zookeeper-port",
+            metavar="N",
+            help="Port of the embedded service.  Default: a free one.",
+            max=PORT_MAX,
+            min=0,
+        ),
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Run in the background; returns when the broker accepts connections.")
+    ] = False,
+) -> ExitStatus:
+    """Run a broker until it is stopped.
+
+    Property names are Kafka's.  Without ZooKeeper it embeds a durable coordination service and is broker 0.  Ctrl-C
+    and SIGTERM stop it cleanly.  Nothing listens beyond 127.0.0.1 unless `listeners` says so.
+    """
+    run: Invocation = ctx.obj
+    from kctl.server import process  # noqa: PLC0415 - other verbs do without the server
+
+    folder = DataFolder(data_dir_of(data_dir))
+    wanted = process.Wanted(
+        folder=folder,
+        file_properties=_file_properties(config),
+        overrides=_overrides(override or [], port=port, zookeeper=zookeeper),
+        embedded_zookeeper_port=embedded_zookeeper_port,
+    )
+    if detach:
+        running = process.start_detached(wanted, on_warning=run.console.warn)
+        _tell(run, running.address, folder)
+        return ExitStatus.DONE
+    process.run(
+        wanted,
+        on_serving=lambda running: _tell(run, running.address, folder),
+        on_warning=run.console.warn,
+        log_stream=sys.stderr if not run.console.quiet else None,
+    )
+    return ExitStatus.DONE
+
+
+def _tell(run: Invocation, address: str, folder: DataFolder) -> None:
+    kctl = _as_typed()
+    where = "" if address == f"127.0.0.1:{DEFAULT_PORT}" else f" --bootstrap-server {address}"
+    for line in (
+        f"broker serving on {address}, data in {folder.path}; try:",
+        f"  {kctl} topics create hello --partitions 3{where}",
+        f"  echo 'first record' | {kctl} produce hello{where}",
+        f"  {kctl} consume hello{where}",
+    ):
+        run.console.note(line)
+
+
+def _as_typed() -> str:
+    """How whoever started this reaches kctl from the same folder: by its name, unless the environment is not active."""
+    if shutil.which("kctl"):
+        return "kctl"
+    script = Path(sys.executable).with_name("kctl")
+    if not script.exists():
+        return f"{shlex.quote(sys.executable)} -m kctl"
+    here = Path.cwd()
+    return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
+
+
+def _file_properties(path: str | None) -> dict[str, str]:
+
+    if path is None:
+        return {}
+    try:
+        return parse_properties(decode_properties(read_input(path)))
+    except OSError as error:
+        raise UsageError(f"--config {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"--config {path}: {error}") from None
+
+
+def _overrides(given: list[str], *, port: int | None, zookeeper: str | None) -> dict[str, str]:
+    overrides: dict[str, str] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"-o {each}: properties are given as name=value")
+        overrides[name.strip()] = value
+    shorthands: tuple[tuple[str, str, str | None], ...] = (
+        ("--port", "listeners", f"PLAINTEXT://127.0.0.1:{port}" if port is not None else None),
+        ("--zookeeper", "zookeeper.connect", zookeeper),
+    )
+    for option, name, wanted in shorthands:
+        if wanted is not None:
+            if name in overrides:
+                raise UsageError(f"{option} and -o {name}= contradict each other: give one of them")
+            overrides[name] = wanted
+    return overrides

@@ -1,0 +1,63 @@
+"""`kctl cluster describe`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.rows import known
+from kctl.console import Column, Format
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.metadata import ClusterMetadata
+
+app = typer.Typer(add_completion=False)
+
+
+BROKER_COLUMNS = (
+    Column("broker", numeric=True),
+    Column("host"),
+    Column("port", numeric=True),
+    Column("rack"),
+    Column("controller"),
+)
+
+
+@app.command(
+    "describe", cls=ClusterCommand, epilog=examples("kctl cluster describe", "kctl cluster describe --format json")
+)
+def describe(ctx: typer.Context) -> ExitStatus:
+    """Describe the cluster: its id, its controller and the brokers that are alive.
+
+    One row per broker; under json and jsonl one object.
+    """
+    run: Invocation = ctx.obj
+
+    async def ask(client: ClusterClient) -> ClusterMetadata:
+        return await client.metadata([])
+
+    metadata = run.on_cluster(ask)
+    brokers: list[dict[str, Any]] = [
+        {
+            "broker": broker.node_id,
+            "host": broker.host,
+            "port": broker.port,
+            "rack": broker.rack,
+            "controller": broker.node_id == metadata.controller_id,
+        }
+        for broker in metadata.brokers.values()
+    ]
+    overview = {"cluster_id": metadata.cluster_id, "controller": known(metadata.controller_id)}
+    if run.console.is_machine_readable:
+        run.console.show_one({**overview, "brokers": brokers})
+        return ExitStatus.DONE
+    if run.console.format is Format.TABLE:
+        run.console.show_one(overview)
+        run.console.text("")
+    run.console.show(BROKER_COLUMNS, brokers)
+    return ExitStatus.DONE

@@ -1,0 +1,106 @@
+"""`kctl cluster health`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kctl.admin.health import judge, observe
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.rows import known
+from kctl.commands.times import parse_duration_ms
+from kctl.console import Column, Format
+from kctl.errors import ClusterUnreachable
+
+if TYPE_CHECKING:
+    from kctl.admin.health import Observation, Reason
+    from kctl.client.cluster import ClusterClient
+
+app = typer.Typer(add_completion=False)
+
+
+REASON_COLUMNS = (
+    Column("problem"),
+    Column("broker", numeric=True),
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("message"),
+)
+POLL_MS = 500
+
+
+@app.command(
+    "health",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl cluster health", "kctl cluster health --wait 60s --quiet", "kctl cluster health --format json"
+    ),
+)
+def health(
+    ctx: typer.Context,
+    *,
+    wait: Annotated[
+        str | None,
+        typer.Option(
+            "--wait", metavar="DURATION", help="Wait up to this long for the cluster to become healthy, such as 30s."
+        ),
+    ] = None,
+) -> ExitStatus:
+    """Check whether the cluster is healthy, and list every reason why it is not.
+
+    Exit status 0 when it is and 3 when it is not.  Checks the controller, brokers that do not answer or are missing
+    from the cluster, and partitions without a leader, under min.insync.replicas or with replicas that are not in sync.
+
+    One row per reason; under json and jsonl one object.
+    """
+    run: Invocation = ctx.obj
+    wait_ms = parse_duration_ms(wait) if wait else 0
+    seen = run.on_cluster_concurrently(lambda client: _observe(client, wait_ms))
+    reasons = judge(seen)
+    rows = [_reason_row(reason) for reason in reasons]
+    overview = {
+        "healthy": not reasons,
+        "cluster_id": seen.metadata.cluster_id,
+        "controller": known(seen.metadata.controller_id),
+        "brokers": len(seen.metadata.brokers),
+        "topics": len(seen.metadata.topics),
+        "partitions": sum(len(topic.partitions) for topic in seen.metadata.topics.values()),
+    }
+    if run.console.is_machine_readable:
+        run.console.show_one({**overview, "reasons": rows})
+    else:
+        if run.console.format is Format.TABLE:
+            run.console.show_one(overview)
+            run.console.text("")
+        if rows or run.console.format is not Format.TABLE:
+            run.console.show(REASON_COLUMNS, rows)
+    return ExitStatus.UNMET if reasons else ExitStatus.DONE
+
+
+async def _observe(client: ClusterClient, wait_ms: int) -> Observation:
+    """The first healthy look at the cluster, or the last one in that time.  Raises ClusterUnreachable."""
+    end_ms = client.transport.monotonic_ms() + wait_ms
+    while True:
+        seen = None
+        try:
+            with client.one_deadline():
+                seen = await observe(client)
+        except ClusterUnreachable:
+            if client.transport.monotonic_ms() >= end_ms:
+                raise
+        if seen is not None and (not judge(seen) or client.transport.monotonic_ms() >= end_ms):
+            return seen
+        await client.transport.sleep(POLL_MS)
+
+
+def _reason_row(reason: Reason) -> dict[str, Any]:
+    return {
+        "problem": reason.problem.value,
+        "broker": reason.broker_id,
+        "topic": reason.tp.topic if reason.tp else None,
+        "partition": reason.tp.partition if reason.tp else None,
+        "message": reason.message,
+    }

@@ -1,0 +1,46 @@
+"""`kctl cluster log-dirs`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.commands.cluster.log_dir_rows import show_log_dirs
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.integers import INT32_MAX
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "log-dirs",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl cluster log-dirs",
+        "kctl cluster log-dirs --broker 1 --broker 2",
+        "kctl cluster log-dirs --topic orders --format json",
+    ),
+)
+def log_dirs(
+    ctx: typer.Context,
+    *,
+    broker: Annotated[
+        list[int] | None, typer.Option("--broker", metavar="ID", help="Only these brokers.", min=0, max=INT32_MAX)
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="TOPIC", help="Show the replicas of these topics."),
+    ] = None,
+    replicas: Annotated[bool, typer.Option("--replicas", help="Show the replicas of all topics.")] = False,
+) -> ExitStatus:
+    """Show the log directories of the brokers and their contents.
+
+    One row per directory, or with --topic or --replicas one per replica.  A replica with moving=true is a copy on its
+    way to the directory, its lag in records behind the one that it replaces.  Exit status 1 when a directory is
+    offline or a broker does not answer.  'kctl reassign execute' moves replicas between directories.
+    """
+    run: Invocation = ctx.obj
+    return show_log_dirs(run, brokers=broker, topics=topic, every_replica=replicas)

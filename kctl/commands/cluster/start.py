@@ -1,0 +1,106 @@
+"""`kctl cluster start`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.client.blocking_transport import BlockingTransport, run_blocking
+from kctl.client.cluster import ClusterClient
+from kctl.client.settings import ClientSettings, parse_servers
+from kctl.commands.cluster.dev_cluster import DataDir, dev_cluster_in, show_members
+from kctl.commands.command import LocalCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.options import DEFAULT_BOOTSTRAP_SERVER
+from kctl.commands.values import parse_pairs
+from kctl.integers import INT32_MAX, PORT_MAX
+from kctl.server.dev_cluster import settle
+
+app = typer.Typer(add_completion=False)
+
+
+POLL_MS = 500
+TOGETHER_TIMEOUT_MS = 30_000
+
+
+@app.command(
+    "start",
+    cls=LocalCommand,
+    epilog=examples(
+        "kctl cluster start",
+        "kctl cluster start --brokers 5 --data-dir /tmp/cluster --port 19092 -o num.partitions=3",
+        "kctl cluster start --data-dir /tmp/cluster --zookeeper zk1:2181,zk2:2181/kafka",
+    ),
+)
+def start(
+    ctx: typer.Context,
+    *,
+    brokers: Annotated[
+        int | None,
+        typer.Option(
+            "--brokers", metavar="N", help="How many.  Default: as many as there were, or 3.", min=1, max=INT32_MAX
+        ),
+    ] = None,
+    data_dir: DataDir = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            metavar="N",
+            help="Port of broker 0 on 127.0.0.1; the others follow.  0 picks free ports.  Default: 9092.",
+            max=PORT_MAX,
+            min=0,
+        ),
+    ] = None,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            "--zookeeper", metavar="HOST:PORT[,...][/CHROOT]", help="Ensemble to use.  Default: an embedded service."
+        ),
+    ] = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-o", "--override", metavar="NAME=VALUE", help="A property of all its brokers.  Default: as before."
+        ),
+    ] = None,
+) -> ExitStatus:
+    """Start brokers and a coordination service for development, each as a process in the background.
+
+    Processes that already run are left alone, so starting twice is harmless, and more brokers can be added.  Topics are
+    replicated three times where there are three brokers.  Returns when every broker has all brokers in its metadata.
+    """
+    run: Invocation = ctx.obj
+    cluster = dev_cluster_in(data_dir)
+    overrides = parse_pairs(override, "-o") if override else None
+    layout = settle(cluster.layout(), brokers=brokers, port=port, zookeeper=zookeeper, overrides=overrides)
+    members = cluster.start(layout, on_warning=run.console.warn)
+    serving = [member.address for member in members if member.name != "zookeeper" and member.is_well and member.address]
+    if not any(member.problem for member in members):
+        _wait_together(serving)
+    rows = show_members(run, members)
+    if serving:
+        where = "" if serving[0] == DEFAULT_BOOTSTRAP_SERVER else f" --bootstrap-server {serving[0]}"
+        for line in ("try:", f"  kctl cluster health{where}", f"  kctl topics create hello --partitions 6{where}"):
+            run.console.note(line)
+    return run.status_of(rows)
+
+
+def _wait_together(addresses: list[str]) -> None:
+    """Until each broker knows all of them and the controller, so that the next command finds a whole cluster."""
+
+    async def wait(address: str) -> None:
+        async with ClusterClient(ClientSettings(parse_servers(address)), BlockingTransport()) as client:
+            end_ms = client.transport.monotonic_ms() + TOGETHER_TIMEOUT_MS
+            while True:
+                metadata = await client.metadata([])
+                if len(metadata.brokers) >= len(addresses) and metadata.controller_id in metadata.brokers:
+                    return
+                if client.transport.monotonic_ms() >= end_ms:
+                    raise TimeoutError(f"the broker at {address} does not know the others; see 'kctl cluster health'")
+                await client.transport.sleep(POLL_MS // 10)
+
+    for address in addresses:
+        run_blocking(wait(address))

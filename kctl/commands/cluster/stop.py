@@ -1,0 +1,25 @@
+"""`kctl cluster stop`."""
+
+from __future__ import annotations
+
+import typer
+
+from kctl.commands.cluster.dev_cluster import DataDir, dev_cluster_in, show_members, started_layout
+from kctl.commands.command import LocalCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "stop", cls=LocalCommand, epilog=examples("kctl cluster stop", "kctl cluster stop --data-dir /tmp/cluster")
+)
+def stop(ctx: typer.Context, *, data_dir: DataDir = None) -> ExitStatus:
+    """Stop the brokers one after the other, then their coordination service; the data stays.
+
+    Each broker moves its leaderships to others first.  Brokers that do not run are ignored.
+    """
+    run: Invocation = ctx.obj
+    cluster = dev_cluster_in(data_dir)
+    return run.status_of(show_members(run, cluster.stop(started_layout(cluster))))

@@ -1,0 +1,83 @@
+"""The typer command classes of kctl: common options, checked values, and help with examples and exit statuses.
+
+A verb is declared as in any typer application and names one of two classes:
+
+    app = typer.Typer(add_completion=False)
+
+    @app.command("create", cls=ClusterCommand, epilog=examples("kctl topics create orders --partitions 6"))
+    def create(ctx: typer.Context, name: Annotated[str, typer.Argument(help="Name of the topic.")]) -> ExitStatus:
+        run: Invocation = ctx.obj
+
+`LocalCommand` adds the output options, `ClusterCommand` also those that say which cluster to talk to.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer.core
+
+from kctl.commands.help import examples as examples  # noqa: PLC0414 - part of every declaration
+from kctl.commands.help import write_command_help, write_exit_statuses
+from kctl.commands.invocation import Invocation
+from kctl.commands.options import cluster_options, output_options
+from kctl.commands.parameters import Parameter, flags_of
+from kctl.commands.values_of_parameters import check
+from kctl.console import Console
+
+
+class LocalCommand(typer.core.TyperCommand):
+    """A command with the output options; its function gets an `Invocation` as `ctx.obj`."""
+
+    takes_cluster_options = False
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.own_params: list[Parameter] = list(self.params)
+        own_flags = {flag for param in self.own_params for flag in flags_of(param)}
+        common = (cluster_options() if self.takes_cluster_options else []) + output_options()
+        # A command's own option replaces the common one of the same name.
+        self.common_params = [param for param in common if not own_flags.intersection(flags_of(param))]
+        self.params = [*self.own_params, *self.common_params]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Check the texts of all values before typer converts them.  Raises UsageError."""
+        if asks_for_help(args):
+            return super().parse_args(ctx, [ctx.help_option_names[0]])
+        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        for param in self.params:
+            check(param, given.get(str(param.name)))
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        common = {str(param.name): ctx.params.pop(str(param.name)) for param in self.common_params}
+        console = Console.standard(
+            common["format_"], header=bool(common.get("header")), no_color=common["no_color"], quiet=common["quiet"]
+        )
+        ctx.obj = Invocation(console, common)
+        return super().invoke(ctx)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        if sys.stdout.isatty():
+            super().format_help(ctx, formatter)
+            write_exit_statuses(formatter)
+        else:
+            self.write_plain_help(ctx, formatter)
+
+    def write_plain_help(self, ctx: Any, formatter: Any) -> None:
+        """Write help without rich."""
+        write_command_help(self, ctx, formatter)
+
+
+class ClusterCommand(LocalCommand):
+    """A command that talks to a cluster."""
+
+    takes_cluster_options = True
+
+
+def asks_for_help(words: Sequence[str]) -> bool:
+    """True if --help or -h stands in the line, whatever else is wrong with it."""
+    before = words[: words.index("--")] if "--" in words else words
+    return "--help" in before or "-h" in before

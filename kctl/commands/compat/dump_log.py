@@ -1,0 +1,383 @@
+"""The words of Kafka's kafka-dump-log, byte for byte, for scripts that read them.
+
+DumpLogSegments of 2.8 and of 4.x; tests compare with the tools themselves.  3.9 prints what 4.x prints, but for
+transactions (as 2.8) and messages of old formats (with a stray brace).  Where Kafka prints nothing more because an
+exception ends it, this goes on and says on stderr what is wrong.  What was found out of order is listed on stderr after
+the last file, as Kafka does; what makes a file wrong makes the exit status 1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+
+from kctl.commands.compat.dump_log_misfits import Misfits
+from kctl.commands.compat.dump_log_text import (
+    batch_text,
+    codec_name,
+    control_text,
+    inner_checksums,
+    java_path,
+    legacy_metadata,
+    producer_text,
+    timestamp_type,
+)
+from kctl.commands.compat.internal_records import Texts
+from kctl.console import Console
+from kctl.errors import CorruptLog
+from kctl.input_files import read_regular
+from kctl.records.batch import records_region
+from kctl.records.bytes_as_text import AS_JAVA
+from kctl.records.dump_text import write_records
+from kctl.records.header import CODEC_MASK, SEQUENCE_MAX, CorruptBatch, Record, parse_header
+from kctl.storage.checkpoints import parse_snapshot
+from kctl.storage.dump_batches import Progress, first_bytes, read_log
+from kctl.storage.dump_indexes import OFFSET_ENTRY, TIME_ENTRY, LogBeside, entries, insane, open_file
+from kctl.storage.dump_lines import BatchLine, Problem
+from kctl.storage.names import (
+    BOOTSTRAP_CHECKPOINT,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_metadata_snapshot_name,
+)
+from kctl.storage.transaction_index import parse_transaction_index
+
+KAFKA_28 = "kafka-2.8"
+KAFKA_4 = "kafka-4"
+COMPATS = (KAFKA_28, KAFKA_4)
+
+Parser = Callable[[Record], Texts]
+
+_WRITE_SIZE = 1 << 16
+_BASE_OFFSET = re.compile(r"[0-9]+")
+
+
+def as_text(record: Record) -> Texts:
+    """Key and value as Kafka's StringDecoder shows them: what is no UTF-8 becomes U+FFFD."""
+    key, value = record.key, record.value
+    return (
+        None if key is None else key.decode(errors=AS_JAVA),
+        None if value is None else value.decode(errors=AS_JAVA),
+    )
+
+
+class ClassicOptions:
+    """What to show: `parser` is None where keys and values are not wanted."""
+
+    __slots__ = ("deep", "max_bytes", "parser", "sanity_only", "skip_metadata", "verify_only")
+
+    def __init__(
+        self,
+        *,
+        deep: bool,
+        parser: Parser | None,
+        skip_metadata: bool,
+        verify_only: bool,
+        sanity_only: bool,
+        max_bytes: int | None,
+    ) -> None:
+        self.deep = deep or parser is not None
+        self.max_bytes = max_bytes
+        self.parser = parser
+        self.skip_metadata = skip_metadata
+        self.verify_only = verify_only
+        self.sanity_only = sanity_only
+
+
+class ClassicDump:
+    """Writes the files one after the other."""
+
+    def __init__(self, console: Console, style: str, options: ClassicOptions) -> None:
+        self.has_problem = False
+        self._console = console
+        self._is_28 = style == KAFKA_28
+        self._options = options
+        self._pieces: list[str] = []
+        self._piece_size = 0
+        self._misfits = Misfits()
+
+    def show(self, path: str, progress: Progress | None = None) -> None:
+        """One file."""
+        self._line(f"Dumping {java_path(path)}")
+        name = os.path.basename(path)
+        suffix = name[name.rfind(".") :] if "." in name else ""
+        base = _BASE_OFFSET.fullmatch(name.partition(".")[0])
+        base_offset = int(base[0]) if base else 0
+        try:
+            match suffix:
+                case ".log":
+                    self._log(path, base_offset, progress)
+                case ".checkpoint" if not self._is_28:
+                    self._log(path, base_offset, progress)
+                case ".index":
+                    self._offset_index(path, base_offset)
+                case ".timeindex":
+                    self._time_index(path, base_offset)
+                case ".snapshot":
+                    for entry in parse_snapshot(read_regular(path), path):
+                        self._line(producer_text(entry, is_28=self._is_28))
+                case ".txnindex":
+                    for aborted in parse_transaction_index(read_regular(path), path):
+                        self._line(
+                            f"version: 0 producerId: {aborted.producer_id} firstOffset: {aborted.first_offset} "
+                            f"lastOffset: {aborted.last_offset} lastStableOffset: {aborted.last_stable_offset}"
+                        )
+                case _:
+                    self._say(f"Ignoring unknown file {java_path(path)}")
+        except CorruptLog as problem:
+            self._complain(path, Problem(problem.reason, problem.position))
+        except OSError as error:
+            self._complain(path, Problem(error.strerror or str(error)))
+        self._flush()
+
+    def finish(self) -> None:
+        """The lists of what did not fit."""
+        self._misfits.tell(self._say)
+        self.has_problem = self.has_problem or self._misfits.is_wrong
+
+    # Logs
+
+    def _log(self, path: str, base_offset: int, progress: Progress | None) -> None:
+        self._line(_first_line(path, base_offset, is_28=self._is_28))
+        file = open_file(path)
+        try:
+            end = file.size()
+            gaps: list[tuple[int, int]] = []
+            last_offset, covered = -1, 0
+            for line in first_bytes(read_log(file, base_offset, 0, end, progress), self._options.max_bytes):
+                if isinstance(line, Problem):
+                    self._complain(path, line)
+                    continue
+                covered = line.header.end
+                self._line(batch_text(line, is_28=self._is_28))
+                if self._options.deep:
+                    try:
+                        last_offset = self._records(line, last_offset, gaps)
+                    except CorruptBatch as problem:
+                        if line.is_sound:
+                            self._complain(path, Problem(problem.reason, line.header.position, line.header.size))
+            if covered < end and self._options.max_bytes is None:
+                self._line(f"Found {end - covered} invalid bytes at the end of {os.path.basename(path)}")
+            if gaps:
+                self._misfits.gaps[_absolute(path)] = gaps
+        finally:
+            file.close()
+
+    def _records(self, line: BatchLine, last_offset: int, gaps: list[tuple[int, int]]) -> int:
+        """The records of one batch; returns the last offset.  Raises CorruptBatch."""
+        header = line.header
+        parser = None if header.is_control else self._options.parser
+        shows_metadata = not self._options.skip_metadata
+        parts: list[str] = []
+        add = parts.append
+        is_28, is_legacy = self._is_28, header.magic < 2
+        stamp = timestamp_type(header)
+        common = ""
+        checksums: Iterator[int] = iter(())
+        if is_legacy:
+            checksums = inner_checksums(line)
+        if is_28 and shows_metadata:
+            base_offset = header.base_offset
+            if is_legacy and header.attributes & CODEC_MASK:
+                base_offset = next((record.offset for record in line.records()), base_offset)
+            common = (
+                f" baseOffset: {base_offset} lastOffset: {header.last_offset} baseSequence: {header.base_sequence}"
+                f" lastSequence: {header.last_sequence} producerEpoch: {header.producer_epoch}"
+                f" partitionLeaderEpoch: {header.leader_epoch} batchSize: {header.size} magic: {header.magic}"
+                f" compressType: {codec_name(header, is_28=self._is_28)} position: {header.position}"
+            )
+        if not is_legacy and shows_metadata and not header.is_control and parser in {None, as_text}:
+            expected = write_records(
+                bytes(records_region(line.data(), parse_header(line.data()))),
+                header,
+                -1 if last_offset == -1 else last_offset + 1,
+                gaps,
+                self._add,
+                is_28=is_28,
+                stamp=stamp,
+                common=common,
+                with_contents=parser is not None,
+            )
+            return expected - 1
+        first_sequence = header.base_sequence - header.base_offset
+        has_sequence = header.base_sequence >= 0
+        is_control, has_contents = header.is_control, parser is not None
+        sequence_and_names, names = " sequence: -1 headerKeys: [", ""
+        expected = last_offset + 1
+        text = contents = ""
+        try:
+            for offset, timestamp, key, value, headers in line.records():
+                if offset != expected and last_offset != -1:
+                    gaps.append((expected - 1, offset))
+                last_offset = offset
+                expected = offset + 1
+                if has_contents:
+                    assert parser is not None
+                    key_text, payload = parser(Record(offset, timestamp, key, value, headers))
+                    contents = "" if key_text is None else f" key: {key_text}"
+                    if payload is not None:
+                        contents = f"{contents} payload: {payload}"
+                if not shows_metadata:
+                    add(f"|{contents}\n" if contents.startswith(" key") else f"{contents}\n")
+                    continue
+                if is_legacy:
+                    record = Record(offset, timestamp, key, value)
+                    text = legacy_metadata(record, stamp, common, next(checksums, None), is_28=is_28)
+                    add(f"{text}{contents}\n")
+                    continue
+                if has_sequence:
+                    sequence_and_names = f" sequence: {(first_sequence + offset) & SEQUENCE_MAX} headerKeys: ["
+                names = ",".join([name for name, _ in headers]) if headers else ""
+                if is_control:
+                    contents = control_text(Record(offset, timestamp, key, value), is_28=is_28)
+                key_size = -1 if key is None else len(key)
+                value_size = -1 if value is None else len(value)
+                if is_28:
+                    add(
+                        f"| offset: {offset} isValid: true crc: null keySize: {key_size} valueSize: {value_size} "
+                        f"{stamp}: {timestamp}{common}{sequence_and_names}{names}]{contents}\n"
+                    )
+                else:
+                    add(
+                        f"| offset: {offset} {stamp}: {timestamp} keySize: {key_size} valueSize: {value_size}"
+                        f"{sequence_and_names}{names}]{contents}\n"
+                    )
+        finally:
+            self._add("".join(parts))
+        return last_offset
+
+    # Indexes
+
+    def _offset_index(self, path: str, base_offset: int) -> None:
+        log = self._log_of(path)
+        try:
+            if os.stat(path).st_size < OFFSET_ENTRY.size:
+                self._line(f"{java_path(path)} is empty.")
+                return
+            if self._is_sanity_check(path, INDEX_SUFFIX):
+                return
+            mismatches: list[tuple[int, int]] = []
+            for at, (relative, position) in entries(path, OFFSET_ENTRY):
+                if relative == 0 and at:
+                    break
+                offset = base_offset + relative
+                if log is not None and (at or relative or position or log.size):
+                    try:
+                        last_offset = log.header_at(position).last_offset
+                        if last_offset != offset:
+                            mismatches.append((offset, last_offset))
+                    except CorruptBatch as problem:
+                        self._complain(path, Problem(f"entry {offset} points to {position}: {problem.reason}", at))
+                if not self._options.verify_only:
+                    self._line(f"offset: {offset} position: {position}")
+            if mismatches:
+                self._misfits.offset_mismatches[_absolute(path)] = mismatches
+        finally:
+            if log is not None:
+                log.close()
+
+    def _time_index(self, path: str, base_offset: int) -> None:
+        log = self._log_of(path)
+        try:
+            if self._is_sanity_check(path, TIME_INDEX_SUFFIX):
+                return
+            whole = _absolute(path)
+            batches = log.batches(base_offset) if log is not None else iter(())
+            batch = next(batches, None)
+            before = -1
+            for at, (timestamp, relative) in entries(path, TIME_ENTRY):
+                if relative == 0 and at:
+                    break
+                offset = base_offset + relative
+                while batch is not None and batch.header.last_offset < offset:
+                    batch = next(batches, None)
+                if log is None:
+                    pass
+                elif batch is None or batch.header.last_offset != offset:
+                    found = -1 if batch is None else batch.header.last_offset
+                    self._misfits.not_found.setdefault(whole, []).append((offset, found))
+                else:
+                    latest = _latest(batch)
+                    if latest != timestamp:
+                        self._misfits.time_mismatches.setdefault(whole, []).append((timestamp, latest))
+                    if before >= timestamp:
+                        self._misfits.out_of_order.setdefault(whole, []).append((timestamp, before))
+                if not self._options.verify_only:
+                    self._line(f"timestamp: {timestamp} offset: {offset}")
+                before = timestamp
+        finally:
+            if log is not None:
+                log.close()
+
+    def _is_sanity_check(self, path: str, kind: str) -> bool:
+        """Whether a look at the index as a whole was all that was asked for."""
+        if not self._options.sanity_only:
+            return False
+        reason = insane(path, kind)
+        if reason is None:
+            self._line(f"{java_path(path)} passed sanity check.")
+        else:
+            self._complain(path, Problem(reason))
+        return True
+
+    def _log_of(self, path: str) -> LogBeside | None:
+        try:
+            return LogBeside(path)
+        except FileNotFoundError:
+            self._complain(path, Problem("there is no log beside it"))
+            return None
+
+    # Writing
+
+    def _line(self, text: str) -> None:
+        self._add(text + "\n")
+
+    def _add(self, text: str) -> None:
+        self._pieces.append(text)
+        self._piece_size += len(text)
+        if self._piece_size >= _WRITE_SIZE:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._console.verbatim("".join(self._pieces))
+        self._pieces.clear()
+        self._piece_size = 0
+
+    def _say(self, text: str) -> None:
+        self._console.complain(text)
+
+    def _complain(self, path: str, problem: Problem) -> None:
+        self.has_problem = True
+        at = "" if problem.position is None else f" at position {problem.position}"
+        self._console.warn(f"{path}{at}: {problem.reason}")
+
+
+def _first_line(path: str, base_offset: int, *, is_28: bool) -> str:
+    """What is said of a log or KRaft snapshot before its batches."""
+    name = os.path.basename(path)
+    if name == BOOTSTRAP_CHECKPOINT:
+        return "KRaft bootstrap snapshot"
+    if (snapshot := parse_metadata_snapshot_name(name)) is not None:
+        return f"Snapshot end offset: {snapshot[0]}, epoch: {snapshot[1]}"
+    return f"Starting offset: {base_offset}" if is_28 else f"Log starting offset: {base_offset}"
+
+
+def _latest(batch: BatchLine) -> int:
+    """The largest timestamp of the records, as Kafka works it out; that of the header where they make no sense."""
+    try:
+        return max((record.timestamp for record in batch.records()), default=-1)
+    except CorruptBatch:
+        return batch.header.max_timestamp
+
+
+def _absolute(path: str) -> str:
+    """File.getAbsolutePath: dots stay."""
+    return java_path(os.path.join(os.getcwd(), path))
+
+
+KINDS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+"""What Kafka's tool knows."""

@@ -1,0 +1,57 @@
+"""What does not fit in the files of a kafka-dump-log, which its text lists after the last file.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kctl.commands.compat.hash_order import ScalaHashTable
+from kctl.model import java_hash
+
+Pairs = list[tuple[int, int]]
+
+
+class Misfits:
+    """By file, in the order in which they were found."""
+
+    def __init__(self) -> None:
+        self.offset_mismatches: dict[str, Pairs] = {}
+        self.time_mismatches: dict[str, Pairs] = {}
+        self.out_of_order: dict[str, Pairs] = {}
+        self.not_found: dict[str, Pairs] = {}
+        self.gaps: dict[str, Pairs] = {}
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether an index does not fit its log; gaps are no fault."""
+        return bool(self.offset_mismatches or self.time_mismatches or self.out_of_order or self.not_found)
+
+    def tell(self, say: Callable[[str], None]) -> None:
+        """The lists, in Kafka's order of kinds."""
+        for path, found in _in_order(self.offset_mismatches):
+            say(f"Mismatches in :{path}")
+            for index_offset, log_offset in reversed(found):
+                say(f"  Index offset: {index_offset}, log offset: {log_offset}")
+        for path, found in _in_order(self.time_mismatches):
+            say(f"Found timestamp mismatch in :{path}")
+            for index_time, log_time in found:
+                say(f"  Index timestamp: {index_time}, log timestamp: {log_time}")
+        for path, found in _in_order(self.out_of_order):
+            say(f"Found out of order timestamp in :{path}")
+            for index_time, before in found:
+                say(f"  Index timestamp: {index_time}, Previously indexed timestamp: {before}")
+        for _, found in _in_order(self.not_found):
+            say("The following indexed offsets are not found in the log.")
+            for indexed, log_offset in found:
+                say(f"Indexed offset: {indexed}, found log offset: {log_offset}")
+        for path, found in _in_order(self.gaps):
+            say(f"Non-consecutive offsets in {path}")
+            for first, second in reversed(found):
+                say(f"  {first} is followed by {second}")
+
+
+def _in_order(found: dict[str, Pairs]) -> Iterator[tuple[str, Pairs]]:
+    """By file, in the order of the map that Kafka keeps them in."""
+    table = ScalaHashTable()
+    for path, pairs in found.items():
+        table.add(path, java_hash(path), (path, pairs))
+    return iter(table)

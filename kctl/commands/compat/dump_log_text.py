@@ -1,0 +1,142 @@
+"""What kafka-dump-log says of batches, messages of old formats, control records and producers, byte for byte.  Pure."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+
+from kctl.commands.compat.internal_records import quorum_control_4
+from kctl.records import legacy
+from kctl.records.compression import DecompressionError, decompress
+from kctl.records.header import CODEC_MASK, SEQUENCE_MAX, BatchHeader, CorruptBatch, Record
+from kctl.storage.dump_lines import BatchLine
+from kctl.storage.producer_state import SnapshotEntry
+
+_SLASHES = re.compile(r"//+")
+_CONTROL_TYPES = {2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION", 6: "KRAFT_VOTERS"}
+_CONTROL_KEY = struct.Struct(">hh")
+_MARKER = struct.Struct(">hi")
+_MARKERS = ("ABORT", "COMMIT")
+
+
+def batch_text(line: BatchLine, *, is_28: bool) -> str:
+    """The line of a batch."""
+    header = line.header
+    if header.magic >= 2:
+        text = (
+            f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count}"
+            f" baseSequence: {header.base_sequence} lastSequence: {header.last_sequence}"
+            f" producerId: {header.producer_id} producerEpoch: {header.producer_epoch}"
+            f" partitionLeaderEpoch: {header.leader_epoch} isTransactional: {java_boolean(header.is_transactional)}"
+            f" isControl: {java_boolean(header.is_control)}"
+        )
+        if not is_28:
+            horizon = header.delete_horizon_ms
+            text += f" deleteHorizonMs: {'OptionalLong.empty' if horizon is None else f'OptionalLong[{horizon}]'}"
+    else:
+        text = f"offset: {header.last_offset}"
+    return (
+        f"{text} position: {header.position} {timestamp_type(header)}: {header.max_timestamp} size: {header.size}"
+        f" magic: {header.magic} compresscodec: {codec_name(header, is_28=is_28)} crc: {header.crc}"
+        f" isvalid: {java_boolean(line.is_sound)}"
+    )
+
+
+def codec_name(header: BatchHeader, *, is_28: bool) -> str:
+    """As Kafka writes it: an enum's name in 2.8."""
+    try:
+        name = header.codec.name
+    except CorruptBatch:
+        return f"unknown({header.attributes & CODEC_MASK})"
+    return name if is_28 else name.lower()
+
+
+def legacy_metadata(record: Record, stamp: str, common: str, checksum: int | None, *, is_28: bool) -> str:
+    """What is said of a message of an old format, but for its contents."""
+    key_size = -1 if record.key is None else len(record.key)
+    value_size = -1 if record.value is None else len(record.value)
+    if is_28:
+        return (
+            f"| offset: {record.offset} isValid: true crc: {checksum} keySize: {key_size} valueSize: {value_size} "
+            f"{stamp}: {record.timestamp}{common} crc: {checksum} isvalid: true"
+        )
+    return (
+        f"| offset: {record.offset} {stamp}: {record.timestamp} keySize: {key_size} valueSize: {value_size}"
+        f" isValid: true crc: {checksum}"
+    )
+
+
+def producer_text(entry: SnapshotEntry, *, is_28: bool) -> str:
+    """The line of a producer in a snapshot."""
+    first = entry.current_txn_first_offset
+    text = (
+        f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
+        f"coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: "
+    )
+    if is_28:
+        text += f"{'None' if first < 0 else f'Some({first})'} "
+    else:
+        text += f"{'OptionalLong.empty' if first < 0 else f'OptionalLong[{first}]'} "
+        text += f"lastTimestamp: {entry.timestamp} "
+    if entry.last_offset < 0:
+        return text
+    first_sequence = (entry.last_sequence - entry.offset_delta) & SEQUENCE_MAX
+    return text + (
+        f"firstSequence: {first_sequence} lastSequence: {entry.last_sequence} lastOffset: {entry.last_offset} "
+        f"offsetDelta: {entry.offset_delta} timestamp: {entry.timestamp}"
+    )
+
+
+def control_text(record: Record, *, is_28: bool) -> str:
+    """What a control record says."""
+    if not is_28 and (text := quorum_control_4(record)) is not None:
+        return text
+    key, value = record.key or b"", record.value or b""
+    if len(key) < _CONTROL_KEY.size:
+        return " controlType: UNKNOWN(-1)"
+    number = _CONTROL_KEY.unpack_from(key)[1]
+    if number in {0, 1} and len(value) >= _MARKER.size:
+        return f" endTxnMarker: {_MARKERS[number]} coordinatorEpoch: {_MARKER.unpack_from(value)[1]}"
+    return f" controlType: {_CONTROL_TYPES.get(number, 'UNKNOWN')}({number})"
+
+
+def inner_checksums(line: BatchLine) -> Iterator[int]:
+    """The checksums of the messages of an old format, which may be inside of a wrapper."""
+    data = line.data()
+    header = legacy.parse_message(data)
+    codec = header.codec
+    if not header.attributes & CODEC_MASK:
+        yield header.crc
+        return
+    header.attributes &= ~CODEC_MASK
+    wrapped = next(legacy.iterate_messages(data, header)).value or b""
+    try:
+        inner = decompress(codec, wrapped)
+    except DecompressionError:
+        # The lz4 frames of magic 0 have a header checksum of their own; then the messages have to be written again.
+        for record in line.records():
+            yield legacy.parse_message(legacy.build_messages([record], magic=header.magic)).crc
+        return
+    position = 0
+    while position + 16 <= len(inner):
+        yield int.from_bytes(inner[position + 12 : position + 16], "big")
+        position += 12 + int.from_bytes(inner[position + 8 : position + 12], "big")
+
+
+def timestamp_type(header: BatchHeader) -> str:
+    """Whose clock the timestamps are of."""
+    if header.magic == 0:
+        return "NoTimestampType"
+    return "LogAppendTime" if header.timestamp_type else "CreateTime"
+
+
+def java_boolean(value: bool) -> str:
+    """As Java writes it."""
+    return "true" if value else "false"
+
+
+def java_path(path: str) -> str:
+    """As java.io.File writes a path."""
+    path = _SLASHES.sub("/", path)
+    return path.rstrip("/") or "/" if path else path

@@ -1,0 +1,183 @@
+"""Records of the internal topics as Kafka's console consumer shows them with its formatters, byte for byte.  Pure.
+
+kafka-2.8: the texts of GroupMetadataManager's and TransactionLog's MessageFormatters, a line for each record.
+kafka-4: the JSON of org.apache.kafka.tools.consumer, which puts nothing between two objects.
+
+A formatter gives None for records of another kind, of kinds that are newer than we are, and for those without a key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from kctl.commands.compat.hash_order import ScalaHashTable, signed
+from kctl.commands.compat.internal_records import as_json
+from kctl.errors import MalformedRequest
+from kctl.model import java_hash
+from kctl.protocol.versioned import version_of
+from kctl.records.header import Record
+from kctl.records.internal_items import TRANSACTION_STATES, offsets_record, transaction_record
+from kctl.records.internal_topics import (
+    NO_TIMESTAMP,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    TransactionLogKey,
+    TransactionLogValue,
+    decode_group_metadata_value,
+    decode_offset_commit_value,
+    decode_offsets_key,
+    decode_transaction_key,
+    decode_transaction_value,
+)
+
+OFFSETS = "offsets"
+GROUP_METADATA = "group-metadata"
+TRANSACTIONS = "transactions"
+FORMATTERS = (OFFSETS, GROUP_METADATA, TRANSACTIONS)
+
+KAFKA_28 = "kafka-2.8"
+KAFKA_4 = "kafka-4"
+COMPATS = (KAFKA_28, KAFKA_4)
+
+_EMPTY_STATE = 0
+_SMALL_SET_MAX = 4
+"""Larger sets are hash tables themselves, and adding one to another does not look whether that is getting full."""
+_CONTROL = re.compile(r"\\u00[0-9a-f]{2}")
+
+Key = OffsetCommitKey | GroupMetadataKey | TransactionLogKey
+
+
+def key_and_value(formatter: str, record: Record) -> tuple[object, object] | None:
+    """(key, value) as kctl's own JSON tells them.  Raises MalformedRequest for bytes that do not decode."""
+    if _key(formatter, record) is None:
+        return None
+    if record.value is not None:
+        _DECODERS[formatter](record.value)
+    return transaction_record(record) if formatter == TRANSACTIONS else offsets_record(record)
+
+
+def classic_text(formatter: str, compat: str, record: Record) -> str | None:
+    """What Kafka prints for the record.  Raises MalformedRequest for bytes that do not decode."""
+    key = _key(formatter, record)
+    if key is None:
+        return None
+    return _text_28(key, record.value) if compat == KAFKA_28 else _text_4(key, record)
+
+
+def _key(formatter: str, record: Record) -> Key | None:
+    """The key, if it is of the formatter's kind."""
+    if record.key is None:
+        return None
+    if formatter == TRANSACTIONS:
+        transaction = decode_transaction_key(record.key)
+        return transaction if isinstance(transaction, TransactionLogKey) else None
+    key = decode_offsets_key(record.key)
+    wanted = OffsetCommitKey if formatter == OFFSETS else GroupMetadataKey
+    return key if isinstance(key, wanted) else None
+
+
+def _text_28(key: Key, value: bytes | None) -> str:
+    match key:
+        case OffsetCommitKey():
+            text = "NULL" if value is None else _offset_28(value)
+            return f"[{key.group},{key.topic},{key.partition}]::{text}\n"
+        case GroupMetadataKey():
+            return f"{key.group}::{'NULL' if value is None else _group_28(key.group, value)}\n"
+        case TransactionLogKey():
+            text = "NULL" if value is None else _transaction_28(key.transactional_id, decode_transaction_value(value))
+            return f"{key.transactional_id}::{text}\n"
+
+
+def _offset_28(data: bytes) -> str:
+    value = decode_offset_commit_value(data)
+    epoch = "Optional.empty" if value.leader_epoch < 0 else f"Optional[{value.leader_epoch}]"
+    expiry = "None" if value.expire_timestamp == NO_TIMESTAMP else f"Some({value.expire_timestamp})"
+    return (
+        f"OffsetAndMetadata(offset={value.offset}, leaderEpoch={epoch}, metadata={value.metadata}, "
+        f"commitTimestamp={value.commit_timestamp}, expireTimestamp={expiry})"
+    )
+
+
+def _group_28(group_id: str, data: bytes) -> str:
+    group = decode_group_metadata_value(data)
+    table = ScalaHashTable()
+    for member in group.members:
+        table.add(member.member_id, java_hash(member.member_id), member)
+    members = ", ".join(f"{member.member_id} -> {_member_28(member, group, version_of(data))}" for member in table)
+    return (
+        f"GroupMetadata(groupId={group_id}, generation={group.generation}, "
+        f"protocolType={_option(group.protocol_type or None)}, currentState={'Stable' if group.members else 'Empty'}, "
+        f"members=HashMap({members}))"
+    )
+
+
+def _member_28(member: MemberMetadata, group: GroupMetadataValue, version: int) -> str:
+    protocol = "null" if group.protocol is None else group.protocol
+    return (
+        f"MemberMetadata(memberId={member.member_id}, groupInstanceId={_option(member.group_instance_id)}, "
+        f"clientId={member.client_id}, clientHost={member.client_host}, sessionTimeoutMs={member.session_timeout}, "
+        f"rebalanceTimeoutMs={member.rebalance_timeout if version else member.session_timeout}, "
+        f"supportedProtocols=List({protocol}), )"
+    )
+
+
+def _transaction_28(transactional_id: str, value: TransactionLogValue) -> str:
+    state = value.transaction_status
+    if not 0 <= state < len(TRANSACTION_STATES):
+        raise MalformedRequest(f"transaction status {state}")
+    return (
+        f"TransactionMetadata(transactionalId={transactional_id}, producerId={value.producer_id}, "
+        f"producerEpoch={value.producer_epoch}, txnTimeoutMs={value.transaction_timeout_ms}, "
+        f"state={TRANSACTION_STATES[state]}, pendingState=None, topicPartitions=HashSet({_partitions_28(value)}), "
+        f"txnStartTimestamp={value.transaction_start_timestamp_ms}, "
+        f"txnLastUpdateTimestamp={value.transaction_last_update_timestamp_ms})"
+    )
+
+
+def _partitions_28(value: TransactionLogValue) -> str:
+    table = ScalaHashTable()
+    topics = value.transaction_partitions if value.transaction_status != _EMPTY_STATE else None
+    for one in topics or ():
+        partitions = set(one.partition_ids)
+        table.expect(len(partitions))
+        for partition in partitions:
+            # TopicPartition.hashCode
+            hash_code = signed(31 * (31 + partition) + java_hash(one.topic))
+            table.add((one.topic, partition), hash_code, None, grows=len(partitions) <= _SMALL_SET_MAX)
+    return ", ".join(f"{topic}-{partition}" for topic, partition in table.keys())  # noqa: SIM118 - not a dict
+
+
+def _option(value: str | None) -> str:
+    return "None" if value is None else f"Some({value})"
+
+
+def _text_4(key: Key, record: Record) -> str:
+    assert record.key is not None
+    match key:
+        case OffsetCommitKey():
+            told: dict[str, Any] = {"group": key.group, "topic": key.topic, "partition": key.partition}
+            formatter = OFFSETS
+        case GroupMetadataKey():
+            told, formatter = {"group": key.group}, GROUP_METADATA
+        case TransactionLogKey():
+            told, formatter = {"transactionalId": key.transactional_id}, TRANSACTIONS
+    value = None
+    if record.value is not None:
+        version = version_of(record.value)
+        value = {"version": version, "data": as_json(_DECODERS[formatter](record.value), version)}
+    whole = {"key": {"type": version_of(record.key), "data": told}, "value": value}
+    # Jackson writes control characters in upper-case hex.
+    text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
+    return _CONTROL.sub(lambda match: "\\u" + match[0][2:].upper(), text)
+
+
+_DECODERS: dict[str, Callable[[bytes], object]] = {
+    OFFSETS: decode_offset_commit_value,
+    GROUP_METADATA: decode_group_metadata_value,
+    TRANSACTIONS: decode_transaction_value,
+}

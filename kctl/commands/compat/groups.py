@@ -1,0 +1,274 @@
+"""The words of Kafka's kafka-consumer-groups about groups, byte for byte, for scripts that read them.
+
+ConsumerGroupCommand of 2.8 and of 4.3; tests compare with the tools themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kctl.admin.group_description import CLASSIC, CONSUMER, GroupDescription, GroupMember, GroupOffset
+from kctl.admin.groups import ListedGroup
+from kctl.admin.outcome import outcome_of
+from kctl.commands.compat.hash_order import (
+    java_copy_order,
+    java_order,
+    scala_map_order,
+    scala_mutable_order,
+)
+from kctl.commands.compat.java_text import java_length, padded
+from kctl.commands.exit_status import ExitStatus
+from kctl.errors import ErrorCode
+from kctl.model import TopicPartition
+from kctl.protocol.consumer_protocol import PROTOCOL_TYPE
+
+if TYPE_CHECKING:
+    from kctl.commands.invocation import Invocation
+
+KAFKA_28 = "kafka-2.8"
+KAFKA_4 = "kafka-4"
+
+_MISSING = "-"
+_NAME_WIDTH = 15
+_INSTANCE_WIDTH = 17
+_ASSIGNMENT_WIDTH = 20
+_COORDINATOR_WIDTH = 25
+_STATES_28 = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+_UPGRADED = {CLASSIC: "false", CONSUMER: "true", None: _MISSING}
+
+
+def describe_as_kafka(
+    run: Invocation, groups: Iterable[GroupDescription], show: str, compat: str, *, verbose: bool
+) -> ExitStatus:
+    """Print what --describe says of the groups; `show` is what it tells: offsets, members or state."""
+    groups = [_as_28_sees(group) for group in groups] if compat == KAFKA_28 else list(groups)
+    if reason := _why_none(groups):
+        run.console.verbatim(f"\nError: Executing consumer group command failed due to {reason}\n")
+        return ExitStatus.FAILED
+    brokers = run.on_brokers(lambda client: client.metadata([])).brokers.values() if show == "state" else ()
+    ids = {f"{broker.host}:{broker.port}": broker.node_id for broker in brokers}
+    status = ExitStatus.DONE
+    for group in groups:
+        name = group.outcome.name
+        if not group.outcome.is_done:
+            status = ExitStatus.FAILED
+            if group.outcome.error is not ErrorCode.GROUP_ID_NOT_FOUND:
+                run.console.warn(f"{name}: {group.outcome.message}")
+                continue
+            run.console.verbatim(_unknown(name))
+        elif not group.members:
+            run.console.note(f"Consumer group '{name}' has no active members.")
+        if show == "offsets":
+            run.console.verbatim(offsets(compat, group, verbose=verbose))
+        elif show == "members":
+            run.console.verbatim(members(compat, group, verbose=verbose))
+        elif group.outcome.is_done:
+            run.console.verbatim(state(compat, group, ids.get(group.coordinator, -1), verbose=verbose))
+    return status
+
+
+def listed(compat: str, groups: Iterable[ListedGroup], *, with_states: bool, with_types: bool) -> str:
+    """What --list says, with --state and since 4 --type; the groups in the order in which the brokers told them."""
+    known = {one.group_id: one for one in groups if one.protocol_type in ("", PROTOCOL_TYPE)}
+    names = java_order(known)
+    with_types = with_types and compat == KAFKA_4
+    if not with_states and not with_types:
+        return "".join(f"{name}\n" for name in names)
+    rows = [["GROUP", *["TYPE"] * with_types, *["STATE"] * with_states]]
+    for name in names:
+        group = known[name]
+        state = "Unknown" if compat == KAFKA_28 and group.state not in _STATES_28 else group.state
+        rows.append([name, *[group.type.capitalize() or "Unknown"] * with_types, *[state] * with_states])
+    width = _width(names, _NAME_WIDTH)
+    if compat == KAFKA_4:
+        return "".join(
+            f"{padded(name, width + 10)} {' '.join(f'{cell:<20}' for cell in more)}\n" for name, *more in rows
+        )
+    return "".join(f"{padded(name, width)} {state}\n" for name, state in rows)
+
+
+def offsets(compat: str, group: GroupDescription, *, verbose: bool) -> str:
+    """What --describe --offsets says; `verbose` adds a column since 4."""
+    rows = list(_offset_rows(compat, group))
+    if not rows:
+        return ""
+    with_epoch = verbose and compat == KAFKA_4
+    titles = [
+        "GROUP",
+        "TOPIC",
+        "PARTITION",
+        "CURRENT-OFFSET",
+        "LOG-END-OFFSET",
+        "LAG",
+        "CONSUMER-ID",
+        "HOST",
+        "CLIENT-ID",
+    ]
+    table = [titles, *([group.outcome.name, *_offset_cells(one, member)] for one, member in rows)]
+    widths = [_width(column, _NAME_WIDTH) for column in zip(*table[1:], strict=True)]
+    widths = [widths[0], widths[1], 10, 15, 15, 15, widths[6], widths[7], 0]
+    if with_epoch:
+        epochs = ["LEADER-EPOCH", *(_number(one.leader_epoch) for one, _ in rows)]
+        table = [[*cells[:3], epoch, *cells[3:]] for cells, epoch in zip(table, epochs, strict=True)]
+        widths.insert(3, 15)
+    return "\n" + "".join(_line(cells, widths) + "\n" for cells in table)
+
+
+def members(compat: str, group: GroupDescription, *, verbose: bool) -> str:
+    """What --describe --members says; `verbose` adds the assignments.  4.3 prints the titles of no members, too."""
+    if compat == KAFKA_28 and not group.members:
+        return ""
+    has_instances = any(member.group_instance_id for member in group.members)
+    table = [["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]]
+    table.extend(
+        [
+            *(group.outcome.name, member.member_id, member.group_instance_id or ""),
+            *(_host(member), member.client_id, str(len(member.assignment))),
+        ]
+        for member in group.members
+    )
+    minima = [_NAME_WIDTH, _NAME_WIDTH, _INSTANCE_WIDTH, _NAME_WIDTH, _NAME_WIDTH]
+    columns = list(zip(*table[1:], strict=True)) or [()] * len(table[0])
+    widths = [*(_width(column, least) for column, least in zip(columns, minima, strict=False)), 15]
+    if not has_instances:
+        table = [cells[:2] + cells[3:] for cells in table]
+        del widths[2]
+    assignments = [""] * len(table)
+    if verbose:
+        assignments = _assignments_28(group.members) if compat == KAFKA_28 else _assignments_4(group)
+    lines = [_line(cells, widths) + " " + more for cells, more in zip(table, assignments, strict=True)]
+    return "\n" + "".join(f"{line}\n" for line in lines)
+
+
+def state(compat: str, group: GroupDescription, coordinator_id: int, *, verbose: bool) -> str:
+    """What --describe --state says; `verbose` adds columns since 4 that only groups of the consumer protocol fill."""
+    name, count = group.outcome.name, str(len(group.members))
+    is_28 = compat == KAFKA_28
+    coordinator = f"{group.coordinator} {'' if is_28 else ' '}({coordinator_id})"
+    width = max(_COORDINATOR_WIDTH, len(coordinator))
+    strategy = group.protocol if is_28 else group.protocol or _MISSING
+    table = [
+        ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"],
+        [name, coordinator, strategy, group.state, count],
+    ]
+    widths = (
+        [width, _COORDINATOR_WIDTH, 20, 15, 0] if is_28 else [max(_NAME_WIDTH, java_length(name)), width, 20, 20, 0]
+    )
+    if verbose and not is_28:
+        epochs = [_cell(group.group_epoch), _cell(group.target_assignment_epoch)]
+        table = [
+            [*cells[:4], *more, cells[4]]
+            for cells, more in zip(table, (["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"], epochs), strict=True)
+        ]
+        widths[4:4] = [15, 25]
+    return "\n" + "".join(_line(cells, widths) + "\n" for cells in table)
+
+
+def _as_28_sees(group: GroupDescription) -> GroupDescription:
+    """The group, or the words of an older broker where Kafka 4 has none, or one of a newer type."""
+    if group.type in {"", CLASSIC} and group.refusal is None:
+        return group
+    return GroupDescription(outcome_of(group.outcome.name, ErrorCode.GROUP_ID_NOT_FOUND))
+
+
+def _unknown(name: str) -> str:
+    return f"\nError: Consumer group '{name}' does not exist.\n"
+
+
+def _why_none(groups: Iterable[GroupDescription]) -> str | None:
+    """Why Kafka's tool tells nothing at all: one of the groups is Connect's, say, or unknown to a broker of Kafka 4."""
+    by_name = {group.outcome.name: group for group in groups}
+    for name in java_order(by_name):
+        group = by_name[name]
+        if group.refusal:
+            return f"org.apache.kafka.common.errors.GroupIdNotFoundException: {group.refusal}"
+        if group.protocol_type not in {"", PROTOCOL_TYPE}:
+            return (
+                f"java.lang.IllegalArgumentException: GroupId {name} is not a consumer group ({group.protocol_type})."
+            )
+    return None
+
+
+def _offset_rows(compat: str, group: GroupDescription) -> Iterator[tuple[GroupOffset, GroupMember | None]]:
+    """Members with most partitions first, then what no member reads."""
+    known = {one.tp: one for one in group.offsets}
+    unread = {one.tp for one in group.offsets if one.committed_offset >= 0}
+    for member in sorted(group.members, key=lambda member: -len(member.assignment)):
+        unread.difference_update(member.assignment)
+        partitions: Sequence[TopicPartition] = member.assignment
+        if compat == KAFKA_28:  # It sorts by partition alone, and then puts them into a map.
+            partitions = scala_map_order(sorted(java_copy_order(partitions), key=lambda tp: tp.partition))
+        for tp in partitions:
+            yield known[tp], member
+    for tp in sorted(unread) if compat == KAFKA_4 else scala_mutable_order(sorted(unread)):
+        yield known[tp], None
+
+
+def _offset_cells(one: GroupOffset, member: GroupMember | None) -> list[str]:
+    lag = one.log_end_offset - one.committed_offset if one.committed_offset >= 0 <= one.log_end_offset else None
+    return [
+        *(one.tp.topic, str(one.tp.partition), _number(one.committed_offset), _number(one.log_end_offset)),
+        _MISSING if lag is None else str(lag),
+        *((member.member_id, _host(member), member.client_id) if member else (_MISSING,) * 3),
+    ]
+
+
+def _assignments_28(members: Iterable[GroupMember]) -> list[str]:
+    told = (
+        sorted(f"{topic}({_numbers(them)})" for topic, them in _by_topic(one.assignment).items()) for one in members
+    )
+    return ["ASSIGNMENT", *(", ".join(one) or _MISSING for one in told)]
+
+
+def _assignments_4(group: GroupDescription) -> list[str]:
+    """Epochs and assignments, which classic groups leave empty, and who is upgraded while some are and some are not."""
+    columns = [
+        ["CURRENT-EPOCH", *(_cell(one.member_epoch) for one in group.members)],
+        ["CURRENT-ASSIGNMENT", *(_assignment_4(one.assignment) for one in group.members)],
+        ["TARGET-EPOCH", *[_cell(group.target_assignment_epoch)] * len(group.members)],
+        ["TARGET-ASSIGNMENT", *(_assignment_4(one.target_assignment or ()) for one in group.members)],
+    ]
+    widths = [15, _width(columns[1][1:], _ASSIGNMENT_WIDTH), 15, _width(columns[3][1:], _ASSIGNMENT_WIDTH)]
+    kinds = {one.member_type for one in group.members}
+    if kinds >= {CLASSIC, CONSUMER}:
+        columns.append(["UPGRADED", *(_UPGRADED[one.member_type] for one in group.members)])
+        widths.append(0)
+    return [_line(cells, widths) for cells in zip(*columns, strict=True)]
+
+
+def _assignment_4(partitions: Iterable[TopicPartition]) -> str:
+    told = sorted(f"{topic}:{_numbers(them)}" for topic, them in _by_topic(partitions).items())
+    return ";".join(told) or _MISSING
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for tp in partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return topics
+
+
+def _numbers(partitions: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(partitions)))
+
+
+def _host(member: GroupMember) -> str:
+    """As brokers tell it: with the slash in front of an address that Java writes."""
+    return f"/{member.host}"
+
+
+def _cell(value: int | None) -> str:
+    return _MISSING if value is None else str(value)
+
+
+def _number(value: int) -> str:
+    return str(value) if value >= 0 else _MISSING
+
+
+def _width(cells: Iterable[str], least: int) -> int:
+    return max([least, *map(java_length, cells)])
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return " ".join(padded(cell, width) for cell, width in zip(cells, widths, strict=True))

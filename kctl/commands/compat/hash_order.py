@@ -1,0 +1,118 @@
+"""In which order Java's and Scala's hash tables give back what they hold: Kafka's tools print in it.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from kctl.model import TopicPartition, java_hash
+
+_SMALL_SCALA_MAP = 4
+_BITS_PER_LEVEL = 5
+_LEVELS = 7
+
+K = TypeVar("K", str, int, TopicPartition)
+
+
+def java_order(keys: Iterable[K], *, room: int = 16) -> list[K]:
+    """As a java.util.HashMap or HashSet that had `room` at first; the keys in the order in which they were put."""
+    unique = list(dict.fromkeys(keys))
+    length = 1 << max(room - 1, 0).bit_length()
+    while len(unique) > length * 3 // 4:
+        length *= 2
+    return sorted(unique, key=lambda key: _folded(_hash(key)) & (length - 1))
+
+
+def java_merged_order(first: Sequence[K], second: Sequence[K]) -> list[K]:
+    """As a java.util.HashMap that was made of a map, with another one put into it."""
+    together: list[K] = list(first)
+    together.extend(second)
+    return java_order(together, room=int(len(first or second) / 0.75) + 1)
+
+
+def java_copy_order(keys: Iterable[K]) -> list[K]:
+    """As a java.util.HashSet that was made of a collection."""
+    unique = list(dict.fromkeys(keys))
+    return java_order(unique, room=max(int(len(unique) / 0.75) + 1, 16))
+
+
+def scala_mutable_order(keys: Iterable[K]) -> list[K]:
+    """As a scala.collection.mutable.HashMap of 2.13: by bucket, and in a bucket by hash."""
+    unique = list(dict.fromkeys(keys))
+    length = 16
+    while len(unique) >= length * 3 // 4:
+        length *= 2
+    return sorted(unique, key=lambda key: (_folded(_hash(key)) & (length - 1), signed(_folded(_hash(key)))))
+
+
+def scala_map_order(keys: Iterable[K]) -> list[K]:
+    """As scala.Predef.Map of 2.13: up to four keys as they were put, more as an immutable HashMap."""
+    unique = list(dict.fromkeys(keys))
+    return unique if len(unique) <= _SMALL_SCALA_MAP else _trie([(_improved(_hash(key)), key) for key in unique], 0)
+
+
+class ScalaHashTable:
+    """The order in which scala.collection.mutable.HashMap and HashSet of 2.13 give their elements back."""
+
+    _LOAD_FACTOR = 0.75
+
+    def __init__(self) -> None:
+        self._length = 16
+        self._nodes: dict[Any, tuple[int, Any]] = {}
+
+    def expect(self, count: int) -> None:
+        """`sizeHint`, which adding a whole collection begins with."""
+        wanted = max(int((count + 1) / self._LOAD_FACTOR) - 1, 4)
+        self._length = max(self._length, 1 << wanted.bit_length())
+
+    def add(self, key: Any, hashed: int, value: Any, *, grows: bool = True) -> None:
+        """One element; a key that is there already gets the new value."""
+        if grows and len(self._nodes) + 1 >= int(self._length * self._LOAD_FACTOR):
+            self._length *= 2
+        self._nodes[key] = (signed(hashed ^ (hashed & 0xFFFFFFFF) >> 16), value)
+
+    def keys(self) -> list[Any]:
+        """By bucket, and in a bucket by hash."""
+        mask = self._length - 1
+        return sorted(self._nodes, key=lambda key: (self._nodes[key][0] & mask, self._nodes[key][0]))
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self._nodes[key][1] for key in self.keys())
+
+
+def _trie(keys: list[tuple[int, K]], level: int) -> list[K]:
+    """In a node come the keys that are alone on their branch, then what is below."""
+    if level == _LEVELS:
+        return [key for _, key in keys]
+    branches: dict[int, list[tuple[int, K]]] = {}
+    for hashed, key in keys:
+        branches.setdefault(hashed >> level * _BITS_PER_LEVEL & 31, []).append((hashed, key))
+    ordered = [branches[number] for number in sorted(branches)]
+    alone = [branch[0][1] for branch in ordered if len(branch) == 1]
+    return alone + [key for branch in ordered if len(branch) > 1 for key in _trie(branch, level + 1)]
+
+
+def _hash(key: str | int | TopicPartition) -> int:
+    """The key's hashCode without its sign; an int is a java.lang.Long."""
+    if isinstance(key, TopicPartition):
+        return (31 * (31 + key.partition) + java_hash(key.topic)) & 0xFFFFFFFF
+    if isinstance(key, str):
+        return java_hash(key) & 0xFFFFFFFF
+    return (key ^ (key & 0xFFFFFFFFFFFFFFFF) >> 32) & 0xFFFFFFFF
+
+
+def _folded(hashed: int) -> int:
+    return hashed ^ hashed >> 16
+
+
+def _improved(hashed: int) -> int:
+    """scala.collection.Hashing.improve."""
+    mixed = (hashed + ~(hashed << 9)) & 0xFFFFFFFF
+    mixed ^= mixed >> 14
+    mixed = (mixed + (mixed << 4)) & 0xFFFFFFFF
+    return mixed ^ mixed >> 10
+
+
+def signed(number: int) -> int:
+    """The number as a Java int: its lowest 32 bits, signed."""
+    return ((number + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)

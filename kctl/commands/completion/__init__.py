@@ -1,0 +1,1 @@
+"""`kctl completion`: print a completion script for a shell."""

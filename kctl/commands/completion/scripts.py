@@ -1,0 +1,248 @@
+"""Completion scripts, generated from the typer commands.
+
+They are static: pressing TAB starts no Python.  They complete nouns, verbs, options, the values of options with a fixed
+choice, and paths of files; not what a cluster holds, such as names of topics and groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from kctl.commands.lazy_group import summary_of
+from kctl.commands.options import cluster_options, output_options
+from kctl.commands.parameters import (
+    Parameter,
+    choices_of,
+    completes,
+    flags_of,
+    is_argument,
+    is_flag,
+    metavar_of,
+    repeats,
+)
+from kctl.commands.root import NOUNS
+
+Commands = Mapping[str, Mapping[str, Any]]
+"""Commands by noun and verb."""
+
+
+def _common() -> list[Parameter]:
+    return [*cluster_options(), *output_options()]
+
+
+HEADER = "completion for kctl, made by `kctl completion {}`; ./dev completions renews it."
+
+
+def script_for(shell: str, commands: Commands) -> str:
+    """The whole script for bash, zsh or fish."""
+    makers = {"bash": _bash, "zsh": _zsh, "fish": _fish}
+    return "\n".join([*makers[shell](commands), ""])
+
+
+def _bash(commands: Commands) -> Iterator[str]:
+    leading = [parameter for parameter in _common() if not is_flag(parameter)]
+    yield f"# bash {HEADER.format('bash')}"
+    yield from (
+        "_kctl() {",
+        "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}",
+        "    local noun='' verb='' words='' flags='' kind='' position",
+        "    COMPREPLY=()",
+        "    for ((position = 1; position < COMP_CWORD; position++)); do",
+        "        case ${COMP_WORDS[position]} in",
+        f"        {_alternatives(leading)}) ((position++)) ;;",
+        "        -*) ;;",
+        "        *)",
+        "            if [[ -n $noun ]]; then verb=${COMP_WORDS[position]} && break; fi",
+        "            noun=${COMP_WORDS[position]}",
+        "            ;;",
+        "        esac",
+        "    done",
+        "    case $noun in",
+    )
+    yield f"    '') words='{' '.join(commands)}' flags='{_flags(_common())} --version' ;;"
+    for noun, verbs in commands.items():
+        if noun in verbs:
+            yield f"    {noun}) verb={noun} ;;"
+        else:
+            yield f"    {noun}) [[ -n $verb ]] || words='{' '.join(verbs)}' flags=--help ;;"
+    yield from ("    esac", '    case "$noun $verb" in', "    *' ')")
+    yield from _bash_values(leading, argument=None)
+    for noun, verbs in commands.items():
+        for verb, command in verbs.items():
+            yield f"    '{noun} {verb}')"
+            yield from _bash_command(command)
+    yield from (
+        "    esac",
+        "    case $kind in",
+        '    file) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;',
+        '    directory) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;',
+        "    none) ;;",
+        "    *)",
+        "        [[ $cur == -* ]] && words=$flags",
+        '        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")',
+        "        ;;",
+        "    esac",
+        "}",
+        "complete -o filenames -F _kctl kctl",
+    )
+
+
+def _bash_command(command: Any) -> Iterator[str]:
+    parameters = command.params
+    options = [parameter for parameter in parameters if not is_argument(parameter)]
+    argument = next((one for one in parameters if is_argument(one)), None)
+    yield f"        flags='{_flags(options)}'"
+    if argument is not None and choices_of(argument):
+        yield f"        words='{' '.join(choices_of(argument))}'"
+    yield from _bash_values(options, argument)
+
+
+def _bash_values(options: Sequence[Parameter], argument: Parameter | None) -> Iterator[str]:
+    """What may stand behind an option, or as an argument."""
+    yield "        case $prev in"
+    for option in options:
+        if choices_of(option):
+            yield f"        {_alternatives([option])}) words='{' '.join(choices_of(option))}' flags='' ;;"
+        elif completes(option):
+            yield f"        {_alternatives([option])}) kind='{completes(option)}' ;;"
+    free = [one for one in options if not (is_flag(one) or choices_of(one) or completes(one))]
+    if free:
+        yield f"        {_alternatives(free)}) kind='none' ;;"
+    if argument is not None and completes(argument):
+        yield f"        *) [[ $cur == -* ]] || kind='{completes(argument)}' ;;"
+    yield from ("        esac", "        ;;")
+
+
+def _alternatives(options: Iterable[Parameter]) -> str:
+    return " | ".join(flag for option in options for flag in flags_of(option))
+
+
+def _flags(options: Iterable[Parameter]) -> str:
+    return " ".join([*(flag for option in options for flag in flags_of(option)), "--help"])
+
+
+def _zsh(commands: Commands) -> Iterator[str]:
+    yield from ("#compdef kctl", f"# zsh {HEADER.format('zsh')}", "", "_kctl() {")
+    yield from _zsh_choice(
+        "noun",
+        [(noun, str(NOUNS[noun].summary)) for noun in commands],
+        [*map(_zsh_option, _common()), "'--version[Print the version.]'"],
+    )
+    for noun, verbs in commands.items():
+        function = f"_kctl_{noun}" if noun not in verbs else f"_kctl_{noun}_{noun}"
+        yield f"        {noun}) {function} ;;"
+    yield from ("        esac", "        ;;", "    esac", "}")
+    for noun, verbs in commands.items():
+        if noun not in verbs:
+            yield from ("", f"_kctl_{noun}() {{")
+            yield from _zsh_choice("verb", [(verb, summary_of(one)) for verb, one in verbs.items()], [])
+            yield from (f"        {verb}) _kctl_{noun}_{verb} ;;" for verb in verbs)
+            yield from ("        esac", "        ;;", "    esac", "}")
+        for verb, command in verbs.items():
+            yield from ("", f"_kctl_{noun}_{verb}() {{", "    _arguments -s \\")
+            yield from (f"        {_zsh_parameter(parameter)} \\" for parameter in command.params)
+            yield from ("        '(- *)--help[Print help.]'", "}")
+    yield from ("", '_kctl "$@"')
+
+
+def _zsh_choice(what: str, choices: Sequence[tuple[str, str]], options: Sequence[str]) -> Iterator[str]:
+    yield from ("    local curcontext=$curcontext state line", "    typeset -A opt_args", f"    local -a {what}s=(")
+    yield from (f"        {_quoted(f'{name}:{summary}')}" for name, summary in choices)
+    yield from ("    )", "    _arguments -C \\")
+    yield from (f"        {option} \\" for option in options)
+    yield from (
+        "        '(- *)--help[Print help.]' \\",
+        f"        '1:{what}:->{what}' \\",
+        "        '*::rest:->rest'",
+        "    case $state in",
+        f"    {what}) _describe {what} {what}s ;;",
+        "    rest)",
+        "        case $line[1] in",
+    )
+
+
+def _zsh_parameter(parameter: Parameter) -> str:
+    if not is_argument(parameter):
+        return _zsh_option(parameter)
+    action = _zsh_action(parameter)
+    return _quoted(f"{'*' if repeats(parameter) else ''}:{metavar_of(parameter)}:{action}")
+
+
+def _zsh_option(parameter: Parameter) -> str:
+    flags = flags_of(parameter)
+    text = _zsh_text(parameter.help)
+    value = "" if is_flag(parameter) else f":{_zsh_text(metavar_of(parameter))}:{_zsh_action(parameter)}"
+    if repeats(parameter):
+        return " ".join(_quoted(f"*{flag}[{text}]{value}") for flag in flags)
+    if len(flags) == 1:
+        return _quoted(f"{flags[0]}[{text}]{value}")
+    together = f"({' '.join(flags)})"
+    return " ".join(_quoted(f"{together}{flag}[{text}]{value}") for flag in flags)
+
+
+def _zsh_action(parameter: Parameter) -> str:
+    if choices_of(parameter):
+        return f"({' '.join(choices_of(parameter))})"
+    return {"file": "_files", "directory": "_files -/"}.get(completes(parameter), " ")
+
+
+def _zsh_text(text: str) -> str:
+    return "".join(f"\\{character}" if character in "[]:\\" else character for character in text)
+
+
+def _fish(commands: Commands) -> Iterator[str]:
+    yield f"# fish {HEADER.format('fish')}"
+    yield "complete -c kctl -f"
+    nouns = " ".join(commands)
+    alone = f"not __fish_seen_subcommand_from {nouns}"
+    for noun in commands:
+        yield f"complete -c kctl -n '{alone}' -a {noun} -d {_quoted_fish(str(NOUNS[noun].summary))}"
+    yield f"complete -c kctl -n '{alone}' -l version -d 'Print the version.'"
+    yield "complete -c kctl -l help -d 'Print help.'"
+    for parameter in _common():
+        yield f"complete -c kctl -n '{alone}' {_fish_option(parameter)}"
+    for noun, verbs in commands.items():
+        seen = f"__fish_seen_subcommand_from {noun}"
+        if noun not in verbs:
+            names = " ".join(verbs)
+            for verb, command in verbs.items():
+                condition = f"{seen}; and not __fish_seen_subcommand_from {names}"
+                yield f"complete -c kctl -n '{condition}' -a {verb} -d {_quoted_fish(summary_of(command))}"
+        for verb, command in verbs.items():
+            condition = seen if noun in verbs else f"{seen}; and __fish_seen_subcommand_from {verb}"
+            for parameter in command.params:
+                described = _fish_parameter(parameter)
+                if described:
+                    yield f"complete -c kctl -n '{condition}' {described}"
+
+
+def _fish_parameter(parameter: Parameter) -> str:
+    if not is_argument(parameter):
+        return _fish_option(parameter)
+    if choices_of(parameter):
+        return f"-a {_quoted_fish(' '.join(choices_of(parameter)))}"
+    return "-F" if completes(parameter) else ""
+
+
+def _fish_option(parameter: Parameter) -> str:
+    words = [f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in flags_of(parameter)]
+    if choices_of(parameter):
+        words.append(f"-x -a {_quoted_fish(' '.join(choices_of(parameter)))}")
+    elif completes(parameter) == "directory":
+        words.append("-x -a '(__fish_complete_directories)'")
+    elif completes(parameter):
+        words.append("-r -F")
+    elif not is_flag(parameter):
+        words.append("-x")
+    return " ".join([*words, f"-d {_quoted_fish(parameter.help)}"])
+
+
+def _quoted(text: str) -> str:
+    """In single quotes for a POSIX-like shell."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _quoted_fish(text: str) -> str:
+    """In single quotes for fish, where a backslash escapes inside them."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

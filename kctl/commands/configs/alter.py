@@ -1,0 +1,134 @@
+"""`kctl configs alter`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kctl.admin.configs import ConfigChange, ConfigOperation, alter_configs, describe_configs, entry_named, value_after
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.configs.resources import Type, identity_of, requested_resources
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.rows import outcome_error
+from kctl.commands.values import parse_pairs
+from kctl.console import ERROR_COLUMNS, Column
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from kctl.admin.configs import ConfigEntry, ConfigResource
+    from kctl.admin.outcome import Outcome
+    from kctl.client.cluster import ClusterClient
+
+app = typer.Typer(add_completion=False)
+
+
+ALTER_COLUMNS = (
+    Column("type"),
+    Column("name"),
+    Column("property"),
+    Column("operation"),
+    Column("before"),
+    Column("after"),
+    Column("status"),
+    *ERROR_COLUMNS,
+)
+
+
+@app.command(
+    "alter",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl configs alter topic orders --set retention.ms=86400000 --delete cleanup.policy",
+        "kctl configs alter topic orders --append cleanup.policy=compact --dry-run",
+        "kctl configs alter broker default --set log.cleaner.threads=2",
+    ),
+)
+def alter(
+    ctx: typer.Context,
+    type_: Type,
+    names: Annotated[
+        list[str],
+        typer.Argument(help="Topics, or ids of brokers, or 'default' for all brokers at once.", metavar="NAME"),
+    ],
+    *,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a property.")] = None,
+    delete: Annotated[
+        list[str] | None, typer.Option("--delete", metavar="NAME", help="Remove the value of a property.")
+    ] = None,
+    append: Annotated[
+        list[str] | None, typer.Option("--append", metavar="NAME=VALUE", help="Add an element to a list property.")
+    ] = None,
+    subtract: Annotated[
+        list[str] | None,
+        typer.Option("--subtract", metavar="NAME=VALUE", help="Remove an element from a list property."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Let the brokers validate the change without making it.")
+    ] = False,
+) -> ExitStatus:
+    """Change properties; all others keep their values.
+
+    One row per property.  The changes of one topic or broker are made together or not at all.  Where AFTER is empty the
+    value comes from the next source that has one.  Needs Kafka 2.3 or later, which can change single properties.
+    """
+    run: Invocation = ctx.obj
+    changes = _changes(set_, delete, append, subtract)
+
+    async def ask(client: ClusterClient) -> list[dict[str, Any]]:
+        resources = await requested_resources(client, type_, names)
+        before = await describe_configs(client, resources, names=[change.name for change in changes])
+        outcomes = await alter_configs(client, dict.fromkeys(resources, changes), validate_only=dry_run)
+        return [
+            _change_row(resource, change, before[resource], outcomes[resource], dry_run=dry_run)
+            for resource in resources
+            for change in changes
+        ]
+
+    rows = run.on_brokers(ask)
+    run.console.show(ALTER_COLUMNS, rows)
+    return run.status_of(rows)
+
+
+def _changes(
+    set_: list[str] | None, delete: list[str] | None, append: list[str] | None, subtract: list[str] | None
+) -> list[ConfigChange]:
+    """What was asked for, by name.  Raises UsageError for nothing and for a property that is named twice."""
+    changes = [ConfigChange(name, ConfigOperation.DELETE) for name in delete or []]
+    for option, texts, operation in (
+        ("--set", set_, ConfigOperation.SET),
+        ("--append", append, ConfigOperation.APPEND),
+        ("--subtract", subtract, ConfigOperation.SUBTRACT),
+    ):
+        pairs = [parse_pairs([text], option) for text in texts or []]
+        changes += [ConfigChange(name, operation, value) for pair in pairs for name, value in pair.items()]
+    if not changes:
+        raise UsageError("nothing to alter; give --set, --delete, --append or --subtract")
+    names = [change.name for change in changes]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{name} is to be changed twice; brokers take one change of a property at a time")
+    return sorted(changes, key=lambda change: change.name)
+
+
+def _change_row(
+    resource: ConfigResource,
+    change: ConfigChange,
+    before: list[ConfigEntry] | Outcome,
+    outcome: Outcome,
+    *,
+    dry_run: bool,
+) -> dict[str, Any]:
+
+    entry = entry_named(before, change.name) if isinstance(before, list) else None
+    value = entry.value if entry else None
+    return {
+        **identity_of(resource),
+        "property": change.name,
+        "operation": change.operation.name.lower(),
+        "before": value,
+        "after": value_after(change, resource, entry) if outcome.is_done else value,
+        "status": ("would be altered" if dry_run else "altered") if outcome.is_done else None,
+        **outcome_error(outcome),
+    }

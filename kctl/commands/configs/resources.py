@@ -1,0 +1,37 @@
+"""Which topics and brokers a command works on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from kctl.admin.configs import BROKER_DEFAULTS, ConfigResource, ResourceType
+from kctl.integers import parse_integer
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+
+ResourceKind = Literal["topic", "broker"]
+DEFAULT_NAME = "default"
+"""What people say for the broker that stands for all."""
+Type = Annotated[ResourceKind, typer.Argument(help="Type of the resources.", metavar="topic|broker")]
+
+
+async def requested_resources(client: ClusterClient, type_: str, names: list[str] | None) -> list[ConfigResource]:
+    """What was named, else all that there is.  Raises UsageError for what cannot be a broker."""
+    if type_ == "topic":
+        if not names:
+            metadata = await client.metadata()
+            names = [topic.name for topic in metadata.topics.values() if not topic.is_internal]
+        return [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
+    if not names:
+        names = [str(broker_id) for broker_id in (await client.metadata([])).brokers]
+    what = f"the id of a broker (or '{DEFAULT_NAME}' for all of them)"
+    ids = sorted({parse_integer(name, what) for name in names if name != DEFAULT_NAME})
+    defaults = [ConfigResource(ResourceType.BROKER, BROKER_DEFAULTS)] if DEFAULT_NAME in names else []
+    return defaults + [ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in ids]
+
+
+def identity_of(resource: ConfigResource) -> dict[str, Any]:
+    return {"type": resource.type.name.lower(), "name": resource.name or DEFAULT_NAME}

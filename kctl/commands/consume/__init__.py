@@ -1,0 +1,1 @@
+"""`kctl consume`: read records of a topic."""

@@ -1,0 +1,188 @@
+"""`kctl consume --group`: reads as a member of a consumer group and commits what was shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kctl.admin.groups import look_up_group
+from kctl.admin.offsets import offset_ranges, resolve
+from kctl.client.assignors import ASSIGNORS, DEFAULT_ASSIGNORS
+from kctl.client.group_consumer import GroupConsumer
+from kctl.client.membership.member import MembershipSettings
+from kctl.client.settings import parse_milliseconds
+from kctl.errors import ApiError, ConfigError, ErrorCode, UsageError
+from kctl.protocol.consumer_protocol import PROTOCOL_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from kctl.admin.offset_spec import OffsetSpec
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.group_consumer import GroupConsumer
+    from kctl.client.list_offsets import IsolationLevel
+    from kctl.client.membership.member import MembershipSettings
+    from kctl.console import Console
+    from kctl.model import TopicPartition
+    from kctl.records.header import Record
+
+AUTO_COMMIT_INTERVAL_MS = 5_000
+JAVA_ASSIGNORS = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
+"""As Java's consumer has them in partition.assignment.strategy."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReading:
+    """What to read as a member of a group, and until when."""
+
+    settings: MembershipSettings
+    auto_commit_interval_ms: int
+    lower: OffsetSpec
+    """Where to begin in partitions of which the group has committed nothing."""
+    isolation: IsolationLevel
+    ends: Mapping[TopicPartition, int] | None
+    """Where to stop; None: never."""
+    records_max: int | None
+
+
+def group_reading(
+    group_id: str,
+    topic: str,
+    properties: Mapping[str, str],
+    *,
+    assignor: str | None,
+    lower: OffsetSpec,
+    isolation: IsolationLevel,
+    ends: Mapping[TopicPartition, int] | None,
+    records_max: int | None,
+) -> GroupReading:
+    """How to take part is said by Kafka's consumer properties, and by `assignor`, which counts more than they do.
+
+    Raises UsageError and ConfigError.
+    """
+    settings = replace(_membership_settings(group_id, topic, properties), assignors=_assignors(properties, assignor))
+    interval_ms = parse_milliseconds(properties, "auto.commit.interval.ms", AUTO_COMMIT_INTERVAL_MS)
+    return GroupReading(settings, interval_ms, lower, isolation, ends, records_max)
+
+
+async def read_in_group(
+    client: ClusterClient,
+    console: Console,
+    reading: GroupReading,
+    write: Callable[[TopicPartition, Record], bool],
+    flush: Callable[[], None],
+) -> None:
+    """Show the records of whatever the group assigns, until there are enough or the ends are reached.
+
+    What was shown and flushed is committed: now and then, before the group shares anew, and at the end.
+    """
+
+    async def begin(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+
+        held = await offset_ranges(client, partitions, isolation=reading.isolation)
+        wanted = await resolve(client, held, reading.lower)
+        return {tp: min(max(wanted[tp], range_.start), range_.end) for tp, range_ in held.items()}
+
+    def say_lost(tp: TopicPartition, position: int, begun: int) -> None:
+        console.warn(f"{tp}: the group was at offset {position}, which the log does not have; reading from {begun}")
+
+    consumer = GroupConsumer(
+        client,
+        reading.settings,
+        begin,
+        on_lost=say_lost,
+        isolation=reading.isolation,
+        auto_commit_interval_ms=reading.auto_commit_interval_ms,
+    )
+    try:
+        await _copy(consumer, write, flush, reading.ends, reading.records_max)
+        consumer.confirm()
+        await consumer.commit()
+    except ApiError as error:
+        if error.code is not ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+            raise
+        raise ApiError(error.code, f"{error}; {await _shared_by(client, reading.settings)}") from error
+    finally:
+        await consumer.close()
+
+
+async def _copy(
+    consumer: GroupConsumer,
+    write: Callable[[TopicPartition, Record], bool],
+    flush: Callable[[], None],
+    ends: Mapping[TopicPartition, int] | None,
+    records_max: int | None,
+) -> None:
+    left = records_max
+    while left != 0:
+        cut: dict[TopicPartition, int] = {}
+        for tp, records in await consumer.poll():
+            end = None if ends is None else ends.get(tp, 0)
+            for record in records:
+                if left == 0 or (end is not None and record.offset >= end):
+                    cut[tp] = record.offset
+                    break
+                if write(tp, record):
+                    left = None if left is None else left - 1
+        flush()
+        for tp, offset in cut.items():
+            consumer.finish(tp, offset)
+        if ends is None or consumer.expects_more:
+            continue
+        if all(offset >= ends.get(tp, 0) for tp, offset in consumer.positions.items()):
+            return
+
+
+async def _shared_by(client: ClusterClient, settings: MembershipSettings) -> str:
+    """What to say instead, as far as the broker tells by which assignor the group shares."""
+    group = await look_up_group(client, settings.group_id)
+    if group.protocol_type not in {"", PROTOCOL_TYPE}:
+        return f"its members are no consumers but of the kind '{group.protocol_type}'"
+    others = [name for name in ASSIGNORS if name not in settings.assignors]
+    if group.protocol in others:
+        return f"it shares by {group.protocol}, so say --assignor {group.protocol}"
+    return f"--assignor can say {', '.join(others)}" if others else "it shares by something else"
+
+
+def _assignors(properties: Mapping[str, str], said: str | None) -> tuple[str, ...]:
+    """Names as librdkafka writes them, or the classes of Java's consumer."""
+    told = said if said is not None else properties.get("partition.assignment.strategy")
+    if told is None:
+        return DEFAULT_ASSIGNORS
+    names = tuple(
+        dict.fromkeys(JAVA_ASSIGNORS.get(name, name) for name in (part.strip() for part in told.split(",")) if name)
+    )
+    wrong = next((name for name in names if name not in ASSIGNORS), None)
+    if names and wrong is None:
+        return names
+    problem = f"'{wrong}' is not an assignor" if wrong else "at least one assignor is needed"
+    known = ", ".join(ASSIGNORS)
+    if said is not None:
+        raise UsageError(f"--assignor: {problem}; there are {known}")
+    raise ConfigError("partition.assignment.strategy", told, f"{problem}; there are {known}")
+
+
+def _membership_settings(group_id: str, topic: str, properties: Mapping[str, str]) -> MembershipSettings:
+
+    if not group_id:
+        raise UsageError("--group must not be empty")
+    default = MembershipSettings(group_id, (topic,))
+    settings = MembershipSettings(
+        group_id,
+        (topic,),
+        properties.get("group.instance.id"),
+        parse_milliseconds(properties, "session.timeout.ms", default.session_timeout_ms),
+        parse_milliseconds(properties, "max.poll.interval.ms", default.rebalance_timeout_ms),
+        parse_milliseconds(properties, "heartbeat.interval.ms", default.heartbeat_interval_ms),
+        rack=properties.get("client.rack", ""),
+    )
+    if settings.heartbeat_interval_ms >= settings.session_timeout_ms:
+        raise ConfigError(
+            "heartbeat.interval.ms", str(settings.heartbeat_interval_ms), "must be less than session.timeout.ms"
+        )
+    return settings

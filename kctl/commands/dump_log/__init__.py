@@ -1,0 +1,1 @@
+"""`kctl dump-log`: show what log and index files hold, and repair indexes."""

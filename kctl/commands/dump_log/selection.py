@@ -1,0 +1,169 @@
+"""Which lines of a dump are wanted, and what bytes of keys and values mean.  Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from typing import Any
+
+from kctl.commands.times import parse_time_ms
+from kctl.commands.values import parse_number_range
+from kctl.errors import UsageError
+from kctl.records.bytes_as_text import AS_JAVA
+from kctl.records.header import BatchHeader, Record
+from kctl.storage.dump_lines import BatchLine, Line, OffsetIndexLine, Problem, TimeIndexLine
+from kctl.storage.producer_state import SnapshotEntry
+from kctl.storage.transaction_index import AbortedTransaction
+
+DECODERS = ("string", "json", "hex", "base64", "int", "long")
+_INTEGER_SIZES = {"int": 4, "long": 8}
+_TIME_MAX = 1 << 63
+
+
+class Selection:
+    """What the user asked for; everything when nothing was said."""
+
+    __slots__ = ("key", "offsets", "producer_id", "times")
+
+    def __init__(
+        self,
+        *,
+        offsets: range | None = None,
+        times: range | None = None,
+        key: bytes | None = None,
+        producer_id: int | None = None,
+    ) -> None:
+        self.offsets = offsets
+        self.times = times
+        self.key = key
+        self.producer_id = producer_id
+
+    @classmethod
+    def read(
+        cls,
+        *,
+        offset: str | None,
+        time: str | None,
+        key: str | None,
+        key_decoder: str | None,
+        producer_id: int | None,
+        now_ms: int,
+    ) -> Selection:
+        """From the values of the options.  Raises UsageError."""
+        return cls(
+            offsets=parse_number_range(offset, "--offset"),
+            times=parse_time_range(time, now_ms=now_ms),
+            key=None if key is None else encode_as(key_decoder or "string", key),
+            producer_id=producer_id,
+        )
+
+    @property
+    def is_all(self) -> bool:
+        return self.offsets is None and self.times is None and self.key is None and self.producer_id is None
+
+    @property
+    def first_offset(self) -> int:
+        return 0 if self.offsets is None else self.offsets.start
+
+    @property
+    def last_offset(self) -> int | None:
+        return None if self.offsets is None else self.offsets.stop - 1
+
+    def wants_batch(self, header: BatchHeader) -> bool:
+        """Whether a record that is wanted may be in the batch; only its header is known."""
+        if self.offsets is not None and not (
+            header.last_offset >= self.offsets.start and (header.base_offset < self.offsets.stop or header.magic < 2)
+        ):
+            return False
+        if self.times is not None and header.max_timestamp < self.times.start:
+            return False
+        return self.producer_id is None or header.producer_id == self.producer_id
+
+    def wants_record(self, record: Record) -> bool:
+        """Whether a record of a batch that is wanted is, too."""
+        return (
+            (self.offsets is None or record.offset in self.offsets)
+            and (self.times is None or record.timestamp in self.times)
+            and (self.key is None or record.key == self.key)
+        )
+
+    def wants(self, line: Line) -> bool:
+        match line:
+            case BatchLine():
+                return self.wants_batch(line.header)
+            case OffsetIndexLine():
+                return self.offsets is None or line.offset in self.offsets
+            case TimeIndexLine():
+                return (self.offsets is None or line.offset in self.offsets) and (
+                    self.times is None or line.timestamp in self.times
+                )
+            case SnapshotEntry() | AbortedTransaction():
+                return self.producer_id is None or line.producer_id == self.producer_id
+            case Problem():
+                return True
+            case _:
+                return True
+
+
+def parse_time_range(text: str | None, *, now_ms: int) -> range | None:
+    """Read `A:B`, where a side may be missing; None stays None.  The colons inside of times are no hindrance."""
+    if text is None:
+        return None
+    for at, character in enumerate(text):
+        if character != ":" or len(text) == 1:
+            continue
+        try:
+            first = parse_time_ms(text[:at], now_ms=now_ms) if at else 0
+            stop = parse_time_ms(text[at + 1 :], now_ms=now_ms) if at + 1 < len(text) else _TIME_MAX
+        except UsageError:
+            continue
+        return range(first, stop)
+    raise UsageError(
+        f"--time takes A:B, A: or :B, not '{text}'; a side is 2026-11-21T09:30:00Z, 2026-11-21, epoch seconds or "
+        "milliseconds, now or -1h"
+    )
+
+
+def encode_as(decoder: str, text: str) -> bytes:
+    """The bytes that `decoder` shows as `text`.  Raises UsageError."""
+    try:
+        if decoder == "hex":
+            return bytes.fromhex(text)
+        if decoder == "base64":
+            return base64.b64decode(text, validate=True)
+        if decoder in _INTEGER_SIZES:
+            return int(text).to_bytes(_INTEGER_SIZES[decoder], "big", signed=True)
+    except (ValueError, OverflowError, binascii.Error) as error:
+        raise UsageError(f"--key '{text}' does not fit --key-decoder {decoder}: {error}") from None
+    return text.encode(errors="surrogateescape")
+
+
+def decoded(decoder: str, data: bytes) -> tuple[Any, str] | None:
+    """(what JSON tells, name of the encoding); None where the bytes are not of that kind."""
+    try:
+        match decoder:
+            case "hex":
+                return data.hex(), "hex"
+            case "base64":
+                return base64.b64encode(data).decode(), "base64"
+            case "json":
+                return json.loads(data), "json"
+            case "int" | "long" if len(data) == _INTEGER_SIZES[decoder]:
+                return int.from_bytes(data, "big", signed=True), decoder
+            case "string":
+                return data.decode(), "utf-8"
+    except (ValueError, RecursionError):
+        pass
+    return None
+
+
+def classic_text(decoder: str) -> Callable[[bytes], str]:
+    """How Kafka's decoders show bytes: what is no UTF-8 becomes U+FFFD."""
+
+    def text(data: bytes) -> str:
+        found = None if decoder in {"string", "json"} else decoded(decoder, data)
+        return data.decode(errors=AS_JAVA) if found is None else str(found[0])
+
+    return text

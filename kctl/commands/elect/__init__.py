@@ -1,0 +1,1 @@
+"""`kctl elect`: elect leaders of partitions now."""

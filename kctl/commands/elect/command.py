@@ -1,0 +1,145 @@
+"""`kctl elect`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kctl.admin.election import ElectionType, elect_leaders, foresee
+from kctl.admin.reassignment_spec import parse_partitions
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.rows import NO_ERROR, known, outcome_error
+from kctl.console import ERROR_COLUMNS, Column
+from kctl.errors import ApiError, UsageError
+from kctl.input_files import read_input
+from kctl.integers import INT32_MAX
+from kctl.model import TopicPartition
+
+if TYPE_CHECKING:
+    from kctl.admin.election import Election
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.metadata import ClusterMetadata
+
+app = typer.Typer(add_completion=False)
+
+
+COLUMNS = (
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("leader_before", numeric=True),
+    Column("leader", numeric=True),
+    Column("status"),
+    *ERROR_COLUMNS,
+)
+
+
+@app.command(
+    "elect",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl elect --preferred --dry-run",
+        "kctl elect --preferred --topic orders",
+        "kctl elect --unclean --topic orders --partition 3 --yes",
+    ),
+)
+def elect(
+    ctx: typer.Context,
+    *,
+    preferred: Annotated[bool, typer.Option("--preferred", help="Elect the first replica of each partition.")] = False,
+    unclean: Annotated[
+        bool,
+        typer.Option(
+            "--unclean", help="Elect a replica that is not in sync where no in-sync replica is alive; loses records."
+        ),
+    ] = False,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", metavar="TOPIC", help="Only this topic.  Default: all partitions of all topics."),
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", metavar="N", help="Only this partition of --topic.", min=0, max=INT32_MAX),
+    ] = None,
+    path_to_json_file: Annotated[
+        str | None,
+        typer.Option(
+            "--path-to-json-file", metavar="FILE", help='Only these: {"partitions":[{"topic":"orders","partition":1}]}.'
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation of an unclean election.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the new leaders without electing them.")] = False,
+) -> ExitStatus:
+    """Elect leaders of partitions.
+
+    One row per partition; without a topic or file only those that needed an election.  A partition that needs none is
+    not a failure.
+    """
+    run: Invocation = ctx.obj
+    if preferred is unclean:
+        raise UsageError("give either --preferred or --unclean")
+    kind = ElectionType.PREFERRED if preferred else ElectionType.UNCLEAN
+    selected = _selected(topic, partition, path_to_json_file)
+
+    async def look(client: ClusterClient) -> ClusterMetadata:
+        return await client.metadata({tp.topic for tp in selected} if selected else [topic] if topic else None)
+
+    before = run.on_cluster(look)
+    partitions = _partitions_of(before, topic) if topic and partition is None else selected
+    if dry_run:
+        elections = foresee(kind, before, partitions)
+    else:
+        if unclean:
+            run.consent("Elect replicas that are not in sync, which loses the records that they lack?", yes=yes)
+        elections = run.on_cluster(lambda client: elect_leaders(client, kind, partitions, before))
+    rows = [_row(election, dry_run=dry_run) for election in elections]
+    run.console.show(COLUMNS, rows)
+    if not rows:
+        run.console.note("no partition needs an election")
+    return run.status_of(rows)
+
+
+def _selected(topic: str | None, partition: int | None, path: str | None) -> list[TopicPartition] | None:
+    """The partitions that were named one by one; None when they were not."""
+    if path is not None and topic is not None:
+        raise UsageError("give --path-to-json-file or --topic, not both")
+    if partition is not None and topic is None:
+        raise UsageError("--partition requires --topic")
+    if topic is not None and partition is not None:
+        return [TopicPartition(topic, partition)]
+    if path is None:
+        return None
+    try:
+        return parse_partitions(read_input(path).decode())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except (UsageError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _partitions_of(metadata: ClusterMetadata, topic: str) -> list[TopicPartition]:
+    """All partitions of the topic.  Raises ApiError when there is no such topic."""
+    found = metadata.topics[topic]
+    if not found.partitions:
+        raise ApiError(found.error, f"topic '{topic}': {found.error.description}")
+    return [TopicPartition(topic, one.partition) for one in found.partitions]
+
+
+def _row(election: Election, *, dry_run: bool) -> dict[str, Any]:
+    status = None
+    if not election.is_needed:
+        status = "not needed"
+    elif election.is_elected:
+        status = "would be elected" if dry_run else "elected"
+    return {
+        "topic": election.tp.topic,
+        "partition": election.tp.partition,
+        "leader_before": known(election.leader_before),
+        "leader": known(election.leader),
+        "status": status,
+        **(outcome_error(election.outcome) if election.is_needed else NO_ERROR),
+    }

@@ -1,0 +1,14 @@
+"""`kctl groups`: describe consumer groups, delete them, reset their offsets."""
+
+from __future__ import annotations
+
+import typer
+
+from kctl.commands.lazy_group import verbs
+
+app = typer.Typer(
+    cls=verbs(__name__, "list", "describe", "members", "delete", "delete-offsets", "reset-offsets"),
+    help="Describe consumer groups, delete them, reset their offsets.",
+    subcommand_metavar="VERB [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)

@@ -1,0 +1,62 @@
+"""`kctl groups delete`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kctl.admin.groups import delete_groups, look_up_groups
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.groups.deletion import previewed_deletion
+from kctl.commands.groups.options import All, DryRun, Yes
+from kctl.commands.groups.rows import DELETE_COLUMNS
+from kctl.commands.groups.selection import all_wanted_groups
+from kctl.commands.invocation import Invocation
+from kctl.commands.rows import outcome_error
+from kctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from kctl.admin.outcome import Outcome
+    from kctl.client.cluster import ClusterClient
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "delete",
+    cls=ClusterCommand,
+    epilog=examples("kctl groups delete billing --yes", "kctl groups delete --all --dry-run"),
+)
+def delete(
+    ctx: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(help="Groups to delete.", metavar="GROUP")] = None,
+    *,
+    all_: All = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> ExitStatus:
+    """Delete empty consumer groups with their committed offsets.
+
+    The broker refuses to delete a group with members.  Groups of type share or streams must be named.  Asks for
+    confirmation on a terminal; elsewhere --yes is required (exit status 5).
+    """
+    run: Invocation = ctx.obj
+    if not names and not all_:
+        raise UsageError("name the groups to delete, or use --all")
+    wanted = run.on_brokers(lambda client: all_wanted_groups(run, client, names, all_=all_))
+
+    async def preview(client: ClusterClient) -> list[Outcome]:
+        return [previewed_deletion(group) for group in await look_up_groups(client, wanted)]
+
+    async def act(client: ClusterClient) -> list[Outcome]:
+        return await delete_groups(client, wanted)
+
+    if not dry_run:
+        run.consent(f"Delete {', '.join(wanted)} with all committed offsets?", yes=yes)
+    outcomes = run.on_brokers(preview if dry_run else act)
+    status = "would be deleted" if dry_run else "deleted"
+    rows = [{"group": one.name, "status": status if one.is_done else None, **outcome_error(one)} for one in outcomes]
+    run.console.show(DELETE_COLUMNS, rows)
+    return run.status_of(rows)

@@ -1,0 +1,68 @@
+"""`kctl groups delete-offsets`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from kctl.admin.group_offsets import delete_offsets as ask_for_deletion
+from kctl.admin.groups import look_up_group
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.groups.deletion import committed_in_scope, previewed_deletions
+from kctl.commands.groups.options import DryRun, Topics, Yes
+from kctl.commands.groups.reset import parse_scope
+from kctl.commands.groups.rows import DELETE_OFFSETS_COLUMNS, deleted_offset_row
+from kctl.commands.invocation import Invocation
+from kctl.commands.rows import NO_ERROR, outcome_error
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "delete-offsets",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl groups delete-offsets billing --topic orders --dry-run",
+        "kctl groups delete-offsets billing --topic orders:0,3-5 --topic payments --yes",
+    ),
+)
+def delete_offsets(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="Group whose offsets to delete.", metavar="GROUP")],
+    *,
+    topic: Topics = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
+    ] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> ExitStatus:
+    """Delete committed offsets of a group.
+
+    The broker refuses to delete offsets of topics that members of the group subscribe to.  Asks for confirmation on a
+    terminal; elsewhere --yes is required (exit status 5).
+    """
+    run: Invocation = ctx.obj
+    scope = parse_scope(topic, all_topics=all_topics)
+    group = run.on_brokers(lambda client: look_up_group(client, name))
+    if not group.outcome.is_done:
+        rows: list[dict[str, Any]] = [{"group": name, "status": None, **outcome_error(group.outcome)}]
+        run.console.show(DELETE_OFFSETS_COLUMNS, rows)
+        return ExitStatus.FAILED
+    committed = {one.tp: one.committed_offset for one in group.offsets if one.committed_offset >= 0}
+    wanted = committed_in_scope(committed, scope)
+    if not dry_run:
+        run.consent(f"Delete {len(wanted)} committed offsets of {name}?", yes=yes)
+        outcomes = run.on_brokers(lambda client: ask_for_deletion(client, name, wanted)) if wanted else {}
+    else:
+        outcomes = previewed_deletions(group, wanted)
+    status = "would be deleted" if dry_run else "deleted"
+    rows = [deleted_offset_row(name, tp, committed.get(tp), status, outcomes[tp]) for tp in wanted]
+    rows.extend(
+        {"group": name, "topic": one, "partition": None, "offset": None, "status": "nothing committed", **NO_ERROR}
+        for one in sorted(set(scope or ()) - {tp.topic for tp in wanted})
+    )
+    run.console.show(DELETE_OFFSETS_COLUMNS, rows)
+    return run.status_of(rows)

@@ -1,0 +1,78 @@
+"""`kctl groups list`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from kctl.admin.groups import list_groups as ask
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.compat.groups import listed
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.groups.options import Compat
+from kctl.commands.groups.rows import LIST_COLUMNS, list_rows
+from kctl.commands.invocation import Invocation
+
+app = typer.Typer(add_completion=False)
+
+
+class State(StrEnum):
+    """States by which --state selects."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    NOT_READY = "NotReady"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class GroupType(StrEnum):
+    """Types by which --type selects."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+@app.command(
+    "list",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl groups list", "kctl groups list --state Empty --format json", "kctl groups list --type consumer"
+    ),
+)
+def list_groups(
+    ctx: typer.Context,
+    *,
+    state: Annotated[list[State] | None, typer.Option("--state", help="Only groups in this state.")] = None,
+    type_: Annotated[
+        list[GroupType] | None,
+        typer.Option("--type", help="Only groups of this type."),
+    ] = None,
+    compat: Compat = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="With --compat: the states, as --state of Kafka's tool.")
+    ] = False,
+) -> ExitStatus:
+    """List the groups of all brokers.
+
+    In a group of type classic a member assigns the partitions; in one of type consumer (group.protocol=consumer) the
+    broker does.  Brokers before 2.6 do not report the state of a group here, brokers
+    before 3.8 not the type: they have classic groups only.
+    """
+    run: Invocation = ctx.obj
+    groups, failed = run.on_brokers(lambda client: ask(client, state or (), type_ or ()))
+    if compat:
+        run.console.verbatim(listed(compat, groups, with_states=verbose or bool(state), with_types=bool(type_)))
+        for one in failed:
+            run.console.warn(f"broker {one.name} cannot list its groups: {one.message}")
+        return ExitStatus.FAILED if failed else ExitStatus.DONE
+    rows = list_rows(groups, failed)
+    run.console.show(LIST_COLUMNS, rows)
+    return run.status_of(rows)

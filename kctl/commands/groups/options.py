@@ -1,0 +1,20 @@
+"""Arguments and options that several verbs of `kctl groups` take."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+CompatVersion = Literal["kafka-2.8", "kafka-4"]
+Names = Annotated[list[str] | None, typer.Argument(help="Groups.  Default: all.", metavar="GROUP")]
+All = Annotated[bool, typer.Option("--all", help="All groups except those of type share and streams.")]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="TOPIC[:N,N-N]", help="This topic, or some of its partitions."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]
+Compat = Annotated[
+    CompatVersion | None, typer.Option("--compat", help="Print what Kafka's own tool of that version prints.")
+]

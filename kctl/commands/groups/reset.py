@@ -1,0 +1,187 @@
+"""What `kctl groups reset-offsets` is told, refuses, warns of, and says in Kafka's words."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from kctl.admin.groups import look_up_groups
+from kctl.admin.offset_reset import Reset, Scenario, Target
+from kctl.admin.reset_file import format_offsets, parse_offsets
+from kctl.commands.compat import resets as reset_compat
+from kctl.commands.exit_status import Refused
+from kctl.commands.times import check_time_ms, parse_duration_ms, parse_time_ms
+from kctl.commands.values import parse_partitions
+from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.input_files import read_input
+from kctl.model import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kctl.admin.group_description import GroupDescription
+    from kctl.client.cluster import ClusterClient
+    from kctl.commands.invocation import Invocation
+
+MEMBERS_NAMED_MAX = 10
+AWAY = ", has left, but is static: its place is kept until its session times out"
+
+
+def parse_scope(topics: Sequence[str] | None, *, all_topics: bool) -> dict[str, list[int] | None] | None:
+    """Topics with the partitions that are meant, None for all of a topic or for all topics.  Raises UsageError."""
+    if bool(topics) is all_topics:
+        raise UsageError("give --topic TOPIC[:N,N-N] or --all-topics")
+    if not topics:
+        return None
+    scope: dict[str, list[int] | None] = {}
+    for text in topics:
+        name, colon, numbers = text.partition(":")
+        if not name:
+            raise UsageError(f"'{text}' names no topic; use TOPIC or TOPIC:0,1,2")
+        partitions = parse_partitions(numbers) if colon else None
+        before = scope.get(name, [])
+        scope[name] = None if partitions is None or before is None else sorted({*before, *partitions})
+    return scope
+
+
+def parse_target(
+    groups: Sequence[str],
+    *,
+    to_earliest: bool,
+    to_latest: bool,
+    to_current: bool,
+    to_offset: int | None,
+    shift_by: int | None,
+    to_datetime: str | None,
+    by_duration: str | None,
+    from_file: str | None,
+) -> Target:
+    """The one scenario that was asked for.  Raises UsageError."""
+    now_ms = round(time.time() * 1000)
+    targets: list[Target] = []
+    for is_given, scenario in (
+        (to_earliest, Scenario.EARLIEST),
+        (to_latest, Scenario.LATEST),
+        (to_current, Scenario.CURRENT),
+    ):
+        if is_given:
+            targets.append(Target(scenario))
+    if to_offset is not None:
+        targets.append(Target(Scenario.OFFSET, to_offset))
+    if shift_by is not None:
+        targets.append(Target(Scenario.SHIFT, shift_by))
+    if to_datetime is not None:
+        targets.append(Target(Scenario.TIME, parse_time_ms(to_datetime, now_ms=now_ms)))
+    if by_duration is not None:
+        time_ms = now_ms - parse_duration_ms(by_duration, may_be_negative=True)
+        targets.append(Target(Scenario.TIME, check_time_ms(time_ms, by_duration)))
+    if from_file is not None:
+        targets.append(Target(Scenario.FILE, file=_read(from_file, groups)))
+    if len(targets) != 1:
+        raise UsageError(
+            "give exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, "
+            "--to-datetime, --by-duration and --from-file"
+        )
+    return targets[0]
+
+
+def _read(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
+    try:
+        # Spreadsheets put a byte order mark in front.
+        return parse_offsets(read_input(path).decode("utf-8-sig"), groups)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except (UsageError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def groups_in_file(run: Invocation, groups: Sequence[str], target: Target, *, all_: bool) -> list[str]:
+    """Those of the groups that the file says something about.  Raises UsageError when there is none."""
+    told = [group for group in groups if target.file[group]]
+    if not told:
+        raise UsageError("the file has no offsets of " + ("any group" if all_ else ", ".join(groups)))
+    for group in groups if not all_ else ():
+        if group not in told:
+            run.console.warn(f"the file has no offsets of {group}")
+    return told
+
+
+async def look_up(client: ClusterClient, names: Iterable[str]) -> list[GroupDescription]:
+    """The groups; one that does not exist has no members and no offsets.  Raises ApiError for any other failure."""
+    found = await look_up_groups(client, list(names))
+    for one in found:
+        if not one.outcome.is_done and one.outcome.error is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise ApiError(one.outcome.error, f"{one.outcome.name}: {one.outcome.message}")
+    return found
+
+
+def refuse_active(groups: Iterable[GroupDescription]) -> None:
+    """Members would go on from where they are and commit over what is set now.  Raises Refused."""
+    problems = []
+    for group in groups:
+        if not group.members:
+            continue
+        names = [
+            f"{member.member_id} ({member.host}{AWAY if member.is_away else ''})"
+            for member in sorted(group.members, key=lambda one: one.member_id)
+        ]
+        more = f" and {len(names) - MEMBERS_NAMED_MAX} more" if len(names) > MEMBERS_NAMED_MAX else ""
+        problems.append(
+            f"group '{group.outcome.name}' is active ({group.state}) with {', '.join(names[:MEMBERS_NAMED_MAX])}{more}"
+        )
+    if problems:
+        raise Refused(f"{'; '.join(problems)}: stop the members first")
+
+
+def warn_if_clamped(run: Invocation, reset: Reset) -> None:
+    """Say when an offset was moved into what the partition holds."""
+    if reset.is_clamped and reset.held is not None:
+        run.console.warn(
+            f"{reset.tp}: offset {reset.asked} lies outside of {reset.held.start} to {reset.held.end}; "
+            f"it becomes {reset.new}"
+        )
+
+
+def by_group(resets: Iterable[Reset]) -> dict[str, dict[TopicPartition, int]]:
+    """What is to be committed."""
+    groups: dict[str, dict[TopicPartition, int]] = {}
+    for reset in resets:
+        assert reset.new is not None
+        groups.setdefault(reset.group, {})[reset.tp] = reset.new
+    return groups
+
+
+def show_as_csv(run: Invocation, resets: Sequence[Reset], rows: Iterable[dict[str, Any]], *, with_group: bool) -> None:
+    """Kafka's CSV; what failed is not in it, but on stderr."""
+    _warn_of_failures(run, rows)
+    offsets = [(one.group, one.tp, one.new) for one in resets if one.outcome.is_done and one.new is not None]
+    run.console.verbatim(format_offsets(offsets, with_group=with_group))
+
+
+def show_as_kafka(
+    run: Invocation,
+    resets: Sequence[Reset],
+    rows: Sequence[dict[str, Any]],
+    compat: str,
+    scenario: Scenario,
+    *,
+    topics: Sequence[str],
+    export: bool,
+    with_group: bool,
+) -> None:
+    """The CSV or the table of Kafka's tool, in its order; what failed is not in it, but on stderr."""
+    _warn_of_failures(run, rows)
+    done = [one for one, row in zip(resets, rows, strict=True) if not row["error"]]
+    done = reset_compat.in_order(compat, scenario, done, topics)
+    run.console.verbatim(reset_compat.warnings(compat, scenario, done))
+    if export:
+        run.console.verbatim(reset_compat.exported(done, with_group=with_group))
+    else:
+        run.console.verbatim(reset_compat.table(compat, done))
+
+
+def _warn_of_failures(run: Invocation, rows: Iterable[dict[str, Any]]) -> None:
+    for row in rows:
+        if row["error"]:
+            where = row["topic"] if row["partition"] is None else f"{row['topic']}-{row['partition']}"
+            run.console.warn(f"{row['group']}: {where}: {row['error']}: {row['message']}")

@@ -1,0 +1,172 @@
+"""`kctl groups reset-offsets`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kctl.admin.group_offsets import commit_offsets
+from kctl.admin.offset_reset import Scenario, plan_resets
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.groups import reset as group_reset
+from kctl.commands.groups.options import All, CompatVersion, DryRun, Topics
+from kctl.commands.groups.rows import RESET_COLUMNS, reset_row
+from kctl.commands.groups.selection import all_wanted_groups
+from kctl.commands.invocation import Invocation
+from kctl.errors import UsageError
+from kctl.integers import INT64_MAX
+
+if TYPE_CHECKING:
+    from kctl.admin.offset_reset import Reset
+    from kctl.admin.outcome import Outcome
+    from kctl.client.cluster import ClusterClient
+    from kctl.model import TopicPartition
+
+app = typer.Typer(add_completion=False)
+
+
+WOULD_RESET = "would be reset"
+
+
+@app.command(
+    "reset-offsets",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl groups reset-offsets billing --topic orders --to-earliest --dry-run",
+        "kctl groups reset-offsets billing --topic orders:0,1 --shift-by -100 --execute",
+        "kctl groups reset-offsets billing --all-topics --to-current --dry-run --export > before.csv",
+        "kctl groups reset-offsets billing --from-file before.csv --execute",
+    ),
+)
+def reset_offsets(
+    ctx: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(help="Groups to reset.", metavar="GROUP")] = None,
+    *,
+    all_: All = False,
+    topic: Topics = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="To the committed offset, or to the end where there is none.")
+    ] = False,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", metavar="N", help="To this offset.", max=INT64_MAX, min=0)
+    ] = None,
+    shift_by: Annotated[
+        int | None,
+        typer.Option(
+            "--shift-by",
+            metavar="N",
+            help="Forward by N records, or back if N is negative.",
+            min=-INT64_MAX,
+            max=INT64_MAX,
+        ),
+    ] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(
+            "--to-datetime",
+            metavar="TIME",
+            help="To the first record at or after that time: RFC 3339 (UTC without a zone), a date, 10 digits of epoch"
+            " seconds or 13 of milliseconds, or a duration back from now such as -1h.",
+        ),
+    ] = None,
+    by_duration: Annotated[
+        str | None,
+        typer.Option("--by-duration", metavar="DURATION", help="To the time that long ago: PT1H30M, 90m, 2d."),
+    ] = None,
+    from_file: Annotated[
+        str | None,
+        typer.Option("--from-file", metavar="FILE", help="To the offsets in a CSV file as --export writes it."),
+    ] = None,
+    export: Annotated[
+        bool,
+        typer.Option(
+            "--export",
+            help="Print Kafka's CSV instead of rows: topic,partition,offset; of several groups with"
+            " the group in front.",
+        ),
+    ] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Commit the new offsets.")] = False,
+    dry_run: DryRun = False,
+    compat: Annotated[
+        CompatVersion | None,
+        typer.Option(
+            "--compat",
+            help="Print what Kafka's own tool of that version prints; it does nothing unless --execute is given.",
+        ),
+    ] = None,
+) -> ExitStatus:
+    """Set the committed offsets of groups without members; a group that does not exist is created.
+
+    Exactly one of --to-..., --shift-by, --by-duration and --from-file says where to, and --topic or --all-topics what;
+    a file says both.  Either --dry-run or --execute has to be given.  Offsets beyond what a partition holds are moved
+    to its start or end, with a warning.
+
+    DELTA is how many records are skipped; negative: how many are read again.  Nothing is committed unless all offsets
+    can be found, and nothing while a group has members: that is refused (exit status 5) and names them.
+    """
+    run: Invocation = ctx.obj
+    if execute and dry_run:
+        raise UsageError("--dry-run and --execute cannot be combined")
+    if not (execute or dry_run or compat):
+        raise UsageError("give --dry-run or --execute")
+    if bool(names) is all_:
+        raise UsageError("name the groups to reset, or use --all")
+    wanted = (
+        sorted(set(names)) if names else run.on_brokers(lambda client: all_wanted_groups(run, client, None, all_=True))
+    )
+    target = group_reset.parse_target(
+        wanted,
+        to_earliest=to_earliest,
+        to_latest=to_latest,
+        to_current=to_current,
+        to_offset=to_offset,
+        shift_by=shift_by,
+        to_datetime=to_datetime,
+        by_duration=by_duration,
+        from_file=from_file,
+    )
+    scope = None
+    if target.scenario is not Scenario.FILE:
+        scope = group_reset.parse_scope(topic, all_topics=all_topics)
+    elif topic or all_topics:
+        raise UsageError("--from-file cannot be combined with --topic or --all-topics")
+    with_group = all_ or len(wanted) > 1
+    if target.scenario is Scenario.FILE:
+        wanted = group_reset.groups_in_file(run, wanted, target, all_=all_)
+
+    async def plan(client: ClusterClient) -> list[Reset]:
+        groups = await group_reset.look_up(client, wanted)
+        group_reset.refuse_active(groups)
+        return await plan_resets(client, groups, target, scope)
+
+    resets = run.on_brokers(plan)
+    for reset in resets:
+        group_reset.warn_if_clamped(run, reset)
+    outcomes: dict[tuple[str, TopicPartition], Outcome] = {}
+    if execute and all(reset.outcome.is_done for reset in resets):
+
+        async def act(client: ClusterClient) -> None:
+            wanted = group_reset.by_group(resets)
+            committed = await client.gather([commit_offsets(client, *one) for one in wanted.items()])
+            for group, answers in zip(wanted, committed, strict=True):
+                outcomes.update({(group, tp): outcome for tp, outcome in answers.items()})
+
+        run.on_brokers(act)
+    status = "reset" if outcomes else WOULD_RESET
+    rows = [reset_row(one, status, outcomes.get((one.group, one.tp)) if outcomes else None) for one in resets]
+    if compat:
+        group_reset.show_as_kafka(
+            run, resets, rows, compat, target.scenario, topics=topic or (), export=export, with_group=with_group
+        )
+    elif export:
+        group_reset.show_as_csv(run, resets, rows, with_group=with_group)
+    else:
+        run.console.show(RESET_COLUMNS, rows)
+    return run.status_of(rows)

@@ -1,0 +1,44 @@
+"""Which groups a command works on: those that are named, or all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kctl.admin.group_description import OTHER_TYPES
+from kctl.admin.groups import list_groups as ask
+from kctl.commands.invocation import Invocation
+from kctl.errors import ApiError, UsageError
+
+if TYPE_CHECKING:
+    from kctl.admin.outcome import Outcome
+    from kctl.client.cluster import ClusterClient
+
+
+async def all_wanted_groups(
+    run: Invocation, client: ClusterClient, names: list[str] | None, *, all_: bool
+) -> list[str]:
+    """What `wanted_groups` finds.  Raises ApiError when a broker cannot list its groups."""
+    wanted, failed = await wanted_groups(run, client, names, all_=all_)
+    if failed:
+        raise ApiError(failed[0].error, f"broker {failed[0].name} cannot list its groups: {failed[0].message}")
+    return wanted
+
+
+async def wanted_groups(
+    run: Invocation, client: ClusterClient, names: list[str] | None, *, all_: bool
+) -> tuple[list[str], list[Outcome]]:
+    """The groups that are named, else all of consumers, and the brokers that could not tell theirs.
+
+    Groups of other types are left out with a warning.
+    """
+    if names and all_:
+        raise UsageError("name groups or give --all, not both")
+    if names:
+        return sorted(set(names)), []
+    groups, failed = await ask(client)
+    for group in groups:
+        if group.type in OTHER_TYPES:
+            run.console.warn(
+                f"group '{group.group_id}' is left out: it is a {group.type} group, see {OTHER_TYPES[group.type]}"
+            )
+    return sorted(group.group_id for group in groups if group.type not in OTHER_TYPES), failed

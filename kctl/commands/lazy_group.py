@@ -1,0 +1,132 @@
+"""A typer group whose commands are imported when they are called, so that a command line loads only what it runs."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import typer
+import typer.core
+import typer.main
+
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.help import write_exit_statuses, write_group_help
+from kctl.commands.options import cluster_options, output_options
+from kctl.commands.parameters import flags_of, is_flag
+from kctl.errors import UsageError
+
+
+class Member(NamedTuple):
+    """A command of a group that is not imported yet."""
+
+    module: str
+    """Where its `app` is: a typer.Typer."""
+    summary: str | None = None
+    """What the group's help says about it; None: the first line of the command's own help."""
+
+
+class LazyGroup(typer.core.TyperGroup):
+    """Imports a member when it is called, or when help lists a member without a summary."""
+
+    members: Mapping[str, Member] = {}
+    kind = "verb"
+    _lists_members = False
+    """True while rich lists the members, which needs their summaries only."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.members)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command or group of that name.  Raises ImportError when its module is missing."""
+        member = self.members.get(cmd_name)
+        if member is not None and member.summary and self._lists_members:
+            return typer.core.TyperCommand(cmd_name, help=member.summary)
+        return None if member is None else load(member)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put common options that stand in front of a noun or verb behind it; word the errors about both."""
+        leading, name, rest = split_leading(args)
+        if name == "help" and ctx.parent is None:
+            return self.parse_args(ctx, [*leading, *rest, "--help"])
+        if name in self.members:
+            return super().parse_args(ctx, [str(name), *leading, *rest])
+        if name in {"--help", "-h"}:
+            return super().parse_args(ctx, [ctx.help_option_names[0]])
+        if name is not None:
+            wrong = f"no such {self._what(ctx, name)}: {name}{self._meant(name)}"
+            raise UsageError(f"{wrong}  Try '{ctx.command_path} --help'.")
+        if leading and takes_value(leading[-1]):
+            raise UsageError(f"option {leading[-1]} requires a value.  Try '{ctx.command_path} --help'.")
+        formatter = ctx.make_formatter()
+        self.write_plain_help(ctx, formatter)
+        sys.stderr.write(formatter.getvalue().rstrip("\n") + "\n")
+        raise typer.Exit(ExitStatus.USAGE)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        if sys.stdout.isatty():
+            self._lists_members = True
+            super().format_help(ctx, formatter)
+            self._lists_members = False
+            if ctx.parent is None:
+                write_exit_statuses(formatter)
+        else:
+            self.write_plain_help(ctx, formatter)
+
+    def write_plain_help(self, ctx: Any, formatter: Any) -> None:
+        """Write help without rich."""
+        rows = [(name, member.summary or summary_of(load(member))) for name, member in self.members.items()]
+        write_group_help(self, ctx, formatter, rows, f"{self.kind.capitalize()}s")
+        if ctx.parent is None:
+            write_exit_statuses(formatter)
+
+    def _what(self, ctx: Any, name: str) -> str:
+        kind = "option" if name.startswith("-") else self.kind
+        return kind if ctx.parent is None else f"{kind} of {ctx.command_path}"
+
+    def _meant(self, name: str) -> str:
+        close = difflib.get_close_matches(name, list(self.members), n=1)
+        return f".  Did you mean {close[0]}?" if close else "."
+
+
+def lazy_group(members: Mapping[str, Member], kind: str) -> type[LazyGroup]:
+    """The class of a group with these members, for `typer.Typer(cls=...)`; `kind` names a member in errors."""
+    return type("Group", (LazyGroup,), {"members": members, "kind": kind})
+
+
+def verbs(package: str, *names: str) -> type[LazyGroup]:
+    """The class of a noun whose verbs are modules of `package`: `reset-offsets` is `reset_offsets.py`."""
+    return lazy_group({name: Member(f"{package}.{name.replace('-', '_')}") for name in names}, "verb")
+
+
+def load(member: Member) -> Any:
+    """Import a member and make its command.  Raises ImportError."""
+    app: typer.Typer = importlib.import_module(member.module).app
+    return typer.main.get_command(app) if app.registered_commands else typer.main.get_group(app)
+
+
+def summary_of(command: Any) -> str:
+    """The first paragraph of a command's help."""
+    return " ".join(str(command.help or "").partition("\n\n")[0].split())
+
+
+def split_leading(words: list[str]) -> tuple[list[str], str | None, list[str]]:
+    """The common options in front of the first other word, that word, and the rest."""
+    position = 0
+    while position < len(words):
+        flag, equals, _ = words[position].partition("=")
+        with_value = takes_value(flag)
+        if with_value is None:
+            return words[:position], words[position], words[position + 1 :]
+        position += 2 if with_value and not equals else 1
+    return words, None, []
+
+
+def takes_value(flag: str) -> bool | None:
+    """True if the common option `flag` is followed by a value; None if it is no common option."""
+    for option in [*cluster_options(), *output_options()]:
+        if flag in flags_of(option):
+            return not is_flag(option)
+    return None

@@ -1,0 +1,135 @@
+"""`kctl offsets get`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kctl.admin.offsets import partitions_of
+from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, list_offsets
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.rows import NO_ERROR, exception_error, known
+from kctl.commands.times import parse_time_ms
+from kctl.commands.values import format_time, parse_partitions
+from kctl.console import ERROR_COLUMNS, Column
+from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.model import TopicPartition
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.list_offsets import OffsetAt
+
+app = typer.Typer(add_completion=False)
+
+
+COLUMNS = (
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("offset", numeric=True),
+    Column("time"),
+    Column("leader_epoch", numeric=True),
+    *ERROR_COLUMNS,
+)
+
+
+@app.command(
+    "get",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl offsets get orders",
+        "kctl offsets get orders payments --time earliest",
+        "kctl offsets get orders --time @2026-11-21T09:30:00Z --partition 0,3-5",
+    ),
+)
+def get(
+    ctx: typer.Context,
+    topics: Annotated[list[str], typer.Argument(help="Topics whose producers to describe.", metavar="TOPIC")],
+    *,
+    at: Annotated[
+        str,
+        typer.Option(
+            "--time",
+            metavar="earliest|latest|@TIME",
+            help="Which offset.  @TIME finds the first record at or after that time: RFC 3339 (UTC without a zone),"
+            " a date, 10 digits of epoch seconds or 13 of milliseconds, or a duration back from now such as @-1h.",
+        ),
+    ] = "latest",
+    partition: Annotated[
+        str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
+    ] = None,
+    committed: Annotated[
+        bool,
+        typer.Option(
+            "--committed", help="Use the end that readers of committed transactions see (the last stable offset)."
+        ),
+    ] = False,
+) -> ExitStatus:
+    """Show the first, last or time-based offset of every partition.
+
+    A time after the last record has no offset.
+    """
+    run: Invocation = ctx.obj
+    timestamp = _timestamp(at)
+    wanted = parse_partitions(partition)
+    isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+
+    async def ask(client: ClusterClient) -> list[dict[str, Any]]:
+        async def partitions(topic: str) -> list[TopicPartition] | ApiError:
+            try:
+                tps = await partitions_of(client, [topic])
+            except ApiError as error:
+                return error
+            return tps if wanted is None else [TopicPartition(topic, number) for number in wanted]
+
+        names = sorted(set(topics))
+        found = dict(zip(names, await client.gather([partitions(name) for name in names]), strict=True))
+        tps = [tp for one in found.values() if not isinstance(one, ApiError) for tp in one]
+        offsets = await list_offsets(client, dict.fromkeys(tps, timestamp), isolation=isolation) if tps else {}
+        rows: list[dict[str, Any]] = []
+        for name, one in found.items():
+            if isinstance(one, ApiError):
+                rows.append({"topic": name, **exception_error(one)})
+            else:
+                rows.extend(_row(tp, offsets[tp]) for tp in sorted(set(one)))
+        return rows
+
+    rows = run.on_brokers(ask)
+    run.console.show(COLUMNS, rows)
+    return run.status_of(rows)
+
+
+def _timestamp(text: str) -> int:
+
+    match text:
+        case "earliest" | "start":
+            return EARLIEST
+        case "latest" | "end":
+            return LATEST
+    if not text.startswith("@"):
+        raise UsageError(f"--time takes earliest, latest or @TIME, not '{text}'")
+    return parse_time_ms(text, now_ms=round(time.time() * 1000))
+
+
+def _row(tp: TopicPartition, outcome: OffsetAt | ApiError) -> dict[str, Any]:
+    row: dict[str, Any] = {"topic": tp.topic, "partition": tp.partition}
+    if isinstance(outcome, ApiError):
+        if outcome.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            outcome = ApiError(outcome.code, f"{tp.topic} has no partition {tp.partition}")
+        return row | {
+            "offset": None,
+            "timestamp_ms": None,
+            "time": None,
+            "leader_epoch": None,
+            **exception_error(outcome),
+        }
+    return row | {
+        "offset": known(outcome.offset),
+        "timestamp_ms": known(outcome.timestamp_ms),
+        "time": format_time(outcome.timestamp_ms),
+        "leader_epoch": known(outcome.leader_epoch),
+        **NO_ERROR,
+    }

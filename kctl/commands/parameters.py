@@ -1,0 +1,72 @@
+"""What help, completion scripts, the reference and checks ask about a parameter of a typer command.  Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Parameter = Any
+"""A TyperOption or TyperArgument: where their base class lives differs between versions of typer."""
+
+
+def is_argument(param: Parameter) -> bool:
+    """True for a positional parameter."""
+    return bool(param.param_type_name == "argument")
+
+
+def is_flag(param: Parameter) -> bool:
+    """True for an option without a value."""
+    return bool(getattr(param, "is_flag", False))
+
+
+def flags_of(param: Parameter) -> tuple[str, ...]:
+    """`-n`, `--max-records`; empty for an argument."""
+    return () if is_argument(param) else tuple(sorted(param.opts, key=lambda flag: flag.startswith("--")))
+
+
+def choices_of(param: Parameter) -> tuple[str, ...]:
+    """The values that a parameter is limited to; empty when it is not."""
+    return tuple(getattr(param.type, "choices", ()))
+
+
+def number_range(param: Parameter) -> tuple[int, int] | None:
+    """The least and greatest value of an integer; None for other types."""
+    low, high = getattr(param.type, "min", None), getattr(param.type, "max", None)
+    return None if low is None or high is None else (low, high)
+
+
+def repeats(param: Parameter) -> bool:
+    """True if it may be given more than once."""
+    return bool(param.nargs == -1 or getattr(param, "multiple", False))
+
+
+def metavar_of(param: Parameter) -> str:
+    """What stands for the value in help."""
+    if param.metavar:
+        return str(param.metavar)
+    if choices_of(param):
+        return "|".join(choices_of(param))
+    if is_argument(param):
+        return str(param.name).upper()
+    return "N" if number_range(param) else "TEXT"
+
+
+def completes(param: Parameter) -> str:
+    """ "file" or "directory" where a shell completes paths, as the metavar says; otherwise empty."""
+    return {"FILE": "file", "FILE[,...]": "file", "DIR": "directory"}.get(metavar_of(param), "")
+
+
+def name_of(param: Parameter) -> str:
+    """The name in error messages: the longest flag, or the metavar of an argument."""
+    return metavar_of(param) if is_argument(param) else max(param.opts, key=len)
+
+
+def help_of(param: Parameter) -> str:
+    """What it means, whether it is required or may be repeated, and its default."""
+    text = str(param.help)
+    if param.required and not is_argument(param):
+        text += "  Required."
+    if repeats(param) and not is_argument(param):
+        text += "  May be repeated."
+    if not is_flag(param) and not repeats(param) and param.default not in {None, ""}:
+        text += f"  Default: {param.default}."
+    return text

@@ -1,0 +1,1 @@
+"""`kctl produce`: write lines to a topic."""

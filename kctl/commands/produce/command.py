@@ -1,0 +1,372 @@
+"""`kctl produce`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from kctl.admin.offsets import partitions_of
+from kctl.client.producer import Producer, ProducerSettings
+from kctl.client.settings import parse_milliseconds
+from kctl.client.transaction import TRANSACTION_TIMEOUT_MS, Transaction
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.produce.record_input import LineFormat, json_record, read_chunks, read_records
+from kctl.commands.rows import NO_ERROR, known
+from kctl.commands.values import format_time, parse_pair
+from kctl.commands.values_of_parameters import any_text
+from kctl.console import ERROR_COLUMNS, Column, Console
+from kctl.errors import ApiError, ErrorCode, KctlError, UsageError
+from kctl.integers import INT32_MAX
+from kctl.records.compression import Codec
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from kctl.client.cluster import ClusterClient
+    from kctl.client.producer import Delivery
+    from kctl.commands.records import ReadRecord
+
+app = typer.Typer(add_completion=False)
+
+
+ACK_COLUMNS = (
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("offset", numeric=True),
+    Column("time"),
+    *ERROR_COLUMNS,
+)
+Acks = Literal["all", "-1", "1", "0"]
+ACKS: dict[Acks, int] = {"all": -1, "-1": -1, "1": 1, "0": 0}
+CodecName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+Input = Literal["lines", "jsonl", "whole"]
+AFTER_INTERRUPT_S = 5.0
+
+
+@app.command(
+    "produce",
+    cls=ClusterCommand,
+    epilog=examples(
+        "echo hello | kctl produce orders",
+        "kctl produce orders --key-separator : --acks all --codec zstd --file orders.txt",
+        "kctl consume orders --format jsonl | kctl produce orders-copy --input jsonl",
+        "kctl produce orders --file orders.txt --transactional-id nightly-load",
+    ),
+)
+def produce(
+    ctx: typer.Context,
+    topic: Annotated[str, typer.Argument(help="Topic to write to.  It must exist.", metavar="TOPIC")],
+    *,
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="FILE", help="Read this instead of standard input.")
+    ] = None,
+    input_: Annotated[
+        Input,
+        typer.Option(
+            "--input",
+            help="A record per line, a JSON object per line as `kctl consume --format jsonl` writes it, or one record.",
+        ),
+    ] = "lines",
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="Key of every record.", parser=any_text)
+    ] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", metavar="TEXT", help="Separator between key and value in a line.")
+    ] = None,
+    null_marker: Annotated[
+        str | None,
+        typer.Option(
+            "--null-marker",
+            metavar="TEXT",
+            help="Text that stands for a null key or value (a tombstone).",
+            parser=any_text,
+        ),
+    ] = None,
+    record_header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option(
+            "--partition",
+            metavar="N",
+            help="Partition of every record.  Default: by key, as Java's producer does.",
+            min=0,
+            max=INT32_MAX,
+        ),
+    ] = None,
+    acks: Annotated[
+        Acks,
+        typer.Option("--acks", help="Which replicas must acknowledge: all in-sync replicas, the leader (1), none (0)."),
+    ] = "all",
+    codec: Annotated[CodecName, typer.Option("--codec", help="Compression codec of batches.")] = "none",
+    transactional_id: Annotated[
+        str | None,
+        typer.Option("--transactional-id", metavar="ID", help="Write all records in one transaction with this id."),
+    ] = None,
+) -> ExitStatus:
+    """Write lines from standard input to a topic.
+
+    Lines end with a line feed, which is not part of the record.  With --acks all, a batch that is retried is stored
+    once.  Notes on stderr say where the records were written; json and jsonl print a row for every record.
+
+    With --transactional-id, readers of committed records see all records or none: the transaction is committed at the
+    end of the input, and aborted when a record cannot be written, a line is invalid, or SIGINT or SIGTERM arrives.
+    Other producers with the same id are fenced, and their open transaction is aborted.  The input must end within
+    transaction.timeout.ms, which --command-config can set (60000).
+    """
+    run: Invocation = ctx.obj
+    settings = ProducerSettings(acks=ACKS[acks], codec=Codec.named(codec), idempotent=ACKS[acks] == ACKS["all"])
+    if input_ != "lines" and (key_separator is not None or null_marker is not None):
+        raise UsageError("--key-separator and --null-marker are for --input lines")
+    if key is not None and key_separator is not None:
+        raise UsageError("--key and --key-separator cannot be combined")
+    if transactional_id is not None and not settings.idempotent:
+        raise UsageError("--transactional-id requires --acks all")
+    every = _Every(
+        None if key is None else key.encode(),
+        tuple((name, value.encode()) for name, value in (parse_pair(one, "--header") for one in record_header or [])),
+        partition,
+    )
+    lines = _LineOptions(input_, key_separator, null_marker)
+    timeout_ms = parse_milliseconds(run.client_properties(), "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
+    log = DeliveryLog(topic)
+
+    async def write(client: ClusterClient) -> None:
+        with _descriptor(file) as (descriptor, source):
+            partitions = _Partitions(client, topic)
+            await partitions.look_up()
+            await partitions.check(partition)
+            if transactional_id is None:
+                producer = Producer(client, settings, log.add)
+                await _write(producer, _feed(producer, partitions, topic, every, lines, descriptor, source))
+                return
+            transaction = await Transaction.begin(client, transactional_id, timeout_ms=timeout_ms)
+            producer = Producer(client, settings, log.add, transaction=transaction)
+            feed = _feed(producer, partitions, topic, every, lines, descriptor, source)
+            await _write_together(producer, transaction, feed, log)
+
+    try:
+        run.on_cluster_concurrently(write)
+    except BaseException:
+        log.summarise(run.console)  # only on stderr: under json the one document is about the failure
+        raise
+    log.show(run.console)
+    if log.first_failure is not None:
+        run.console.warn(str(log.first_failure))
+    return ExitStatus.FAILED if log.failed else ExitStatus.DONE
+
+
+class _Every:
+    """What all records of one run have in common."""
+
+    __slots__ = ("headers", "key", "partition")
+
+    def __init__(self, key: bytes | None, headers: tuple[tuple[str, bytes | None], ...], partition: int | None) -> None:
+        self.key = key
+        self.headers = headers
+        self.partition = partition
+
+
+class _LineOptions:
+    """How the input is cut into records."""
+
+    __slots__ = ("input", "key_separator", "null_marker")
+
+    def __init__(self, input_: str, key_separator: str | None, null_marker: str | None) -> None:
+        self.input = input_
+        self.key_separator = None if key_separator is None else key_separator.encode()
+        self.null_marker = None if null_marker is None else null_marker.encode()
+
+
+class DeliveryLog:
+    """What became of the records, told at the end in one line, and record by record where a program reads."""
+
+    def __init__(self, topic: str) -> None:
+        self.failed = 0
+        self.first_failure: Exception | None = None
+        self._topic = topic
+        self._deliveries: list[Delivery] = []
+
+    def add(self, delivery: Delivery) -> None:
+        """One more batch whose fate is known."""
+        self._deliveries.append(delivery)
+        if delivery.error is not None:
+            self.failed += len(delivery.records)
+            self.first_failure = self.first_failure or delivery.error
+
+    def abort(self) -> None:
+        """None of it counts: the transaction was aborted."""
+        aborted = ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, "the transaction was aborted")
+        for delivery in self._deliveries:
+            delivery.error = delivery.error or aborted
+            delivery.base_offset = -1
+        self.failed = sum(len(delivery.records) for delivery in self._deliveries)
+
+    def show(self, console: Console) -> None:
+        """Rows for programs on stdout, a line for people on stderr."""
+        self._deliveries.sort(key=lambda delivery: (delivery.tp, delivery.base_offset))
+        if console.is_machine_readable:
+            console.show(ACK_COLUMNS, self._rows())
+        if self._deliveries:
+            self.summarise(console)
+        else:
+            console.note("nothing to write")
+
+    def summarise(self, console: Console) -> None:
+        """The line for people; nothing when no batch has got anywhere."""
+        if not self._deliveries:
+            return
+        done = sum(len(delivery.records) for delivery in self._deliveries) - self.failed
+        where = "; ".join(f"partition {number}: offsets {first} to {last}" for number, first, last in self._spans())
+        console.note(f"{done:,} record{'' if done == 1 else 's'} to {self._topic}{': ' + where if where else ''}")
+        if self.failed:
+            console.note(f"{self.failed:,} not written")
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for delivery in self._deliveries:
+            for index, record in enumerate(delivery.records):
+                written_ms = record.timestamp if delivery.timestamp_ms < 0 else delivery.timestamp_ms
+                yield {
+                    "topic": delivery.tp.topic,
+                    "partition": delivery.tp.partition,
+                    "offset": None if delivery.base_offset < 0 else delivery.base_offset + index,
+                    "timestamp_ms": known(written_ms),
+                    "time": format_time(written_ms),
+                    **_failure(delivery.error),
+                }
+
+    def _spans(self) -> list[tuple[int, int, int]]:
+        spans: dict[int, tuple[int, int]] = {}
+        for delivery in self._deliveries:
+            if delivery.base_offset >= 0:
+                last = delivery.base_offset + len(delivery.records) - 1
+                first, _ = spans.get(delivery.tp.partition, (delivery.base_offset, last))
+                spans[delivery.tp.partition] = (first, last)
+        return [(number, *span) for number, span in spans.items()]
+
+
+class _Partitions:
+    """The partitions that the topic has, so that one that it has not is refused before anything waits for it."""
+
+    def __init__(self, client: ClusterClient, topic: str) -> None:
+        self._client = client
+        self._topic = topic
+        self._known: set[int] = set()
+
+    async def look_up(self) -> None:
+        """Raises ApiError for a topic that does not exist."""
+
+        self._known = {tp.partition for tp in await partitions_of(self._client, [self._topic])}
+
+    async def check(self, partition: int | None) -> None:
+        """None is any.  Asks again before it gives up, because partitions can be added.  Raises UsageError."""
+        if partition is None or partition in self._known:
+            return
+        await self.look_up()
+        if partition not in self._known:
+            raise UsageError(f"{self._topic} has no partition {partition}; it has {len(self._known)}")
+
+
+async def _write(producer: Producer, feed: Coroutine[None, None, None]) -> None:
+
+    try:
+        await feed
+        await producer.flush()
+    except asyncio.CancelledError:
+        # Interrupted: what has been read so far is still written, if that is quick.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(AFTER_INTERRUPT_S):
+                await producer.flush()
+        raise
+    except UsageError:
+        await producer.flush()  # the lines before the bad one
+        raise
+    finally:
+        producer.abandon()
+
+
+async def _write_together(
+    producer: Producer, transaction: Transaction, feed: Coroutine[None, None, None], log: DeliveryLog
+) -> None:
+    """All of it or nothing; a failed commit is told as it is, because then nobody knows which of both."""
+    try:
+        await feed
+        await producer.flush()
+    except BaseException:
+        producer.abandon()
+        with contextlib.suppress(TimeoutError, KctlError):  # the coordinator aborts when the time-out is over
+            async with asyncio.timeout(AFTER_INTERRUPT_S):
+                await transaction.abort()
+        log.abort()
+        raise
+    if log.failed:
+        log.abort()
+        await transaction.abort()
+        return
+    try:
+        await transaction.commit()
+    except ApiError:
+        log.abort()
+        raise
+
+
+async def _feed(
+    producer: Producer,
+    partitions: _Partitions,
+    topic: str,
+    every: _Every,
+    lines: _LineOptions,
+    descriptor: int,
+    source: str,
+) -> None:
+
+    async def send(record: ReadRecord) -> None:
+        await producer.send(
+            topic,
+            record.value,
+            key=every.key if record.key is None else record.key,
+            headers=record.headers + every.headers,
+            partition=every.partition if every.partition is not None else record.partition,
+            timestamp_ms=record.timestamp_ms,
+        )
+
+    if lines.input == "whole":
+        whole = b"".join([data async for data in read_chunks(descriptor)])
+        await producer.send(topic, whole, key=every.key, headers=every.headers, partition=every.partition)
+        return
+    to_record = json_record if lines.input == "jsonl" else LineFormat(lines.key_separator, lines.null_marker).record
+    async for number, record in read_records(descriptor, source, to_record):
+        if every.partition is None and record.partition is not None:
+            try:
+                await partitions.check(record.partition)
+            except UsageError as error:
+                raise UsageError(f"{source} line {number}: {error}") from None
+        await send(record)
+
+
+@contextlib.contextmanager
+def _descriptor(file: str | None) -> Iterator[tuple[int, str]]:
+    if file is None or file == "-":
+        yield sys.stdin.fileno(), "standard input"
+        return
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        yield descriptor, file
+    finally:
+        os.close(descriptor)
+
+
+def _failure(error: Exception | None) -> dict[str, str | None]:
+    if error is None:
+        return NO_ERROR
+    code = error.code.name if isinstance(error, ApiError) else "CLUSTER_UNREACHABLE"
+    return {"error": code, "message": str(error)}

@@ -1,0 +1,145 @@
+"""`kctl producers describe`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from kctl.admin.offsets import partitions_of
+from kctl.admin.producers import describe_producers
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.compat import transactions as transaction_compat
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.rows import NO_ERROR, exception_error, known
+from kctl.commands.values import format_time, parse_partitions
+from kctl.console import ERROR_COLUMNS, Column
+from kctl.errors import ApiError
+from kctl.integers import INT32_MAX
+from kctl.model import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kctl.admin.producers import ActiveProducer
+    from kctl.client.cluster import ClusterClient
+
+    Answer = tuple[str, int | None, Sequence[ActiveProducer] | ApiError]
+    "What was told of a partition, or of a topic when that is all there is to say something about."
+
+app = typer.Typer(add_completion=False)
+
+
+COLUMNS = (
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("producer_id", numeric=True),
+    Column("producer_epoch", numeric=True),
+    Column("coordinator_epoch", numeric=True),
+    Column("last_sequence", numeric=True),
+    Column("last_time"),
+    Column("txn_start_offset", numeric=True),
+    *ERROR_COLUMNS,
+)
+
+
+@app.command(
+    "describe",
+    cls=ClusterCommand,
+    epilog=examples("kctl producers describe orders", "kctl producers describe orders --partition 0,3-5 --open"),
+)
+def describe(
+    ctx: typer.Context,
+    topics: Annotated[list[str], typer.Argument(help="Topics whose producers to describe.", metavar="TOPIC")],
+    *,
+    partition: Annotated[
+        str | None, typer.Option("--partition", metavar="N,N-N", help="Only these partitions.  Default: all.")
+    ] = None,
+    broker: Annotated[
+        int | None,
+        typer.Option(
+            "--broker",
+            metavar="N",
+            help="Ask this broker, which must be a replica.  Default: the leaders.",
+            min=0,
+            max=INT32_MAX,
+        ),
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Only producers with an open transaction.")] = False,
+    compat: Annotated[
+        Literal["kafka-3", "kafka-4"] | None,
+        typer.Option(
+            "--compat", help="Print what Kafka's own tool of that version prints; a table for each partition."
+        ),
+    ] = None,
+) -> ExitStatus:
+    """Describe the idempotent and transactional producers of partitions.
+
+    TXN-START-OFFSET is where the open transaction of a producer began, and empty where there is none.  Brokers before
+    2.8 do not tell.
+    """
+    run: Invocation = ctx.obj
+    wanted = parse_partitions(partition)
+    found = run.on_brokers(lambda client: _ask(client, topics, wanted, broker=broker))
+    if open_:
+        found = [
+            (topic, number, told if isinstance(told, ApiError) else [one for one in told if one.has_transaction])
+            for topic, number, told in found
+        ]
+    if compat:
+        return _describe_as_kafka(run, found)
+    rows: list[dict[str, Any]] = []
+    for topic, number, told in found:
+        if isinstance(told, ApiError):
+            rows.append({"topic": topic, "partition": number, **exception_error(told)})
+        else:
+            rows.extend(producer_row(topic, number, one) for one in told)
+    run.console.show(COLUMNS, rows)
+    return run.status_of(rows)
+
+
+async def _ask(
+    client: ClusterClient, topics: Sequence[str], wanted: Sequence[int] | None, *, broker: int | None
+) -> list[Answer]:
+
+    async def ask_one(topic: str) -> list[Answer]:
+        try:
+            tps = await partitions_of(client, [topic])
+            if wanted is not None:
+                tps = [TopicPartition(topic, number) for number in wanted]
+            found = await describe_producers(client, tps, broker=broker)
+        except ApiError as error:
+            return [(topic, None, error)]
+        return [(tp.topic, tp.partition, told) for tp, told in found.items()]
+
+    answers = await client.gather([ask_one(topic) for topic in sorted(set(topics))])
+    return [one for some in answers for one in some]
+
+
+def _describe_as_kafka(run: Invocation, found: Sequence[Answer]) -> ExitStatus:
+    """What failed goes to stderr, because stdout is Kafka's."""
+    status = ExitStatus.DONE
+    for topic, number, told in found:
+        if isinstance(told, ApiError):
+            run.console.warn(f"{topic if number is None else f'{topic}-{number}'}: {told.code.name}: {told}")
+            status = ExitStatus.FAILED
+        else:
+            run.console.verbatim(transaction_compat.producers(told))
+    return status
+
+
+def producer_row(topic: str, partition: int | None, producer: ActiveProducer) -> dict[str, Any]:
+    """One producer of one partition."""
+    return {
+        "topic": topic,
+        "partition": partition,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "coordinator_epoch": known(producer.coordinator_epoch),
+        "last_sequence": known(producer.last_sequence),
+        "last_timestamp_ms": known(producer.last_timestamp_ms),
+        "last_time": format_time(producer.last_timestamp_ms),
+        "txn_start_offset": known(producer.txn_start_offset),
+        **NO_ERROR,
+    }

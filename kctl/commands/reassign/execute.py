@@ -1,0 +1,257 @@
+"""`kctl reassign execute`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kctl.admin.move_progress import move_duration_ms
+from kctl.admin.reassigning import look, start_moves, wait_for_moves
+from kctl.admin.reassignment_plan import bytes_by_broker, rollback, rollback_log_dirs
+from kctl.admin.reassignment_spec import format_reassignment
+from kctl.admin.rollback_files import save_rollback, write_new
+from kctl.admin.throttle_records import key_of
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.compat import reassign as reassign_compat
+from kctl.commands.compat.reassign import EXISTING
+from kctl.commands.exit_status import ExitStatus, Refused
+from kctl.commands.invocation import Invocation
+from kctl.commands.reassign.options import Compat, DryRun, JsonFile, StateDir
+from kctl.commands.reassign.rows import PLAN_COLUMNS, STARTED, WOULD_MOVE, end_error, plan_row
+from kctl.commands.reassign.states import say_cleared
+from kctl.commands.reassign.targets import read_log_dirs, read_targets
+from kctl.commands.reassign.throttle import records_of, restore, restore_after_failure, tell_kept, throttle
+from kctl.commands.values import parse_size
+from kctl.errors import ApiError, ErrorCode, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kctl.admin.move_progress import Estimate
+    from kctl.admin.outcome import Outcome
+    from kctl.admin.reassigning import Situation
+    from kctl.admin.reassignment_plan import Move
+    from kctl.admin.throttle_records import ThrottleRecords
+    from kctl.client.cluster import ClusterClient
+    from kctl.model import TopicPartition
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "execute",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl reassign execute --reassignment-json-file moves.json --dry-run",
+        "kctl reassign execute --reassignment-json-file moves.json --throttle 50m --wait",
+        "kctl reassign execute orders:0=1,2,3 orders:1=2,3,1",
+    ),
+)
+def execute(
+    ctx: typer.Context,
+    moves: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Instead of a file: partitions and their replicas, the preferred leader first.", metavar="T:P=B,B"
+        ),
+    ] = None,
+    *,
+    reassignment_json_file: JsonFile = None,
+    throttle: Annotated[
+        str | None,
+        typer.Option(
+            "--throttle",
+            metavar="BYTES_PER_S",
+            help="What each broker may copy, such as 50m.  What was set before comes back when the move ends.",
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the partitions have moved, and show progress.")
+    ] = False,
+    additional: Annotated[
+        bool, typer.Option("--additional", help="Start although other partitions are already being moved.")
+    ] = False,
+    rollback_file: Annotated[
+        str | None,
+        typer.Option(
+            "--rollback-file",
+            metavar="FILE",
+            help="File to write the reverse reassignment to, in addition to rollback-*.json in --state-dir.",
+        ),
+    ] = None,
+    state_dir: StateDir = None,
+    dry_run: DryRun = False,
+    compat: Compat = None,
+) -> ExitStatus:
+    """Move partitions to other brokers, put their replicas in another order, or move replicas between log directories.
+
+    A file may name under "log_dirs" the log directory of each replica, or "any"; 'kctl cluster log-dirs' lists them.
+
+    Nothing is moved unless everything can be.  A throttle is set for the brokers and topics of this move only.  What
+    was set before is remembered in a file and comes back when the move has ended.  Without --wait, and when this
+    command is interrupted or loses the cluster while it waits, the throttle stays; 'kctl reassign verify' restores
+    what was set before once the partitions have moved.
+
+    Executing the same move again with another throttle changes the throttle.
+    """
+    run: Invocation = ctx.obj
+    targets, log_dirs = read_targets(moves, reassignment_json_file), read_log_dirs(reassignment_json_file)
+    if targets is None:
+        raise UsageError("nothing to move; give --reassignment-json-file, or moves such as orders:0=1,2,3")
+    rate = _rate(throttle)
+    situation = run.on_brokers(lambda client: look(client, targets, log_dirs))
+    plan = situation.moves
+    _tell_cost(run, plan, rate)
+    if dry_run or any(move.problem for move in plan):
+        rows = [plan_row(move, WOULD_MOVE) for move in plan]
+        run.console.show(PLAN_COLUMNS, rows)
+        return run.status_of(rows)
+    _refuse_beside_others(run, situation, additional=additional, compat=compat)
+    records = records_of(state_dir, situation.metadata.cluster_id)
+    key = key_of(targets)
+    _save_rollback(run, plan, records.folder, key, Path(rollback_file) if rollback_file else None)
+    try:
+        outcomes = _start(run, plan, rate=rate, records=records, key=key, compat=compat)
+    except BaseException as error:
+        if rate is not None and _is_refusal(error):
+            restore_after_failure(run, records, key)
+        elif rate is not None:
+            tell_kept(run, rate, state_dir)
+        raise
+    started = [move for move in plan if outcomes[move.tp].is_done]
+    if wait and started:
+        try:
+            situation = _watch(run, started)
+        except BaseException:
+            if rate is not None:
+                tell_kept(run, rate, state_dir)
+            raise
+    all_restored = True
+    if rate is not None and (wait or not any(move.is_change for move in started)):
+        all_restored = say_cleared(run, restore(run, records, [key]), compat)
+    elif rate is not None:
+        run.console.note("the throttle stays until 'kctl reassign verify' finds the partitions moved")
+    rows = [plan_row(move, STARTED, outcomes[move.tp]) for move in plan]
+    if wait:
+        for row, move in zip(rows, plan, strict=True):
+            if move in started:
+                row |= {"status": situation.state_of(move).value, **end_error(move, situation)}
+    if not compat:
+        run.console.show(PLAN_COLUMNS, rows)
+    return run.status_of(rows) if all_restored else ExitStatus.FAILED
+
+
+def _rate(throttle: str | None) -> int | None:
+
+    if throttle is None:
+        return None
+    rate = parse_size(throttle)
+    if rate == 0:
+        raise UsageError("--throttle must be greater than 0")
+    return rate
+
+
+def _refuse_beside_others(run: Invocation, situation: Situation, *, additional: bool, compat: str | None) -> None:
+    """As Kafka does: two moves at once are asked for, and giving one that is under way once more is not two."""
+    same = {move.tp for move in situation.moves if move.is_under_way}
+    others = [str(tp) for tp in situation.ongoing if tp not in same]
+    if not others or additional:
+        return
+    if compat:
+        run.console.verbatim(EXISTING)
+    raise Refused(f"{len(others)} partitions are being moved already ({others[0]}, ...): wait, or use --additional")
+
+
+def _start(
+    run: Invocation, plan: Sequence[Move], *, rate: int | None, records: ThrottleRecords, key: str, compat: str | None
+) -> dict[TopicPartition, Outcome]:
+    """Set the throttle, then start what changes anything."""
+    say = run.console.verbatim if compat else lambda _: None
+
+    async def ask(client: ClusterClient) -> dict[TopicPartition, Outcome]:
+        if rate is None:
+            return await start_moves(client, plan)
+        # Locked until the partitions are on their way: a `verify` in between would take the throttle for a left-over.
+        with records.locked():
+            await throttle(run, client, records, key, plan, rate)
+            say(reassign_compat.throttle_set(rate))
+            return await start_moves(client, plan)
+
+    say(reassign_compat.current_assignment(rollback(plan)))
+    outcomes = run.on_brokers(ask)
+    refused = {tp: outcome.message for tp, outcome in outcomes.items() if not outcome.is_done}
+    say(reassign_compat.start_refused(refused.items()) if refused else reassign_compat.started(outcomes))
+    sent = {(broker, move.tp): path for move in plan for broker, path in move.log_dirs if move.tp not in refused}
+    say(reassign_compat.log_dir_moves_started(compat or "", sent))
+    return outcomes
+
+
+def _watch(run: Invocation, started: Sequence[Move]) -> Situation:
+    """Wait until the moves have ended; an interruption says what goes on without us."""
+    try:
+        with run.console.progress("moved", unit="bytes") as progress:
+
+            def show(estimate: Estimate) -> None:
+                progress.update(estimate.moved_bytes, total=estimate.total_bytes, note=_pace(estimate))
+
+            return run.on_cluster_concurrently(lambda client: wait_for_moves(client, started, show))
+    except KeyboardInterrupt:
+        names = ", ".join(str(move.tp) for move in started if move.is_change)
+        run.console.note(f"no longer waiting, but the brokers go on moving {names}; 'kctl reassign cancel' stops that")
+        raise
+
+
+def _pace(estimate: Estimate) -> str:
+    if estimate.bytes_per_s is None:
+        return ""
+    pace = f"{round(estimate.bytes_per_s):,} bytes/s"
+    if estimate.remaining_ms is None:
+        return f"{pace}, no end in sight"
+    return f"{pace}, {_duration(estimate.remaining_ms)} left"
+
+
+def _tell_cost(run: Invocation, plan: Sequence[Move], rate: int | None) -> None:
+    """What the plan copies, and how long that takes at least."""
+    incoming, outgoing = bytes_by_broker(plan)
+    total = sum(move.bytes_to_move or 0 for move in plan if not move.problem)
+    replicas = sum(len(move.adding) + len(move.relocating) for move in plan if not move.problem)
+    text = f"{replicas} replica{'' if replicas == 1 else 's'} to copy, {total:,} bytes"
+    if rate is not None and incoming:
+        busiest = max(*incoming.values(), *outgoing.values())
+        text += f", at least {_duration(move_duration_ms(busiest, rate))} with this throttle"
+    run.console.note(text)
+
+
+def _duration(duration_ms: int) -> str:
+    seconds = -(-duration_ms // 1000)
+    hours, minutes = seconds // 3600, seconds // 60 % 60
+    if hours:
+        return f"{hours}h{minutes:02}m"
+    return f"{minutes}m{seconds % 60:02}s" if minutes else f"{seconds}s"
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether brokers have said no, so that nothing has been started; after anything else it may have been."""
+    return isinstance(error, ApiError) and error.code not in {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION}
+
+
+def _save_rollback(run: Invocation, plan: Sequence[Move], folder: Path, key: str, wanted: Path | None) -> None:
+    """Write what leads back to a new file, and to `wanted`.  Raises Refused when that one exists.
+
+    A move that is under way has its file already, with an order of replicas that nobody knows any more.
+    """
+    changing = [move for move in plan if move.is_change and not move.is_under_way]
+    if not changing:
+        return
+    text = format_reassignment(rollback(changing), rollback_log_dirs(changing)) + "\n"
+    if wanted is not None:
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            write_new(wanted, text)
+        except FileExistsError:
+            raise Refused(f"{wanted} exists and is not overwritten: give another --rollback-file") from None
+    remembered = save_rollback(folder, key, text)
+    path = wanted or remembered
+    run.console.note(f"to undo: kctl reassign execute --reassignment-json-file {path}")

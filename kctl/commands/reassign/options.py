@@ -1,0 +1,27 @@
+"""Options that several verbs of `kctl reassign` take."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+CompatVersion = Literal["kafka-2.8", "kafka-4"]
+JsonFile = Annotated[
+    str | None,
+    typer.Option("--reassignment-json-file", metavar="FILE", help="Kafka's JSON: partitions and their replicas."),
+]
+Compat = Annotated[
+    CompatVersion | None,
+    typer.Option("--compat", help="Print what Kafka's own tool of that version prints, instead of rows."),
+]
+StateDir = Annotated[
+    str | None,
+    typer.Option(
+        "--state-dir",
+        metavar="DIR",
+        help="Folder that records the throttles that were set.  Default: kctl/reassign under XDG_STATE_HOME, which is"
+        " ~/.local/state.",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]

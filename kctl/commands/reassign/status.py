@@ -1,0 +1,46 @@
+"""`kctl reassign status`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.admin.reassigning import look_settled
+from kctl.admin.throttling import finished_keys
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.reassign.options import JsonFile, StateDir
+from kctl.commands.reassign.states import show_states
+from kctl.commands.reassign.targets import read_log_dirs, read_targets
+from kctl.commands.reassign.throttle import records_of
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "status",
+    cls=ClusterCommand,
+    epilog=examples("kctl reassign status", "kctl reassign status --reassignment-json-file moves.json --format json"),
+)
+def status(
+    ctx: typer.Context,
+    moves: Annotated[
+        list[str] | None, typer.Argument(help="Instead of a file: partitions and their replicas.", metavar="T:P=B,B")
+    ] = None,
+    *,
+    reassignment_json_file: JsonFile = None,
+    state_dir: StateDir = None,
+) -> ExitStatus:
+    """Show the progress of moves.  Default: all moves.
+
+    Changes nothing.  Exit status 3 while anything of it moves, 1 for a partition that neither is where it should be nor
+    on its way there.
+    """
+    run: Invocation = ctx.obj
+    targets, log_dirs = read_targets(moves, reassignment_json_file), read_log_dirs(reassignment_json_file)
+    situation = run.on_brokers(lambda client: look_settled(client, targets, log_dirs))
+    if finished_keys(records_of(state_dir, situation.metadata.cluster_id), situation.ongoing.keys()):
+        run.console.note("a move has ended and its throttle is still set; 'kctl reassign verify' restores it")
+    return show_states(run, situation, compat=None)

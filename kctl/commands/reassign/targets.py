@@ -1,0 +1,47 @@
+"""Reads the targets of a reassignment from options and files."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kctl.admin.reassignment_spec import parse_inline, parse_log_dirs, parse_reassignment
+from kctl.errors import UsageError
+from kctl.input_files import read_input
+
+if TYPE_CHECKING:
+    from kctl.admin.reassignment_spec import Assignment, LogDirTargets
+
+
+def read_targets(texts: list[str] | None, path: str | None, *, with_replicas: bool = True) -> Assignment | None:
+    """What was asked for, in a file or in words; None when it was neither."""
+    if texts and path:
+        raise UsageError("give --reassignment-json-file or partitions, not both")
+    if texts:
+        try:
+            return parse_inline(texts, with_replicas=with_replicas)
+        except UsageError:
+            file = next((text for text in texts if Path(text).is_file()), None)
+            if file is None:
+                raise
+            raise UsageError(f"'{file}' is a file; give it as --reassignment-json-file {file}") from None
+    if path is None:
+        return None
+    try:
+        return parse_reassignment(_document(path))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except (UsageError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def read_log_dirs(path: str | None) -> LogDirTargets:
+    """The log directories that the file asks for, which has been read before."""
+    return parse_log_dirs(_document(path)) if path else {}
+
+
+@functools.cache
+def _document(path: str) -> str:
+    """The text of the file, read once: what comes through a pipe cannot be read twice."""
+    return read_input(path).decode()

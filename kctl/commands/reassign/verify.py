@@ -1,0 +1,50 @@
+"""`kctl reassign verify`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.admin.reassigning import look_settled
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.reassign.options import Compat, JsonFile, StateDir
+from kctl.commands.reassign.states import say_cleared, show_states
+from kctl.commands.reassign.targets import read_log_dirs, read_targets
+from kctl.commands.reassign.throttle import records_of, restore_finished
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "verify",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl reassign verify --reassignment-json-file moves.json",
+        "until kctl reassign verify orders:0=1,2,3; do sleep 10; done",
+    ),
+)
+def verify(
+    ctx: typer.Context,
+    moves: Annotated[
+        list[str] | None, typer.Argument(help="Instead of a file: partitions and their replicas.", metavar="T:P=B,B")
+    ] = None,
+    *,
+    reassignment_json_file: JsonFile = None,
+    state_dir: StateDir = None,
+    compat: Compat = None,
+) -> ExitStatus:
+    """Check whether moves are complete, and restore the throttles of those that have ended.
+
+    Only throttles that 'kctl reassign execute' has set are touched, also those of a command that crashed.  Exit status
+    3 while anything of it moves, 1 for a partition that neither is where it should be nor on its way there.
+    """
+    run: Invocation = ctx.obj
+    targets, log_dirs = read_targets(moves, reassignment_json_file), read_log_dirs(reassignment_json_file)
+    situation = run.on_brokers(lambda client: look_settled(client, targets, log_dirs))
+    records = records_of(state_dir, situation.metadata.cluster_id)
+    restored = restore_finished(run, records, situation.ongoing.keys())
+    ended = show_states(run, situation, compat)
+    return ended if say_cleared(run, restored, compat) else ExitStatus.FAILED

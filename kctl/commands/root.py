@@ -1,0 +1,111 @@
+"""The root of the command line: all nouns, and the one place that runs typer."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+import typer.main
+
+from kctl.commands.help import WIDTH, examples
+from kctl.commands.lazy_group import LazyGroup, Member, lazy_group, load
+from kctl.errors import UsageError
+
+NOUNS: dict[str, Member] = {
+    "topics": Member("kctl.commands.topics", "List, describe, create, alter and delete topics."),
+    "produce": Member("kctl.commands.produce.command", "Write lines from standard input to a topic."),
+    "consume": Member("kctl.commands.consume.command", "Read records of a topic."),
+    "groups": Member("kctl.commands.groups", "Describe consumer groups, delete them, reset their offsets."),
+    "transactions": Member("kctl.commands.transactions", "Describe transactions, find hanging ones and abort them."),
+    "producers": Member("kctl.commands.producers", "Describe idempotent and transactional producers."),
+    "offsets": Member("kctl.commands.offsets", "Look up offsets of partitions."),
+    "cluster": Member("kctl.commands.cluster", "Describe a cluster, check its health, run one for development."),
+    "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
+    "elect": Member("kctl.commands.elect.command", "Elect leaders of partitions."),
+    "configs": Member("kctl.commands.configs", "Describe and change properties of topics and brokers."),
+    "dump-log": Member(
+        "kctl.commands.dump_log.command", "Show the contents of log and index files, and errors in them."
+    ),
+    "broker": Member("kctl.commands.broker", "Start, stop and check a broker."),
+    "zookeeper": Member(
+        "kctl.commands.zookeeper", "Run the ZooKeeper-compatible service; read znodes of any ensemble."
+    ),
+    "spark": Member("kctl.commands.spark", "Export topics to Parquet with Apache Spark."),
+    "completion": Member("kctl.commands.completion.command", "Print a completion script for bash, zsh or fish."),
+}
+"""Noun -> where its typer app is and its line in help, which a test compares with the app's own help."""
+
+app = typer.Typer(
+    name="kctl",
+    cls=lazy_group(NOUNS, "command"),
+    help="Manage Apache-Kafka-compatible clusters, and run a broker.\n\n"
+    "Common options, such as --bootstrap-server and --format, may stand anywhere in the line; 'kctl NOUN VERB --help'"
+    " lists them.  'kctl --version' prints the version.",
+    epilog=examples(
+        "kctl broker start",
+        "kctl topics create orders --partitions 6",
+        "echo hello | kctl produce orders",
+        "kctl consume orders --from start --until end",
+    ),
+    subcommand_metavar="NOUN [VERB] [ARGUMENTS] [OPTIONS]",
+    add_completion=False,
+)
+
+
+def run(words: Sequence[str]) -> int:
+    """Run a command line and return its exit status.  Raises UsageError for mistakes in it."""
+    return run_command(typer.main.get_group(app), "kctl", words)
+
+
+def run_command(command: Any, name: str, words: Sequence[str]) -> int:
+    """Run one click command under that name and return its exit status.  Raises UsageError for mistakes in `words`.
+
+    Not by `command.main`, which ends the process on a broken pipe and reads variables for typer's own completion.
+    """
+    try:
+        with command.make_context(name, list(words), **CONTEXT) as ctx:
+            return int(command.invoke(ctx) or 0)
+    except typer.Exit as end:
+        return end.exit_code
+    except Exception as error:
+        context = getattr(error, "ctx", None)
+        # Where these classes live differs between versions of typer; what they can do does not.
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            message = _message(error)
+            path = context.command_path if context else "kctl"
+            raise UsageError(f"{message}  Try '{path} --help'.") from None
+        raise
+
+
+CONTEXT: dict[str, Any] = {"terminal_width": WIDTH, "help_option_names": ["--help", "-h"]}
+"""Settings of every click context, which the contexts of nouns and verbs inherit."""
+
+
+def _message(error: Any) -> str:
+    """What is wrong, in the same words with every version of typer."""
+    if hasattr(error, "option_name") and type(error).__name__ == "NoSuchOption":
+        close = difflib.get_close_matches(error.option_name, error.possibilities or [], n=1)
+        return f"no such option: {error.option_name}" + (f".  Did you mean {close[0]}?" if close else ".")
+    message = str(error.format_message()).removesuffix(".") + "."
+    return message[:1].lower() + message[1:]
+
+
+def all_commands() -> dict[str, dict[str, Any]]:
+    """All commands by noun and verb; a noun that is a verb has one command of its own name.  Imports every module."""
+    found: dict[str, dict[str, Any]] = {}
+    for noun, member in NOUNS.items():
+        loaded = load(member)
+        members = loaded.members if isinstance(loaded, LazyGroup) else {noun: member}
+        found[noun] = {verb: load(one) for verb, one in members.items()}
+    return found
+
+
+def help_text(noun: str, verb: str, command: Any) -> str:
+    """What `kctl NOUN VERB --help` prints where stdout is no terminal."""
+    name = f"kctl {noun}" if noun == verb else f"kctl {noun} {verb}"
+    ctx = command.make_context(name, ["--help"], resilient_parsing=True, **CONTEXT)
+    formatter = ctx.make_formatter()
+    command.write_plain_help(ctx, formatter)
+    return str(formatter.getvalue())

@@ -1,0 +1,230 @@
+"""`kctl spark export`."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus, Refused
+from kctl.commands.invocation import Invocation
+from kctl.commands.values import parse_offset, parse_pairs, parse_partitions, parse_size
+from kctl.console import Column, Format
+from kctl.errors import UsageError
+from kctl.server.clock import SystemClock
+from kctl.spark.cluster_view import Wanted
+from kctl.spark.commit_log import LostRace
+from kctl.spark.exec.files import Locked
+from kctl.spark.exec.outcome import DataLoss
+from kctl.spark.export import Exporter, ExportRequest, Listener
+from kctl.spark.inventory import UnknownFiles
+from kctl.spark.pace import Pace
+from kctl.spark.plan import Compression, FileOptions, Isolation, OnDataLoss
+from kctl.spark.session import SparkMissing, SparkSettings
+from kctl.spark.summary import document, planned_rows, rows_of, sentence
+
+if TYPE_CHECKING:
+    from kctl.spark.export import Origin
+    from kctl.spark.job import JobProgress
+    from kctl.spark.plan import Plan
+
+app = typer.Typer(add_completion=False)
+
+
+COLUMNS = (
+    Column("batch", numeric=True),
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("start", numeric=True),
+    Column("end", numeric=True),
+    Column("records", numeric=True),
+    Column("bytes_out", numeric=True),
+    Column("files", numeric=True),
+    Column("lost", numeric=True),
+    Column("status"),
+)
+
+
+@app.command(
+    "export",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl spark export orders --to /data/orders",
+        "kctl spark export orders payments --to /data/shop --from @2026-11-01 --include-headers",
+        "kctl spark export orders --to /data/orders --dry-run",
+        "kctl spark export orders --to /shared/orders --master spark://10.0.0.7:7077 --conf spark.executor.memory=4g",
+    ),
+)
+def export(
+    ctx: typer.Context,
+    topics: Annotated[list[str], typer.Argument(help="Topics to export.", metavar="TOPIC")],
+    *,
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="DIR", help="Folder for the files and their commit log."),
+    ],
+    partitions: Annotated[
+        str | None, typer.Option("--partitions", metavar="N,N-N", help="Only these partitions.  Default: all.")
+    ] = None,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="OFFSET",
+            help="Where partitions start that the folder has nothing of yet: earliest, latest, N, +N, -N or @TIME.",
+        ),
+    ] = "earliest",
+    until: Annotated[
+        str, typer.Option("--until", metavar="OFFSET", help="Where to end, exclusive, written the same way.")
+    ] = "latest",
+    isolation: Annotated[
+        Literal["read_committed", "read_uncommitted"],
+        typer.Option("--isolation", help="Whether to leave out aborted transactions and end before open ones."),
+    ] = "read_committed",
+    include_headers: Annotated[bool, typer.Option("--include-headers", help="Add the column headers.")] = False,
+    compression: Annotated[
+        Literal["zstd", "snappy", "none"], typer.Option("--compression", help="Codec of the files.")
+    ] = "zstd",
+    target_file_size: Annotated[
+        str, typer.Option("--target-file-size", metavar="SIZE", help="Cut files near this size.")
+    ] = "256m",
+    on_data_loss: Annotated[
+        Literal["fail", "warn"],
+        typer.Option(
+            "--on-data-loss",
+            help="What to do when offsets that are due have expired, a topic was created again, or a file is gone.",
+        ),
+    ] = "fail",
+    adopt: Annotated[
+        bool,
+        typer.Option("--adopt", help="Take over data files of an export whose log (DIR/_kctl) is missing."),
+    ] = False,
+    master: Annotated[
+        str,
+        typer.Option("--master", metavar="URL", help="Where Spark runs: local[*], local[N], spark://HOST:PORT, ..."),
+    ] = "local[*]",
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="Set a Spark property.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be exported; needs no Spark.")] = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on stderr.")] = False,
+) -> ExitStatus:
+    """Export topics to Parquet files, each record once.
+
+    The first run exports everything, each further run into the same folder what is new since.  A run that was
+    interrupted is finished by the next one.  Columns are those of Spark's Kafka source.
+
+    Exit status 3: records that were due, or files, are gone (see --on-data-loss).  5: another export into the folder is
+    running, or the folder holds files that its log does not name (see --adopt).
+    Needs the extra 'spark' of the package kctl-kafka, and Java 17 or newer.
+    """
+    run: Invocation = ctx.obj
+    now_ms = round(time.time() * 1000)
+    level = Isolation(isolation)
+    request = ExportRequest(
+        folder=_folder(to),
+        wanted=Wanted(
+            topics=sorted(set(topics)),
+            start=parse_offset(start, now_ms=now_ms),
+            until=parse_offset(until, now_ms=now_ms),
+            isolation=level,
+            partitions=parse_partitions(partitions),
+        ),
+        client=run.client_settings(),
+        options=FileOptions(include_headers, Compression(compression), level),
+        target_file_bytes=parse_size(target_file_size),
+        on_data_loss=OnDataLoss(on_data_loss),
+        adopts=adopt,
+        spark=SparkSettings(master, parse_pairs(conf, "--conf")),
+    )
+    if request.target_file_bytes < 1:
+        raise UsageError("--target-file-size must be greater than 0")
+    return _translated(run, request, dry_run=dry_run, show_progress=not no_progress)
+
+
+def _translated(run: Invocation, request: ExportRequest, *, dry_run: bool, show_progress: bool) -> ExitStatus:
+    """Outcomes that only an export has, as statuses of kctl."""
+    try:
+        return _show_plan(run, request) if dry_run else _export(run, request, show_progress=show_progress)
+    except DataLoss as error:
+        run.console.fail("DATA_LOSS", f"{error}; --on-data-loss=warn goes on with what is there")
+        return ExitStatus.UNMET
+    except SparkMissing as error:
+        run.console.fail("SPARK_MISSING", str(error))
+        return ExitStatus.FAILED
+    except (Locked, LostRace, UnknownFiles) as error:
+        raise Refused(str(error)) from None
+
+
+def _show_plan(run: Invocation, request: ExportRequest) -> ExitStatus:
+
+    plan, is_pending, warnings = Exporter(request, SystemClock()).plan()
+    for warning in warnings:
+        run.console.warn(warning)
+    rows = planned_rows(plan, is_pending=is_pending) if plan else []
+    if plan is None:
+        run.console.note("nothing new")
+    elif is_pending:
+        run.console.note(f"batch {plan.batch} was interrupted; a run finishes it before it looks for what is new")
+    _show(run, document(request, rows, None, plan), rows)
+    return ExitStatus.DONE
+
+
+def _export(run: Invocation, request: ExportRequest, *, show_progress: bool) -> ExitStatus:
+
+    with contextlib.ExitStack() as stack:
+        talk = _Talk(run, stack, show_progress=show_progress)
+        report = Exporter(request, SystemClock()).run(Listener(talk.on_plan, talk.on_progress))
+    for warning in report.warnings:
+        run.console.warn(warning)
+    rows = rows_of(report)
+    _show(run, document(request, rows, report), rows)
+    run.console.note(sentence(rows, report))
+    return ExitStatus.DONE
+
+
+class _Talk:
+    """What is said on stderr while an export runs."""
+
+    def __init__(self, run: Invocation, stack: contextlib.ExitStack, *, show_progress: bool) -> None:
+        self._run = run
+        self._stack = stack
+        self._is_shown = show_progress
+        self._progress: Any = None
+        self._pace: Pace | None = None
+
+    def on_plan(self, plan: Plan, origin: Origin) -> None:
+        doing = {"recovered": "finishing interrupted", "adopted": "adopting files as"}.get(origin, "exporting")
+        self._run.console.note(
+            f"{doing} batch {plan.batch}: {plan.offset_count:,} offsets of {len(plan.ranges)} partitions"
+            f" into {plan.file_count} files"
+        )
+        if self._is_shown:
+            progress = self._run.console.progress("exported", plan.offset_count, unit="offsets")
+            self._progress = self._stack.enter_context(progress)
+            self._pace = Pace(plan.offset_count, start_s=time.monotonic())
+
+    def on_progress(self, done: JobProgress) -> None:
+        if self._progress is not None and self._pace is not None:
+            offsets, note = self._pace.observe(done, now_s=time.monotonic())
+            self._progress.update(offsets, note=note)
+
+
+def _show(run: Invocation, summary: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    if run.console.format is Format.JSON:
+        run.console.show_one(summary)
+    else:
+        run.console.show(COLUMNS, rows)
+
+
+def _folder(text: str) -> Path:
+    path = text.removeprefix("file://")
+    if "://" in path:
+        raise UsageError(
+            f"'{text}' is not a folder; exports are committed with hard links, which only file systems have"
+        )
+    return Path(path).absolute()

@@ -1,0 +1,95 @@
+"""`kctl topics create`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.admin.topic_changes import BROKER_DEFAULT, NewTopic, create_topics
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.rows import known
+from kctl.commands.topics.assignments import parse_assignment
+from kctl.commands.topics.options import DRY_RUN
+from kctl.commands.topics.rows import CHANGE_COLUMNS, change_row
+from kctl.commands.values import parse_pairs
+from kctl.errors import ErrorCode, UsageError
+from kctl.integers import INT16_MAX, INT32_MAX
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "create",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl topics create orders --partitions 6 --replication-factor 3 --config retention.ms=86400000",
+        "kctl topics create orders --replica-assignment 0:1,1:2,2:0",
+    ),
+)
+def create(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the topic.", metavar="TOPIC")],
+    *,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            "--partitions",
+            metavar="N",
+            help="Number of partitions.  Default: the broker's num.partitions.",
+            min=1,
+            max=INT32_MAX,
+        ),
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            metavar="N",
+            help="Number of replicas.  Default: the broker's default.replication.factor.",
+            min=1,
+            max=INT16_MAX,
+        ),
+    ] = None,
+    config: Annotated[list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="Set a property.")] = None,
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(
+            "--replica-assignment",
+            metavar="B:B,...",
+            help="Broker ids of each partition's replicas, preferred leader first; replaces the two numbers.",
+        ),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic already exists.")
+    ] = False,
+    dry_run: Annotated[bool, DRY_RUN] = False,
+) -> ExitStatus:
+    """Create a topic.
+
+    Waits up to 5 s until every live broker has the topic in its metadata, so that the next command finds it on any
+    broker.
+    """
+    run: Invocation = ctx.obj
+    if replica_assignment and (partitions is not None or replication_factor is not None):
+        raise UsageError("--replica-assignment cannot be combined with --partitions or --replication-factor")
+    topic = NewTopic(
+        name,
+        BROKER_DEFAULT if partitions is None else partitions,
+        BROKER_DEFAULT if replication_factor is None else replication_factor,
+        parse_assignment(replica_assignment) if replica_assignment else (),
+        parse_pairs(config, "--config"),
+    )
+    created = run.on_cluster(lambda client: create_topics(client, [topic], validate_only=dry_run))
+    rows = []
+    for one in created:
+        row = change_row(one.outcome, "would be created" if dry_run else "created")
+        row["partitions"] = known(one.partitions)
+        row["replication_factor"] = known(one.replication_factor)
+        if if_not_exists and one.outcome.error is ErrorCode.TOPIC_ALREADY_EXISTS:
+            row |= {"status": "exists", "error": None, "message": None}
+        rows.append(row)
+    run.console.show(CHANGE_COLUMNS, rows)
+    return run.status_of(rows)

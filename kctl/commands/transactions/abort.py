@@ -1,0 +1,156 @@
+"""`kctl transactions abort`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kctl.admin.producers import Marker, describe_producers, write_abort_marker
+from kctl.admin.transactions import owner_of
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.exit_status import ExitStatus, Refused
+from kctl.commands.invocation import Invocation
+from kctl.commands.rows import NO_ERROR, known, outcome_error
+from kctl.console import ERROR_COLUMNS, Column
+from kctl.errors import ApiError, ErrorCode, UsageError
+from kctl.integers import INT16_MAX, INT32_MAX, INT64_MAX, parse_integer
+from kctl.model import TopicPartition
+
+if TYPE_CHECKING:
+    from kctl.client.cluster import ClusterClient
+
+app = typer.Typer(add_completion=False)
+
+
+ABORT_COLUMNS = (
+    Column("topic"),
+    Column("partition", numeric=True),
+    Column("producer_id", numeric=True),
+    Column("producer_epoch", numeric=True),
+    Column("coordinator_epoch", numeric=True),
+    Column("start_offset", numeric=True),
+    Column("status"),
+    *ERROR_COLUMNS,
+)
+
+
+@app.command(
+    "abort",
+    cls=ClusterCommand,
+    epilog=examples(
+        "kctl transactions abort orders:0 --start-offset 1234 --dry-run",
+        "kctl transactions abort orders:0 --start-offset 1234 --yes",
+        "kctl transactions abort orders:0 --producer-id 4000 --producer-epoch 7 --coordinator-epoch 3 --yes",
+    ),
+)
+def abort(
+    ctx: typer.Context,
+    partition: Annotated[str, typer.Argument(help="The partition in which it is open.", metavar="TOPIC:PARTITION")],
+    *,
+    start_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--start-offset",
+            metavar="N",
+            help="First offset of the transaction; its producer is looked up.",
+            max=INT64_MAX,
+            min=0,
+        ),
+    ] = None,
+    producer_id: Annotated[
+        int | None,
+        typer.Option(
+            "--producer-id",
+            metavar="N",
+            help="Id of the producer, with both epochs; replaces --start-offset.",
+            max=INT64_MAX,
+            min=0,
+        ),
+    ] = None,
+    producer_epoch: Annotated[
+        int | None, typer.Option("--producer-epoch", metavar="N", help="Epoch of the producer.", max=INT16_MAX, min=0)
+    ] = None,
+    coordinator_epoch: Annotated[
+        int | None,
+        typer.Option(
+            "--coordinator-epoch", metavar="N", help="Epoch of the producer's last coordinator.", min=-1, max=INT32_MAX
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Abort even if a coordinator is about to end the transaction.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")] = False,
+) -> ExitStatus:
+    """Abort a hanging transaction in one partition, so that readers of committed records continue without its records.
+
+    A transaction that its coordinator knows is refused (exit status 5) without --force: it can still be committed, and
+    would then lose this partition's part.  Without --yes it asks on the terminal; without a terminal it refuses.
+    """
+    run: Invocation = ctx.obj
+    tp = _partition(partition)
+    explicit = (producer_id, producer_epoch, coordinator_epoch)
+    if (start_offset is None) is all(one is None for one in explicit):
+        raise UsageError("give --start-offset, or --producer-id with both epochs")
+    if start_offset is None:
+        if producer_id is None or producer_epoch is None or coordinator_epoch is None:
+            raise UsageError("--producer-id, --producer-epoch and --coordinator-epoch must be given together")
+        marker = Marker(tp, producer_id, producer_epoch, coordinator_epoch)
+    else:
+        marker = run.on_brokers(lambda client: _find(client, tp, start_offset))
+    if not force:
+        _refuse_if_coordinated(run, marker)
+    outcome = None
+    if not dry_run:
+        run.consent(f"Abort the transaction of producer {marker.producer_id} in {tp}?", yes=yes)
+        outcome = run.on_brokers(lambda client: write_abort_marker(client, marker))
+    is_done = outcome is None or outcome.is_done
+    row = {
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "producer_id": marker.producer_id,
+        "producer_epoch": marker.producer_epoch,
+        "coordinator_epoch": known(marker.coordinator_epoch),
+        "start_offset": start_offset,
+        "status": ("would be aborted" if dry_run else "aborted") if is_done else None,
+        **(NO_ERROR if outcome is None else outcome_error(outcome)),
+    }
+    run.console.show(ABORT_COLUMNS, [row])
+    return run.status_of([row])
+
+
+async def _find(client: ClusterClient, tp: TopicPartition, start_offset: int) -> Marker:
+    """What ends the transaction that began there.  Raises ApiError when there is none."""
+    producers = (await describe_producers(client, [tp]))[tp]
+    if isinstance(producers, ApiError):
+        raise ApiError(producers.code, f"{tp}: {producers}")
+    for one in producers:
+        if one.txn_start_offset == start_offset:
+            return Marker(tp, one.producer_id, one.producer_epoch, one.coordinator_epoch)
+    raise ApiError(ErrorCode.INVALID_TXN_STATE, f"{tp}: no open transaction begins at offset {start_offset}")
+
+
+def _refuse_if_coordinated(run: Invocation, marker: Marker) -> None:
+
+    try:
+        owner = run.on_brokers(lambda client: owner_of(client, marker.producer_id))
+    except ApiError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        run.console.warn("brokers before 3.0 do not report whether a coordinator is about to end the transaction")
+        return
+    if owner is not None and owner.producer_id == marker.producer_id and marker.tp in owner.partitions:
+        raise Refused(
+            f"the transaction does not hang: the coordinator of '{owner.outcome.name}' has it as {owner.state}; "
+            "--force aborts it in this partition all the same"
+        )
+
+
+def _partition(text: str) -> TopicPartition:
+
+    found = re.fullmatch(r"([^:]+):([0-9]+)", text)
+    if found is None:
+        raise UsageError(f"'{text}' is not a partition; use TOPIC:PARTITION")
+    return TopicPartition(found[1], parse_integer(found[2], "a partition"))

@@ -1,0 +1,82 @@
+"""`kctl transactions list`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from kctl.admin.transactions import list_transactions as ask
+from kctl.commands.command import ClusterCommand, examples
+from kctl.commands.compat import transactions as transaction_compat
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.rows import NO_ERROR, outcome_error
+from kctl.commands.transactions.options import Compat
+from kctl.commands.transactions.warnings import warn_of_failures
+from kctl.console import ERROR_COLUMNS, Column
+from kctl.integers import INT64_MAX
+
+app = typer.Typer(add_completion=False)
+
+
+class State(StrEnum):
+    """States by which --state selects."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+
+
+LIST_COLUMNS = (
+    Column("transactional_id"),
+    Column("coordinator", numeric=True),
+    Column("producer_id", numeric=True),
+    Column("state"),
+    *ERROR_COLUMNS,
+)
+
+
+@app.command(
+    "list",
+    cls=ClusterCommand,
+    epilog=examples("kctl transactions list", "kctl transactions list --state Ongoing --format json"),
+)
+def list_transactions(
+    ctx: typer.Context,
+    *,
+    state: Annotated[list[State] | None, typer.Option("--state", help="Only transactions in this state.")] = None,
+    producer_id: Annotated[
+        list[int] | None,
+        typer.Option("--producer-id", metavar="N", help="Only those of this producer.", max=INT64_MAX, min=0),
+    ] = None,
+    compat: Compat = None,
+) -> ExitStatus:
+    """List the transactional ids of all brokers with the state of their last transaction.
+
+    Needs brokers of 3.0 or later.
+    """
+    run: Invocation = ctx.obj
+    listed, failed = run.on_brokers(lambda client: ask(client, states=state or (), producer_ids=producer_id or ()))
+    if compat:
+        run.console.verbatim(transaction_compat.listed(listed))
+        return warn_of_failures(run, failed)
+    rows: list[dict[str, Any]] = [
+        {
+            "transactional_id": one.transactional_id,
+            "coordinator": one.coordinator_id,
+            "producer_id": one.producer_id,
+            "state": one.state,
+            **NO_ERROR,
+        }
+        for one in sorted(listed, key=lambda one: one.transactional_id)
+    ]
+    rows.extend({"transactional_id": None, "coordinator": int(one.name), **outcome_error(one)} for one in failed)
+    run.console.show(LIST_COLUMNS, rows)
+    return run.status_of(rows)

@@ -1,0 +1,50 @@
+"""Connects to a ZooKeeper ensemble and reads one znode."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from kctl.errors import ClusterUnreachable, ConfigError, UsageError, ZooKeeperError
+
+if TYPE_CHECKING:
+    from kctl.zookeeper.session import ZooKeeperSession
+
+T = TypeVar("T")
+DEFAULT_CONNECT = "127.0.0.1:2181"
+CONNECT_TIMEOUT_MS = 5_000
+Connect = Annotated[
+    str,
+    typer.Option("--zookeeper", metavar="HOST:PORT[,...][/CHROOT]", help="Ensemble to read from."),
+]
+
+
+def ask_zookeeper(connect: str, path: str, question: Callable[[ZooKeeperSession, str], Awaitable[T]]) -> T:
+    """One question on a session of its own; ClusterUnreachable when nobody answers."""
+    from kctl.zookeeper.session import ZooKeeperSession  # noqa: PLC0415 - nor kazoo
+
+    _require_path(path)
+
+    async def main() -> T:
+        try:
+            session = ZooKeeperSession(connect, create_chroot=False)
+        except ConfigError as error:
+            raise UsageError(f"--zookeeper {connect}: {error.reason}") from None
+        try:
+            await session.start(CONNECT_TIMEOUT_MS)
+        except ZooKeeperError as error:
+            raise ClusterUnreachable(str(error).replace("zookeeper.connect", "--zookeeper")) from error
+        try:
+            return await question(session, path)
+        finally:
+            await session.close()
+
+    return asyncio.run(main())
+
+
+def _require_path(path: str) -> None:
+    if not path.startswith("/") or (path.endswith("/") and path != "/") or "//" in path:
+        raise UsageError(f"{path} is not the path of a znode: those begin with / and do not end with it")

@@ -1,0 +1,49 @@
+"""`kctl zookeeper get`."""
+
+from __future__ import annotations
+
+import base64
+from typing import Annotated
+
+import typer
+
+from kctl.commands.command import LocalCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, ask_zookeeper
+from kctl.commands.zookeeper.rows import stat_row
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(
+    "get",
+    cls=LocalCommand,
+    epilog=examples("kctl zookeeper get /controller", "kctl zookeeper get /cluster/id --format json"),
+)
+def get(
+    ctx: typer.Context,
+    path: Annotated[str, typer.Argument(help="Path of the znode.")],
+    *,
+    zookeeper: Connect = DEFAULT_CONNECT,
+) -> ExitStatus:
+    """Print the data of a znode.
+
+    Under json and jsonl also its stat; data that is not text is base64 there, and `encoding` says so.
+    """
+    run: Invocation = ctx.obj
+    data, stat = ask_zookeeper(zookeeper, path, lambda session, path: session.get(path))
+    text, encoding = _as_text(data)
+    if run.console.is_machine_readable:
+        run.console.show_one({"path": path, "data": text, "encoding": encoding, **stat_row(stat)})
+    else:
+        run.console.text(text)
+    return ExitStatus.DONE
+
+
+def _as_text(data: bytes) -> tuple[str, str]:
+    """The data and its encoding."""
+    try:
+        return data.decode(), "utf-8"
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode(), "base64"

@@ -1,0 +1,37 @@
+"""`kctl zookeeper ls`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.commands.command import LocalCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, ask_zookeeper
+from kctl.console import Column
+
+app = typer.Typer(add_completion=False)
+
+
+CHILD_COLUMNS = (Column("name"), Column("path"))
+
+
+@app.command(
+    "ls",
+    cls=LocalCommand,
+    epilog=examples("kctl zookeeper ls /brokers/ids", "kctl zookeeper ls / --zookeeper zk1:2181/kafka"),
+)
+def list_children(
+    ctx: typer.Context,
+    path: Annotated[str, typer.Argument(help="Path of the znode.")] = "/",
+    *,
+    zookeeper: Connect = DEFAULT_CONNECT,
+) -> ExitStatus:
+    """List the children of a znode."""
+    run: Invocation = ctx.obj
+    names = ask_zookeeper(zookeeper, path, lambda session, path: session.children(path))
+    parent = path.rstrip("/")
+    run.console.show(CHILD_COLUMNS, [{"name": name, "path": f"{parent}/{name}"} for name in names])
+    return ExitStatus.DONE

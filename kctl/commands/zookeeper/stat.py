@@ -1,0 +1,32 @@
+"""`kctl zookeeper stat`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kctl.commands.command import LocalCommand, examples
+from kctl.commands.exit_status import ExitStatus
+from kctl.commands.invocation import Invocation
+from kctl.commands.zookeeper.connection import DEFAULT_CONNECT, Connect, ask_zookeeper
+from kctl.commands.zookeeper.rows import stat_row
+from kctl.errors import NoNodeError
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command("stat", cls=LocalCommand, epilog=examples("kctl zookeeper stat /brokers/ids/0"))
+def stat(
+    ctx: typer.Context,
+    path: Annotated[str, typer.Argument(help="Path of the znode.")],
+    *,
+    zookeeper: Connect = DEFAULT_CONNECT,
+) -> ExitStatus:
+    """Show the stat of a znode: transactions, versions, owner, size."""
+    run: Invocation = ctx.obj
+    found = ask_zookeeper(zookeeper, path, lambda session, path: session.exists(path))
+    if found is None:
+        raise NoNodeError(f"znode {path} does not exist", path)
+    run.console.show_one({"path": path, **stat_row(found)})
+    return ExitStatus.DONE

@@ -1,0 +1,171 @@
+"""The records of a batch of magic 2 as Kafka's text, many at a time.
+
+A dump of a large log spends its time here and nowhere else, so this reads the records on its own, without making
+objects of them: only what a line shows is looked at.  `kctl.records.batch.iterate_records` is the readable version, and
+a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kctl.records.bytes_as_text import AS_JAVA
+from kctl.records.header import LOG_APPEND_TIME_BIT, SEQUENCE_MAX, BatchHeader, CorruptBatch
+
+_LINES_AT_ONCE = 2000
+
+
+def write_records(
+    data: bytes,
+    header: BatchHeader,
+    expected: int,
+    gaps: list[tuple[int, int]],
+    write: Callable[[str], None],
+    *,
+    is_28: bool,
+    stamp: str,
+    common: str,
+    with_contents: bool,
+) -> int:
+    """A line for each record in `data`, which is the batch's decompressed rest; returns the offset that is to follow.
+
+    `expected` is that offset before, -1 when nothing is; `common` is what 2.8 says in every line of a batch.  Raises
+    CorruptBatch after having written what came before.
+    """
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    first_sequence = header.base_sequence - base_offset
+    has_sequence = header.base_sequence >= 0
+    sequence, names, contents = -1, "", ""
+    after_sizes = f" {stamp}: "
+    # Slices of this are texts already wherever a key or value is ASCII.
+    text = data.decode("latin-1") if with_contents else ""
+    position, left = 0, header.record_count
+    lines: list[str] = []
+    add = lines.append
+    try:
+        while left > 0:
+            for _ in range(min(left, _LINES_AT_ONCE)):
+                byte = data[position]
+                if byte < 0x80:
+                    position += 1
+                else:
+                    second = data[position + 1]
+                    if second < 0x80:
+                        byte = byte & 0x7F | second << 7
+                        position += 2
+                    else:
+                        byte, position = _raw(data, position)
+                end = position + (byte >> 1)
+                position += 1
+                byte = data[position]
+                if byte < 0x80:
+                    position += 1
+                else:
+                    byte, position = _raw(data, position)
+                timestamp = base_timestamp + (byte >> 1 ^ -(byte & 1)) if append_time is None else append_time
+                byte = data[position]
+                if byte < 0x80:
+                    position += 1
+                else:
+                    second = data[position + 1]
+                    if second < 0x80:
+                        byte = byte & 0x7F | second << 7
+                        position += 2
+                    else:
+                        byte, position = _raw(data, position)
+                offset = base_offset + (byte >> 1 ^ -(byte & 1))
+                byte = data[position]
+                if byte < 0x80:
+                    position += 1
+                else:
+                    byte, position = _raw(data, position)
+                key_size = byte >> 1 ^ -(byte & 1)
+                key_start = position
+                if key_size > 0:
+                    position += key_size
+                byte = data[position]
+                if byte < 0x80:
+                    position += 1
+                else:
+                    second = data[position + 1]
+                    if second < 0x80:
+                        byte = byte & 0x7F | second << 7
+                        position += 2
+                    else:
+                        byte, position = _raw(data, position)
+                value_size = byte >> 1 ^ -(byte & 1)
+                if with_contents:
+                    if key_size >= 0:
+                        part = text[key_start : key_start + key_size]
+                        if not part.isascii():
+                            part = data[key_start : key_start + key_size].decode(errors=AS_JAVA)
+                        contents = f" key: {part}"
+                    else:
+                        contents = ""
+                    if value_size >= 0:
+                        part = text[position : position + value_size]
+                        if not part.isascii():
+                            part = data[position : position + value_size].decode(errors=AS_JAVA)
+                        contents = f"{contents} payload: {part}"
+                if value_size > 0:
+                    position += value_size
+                if data[position]:
+                    names, position = _names(data, position)
+                else:
+                    position += 1
+                    names = ""
+                if position != end:
+                    raise CorruptBatch(header.position, f"a record ends at {position}, not at {end} of its batch")
+                if offset != expected and expected >= 0:
+                    gaps.append((expected - 1, offset))
+                expected = offset + 1
+                if has_sequence:
+                    sequence = first_sequence + offset & SEQUENCE_MAX
+                if is_28:
+                    add(
+                        f"| offset: {offset} isValid: true crc: null keySize: {key_size} valueSize: {value_size}"
+                        f"{after_sizes}{timestamp}{common} sequence: {sequence} headerKeys: [{names}]{contents}\n"
+                    )
+                else:
+                    add(
+                        f"| offset: {offset}{after_sizes}{timestamp} keySize: {key_size} valueSize: {value_size}"
+                        f" sequence: {sequence} headerKeys: [{names}]{contents}\n"
+                    )
+            left -= min(left, _LINES_AT_ONCE)
+            write("".join(lines))
+            lines.clear()
+    except (IndexError, ValueError) as error:
+        raise CorruptBatch(header.position, f"record does not parse: {error}") from error
+    finally:
+        write("".join(lines))
+    if position != len(data):
+        raise CorruptBatch(header.position, f"{len(data) - position} bytes after the last record")
+    return expected
+
+
+def _raw(data: bytes, position: int) -> tuple[int, int]:
+    """A number before zigzag is undone, and the position after it."""
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift > 63:
+            raise ValueError("number is longer than 64 bits")
+
+
+def _names(data: bytes, position: int) -> tuple[str, int]:
+    """The keys of the headers, whose count stands at the position."""
+    count, position = _raw(data, position)
+    names = []
+    for _ in range(count >> 1):
+        size, position = _raw(data, position)
+        names.append(data[position : position + (size >> 1)].decode())
+        size, position = _raw(data, position + (size >> 1))
+        if not size & 1:
+            position += size >> 1
+    return ",".join(names), position
