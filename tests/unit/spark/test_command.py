@@ -57,7 +57,7 @@ def test_without_java_one_line_says_how_to_get_it(
     [
         (("--to", "s3://bucket/orders"), "is not a folder"),
         (("--to", "out", "--compression", "lzma"), "lzma"),
-        (("--to", "out", "--from", "yesterday"), "is no offset"),
+        (("--to", "out", "--from", "yesterday"), "is not a valid offset"),
         (("--to", "out", "--partitions", "a"), "a"),
         (("--to", "out", "--target-file-size", "0"), "at least 1"),
         (("--to", "out", "--conf", "spark.executor.memory"), "NAME=VALUE"),
