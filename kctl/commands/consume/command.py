@@ -118,8 +118,8 @@ def consume(
     With --group the group shares the partitions among its members, whatever client they are; --from counts where the
     group has committed nothing.  Records that were shown are committed every 5 s (auto.commit.interval.ms), before a
     rebalance, and at the end, also after SIGINT and SIGTERM; after SIGKILL those since the last commit are shown
-    again.  group.instance.id, session.timeout.ms, heartbeat.interval.ms and max.poll.interval.ms count in --command-
-    config.
+    again.  group.instance.id, session.timeout.ms, heartbeat.interval.ms and max.poll.interval.ms count in
+    --command-config.
 
     --assignor, or partition.assignment.strategy in --command-config, says by which assignors the member can share; all
     members of a group must have one in common.  Only one whose assignors are cooperative-sticky and nothing else keeps

@@ -68,6 +68,16 @@ def test_help_that_is_piped_needs_no_cluster_and_no_rich() -> None:
     assert not any(f"'{heavy}'" in modules for heavy in ("rich", "asyncio", "pydantic"))
 
 
+@pytest.mark.parametrize("format_", ["plain", "json", "jsonl"])
+def test_output_for_programs_needs_no_rich(cluster: FakeCluster, format_: str) -> None:
+    cluster.create("orders")
+    line = f"main(['topics', 'list', '--format', '{format_}'])"
+    code = f"import sys; from kctl.cli import main; {line}; print('rich' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert "orders" in shown
+    assert shown.splitlines()[-1] == "False"
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [

@@ -232,7 +232,7 @@ def test_file_that_says_nothing_about_a_group(
     for text in ("", "someone,orders,0,12\n"):
         file.write_text(text)
         ran = kctl(f"groups reset-offsets billing {line}")
-        assert (ran.status, "says nothing about billing" in ran.err) == (ExitStatus.USAGE, True)
+        assert (ran.status, "has no offsets of billing" in ran.err) == (ExitStatus.USAGE, True)
 
 
 @pytest.mark.usefixtures("billing")
