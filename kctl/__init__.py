@@ -1,7 +1,7 @@
-"""kctl: a command-line suite for Apache-Kafka-compatible clusters, with a broker of its own.
+"""kctl: command-line tools for Apache-Kafka-compatible clusters, and a broker.
 
-Reading order: model, errors, environment; protocol and records (what travels and what is stored); storage; zookeeper;
-client and admin; server; commands.  ARCHITECTURE.md is the map.
+Reading order: model, errors, environment; protocol and records (wire and storage formats); storage; zookeeper;
+client and admin; server; commands.  See ARCHITECTURE.md.
 """
 
 __version__ = "0.1.0"

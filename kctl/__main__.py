@@ -1,4 +1,4 @@
-"""`python -m kctl`, and the console script `kctl`."""
+"""Entry point of `python -m kctl` and of the console script `kctl`."""
 
 from __future__ import annotations
 

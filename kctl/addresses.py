@@ -1,4 +1,4 @@
-"""Lists of `host:port`, as `bootstrap.servers` and `zookeeper.connect` have them.  Pure."""
+"""Parses lists of `host:port`, the format of `bootstrap.servers` and `zookeeper.connect`.  Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from kctl.errors import UsageError
 from kctl.integers import PORT_MAX, parse_integer
 
 _LABEL_LENGTH_MAX = 63
-"""RFC 1035.  Resolving a longer one fails in Python's own encoder of names."""
+"""RFC 1035.  Python's idna codec raises for longer labels."""
 
 
 def parse_addresses(text: str, *, default_port: int) -> tuple[tuple[str, int], ...]:
-    """Read `host:port,[::1]:9092,host`.  Raises UsageError."""
+    """Hosts and ports of a list like `host:port,[::1]:9092,host`.  Raises UsageError."""
     addresses = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         host, colon, port = part.rpartition(":")

@@ -1,4 +1,4 @@
-"""The world as ports: time and chance come in as arguments or through these, so that tests can replay both."""
+"""Ports for time and random numbers, so that simulations can control both."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two clocks: one people read, one that never goes back."""
+    """Wall clock and monotonic clock, both in milliseconds."""
 
     def now_ms(self) -> int:
         """Wall-clock time since the epoch, for timestamps that leave the process."""
@@ -19,7 +19,7 @@ class Clock(Protocol):
 
 
 class TimerTask(Protocol):
-    """Something that will run once unless cancelled; cancelling twice or late does nothing."""
+    """A scheduled callback; cancelling it twice or after it ran has no effect."""
 
     def cancel(self) -> None: ...
 

@@ -1,14 +1,14 @@
-"""Error codes of the protocol and the few exceptions of kctl.
+"""Error codes of the Kafka protocol and the exceptions of kctl.
 
 KctlError
-  ApiError            an expected protocol outcome; the code is the identity
-  MalformedRequest    bytes that are not a request we can answer: the connection closes
-  CorruptLog          storage read something impossible
-  LogDirFailure       the operating system refused a log directory
-  ConfigError         a property has a wrong value; names the Kafka property
-  UsageError          command-line input that typer could not judge
+  ApiError            an expected outcome of a request, identified by its code
+  MalformedRequest    bytes that cannot be decoded as a request; the connection is closed
+  CorruptLog          a file of a log has invalid contents
+  LogDirFailure       an IO error in a log directory, which goes offline
+  ConfigError         an invalid property value; names the Kafka property
+  UsageError          invalid usage that typer does not detect
   ClusterUnreachable  no broker answered in time
-  ZooKeeperError      ZooKeeper said no, or the session is gone
+  ZooKeeperError      ZooKeeper refused an operation, or the session has ended
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from kctl.limits import ERROR_MESSAGE_CHARACTERS_MAX
 
 
 class ErrorCode(IntEnum):
-    """Every error code of the Kafka protocol up to 3.9; from 106 on newer than 2.8 and never sent by our broker."""
+    """Error codes of the Kafka protocol up to 3.9 (org.apache.kafka.common.protocol.Errors).
+
+    Codes from 106 on are newer than 2.8 and are never sent by this broker.
+    """
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -153,17 +156,17 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later without a change."""
+        """Whether the same request may succeed when it is repeated.  Subclasses of Kafka's RetriableException."""
         return self in _RETRIABLE
 
     @property
     def description(self) -> str:
-        """One sentence for people."""
+        """One sentence that explains the error to a user."""
         return _DESCRIPTIONS.get(self) or self.name.replace("_", " ").capitalize() + "."
 
     @classmethod
     def of(cls, number: int) -> ErrorCode:
-        """The code with this number; numbers from a newer broker count as UNKNOWN_SERVER_ERROR."""
+        """The code with this number, or UNKNOWN_SERVER_ERROR for a number from a newer broker."""
         try:
             return cls(number)
         except ValueError:
@@ -207,8 +210,8 @@ _RETRIABLE = frozenset(
 )
 
 _DESCRIPTIONS = {
-    ErrorCode.UNKNOWN_SERVER_ERROR: "The broker met an error that the protocol has no name for; its log says more.",
-    ErrorCode.OFFSET_OUT_OF_RANGE: "The offset lies outside what the partition holds.",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "The broker failed with an unexpected error; see its log.",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "The offset is outside the range of the partition.",
     ErrorCode.CORRUPT_MESSAGE: "The record batch fails its checksum or is malformed.",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "The broker does not have this topic or partition.",
     ErrorCode.LEADER_NOT_AVAILABLE: "The partition has no leader at the moment.",
@@ -221,22 +224,22 @@ _DESCRIPTIONS = {
     ErrorCode.NOT_COORDINATOR: "The broker is not the coordinator of this group.",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "The topic name is not allowed for this operation.",
     ErrorCode.RECORD_LIST_TOO_LARGE: "The records are larger than segment.bytes.",
-    ErrorCode.NOT_ENOUGH_REPLICAS: "Fewer replicas are in sync than min.insync.replicas asks for.",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "Fewer replicas are in sync than min.insync.replicas requires.",
     ErrorCode.INVALID_REQUIRED_ACKS: "acks must be -1, 0 or 1.",
     ErrorCode.ILLEGAL_GENERATION: "The generation is not the group's current one.",
-    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "The member shares no protocol with the group.",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "The member has no protocol in common with the group.",
     ErrorCode.INVALID_GROUP_ID: "The group id is not allowed.",
     ErrorCode.UNKNOWN_MEMBER_ID: "The coordinator does not know this member.",
     ErrorCode.INVALID_SESSION_TIMEOUT: "The session timeout is outside the range that the broker allows.",
     ErrorCode.REBALANCE_IN_PROGRESS: "The group is rebalancing; the member has to rejoin.",
-    ErrorCode.UNSUPPORTED_VERSION: "The broker does not speak this version of the API.",
+    ErrorCode.UNSUPPORTED_VERSION: "The broker does not support this version of the API.",
     ErrorCode.TOPIC_ALREADY_EXISTS: "A topic with this name exists already.",
     ErrorCode.INVALID_PARTITIONS: "The number of partitions is not allowed.",
     ErrorCode.INVALID_REPLICATION_FACTOR: "The replication factor is below 1 or above the number of live brokers.",
-    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "The replica assignment is contradictory.",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "The replica assignment is invalid.",
     ErrorCode.INVALID_CONFIG: "A configuration name or value is not valid.",
     ErrorCode.NOT_CONTROLLER: "The broker is not the active controller.",
-    ErrorCode.INVALID_REQUEST: "The request contradicts itself or the protocol.",
+    ErrorCode.INVALID_REQUEST: "The request is inconsistent or violates the protocol.",
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "The message format of the topic does not allow this.",
     ErrorCode.POLICY_VIOLATION: "A policy of the broker forbids this.",
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "The producer's sequence number does not follow its last one.",
@@ -244,8 +247,8 @@ _DESCRIPTIONS = {
     ErrorCode.KAFKA_STORAGE_ERROR: "A disk of the broker failed.",
     ErrorCode.SECURITY_DISABLED: "The broker has no authorizer.",
     ErrorCode.NON_EMPTY_GROUP: "The group has active members.",
-    ErrorCode.GROUP_ID_NOT_FOUND: "No such group.",
-    ErrorCode.FETCH_SESSION_ID_NOT_FOUND: "The broker does not remember this fetch session.",
+    ErrorCode.GROUP_ID_NOT_FOUND: "The group does not exist.",
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND: "The broker does not have this fetch session.",
     ErrorCode.INVALID_FETCH_SESSION_EPOCH: "The fetch session's epoch is not the expected one.",
     ErrorCode.TOPIC_DELETION_DISABLED: "delete.topic.enable is false.",
     ErrorCode.FENCED_LEADER_EPOCH: "The leader epoch of the request is older than the broker's.",
@@ -253,24 +256,24 @@ _DESCRIPTIONS = {
     ErrorCode.MEMBER_ID_REQUIRED: "The member has to join again with the member id given to it.",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "The group has group.max.size members already.",
     ErrorCode.FENCED_INSTANCE_ID: "Another member took over this group.instance.id.",
-    ErrorCode.INVALID_RECORD: "A record breaks a rule of the topic or of the format.",
+    ErrorCode.INVALID_RECORD: "A record violates the format or the configuration of the topic.",
     ErrorCode.UNKNOWN_TOPIC_ID: "The broker does not know this topic id.",
 }
 
 
 def shortened(message: str | None) -> str | None:
-    """The message, cut where it is too long for a response: it may repeat what a peer sent, which may be 32 KB."""
+    """The message, at most ERROR_MESSAGE_CHARACTERS_MAX characters long.  It may quote up to 32 KB that a peer sent."""
     if message is None or len(message) <= ERROR_MESSAGE_CHARACTERS_MAX:
         return message
     return message[: ERROR_MESSAGE_CHARACTERS_MAX - 3] + "..."
 
 
 class KctlError(Exception):
-    """Anything that kctl expects to go wrong; its text is fit to be shown to a user."""
+    """Base class of expected errors; the text can be shown to a user."""
 
 
 class ApiError(KctlError):
-    """A protocol outcome other than NONE; `code` is the identity, the message explains this one case."""
+    """An error code other than NONE; the message, if any, explains the specific case."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         message = shortened(message)
@@ -280,11 +283,15 @@ class ApiError(KctlError):
 
 
 class MalformedRequest(KctlError):
-    """The bytes are not a request that can be answered; the connection closes, others go on."""
+    """The bytes cannot be decoded as a request.  Only the connection that sent them is closed."""
+
+
+class UnansweredRequestFailed(KctlError):
+    """A request that has no response, Produce with acks=0, failed; closing its connection is how its client is told."""
 
 
 class CorruptLog(KctlError):
-    """A file of a log holds something impossible at `position`; the caller decides what becomes of it."""
+    """A file of a log has invalid contents at `position` (bytes); the caller decides how to recover."""
 
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(f"{path} at position {position}: {reason}")
@@ -294,7 +301,7 @@ class CorruptLog(KctlError):
 
 
 class LogDirFailure(KctlError):
-    """The operating system refused an operation on a log directory, which goes offline."""
+    """An IO error in a log directory, which goes offline.  Kafka's KafkaStorageException."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -302,7 +309,7 @@ class LogDirFailure(KctlError):
 
 
 class ConfigError(KctlError):
-    """A property that cannot be used, named as Kafka names it."""
+    """An invalid value of a property; `name` is Kafka's name of the property."""
 
     def __init__(self, name: str, value: object, reason: str) -> None:
         super().__init__(f"{name}={value}: {reason}")
@@ -311,15 +318,15 @@ class ConfigError(KctlError):
 
 
 class UsageError(KctlError):
-    """Command-line input that makes no sense; exit code 2."""
+    """Invalid usage of the command line; exit status 2."""
 
 
 class ClusterUnreachable(KctlError):
-    """No broker answered within the time allowed; exit code 4."""
+    """No broker answered within the timeout; exit status 4."""
 
 
 class ZooKeeperError(KctlError):
-    """ZooKeeper could not be reached, lost the session or refused an operation; `path` is the znode, if any."""
+    """ZooKeeper is unreachable, has ended the session or refused an operation; `path` is the znode, if any."""
 
     def __init__(self, message: str = "", path: str = "") -> None:
         super().__init__(message)
@@ -335,7 +342,7 @@ class NodeExistsError(ZooKeeperError):
 
 
 class BadVersionError(ZooKeeperError):
-    """The znode changed since it was read."""
+    """The znode has another version than the operation expects."""
 
 
 class NotEmptyError(ZooKeeperError):
@@ -347,4 +354,4 @@ class SessionLostError(ZooKeeperError):
 
 
 class ConnectionLossError(ZooKeeperError):
-    """The connection broke before the answer came: the write may or may not have happened; the session may live on."""
+    """The connection was lost before the response: a write may have been applied, and the session may still exist."""

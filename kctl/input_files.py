@@ -1,7 +1,6 @@
-"""Reading files that somebody has named, without waiting for what may never come.
+"""Reads files named by the user, and refuses those that may block.
 
-Opening a FIFO waits for a writer, and reading a device may never end: where a file is needed, only regular files are
-opened.
+Opening a FIFO blocks until there is a writer, and reading a device may never end, so only regular files are opened.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ _OWN_DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/[0-9]+")
 
 
 def check_regular(path: str) -> None:
-    """Raises OSError, which names the file, when it cannot be looked at or is not a regular file."""
+    """Raises OSError with the path if the file does not exist, is not accessible or is not a regular file."""
     _refuse_others(os.stat(path), path)
 
 
 def open_regular(path: str) -> int:
-    """A descriptor for reading a regular file.  Raises OSError, also for all other kinds of files."""
+    """Opens a regular file for reading and returns its descriptor.  Raises OSError, also for other kinds of files."""
     check_regular(path)
-    # Another file may have the name by now: opened without waiting, and looked at once more.
+    # The file may have been replaced since the check: open without blocking and check again.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         _refuse_others(os.fstat(descriptor), path)
@@ -43,14 +42,14 @@ def open_regular(path: str) -> int:
 
 
 def read_regular(path: str) -> bytes:
-    """All of a regular file.  Raises OSError, also when it has more than NAMED_FILE_BYTES_MAX bytes."""
+    """The contents of a regular file.  Raises OSError, also for more than NAMED_FILE_BYTES_MAX bytes."""
     return _read(open_regular(path), path)
 
 
 def read_input(path: str) -> bytes:
-    """As read_regular; in addition pipes that this process was given as /dev/stdin or /dev/fd/N are read to their end.
+    """As read_regular, but also reads pipes named /dev/stdin or /dev/fd/N to their end.
 
-    Shells pass process substitutions, `<(command)`, like this.
+    Shells pass process substitutions, `<(command)`, as /dev/fd/N.
     """
     if _OWN_DESCRIPTOR.fullmatch(path):
         return _read(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)

@@ -1,4 +1,4 @@
-"""Whole numbers in text, bounded as the fields of the protocol are.  Pure."""
+"""Parses integers within the ranges of the protocol's fields.  Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ INT64_MAX = (1 << 63) - 1
 PORT_MAX = (1 << 16) - 1
 
 _DIGITS = re.compile(r"([+-]?)0*([0-9]{1,19})")
-"""`int` also takes underscores, blanks and digits of other scripts, and fails for more than 4,300 digits."""
+"""`int` also accepts underscores, blanks and digits of other scripts, and raises for more than 4,300 digits."""
 _SHOWN_MAX = 40
 
 
 def parse_integer(text: str, what: str, *, low: int = 0, high: int = INT32_MAX) -> int:
-    """The number; `what` names it in the error.  Raises UsageError with the range."""
+    """The integer in `text`.  `what` names it in the error.  Raises UsageError with the valid range."""
     found = _DIGITS.fullmatch(text)
     number = int(found[1] + found[2]) if found else None
     if number is None or not low <= number <= high:
@@ -27,5 +27,5 @@ def parse_integer(text: str, what: str, *, low: int = 0, high: int = INT32_MAX) 
 
 
 def is_integer(value: object, *, low: int = 0, high: int = INT32_MAX) -> bool:
-    """Whether a value from JSON is a whole number in the range."""
+    """Whether a JSON value is an integer in the range."""
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

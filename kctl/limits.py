@@ -1,8 +1,8 @@
 """Bounds on what a peer can make the broker or a command allocate, compute or write.
 
-Every bound is declared here, once: as a constant by `_limit`, or, where a Kafka property sets the value, as a row by
+Every bound is declared once, here: as a constant by `_limit`, or, if a Kafka property sets the value, as a row by
 `_configured`.  Both add a row to LIMITS, from which `./dev docs` writes the table in docs/security.md.  A bound is
-checked before the work that it limits, or while a request is decoded, never afterwards.
+checked before the work that it limits, or while a request is decoded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Limit(NamedTuple):
     unit: str
     """Unit of the bound: "bytes", "fields", "ms"; for a property, its default with the unit."""
     on_excess: str
-    """What the peer sees and what happens to its connection."""
+    """The effect on the peer and its connection."""
 
 
 LIMITS: list[Limit] = []
@@ -46,7 +46,7 @@ _configured(
 )
 _configured(
     "connections.max.idle.ms",
-    "time without a byte from or to a client, also one that does not read its responses",
+    "time without a byte from or to a client, including clients that do not read their responses",
     "10 minutes",
     on_excess="the connection is closed",
 )
@@ -96,7 +96,13 @@ LOOP_SLICE_MS_MAX = _limit(
     "time for connections in one iteration of the event loop",
     10,
     "ms",
-    on_excess="timers and other sockets are looked at first",
+    on_excess="timers and other sockets are served first",
+)
+DELAYED_TRIED_MAX = _limit(
+    "waiting requests that one change to a partition completes in a row",
+    100,
+    "requests",
+    on_excess="the other connections get their turn first",
 )
 FLUSH_BYTES_MAX = _limit(
     "bytes sent to one connection in a row",
@@ -105,16 +111,16 @@ FLUSH_BYTES_MAX = _limit(
     on_excess="the other connections get their turn first",
 )
 LISTEN_BACKLOG = _limit(
-    "connections that the system has accepted and the broker has not looked at",
+    "connections that the system has accepted and the broker has not (listen backlog)",
     1_024,
     "connections",
     on_excess="the system delays further connections",
 )
 RESERVED_DESCRIPTORS = _limit(
-    "file descriptors that connections leave to log files and checkpoints (at most a quarter of the process's limit)",
+    "file descriptors reserved for log files and checkpoints (at most a quarter of the process's limit)",
     2_048,
     "descriptors",
-    on_excess="new connections are closed at once; a line is logged",
+    on_excess="new connections are closed and logged",
 )
 
 # Files given to commands.
@@ -123,14 +129,14 @@ NAMED_FILE_BYTES_MAX = _limit(
     "size of a file that a command reads as a whole",
     64 << 20,
     "bytes",
-    on_excess="the command says so and reads no further; logs and indexes of any size are read piece by piece",
+    on_excess="the command fails; logs and indexes of any size are read in pieces",
 )
 
 PROBLEM_TEXT_MAX = _limit(
-    "what dump-log says of one damaged place",
+    "description of one damaged position in the output of dump-log",
     300,
     "characters",
-    on_excess="the text is cut off and ends in three dots",
+    on_excess="the text is truncated and ends in three dots",
 )
 
 # Groups and transactions.
@@ -139,7 +145,7 @@ MEMBER_ID_PREFIX_BYTES_MAX = _limit(
     "client id or group.instance.id in a generated member id",
     32_767 - 37,
     "bytes",
-    on_excess="cut off there, so that the member id fits into a string of the protocol",
+    on_excess="truncated, so that the member id fits into a string of the protocol",
 )
 
 # Records.
@@ -153,7 +159,7 @@ DECOMPRESSED_BATCH_BYTES_MAX = _limit(
     on_excess="MESSAGE_TOO_LARGE for the partition of a Produce request, CORRUPT_MESSAGE for a stored batch",
 )
 """Kafka has no bound.  Most clients limit a batch before compression, to 1 MB by default, and a request of more than
-100 MiB is not read, so only a compressed batch can be larger.  Batches that the broker does not have to read are not
+100 MiB is refused, so only a compressed batch can be larger.  Batches that the broker does not have to read are not
 affected.  The Java client splits a batch that is refused with MESSAGE_TOO_LARGE."""
 
 DECOMPRESSION_RATIO_MAX = _limit(
@@ -165,7 +171,7 @@ DECOMPRESSION_RATIO_MAX = _limit(
 """The most repetitive logs reach several hundred.  Deflate ends at 1032; zstd reaches 30,000 with zeros."""
 
 DECOMPRESSION_RATIO_FREE_BYTES = 16 * _MIB
-"""Below this size every ratio is accepted: a large record of zeros, which tests like to produce, passes."""
+"""Below this size every ratio is accepted, so that a large record of zeros, as in many tests, passes."""
 
 RECORDS_PER_BATCH_MAX = _limit(
     "records in one record batch",
@@ -182,7 +188,7 @@ GZIP_MEMBERS_MAX = _limit(
     "members",
     on_excess="INVALID_RECORD for the partition of a Produce request, CORRUPT_MESSAGE for a stored batch",
 )
-"""Producers write one."""
+"""Producers write one member."""
 
 RECORD_WORK_BYTES_MAX = _limit(
     "decompressed records in memory, over all requests in flight",
@@ -193,12 +199,12 @@ RECORD_WORK_BYTES_MAX = _limit(
 """Two batches of the largest decompressed size."""
 
 RECORD_WORK_WAITING_BYTES_MAX = _limit(
-    "produced records that wait for their turn to be decompressed or converted, over all requests",
+    "produced records that wait to be decompressed or converted, over all requests",
     256 * _MIB,
     "bytes",
-    on_excess="REQUEST_TIMED_OUT for the partition, which producers send again",
+    on_excess="REQUEST_TIMED_OUT for the partition, which producers retry",
 )
-"""Requests whose connection has closed wait, too: with acks=0 a producer may be gone before its records are in."""
+"""Includes requests whose connection has closed: with acks=0 a producer may disconnect before the append."""
 
 RECORD_WORK_THREADS = _limit(
     "threads that decompress, convert and compress records",
@@ -209,7 +215,7 @@ RECORD_WORK_THREADS = _limit(
 """More would compete with the event loop for the interpreter lock."""
 
 INLINE_RECORD_BYTES_MAX = _limit(
-    "decompressed records that one request may use on the event loop",
+    "decompressed records of one request that are processed on the event loop",
     64 << 10,
     "bytes",
     on_excess="the work is done in a thread",
@@ -217,7 +223,7 @@ INLINE_RECORD_BYTES_MAX = _limit(
 """gzip compresses them in 2 ms to 4 ms."""
 
 INLINE_RECORDS_MAX = _limit(
-    "records that one request may read on the event loop",
+    "records of one request that are read on the event loop",
     1000,
     "records",
     on_excess="the work is done in a thread",
@@ -237,13 +243,13 @@ REQUEST_COST_MAX = _limit(
     "cost of decoding one request (1 for a number, 8 for a string, an array or a struct)",
     320_000,
     "units",
-    on_excess="the connection is closed before more is decoded",
+    on_excess="the connection is closed before decoding continues",
 )
 CONTROL_REQUEST_COST_MAX = _limit(
     "cost of decoding one LeaderAndIsr, StopReplica or UpdateMetadata request",
     8_000_000,
     "units",
-    on_excess="the connection is closed before more is decoded",
+    on_excess="the connection is closed before decoding continues",
 )
 TAGGED_FIELDS_MAX = _limit(
     "tagged fields in the header of a request, and in its body",
@@ -257,7 +263,7 @@ TAGGED_FIELDS_MAX = _limit(
 # 200,000 partitions are what Apache Kafka supports in a cluster with ZooKeeper.
 
 PARTITIONS_PER_TOPIC_MAX = _limit(
-    "partitions of one topic, however it is created or grows",
+    "partitions of one topic, at creation and after growth",
     10_000,
     "partitions",
     on_excess="INVALID_PARTITIONS for the topic",
@@ -269,7 +275,7 @@ PARTITIONS_CREATED_PER_REQUEST_MAX = _limit(
     on_excess="INVALID_PARTITIONS for the topics beyond it",
 )
 PARTITIONS_PER_CLUSTER_MAX = _limit(
-    "partitions of a cluster, when topics are created or grow",
+    "partitions of a cluster, checked when topics are created or grow",
     200_000,
     "partitions",
     on_excess="INVALID_PARTITIONS for the topics beyond it",
@@ -281,13 +287,13 @@ REPLICAS_PER_TOPIC_MAX = _limit(
     on_excess="INVALID_REPLICA_ASSIGNMENT for the topic",
 )
 AUTO_CREATIONS_MAX = _limit(
-    "topics that are being created because clients asked for them",
+    "automatic topic creations in progress",
     100,
     "topics",
-    on_excess="LEADER_NOT_AVAILABLE; the topic is created when a client asks again",
+    on_excess="LEADER_NOT_AVAILABLE; the topic is created when a client retries",
 )
 
-# Configuration.  A value that grew by IncrementalAlterConfigs must still fit into the answer of DescribeConfigs, and
+# Configuration.  A value that grew by IncrementalAlterConfigs must still fit into the response of DescribeConfigs, and
 # all overrides of a resource into its znode.
 
 CONFIG_VALUE_BYTES_MAX = _limit(
@@ -303,16 +309,22 @@ CONFIG_BYTES_MAX = _limit(
     on_excess="INVALID_CONFIG for the resource",
 )
 
-# Answers.
+# Responses.
 
 ERROR_MESSAGE_CHARACTERS_MAX = _limit(
     "error message in a response",
     1_000,
     "characters",
+    on_excess="the message is truncated",
+)
+LOG_MESSAGE_CHARACTERS_MAX = _limit(
+    "message in the broker's log, which may repeat what a client sent",
+    4_000,
+    "characters",
     on_excess="the message is cut",
 )
 SLICE_OBJECTS = _limit(
-    "topics and partitions that Metadata describes at a stretch",
+    "topics and partitions that Metadata describes without a pause",
     2_000,
     "objects",
     on_excess="other connections are served in between",
@@ -321,10 +333,10 @@ SLICE_OBJECTS = _limit(
 # Commands and clients.
 
 RESPONSE_BYTES_MAX = _limit(
-    "size of one response that a client takes",
+    "size of one response that a client accepts",
     256 << 20,
     "bytes",
-    on_excess="the client closes the connection and says that the other side does not speak Kafka's protocol",
+    on_excess="the client closes the connection and reports that the peer does not speak the Kafka protocol",
 )
 """Above the 50 MiB of fetch.max.bytes, and above any message.max.bytes in use."""
 
@@ -332,12 +344,12 @@ RESPONSE_READ_BYTES_MAX = _limit(
     "memory that a client reserves for a response before its bytes have arrived",
     1 << 20,
     "bytes",
-    on_excess="more is reserved as bytes arrive, at most as much again as there is",
+    on_excess="the buffer grows as bytes arrive, at most to twice their size",
 )
 
 CONCURRENT_REQUESTS_MAX = _limit(
-    "requests that a command has under way side by side",
+    "concurrent requests of a command",
     64,
     "requests",
-    on_excess="the others follow when one of them is answered",
+    on_excess="further requests are sent when one of them is answered",
 )

@@ -1,17 +1,21 @@
-"""Log lines: what clients and brokers put into them can neither begin another line nor steer a terminal."""
+"""Log formatter that escapes control characters, so that a peer cannot inject lines or terminal sequences."""
 
 from __future__ import annotations
 
 import logging
 
+from kctl.limits import LOG_MESSAGE_CHARACTERS_MAX
 from kctl.terminal_text import escape, escape_lines
 
 
 class EscapingFormatter(logging.Formatter):
-    """logging.Formatter with controls escaped; only the lines of a traceback stay apart."""
+    """logging.Formatter that escapes control characters, except line feeds of a traceback, and cuts long messages."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        return escape(super().formatMessage(record))
+        message = super().formatMessage(record)
+        if len(message) > LOG_MESSAGE_CHARACTERS_MAX:
+            message = message[: LOG_MESSAGE_CHARACTERS_MAX - 3] + "..."
+        return escape(message)
 
     def format(self, record: logging.LogRecord) -> str:
         return escape_lines(super().format(record))

@@ -1,4 +1,4 @@
-"""Values that every layer shares."""
+"""Value types and names that all layers use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TopicPartition(NamedTuple):
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who writes idempotently or in transactions; a newer epoch of the same id shuts out the older ones."""
+    """Identity of an idempotent or transactional producer; a newer epoch of an id fences older ones.  KIP-98."""
 
     producer_id: int
     epoch: int
@@ -39,7 +39,7 @@ class ProducerIdAndEpoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one listener of a broker is reached."""
+    """Address of one listener of a broker."""
 
     listener: str
     host: str
@@ -49,18 +49,18 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """Who leads a partition and who is in sync, as kept in its ZooKeeper state node."""
+    """Leader and in-sync replicas of a partition, as in its ZooKeeper state node."""
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int = 0
     partition_epoch: int = 0
-    """ZooKeeper version of the state node; conditional writes compare it."""
+    """ZooKeeper version of the state node (zkVersion), for conditional writes."""
 
 
 def topic_name_problem(name: str) -> str | None:
-    """Why `name` cannot be a topic's name, or None when it can.  Kafka's Topic.validate."""
+    """Why `name` is not a valid topic name, or None if it is valid.  Kafka's Topic.validate."""
     if not name:
         return "topic name is empty"
     if name in {".", ".."}:
@@ -73,7 +73,7 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def partition_problem(topic: str, partition: int) -> str | None:
-    """Why `topic` and `partition` cannot name a partition, or None when they can."""
+    """Why `topic` and `partition` are not a valid name of a partition, or None if they are valid."""
     problem = topic_name_problem(topic)
     if problem is None and not 0 <= partition <= INT32_MAX:
         problem = f"partition {partition} is not between 0 and {INT32_MAX}"
@@ -81,12 +81,12 @@ def partition_problem(topic: str, partition: int) -> str | None:
 
 
 def topic_names_collide(one: str, other: str) -> bool:
-    """Whether two names become one in metric names, where '.' turns into '_'."""
+    """Whether two topics would have equal metric names, where '.' is replaced by '_'.  Kafka's Topic.hasCollision."""
     return one.replace(".", "_") == other.replace(".", "_")
 
 
 def java_hash(text: str) -> int:
-    """Java's String.hashCode: 32 bits, signed, over UTF-16 code units.  Decides which partition coordinates a group."""
+    """Java's String.hashCode: 32 bits, signed, over UTF-16 code units."""
     units = text.encode("utf-16-be")
     value = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -95,6 +95,9 @@ def java_hash(text: str) -> int:
 
 
 def partition_for_key(key: str, partition_count: int) -> int:
-    """The internal-topic partition that owns `key`.  Source: Kafka's Utils.abs, for which the least integer is 0."""
+    """The partition of an internal topic for `key`, a group or a transactional id.
+
+    Kafka's GroupMetadataManager.partitionFor; its Utils.abs returns 0 for the smallest integer.
+    """
     value = java_hash(key)
     return 0 if value == -(1 << 31) else abs(value) % partition_count

@@ -1,13 +1,11 @@
-"""Which brokers replicate which partition of a new or growing topic.
+"""Assigns replicas to brokers for new topics and new partitions.  Pure; the random source is an argument.
 
-Without racks: the first replicas of the partitions go round the brokers from a random start; the other replicas follow
-the first at a distance that grows by one each time round, so that a failed broker's load is spread over all others.
-With racks: the brokers are arranged so that neighbours stand in different racks, and a replica skips brokers whose rack
-is taken while there are racks without a replica.
+Without racks, the first replicas are assigned round-robin from a random broker. The other replicas follow the first at
+a distance that grows by one after each round, so that the load of a failed broker is spread over all others.  With
+racks, the brokers are first ordered so that neighbours are in different racks, and a broker is skipped if its rack
+has a replica of the partition while other racks have none.
 
 Kafka's AdminUtils.assignReplicasToBrokers; the same start and shift give the same assignment.
-
-Pure: chance is an argument.
 """
 
 from __future__ import annotations
@@ -25,11 +23,11 @@ Assignment = dict[int, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Brokers:
-    """Live brokers in the order in which replicas go round them."""
+    """Live brokers in the order of assignment."""
 
     arranged: Sequence[int]
     racks: Mapping[int, str] | None
-    """None: racks do not matter."""
+    """None if no broker has a rack."""
 
     @classmethod
     def of(cls, racks: Mapping[int, str | None]) -> _Brokers:
@@ -44,7 +42,7 @@ class _Brokers:
 def assign_replicas(
     brokers: Mapping[int, str | None], partition_count: int, replication_factor: int, random: Random
 ) -> Assignment:
-    """Replicas for the partitions of a new topic; `brokers` are the live ones with their racks.
+    """Assigns replicas for a new topic.  `brokers` maps the ids of live brokers to their racks.
 
     Raises ApiError: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR (below 1 or above the number of brokers), or
     UNKNOWN_SERVER_ERROR when only some brokers have a rack, as Kafka does.
@@ -59,7 +57,7 @@ def assign_replicas(
 def assign_added_partitions(
     brokers: Mapping[int, str | None], existing: Mapping[int, Sequence[int]], added_count: int
 ) -> Assignment:
-    """Replicas for partitions added to a topic, going on from where its partition 0 started.
+    """Assigns replicas for partitions added to a topic, starting at the first replica of partition 0.
 
     The replication factor is that of partition 0.  Raises ApiError as `assign_replicas` does.
     """
@@ -138,7 +136,7 @@ def _replica_index(leader_index: int, shift: int, step: int, count: int) -> int:
 
 
 def _rack_alternated(racks: Mapping[int, str]) -> list[int]:
-    """One broker of each rack in turn, racks and brokers in order, until all have had their turn."""
+    """All brokers, one of each rack in turn.  Kafka's AdminUtils.getRackAlternatedBrokerList."""
     waiting = {
         rack: sorted(broker for broker in racks if racks[broker] == rack) for rack in sorted(set(racks.values()))
     }

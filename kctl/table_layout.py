@@ -1,8 +1,8 @@
-"""How a table fits into the width of a terminal.  Pure.
+"""Lays out a table for the width of a terminal.  Pure.
 
-The first of these that fits is taken: all cells on one line; cells that may wrap on several lines, broken between
-words; the same without columns that are empty in all rows; a block for each row, with one line per column.  Words
-and names are never broken.  Without a width everything stays on one line.
+Uses the first layout that fits: each row on one line; wrapping columns broken between words into several lines; the
+same without columns that are empty in all rows; a block for each row, with one line per column.  Words are never
+broken.  Without a width each row is one line.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from kctl.terminal_text import Paint, display_width, pad, word_width, wrap
 
 GAP = 2
 NOTHING = "-"
-"""The cell of a value that is missing."""
+"""The text of a missing value."""
 WRAPPED_WIDTH_MIN = 16
-"""Columns that are narrower than this are hard to read where words are wrapped in them."""
+"""Wrapped columns narrower than this are hard to read."""
 
 
 class TableLayout:
-    """Widths of the columns, from the rows that are known so far; later rows are written in the same way."""
+    """Column widths computed from the first rows; later rows use the same widths."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class TableLayout:
         width: int | None,
         is_complete: bool,
     ) -> None:
-        """`width` is that of the terminal, None for no limit; `is_complete`: no more rows will come."""
+        """`width` is that of the terminal, None for no limit; `is_complete` means that no rows follow."""
         self._titles = titles
         self._numeric = numeric
         self._wraps = wraps
@@ -45,7 +45,7 @@ class TableLayout:
             self._widths = self._fit(rows, is_complete=is_complete)
 
     def head(self, paint: Paint) -> Iterator[str]:
-        """The line of titles; none where rows are blocks."""
+        """The line of titles; no line if rows are blocks."""
         if self._widths is not None:
             yield from self._lines(self._widths, self._titles, paint)
 
@@ -67,7 +67,7 @@ class TableLayout:
         )
 
     def _fit(self, rows: Sequence[Sequence[str]], *, is_complete: bool) -> list[int] | None:
-        """Widths of the shown columns; None where not even their longest words fit side by side."""
+        """Widths of the shown columns, or None if their longest words do not fit side by side."""
         texts = [[self._titles[at], *(row[at] for row in rows)] for at in self._shown]
         natural = [max(map(display_width, column)) for column in texts]
         if self._width is None:
@@ -82,7 +82,7 @@ class TableLayout:
         ]
         if sum(least) > space:
             return None
-        # While rows still come, columns that wrap take all the space there is.
+        # If more rows follow, wrapping columns use all the remaining space.
         most = [
             max(width, self._width) if may_wrap and not is_complete else width
             for width, may_wrap in zip(natural, wraps, strict=True)
@@ -107,9 +107,9 @@ class TableLayout:
 def block_lines(
     titles: Sequence[str], cells: Sequence[str], *, wraps: Sequence[bool], width: int | None, paint: Paint
 ) -> Iterator[str]:
-    """A line for each cell with its title in front; a cell that does not fit beside it goes to the lines below.
+    """One line per cell, with its title in front.  A cell that does not fit beside its title starts on the next line.
 
-    There even a cell that should stay whole is wrapped between words where it is wider than the terminal.
+    There, a cell wider than the terminal is wrapped between words even if its column does not wrap.
     """
     title_width = max(map(display_width, titles), default=0) + GAP
     for index, (title, text, may_wrap) in enumerate(zip(titles, cells, wraps, strict=True)):
@@ -128,12 +128,12 @@ def block_lines(
 
 
 def _shared(space: int, least: Sequence[int], most: Sequence[int]) -> list[int]:
-    """Widths between `least` and `most` that share the space; those that need little get it first."""
+    """Widths between `least` and `most` that add up to at most `space`; columns that need least come first."""
     widths = list(least)
     left = space - sum(least)
-    hungry = sorted(range(len(widths)), key=lambda index: most[index] - least[index])
-    for position, index in enumerate(hungry):
-        grown = min(most[index] - least[index], left // (len(hungry) - position))
+    by_need = sorted(range(len(widths)), key=lambda index: most[index] - least[index])
+    for position, index in enumerate(by_need):
+        grown = min(most[index] - least[index], left // (len(by_need) - position))
         widths[index] += grown
         left -= grown
     return widths

@@ -1,8 +1,8 @@
-"""Text of any origin made safe to print, and how many columns of a terminal it takes.  Pure.
+"""Escapes untrusted text for terminals, and measures its display width.  Pure.
 
-Escaped are the characters that a terminal acts on or does not show: controls (Unicode categories Cc and Cf: C0, C1,
-DEL, bidirectional marks and overrides, zero-width characters), line and paragraph separators, and surrogates, which
-stand for bytes that are not UTF-8.  `str.isprintable` is false for every one of them.
+Escapes characters that a terminal interprets or does not show: controls (Unicode categories Cc and Cf: C0, C1, DEL,
+bidirectional marks and overrides, zero-width characters), line and paragraph separators, and surrogates, which
+represent bytes that are not UTF-8.  `str.isprintable` is false for all of them.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ _CONTROLS = (
     "\u2028\u2029"
     "\ud800-\udfff"
 )
-"""Cc, Cf, Zl and Zp, Cs: a character class, because asking unicodedata about each character would be slow."""
+"""Categories Cc, Cf, Zl, Zp and Cs as a character class, because calls of unicodedata per character are slow."""
 _CONTROL = re.compile(f"[{_CONTROLS}]")
 _CONTROL_OR_BACKSLASH = re.compile(f"[{_CONTROLS}\\\\]")
 _NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
 
 
 def escape(text: str) -> str:
-    """Text for one line of talk; backslashes stay."""
+    """Escapes text for one line of a message; backslashes are kept."""
     return text if text.isprintable() else _CONTROL.sub(_escaped, text)
 
 
 def escape_cell(text: str) -> str:
-    """Text for one cell; backslashes are doubled, so that the original can be read back."""
+    """Escapes text for one cell; backslashes are doubled, so that the escaping is reversible."""
     return text if text.isprintable() and "\\" not in text else _CONTROL_OR_BACKSLASH.sub(_escaped, text)
 
 
 def escape_lines(text: str) -> str:
-    """Text of several lines: line feeds and tabs stay."""
+    """Escapes text of several lines; line feeds and tabs are kept."""
     return text if text.isprintable() else _CONTROL.sub(_escaped_within_lines, text)
 
 
 def escape_json(text: str) -> str:
-    """An encoded JSON document with the same value, whose strings hold none of these characters."""
+    """Escapes an encoded JSON document inside its strings; its value stays the same."""
     return text if text.isprintable() else _CONTROL.sub(_escaped_in_json, text)
 
 
@@ -68,7 +68,7 @@ def _escaped_in_json(match: re.Match[str]) -> str:
 
 
 def display_width(text: str) -> int:
-    """Columns that escaped text takes on a terminal: wide characters take two, combining ones none."""
+    """Columns of escaped text on a terminal: wide characters take two, combining characters none."""
     return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
@@ -79,7 +79,7 @@ def _character_width(character: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """The beginning of escaped text that fits into `width` columns, with an ellipsis where something is missing."""
+    """Truncates escaped text to `width` columns, with an ellipsis if something is cut off."""
     if display_width(text) <= width:
         return text
     taken, left = [], width - 3
@@ -92,7 +92,7 @@ def cut(text: str, width: int) -> str:
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:
-    """Text with blanks behind it, or in front of it with `right`, up to `width` columns."""
+    """Pads text with blanks to `width` columns, on the left if `right` is set."""
     blanks = " " * (width - display_width(text))
     return blanks + text if right else text + blanks
 
@@ -101,17 +101,17 @@ _WORD = re.compile(r"[^ ,]*,* *")
 
 
 def words_of(text: str) -> list[str]:
-    """Pieces between which a line may be broken: behind blanks and commas, so that no word or name is torn."""
+    """Splits text where a line may be broken: after blanks and commas."""
     return [word for word in _WORD.findall(text) if word]
 
 
 def word_width(text: str) -> int:
-    """Columns of the longest piece."""
+    """Columns of the longest piece of `words_of`."""
     return max((display_width(word.rstrip(" ")) for word in words_of(text)), default=0)
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Lines of at most `width` columns where the words allow it; a longer word has a line of its own."""
+    """Wraps text into lines of at most `width` columns; a longer word gets a line of its own."""
     if display_width(text) <= width:
         return [text]
     lines: list[str] = []
@@ -125,4 +125,4 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 Paint = Callable[[int, str], str]
-"""Adds colours to the text of the column with that index."""
+"""Adds colours to the text of the column with the given index."""

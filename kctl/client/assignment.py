@@ -1,4 +1,4 @@
-"""Who of a group reads what: what an assignor is given, and what it decides."""
+"""Input and output types of the partition assignors."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """One member of a group, the topics that it reads, and what it says that it read so far."""
+    """One member of a group with its subscription and the partitions that it claims to own."""
 
     member_id: str
     group_instance_id: str | None
     topics: frozenset[str]
     claims: frozenset[TopicPartition] = frozenset()
-    """For `sticky` what it was given last; for `cooperative-sticky` what it reads until it is told otherwise."""
+    """With `sticky` its last assignment; with `cooperative-sticky` the partitions that it still owns."""
     generation: int = NO_GENERATION
-    """The generation in which it was given that."""
+    """The generation in which the claimed partitions were assigned."""
 
     @property
     def rank(self) -> tuple[bool, str]:
-        """Where it stands among the others: those with a static id come first, in its order."""
+        """Sort key of members: those with a group.instance.id first, in its order, then the others by member id."""
         if self.group_instance_id is None:
             return True, self.member_id
         return False, self.group_instance_id
 
 
 Assignment = dict[str, list[TopicPartition]]
-"""What each member reads, by member id; everyone has an entry."""
+"""Partitions by member id; every member has an entry."""
 Assignor = Callable[[Collection[Subscriber], Mapping[str, int]], Assignment]
-"""Members and the number of partitions of each topic -> what each member reads; unknown topics are left out."""
+"""(members, partition count by topic) -> assignment.  Topics that do not exist are not in the map."""

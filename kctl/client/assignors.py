@@ -1,8 +1,8 @@
-"""The assignors by the names that go over the wire, and the two that look at nothing but the subscriptions.  Pure.
+"""The assignors by protocol name, and those that depend on subscriptions only: `range` and `roundrobin`.  Pure.
 
-Any member may lead.  The ranges of topics with equally many partitions fit together, and programs rely on that, so
-`range` and `roundrobin` come to the same result as Kafka's RangeAssignor and RoundRobinAssignor.  Members are taken in
-the order of their static id, else their member id.
+Any member may be the leader, and applications rely on equal partition numbers of co-partitioned topics being assigned
+to the same member, so both give the same result as Kafka's RangeAssignor and RoundRobinAssignor.  Members are sorted by
+group.instance.id, else by member id.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kctl.model import TopicPartition
 
 
 def assign_ranges(members: Collection[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-    """Of each topic a stretch of neighbours for everyone who reads it; the first get what does not divide."""
+    """Gives each subscriber of a topic consecutive partitions; the first ones get the remainder.  RangeAssignor."""
     assignment: Assignment = {member.member_id: [] for member in members}
     for topic in sorted(partition_counts):
         readers = [member for member in sorted(members, key=_rank) if topic in member.topics]
@@ -32,7 +32,10 @@ def assign_ranges(members: Collection[Subscriber], partition_counts: Mapping[str
 
 
 def assign_round_robin(members: Collection[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-    """All partitions of all topics dealt out one by one, past members that do not read the topic."""
+    """Deals all partitions of all topics round-robin, skipping members not subscribed to the topic.
+
+    RoundRobinAssignor.
+    """
     assignment: Assignment = {member.member_id: [] for member in members}
     readable = frozenset[str]().union(*(member.topics for member in members))
     dealer = cycle(sorted(members, key=_rank))
@@ -54,16 +57,17 @@ ASSIGNORS: Mapping[str, Assignor] = {
     STICKY: assign_sticky,
     COOPERATIVE_STICKY: assign_cooperatively,
 }
-"""By the names that go over the wire."""
+"""Assignors by their names in JoinGroup."""
 DEFAULT_ASSIGNORS = (RANGE, COOPERATIVE_STICKY)
-"""Those of Java's consumer since 3.0, the preferred one first."""
+"""Defaults of the Java consumer since 3.0, the preferred one first."""
 
 
 def is_cooperative(assignors: Sequence[str]) -> bool:
-    """Whether a member that knows these keeps what it reads through a rebalance (KIP-429): only if all of them let it.
+    """Whether a member with these assignors keeps its partitions during a rebalance (KIP-429): only if all of them
+    allow it.
 
-    `range, cooperative-sticky` is how a group moves from one to the other: everybody knows both and gives up everything
-    first, whichever of them the group chooses; then one after the other leaves out `range`.
+    A group is migrated in two rolling restarts: first all members list `range` and `cooperative-sticky`, and rebalance
+    eagerly; then `range` is removed from one member after the other.
     """
     return all(name == COOPERATIVE_STICKY for name in assignors)
 

@@ -1,4 +1,4 @@
-"""Connections on asyncio: many requests in flight, responses told apart by correlation id."""
+"""Connections on asyncio, with several requests in flight matched by correlation id."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from kctl.errors import KctlError, MalformedRequest
 from kctl.limits import CONCURRENT_REQUESTS_MAX
 
 CLOSE_TIMEOUT_MS = 1_000
-"""How long a connection that is closed may take to send what was written."""
+"""How long closing waits for written bytes to be sent."""
 
 T = TypeVar("T")
 
 
 class _Outcome(NamedTuple, Generic[T]):
-    """What came of one piece of work.  A result may be an exception that was returned, so they are kept apart."""
+    """Result or error of one awaitable.  Separate fields, because a result may itself be an exception object."""
 
     result: T | None = None
     error: Exception | None = None
 
 
 class AsyncioTransport:
-    """The transport of a running event loop."""
+    """Transport on the running event loop."""
 
     async def connect(
         self,
@@ -49,7 +49,7 @@ class AsyncioTransport:
         timeout_ms: int,
         budget: Budget | None = None,
     ) -> AsyncioConnection:
-        """Connect and learn the broker's versions; see Transport.connect."""
+        """Connects and fetches the broker's API versions; see Transport.connect."""
         address = f"{host}:{port}"
         connection = AsyncioConnection(address, client_id=client_id, timeout_ms=timeout_ms, budget=budget)
         loop = asyncio.get_running_loop()
@@ -61,7 +61,7 @@ class AsyncioTransport:
             raise ConnectionLost(f"{address}: no connection within {connect_timeout_ms} ms") from None
         except OSError as error:
             raise ConnectionLost(f"{address}: {reason_of(error)}") from None
-        except (ValueError, OverflowError) as error:  # Brokers tell addresses of others, and may tell anything.
+        except (ValueError, OverflowError) as error:  # Metadata may contain invalid addresses of brokers.
             raise ConnectionLost(f"{address}: not an address: {error}") from None
         try:
             async with asyncio.timeout_at(end_s):
@@ -79,7 +79,7 @@ class AsyncioTransport:
         return connection
 
     async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
-        """Do it side by side, CONCURRENT_REQUESTS_MAX at a time; raises the first error after all have ended."""
+        """Runs all concurrently, CONCURRENT_REQUESTS_MAX at a time; raises the first error after all have ended."""
         turns = asyncio.Semaphore(CONCURRENT_REQUESTS_MAX)
 
         async def in_turn(one: Awaitable[T]) -> _Outcome[T]:
@@ -96,9 +96,11 @@ class AsyncioTransport:
         return [cast("T", one.result) for one in outcomes]
 
     async def sleep(self, duration_ms: int) -> None:
+        """Suspends for the duration."""
         await asyncio.sleep(duration_ms / 1000)
 
     def monotonic_ms(self) -> int:
+        """Time of the event loop's clock."""
         return int(asyncio.get_running_loop().time() * 1000)
 
 
@@ -118,14 +120,15 @@ class AsyncioConnection:
 
     @property
     def is_open(self) -> bool:
+        """Whether requests can be sent."""
         return self._lost is None
 
     async def open(self, host: str, port: int) -> None:
-        """Raises OSError."""
+        """Connects the socket.  Raises OSError."""
         await asyncio.get_running_loop().create_connection(lambda: self._receiver, host, port)
 
     async def negotiate(self, timeout_ms: int) -> None:
-        """Ask for the broker's versions; a broker that is too old for our question says which one it understands."""
+        """Fetches the API versions; falls back to the version of ApiVersions that an older broker names (KIP-511)."""
         outcome: BrokerVersions | int = API_VERSIONS_MAX
         while isinstance(outcome, int):
             frame = await self._exchange(api_versions_request(), outcome, timeout_ms)
@@ -135,14 +138,14 @@ class AsyncioConnection:
     async def send(
         self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
     ) -> T:
-        """Send a request and wait for its response; see Connection.send."""
+        """Sends a request and waits for its response; see Connection.send."""
         if version is None:
             version = self.versions.highest(type(request))
         frame = await self._exchange(request, version, timeout_ms or self._timeout_ms)
         return response_of(frame, response_class, version)
 
     async def post(self, request: object, *, version: int | None = None) -> None:
-        """Send a request that has no response."""
+        """Sends a request that has no response."""
         if self._lost is not None:
             raise self._lost
         if version is None:
@@ -152,12 +155,12 @@ class AsyncioConnection:
             async with asyncio.timeout(self._limited(self._timeout_ms) / 1000):
                 await self._receiver.drain()
         except TimeoutError:
-            raise ConnectionLost(f"{self.address}: took no bytes for {self._timeout_ms} ms") from None
+            raise ConnectionLost(f"{self.address}: accepted no bytes for {self._timeout_ms} ms") from None
         if self._lost is not None:
             raise self._lost
 
     async def close(self) -> None:
-        """Hang up; whoever still waits for a response gets ConnectionLost."""
+        """Closes the connection; pending requests get ConnectionLost."""
         self._lose(ConnectionLost(f"{self.address}: connection closed"))
         self._receiver.close()
         try:
@@ -192,7 +195,7 @@ class AsyncioConnection:
         return correlation_id
 
     def _take(self, frame: memoryview) -> None:
-        """Hand a frame to who waits for it."""
+        """Passes a frame to the request with its correlation id."""
         try:
             arrival = self._waiting.get(correlation_id_of(frame))
         except MalformedRequest as error:
@@ -215,7 +218,7 @@ class AsyncioConnection:
         self._receiver.close()
 
     def _lose(self, error: KctlError) -> KctlError:
-        """Remember the first reason why the connection is of no more use and tell it to all who wait."""
+        """Records the first reason of a lost connection and fails all pending requests with it."""
         if self._lost is None:
             self._lost = error
         for arrival in self._waiting.values():
@@ -225,7 +228,7 @@ class AsyncioConnection:
 
 
 def reason_of(error: OSError) -> str:
-    """What the operating system said, in its own words without errno and address."""
+    """The operating system's error text without errno and address."""
     text = error.strerror or str(error)
     if error.errno is not None and text.startswith("Connect call failed"):
         import os  # noqa: PLC0415 - asyncio puts the address there instead of the reason

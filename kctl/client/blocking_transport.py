@@ -1,7 +1,7 @@
-"""Connections on plain blocking sockets, for commands that ask one thing and for Spark's workers.
+"""Connections on blocking sockets, for one-shot commands and Spark's workers.
 
-Its coroutines never suspend, so `run_blocking` runs whole operations of the client without an event loop (importing
-asyncio takes longer than most commands).  Several things at once are done one after the other.
+Its coroutines never suspend, so `run_blocking` runs operations of the client without an event loop (importing asyncio
+takes longer than most commands).  `gather` runs its coroutines one after the other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that only awaits what a BlockingTransport offers."""
+    """Runs a coroutine that awaits only operations of a BlockingTransport."""
     try:
         work.send(None)
     except StopIteration as done:
@@ -42,7 +42,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 class BlockingTransport:
-    """The transport of a thread that has nothing else to do."""
+    """Transport on blocking sockets.  Owner: one thread."""
 
     async def connect(
         self,
@@ -54,7 +54,7 @@ class BlockingTransport:
         timeout_ms: int,
         budget: Budget | None = None,
     ) -> BlockingConnection:
-        """Connect and learn the broker's versions; see Transport.connect."""
+        """Connects and fetches the broker's API versions; see Transport.connect."""
         address = f"{host}:{port}"
         end_s = time.monotonic() + connect_timeout_ms / 1000
         try:
@@ -64,7 +64,7 @@ class BlockingTransport:
         except OSError as error:
             text = error.strerror or str(error)
             raise ConnectionLost(f"{address}: {text[:1].lower()}{text[1:]}") from None
-        except (ValueError, OverflowError) as error:  # Brokers tell addresses of others, and may tell anything.
+        except (ValueError, OverflowError) as error:  # Metadata may contain invalid addresses of brokers.
             raise ConnectionLost(f"{address}: not an address: {error}") from None
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = BlockingConnection(address, sock, client_id=client_id, timeout_ms=timeout_ms, budget=budget)
@@ -78,7 +78,7 @@ class BlockingTransport:
         return connection
 
     async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
-        """Do all of it in order; raises the first error after all have ended."""
+        """Runs all in order; raises the first error after all have ended."""
         results: list[T] = []
         first_error: Exception | None = None
         for one in work:
@@ -98,8 +98,8 @@ class BlockingTransport:
 
 
 def _connected_socket(host: str, port: int, end_s: float) -> socket.socket:
-    """A connection to the first of the host's addresses that answers before `end_s`.  Raises OSError."""
-    # As bytes, because text makes the resolver import the codec for international domain names first.
+    """Connects to the first address of the host that accepts before `end_s`.  Raises OSError."""
+    # As bytes: a str makes getaddrinfo import the idna codec, which is slow.
     name = host.encode() if host.isascii() else host
     problem: OSError = OSError(f"no address for {host}")
     for family, kind, protocol, _, address in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM):
@@ -116,7 +116,7 @@ def _connected_socket(host: str, port: int, end_s: float) -> socket.socket:
 
 
 def _remaining_s(end_s: float) -> float:
-    """Seconds until `end_s`.  Raises TimeoutError when there are none."""
+    """Seconds until `end_s`.  Raises TimeoutError if it has passed."""
     remaining_s = end_s - time.monotonic()
     if remaining_s <= 0:
         raise TimeoutError
@@ -139,7 +139,7 @@ class BlockingConnection:
         self._next_correlation_id = 0
 
     def negotiate(self, timeout_ms: int, end_s: float) -> None:
-        """Ask for the broker's versions; a broker that is too old for our question says which one it understands."""
+        """Fetches the API versions; falls back to the version of ApiVersions that an older broker names (KIP-511)."""
         outcome: BrokerVersions | int = API_VERSIONS_MAX
         while isinstance(outcome, int):
             frame = self._exchange(api_versions_request(), outcome, timeout_ms, end_s)
@@ -149,7 +149,7 @@ class BlockingConnection:
     async def send(
         self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
     ) -> T:
-        """Send a request and wait for its response; see Connection.send."""
+        """Sends a request and waits for its response; see Connection.send."""
         if version is None:
             version = self.versions.highest(type(request))
         timeout_ms = timeout_ms or self._timeout_ms
@@ -158,18 +158,18 @@ class BlockingConnection:
         return response_of(frame, response_class, version)
 
     async def post(self, request: object, *, version: int | None = None) -> None:
-        """Send a request that has no response."""
+        """Sends a request that has no response."""
         if version is None:
             version = self.versions.highest(type(request))
         try:
             self._write(request, version, time.monotonic() + self._limited(self._timeout_ms) / 1000)
         except TimeoutError:
-            raise self._lose(f"took no bytes for {self._timeout_ms} ms") from None
+            raise self._lose(f"accepted no bytes for {self._timeout_ms} ms") from None
         except OSError as error:
             raise self._lose(error.strerror or str(error)) from None
 
     async def close(self) -> None:
-        """Hang up."""
+        """Closes the connection."""
         self.is_open = False
         self._socket.close()
 
@@ -177,7 +177,7 @@ class BlockingConnection:
         return timeout_ms if self._budget is None else self._budget.limited(timeout_ms)
 
     def _exchange(self, request: object, version: int, timeout_ms: int, end_s: float) -> memoryview:
-        """The frame that answers; all of it must be here at `end_s`, which errors tell as `timeout_ms`."""
+        """The response frame, which must be complete at `end_s`; errors name `timeout_ms`."""
         if not self.is_open:
             raise ConnectionLost(f"{self.address}: connection closed")
         try:
@@ -206,7 +206,7 @@ class BlockingConnection:
         return self._read_exactly(size, end_s)
 
     def _read_exactly(self, size: int, end_s: float) -> memoryview:
-        """So many bytes; memory grows with what has arrived, because `size` is only what the other side says."""
+        """Reads `size` bytes.  Memory grows with the bytes received, because `size` comes from the peer."""
         buffer = bytearray(min(size, RESPONSE_READ_BYTES_MAX))
         position = 0
         while position < size:

@@ -1,4 +1,4 @@
-"""The client of a cluster: finds out who to ask and keeps the connections."""
+"""Client of a cluster: looks up leaders, the controller and coordinators, and keeps connections."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ T = TypeVar("T")
 
 
 class CoordinatorType(IntEnum):
-    """What a coordinator coordinates."""
+    """Key types of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 class ClusterClient:
-    """Talks to all brokers of one cluster.  Use as an async context manager.  Owner: whoever opened it."""
+    """Connections to the brokers of one cluster.  Use as an async context manager."""
 
     def __init__(self, settings: ClientSettings, transport: Transport, budget: Budget | None = None) -> None:
-        """`budget` is that of the command that opens this client, perhaps after others."""
+        """`budget` is the budget of the command that opens this client."""
         self.settings = settings
         self.transport = transport
         self.budget = budget or Budget(transport.monotonic_ms)
         self._connections: dict[tuple[str, int, str], Connection] = {}
-        """By host, port and purpose: "" is what everybody may use."""
+        """Connections by host, port and purpose; "" is the shared one."""
         self._metadata: ClusterMetadata | None = None
         self._coordinators: dict[tuple[CoordinatorType, str], tuple[str, int]] = {}
 
@@ -46,28 +46,28 @@ class ClusterClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Closes all connections."""
         connections = list(self._connections.values())
         self._connections.clear()
         await self.transport.gather([connection.close() for connection in connections])
 
     def deadline(self) -> Deadline:
-        """The time that one operation has from now on."""
+        """The deadline of an operation that starts now."""
         return Deadline(self.transport, self.settings.timeout_ms, self.budget)
 
     def one_deadline(self) -> AbstractContextManager[None]:
-        """All operations in the block end within the time-out of one, and connect to each broker once at most."""
+        """All operations in the block share one timeout, and try each broker at most once."""
         return self.budget.command(self.settings.timeout_ms)
 
     async def metadata(self, topics: Collection[str] | None = None) -> ClusterMetadata:
-        """Ask any broker about `topics`, or about all; topics that do not exist come back with their error.
+        """Metadata of `topics`, or of all, from any broker; topics that do not exist have an error.
 
-        Topics are never created by asking.  Raises ClusterUnreachable.
+        Does not create topics.  Raises ClusterUnreachable.
         """
         return await retry(lambda: self._ask_metadata(topics), deadline=self.deadline())
 
     async def any_broker(self) -> Connection:
-        """A connection to some broker: one that is open already, else the first bootstrap address that answers."""
+        """A connection to any broker: an open one, else to the first reachable bootstrap address."""
         for (_, _, purpose), connection in self._connections.items():
             if connection.is_open and not purpose:
                 return connection
@@ -83,7 +83,7 @@ class ClusterClient:
         raise ClusterUnreachable(f"cannot reach {'; '.join(problems)}")
 
     async def broker(self, node_id: int) -> Connection:
-        """A connection to one broker.  Raises ApiError(BROKER_NOT_AVAILABLE) when the cluster knows no such broker."""
+        """A connection to one broker.  Raises ApiError(BROKER_NOT_AVAILABLE) if it is not in the metadata."""
         if self._metadata is None or node_id not in self._metadata.brokers:
             await self._ask_metadata([])
         assert self._metadata is not None
@@ -95,7 +95,7 @@ class ClusterClient:
     async def on_any_broker(
         self, work: Callable[[Connection], Awaitable[T]], *, codes: Collection[ErrorCode] = ()
     ) -> T:
-        """Do something that any broker can do, again if it fails with one of `codes` or a connection is lost.
+        """Runs `work` on any broker; retries after one of `codes` and after a lost connection.
 
         Raises ClusterUnreachable.
         """
@@ -106,9 +106,9 @@ class ClusterClient:
         return await retry(attempt, deadline=self.deadline(), codes=codes)
 
     async def on_controller(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do something that only the active controller does; `work` raises ApiError(NOT_CONTROLLER) when it is not.
+        """Runs `work` on the active controller; retries if `work` raises ApiError(NOT_CONTROLLER).
 
-        Not tried again after a lost connection, because the controller may have done it.
+        Does not retry after a lost connection, because the controller may have performed the request.
         """
 
         async def attempt() -> T:
@@ -127,9 +127,9 @@ class ClusterClient:
         *,
         codes: Collection[ErrorCode] = (),
     ) -> T:
-        """Do something on the coordinator of a group or transactional id; `work` raises ApiError when it has moved.
+        """Runs `work` on the coordinator of a group or transactional id; retries if `work` raises that it has moved.
 
-        Done again after a lost connection, and after `codes`.
+        Also retries after a lost connection and after `codes`.
         """
 
         async def attempt() -> T:
@@ -141,7 +141,7 @@ class ClusterClient:
         return await retry(attempt, deadline=self.deadline(), codes={*COORDINATOR_MOVED, *codes}, forget=forget)
 
     def forget_coordinator(self, key: str, kind: CoordinatorType = CoordinatorType.GROUP) -> None:
-        """Look the coordinator of `key` up again when it is needed next."""
+        """Drops the cached coordinator of `key`."""
         self._coordinators.pop((kind, key), None)
 
     async def coordinator(
@@ -149,8 +149,8 @@ class ClusterClient:
     ) -> Connection:
         """A connection to the coordinator of `key`.  Raises ApiError, with a retriable code while there is none.
 
-        A broker answers one request of a connection after the other, so what may take long (JoinGroup) names a
-        `purpose` and gets a connection that nobody else uses.
+        A broker handles the requests of a connection in order, so requests that may take long (JoinGroup) name a
+        `purpose` and get a connection of their own.
         """
         address = self._coordinators.get((kind, key))
         if address is None:
@@ -160,7 +160,7 @@ class ClusterClient:
     async def find_coordinators(
         self, keys: Collection[str], kind: CoordinatorType = CoordinatorType.GROUP
     ) -> dict[str, tuple[str, int] | ApiError]:
-        """Where the coordinator of each key is, as far as it is not known already.  Raises ClusterUnreachable."""
+        """Looks up the coordinators of the keys that are not cached.  Raises ClusterUnreachable."""
 
         async def find(connection: Connection, key: str) -> tuple[str, int] | ApiError:
             try:
@@ -181,7 +181,7 @@ class ClusterClient:
         return await retry(attempt, deadline=self.deadline())
 
     def remember_coordinators(self, node_ids: Mapping[str, int], kind: CoordinatorType = CoordinatorType.GROUP) -> None:
-        """The brokers that have said of themselves that they coordinate these keys."""
+        """Caches brokers that have confirmed that they coordinate these keys."""
         brokers = {} if self._metadata is None else self._metadata.brokers
         for key, node_id in node_ids.items():
             if node_id in brokers:
@@ -201,11 +201,11 @@ class ClusterClient:
         return address
 
     async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
-        """Do several things at once where the transport can."""
+        """Runs all concurrently if the transport supports that."""
         return await self.transport.gather(work)
 
     async def metadata_from(self, connection: Connection, topics: Collection[str] | None) -> ClusterMetadata:
-        """What this one broker knows, as `metadata` tells it; others may know more, or less.  Raises ConnectionLost."""
+        """Metadata from the cache of one broker, which may differ from others.  Raises ConnectionLost."""
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(topics)]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         return metadata_of(await connection.send(request, MetadataResponse))
@@ -219,7 +219,7 @@ class ClusterClient:
         if known is not None and known.is_open:
             return known
         opened = await self._open(host, port)
-        # Two tasks may have connected at the same time; the first one's connection serves both.
+        # Two tasks may have connected at the same time; both use the first connection.
         known = self._connections.get((host, port, purpose))
         if known is not None and known.is_open:
             await opened.close()
@@ -228,16 +228,16 @@ class ClusterClient:
         return opened
 
     async def _open(self, host: str, port: int) -> Connection:
-        """A new connection.  During a command a broker that could not be connected to is not tried again."""
+        """Opens a connection.  During a command, unreachable brokers are not tried again."""
         budget = self.budget
         if reason := budget.unreachable.get((host, port)):
             raise ConnectionLost(reason)
         connect_timeout_ms = self.settings.connect_timeout_ms
         if budget.is_active:
-            # A broker that keeps silent must leave time to ask the others.
+            # Leave time for other brokers if this one does not respond.
             connect_timeout_ms = min(connect_timeout_ms, budget.limited(self.settings.timeout_ms) // 2)
             if connect_timeout_ms == 0:
-                raise ConnectionLost(f"{host}:{port}: no time left of {self.settings.timeout_ms} ms")
+                raise ConnectionLost(f"{host}:{port}: the timeout of {self.settings.timeout_ms} ms has expired")
         try:
             connection = await self.transport.connect(
                 host,

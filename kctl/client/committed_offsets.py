@@ -1,4 +1,4 @@
-"""What a member of a group asks about offsets: how far the group has read, and to remember how far it has now."""
+"""Fetches and commits the offsets of a group, for its members."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ STABLE_VERSION_MIN = 7
 async def committed_offsets(
     connection: Connection, group_id: str, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """How far the group has read of each partition of which it has committed something.
+    """Committed offsets of the partitions that have one.
 
-    Raises ApiError: UNSTABLE_OFFSET_COMMIT while a transaction that commits offsets is open (KIP-447; brokers before
-    2.5 tell the offset before it), and whatever the coordinator says.
+    Raises ApiError with the coordinator's error, among others UNSTABLE_OFFSET_COMMIT while a transaction with offset
+    commits is open (KIP-447; brokers before 2.5 return the offset committed before it).
     """
     version = connection.versions.highest(OffsetFetchRequest)
     request = OffsetFetchRequest(
@@ -55,7 +55,7 @@ async def commit_offsets(
     generation: int,
     group_instance_id: str | None,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Commit as a member of a generation; what came of it for each partition."""
+    """Commits offsets as a member of a generation; returns the error code of each partition."""
     request = OffsetCommitRequest(
         group_id=group_id,
         generation_id=generation,

@@ -1,7 +1,7 @@
-"""Reads assigned partitions in order, from given offsets on.  A simple consumer: no group.
+"""Consumes given partitions from given offsets, without a group.
 
-With a rack in its settings it reads from a replica near it where the leader names one (KIP-392), until that replica
-fails it or five minutes are over; then it asks the leader again.
+With a rack in its settings it fetches from the preferred read replica that the leader names (KIP-392) for at most five
+minutes or until that replica returns an error; then it asks the leader again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from kctl.records.batch import crc_ok, iterate_records
 from kctl.records.header import CorruptBatch, Record
 
 SEVERAL_LEADERS_WAIT_MS = 100
-"""With several leaders an answer is handed on when all have answered, so each may wait less for data."""
+"""`max_wait_ms` with several leaders: a poll returns when all have responded, so each may wait less."""
 PREFERRED_REPLICA_MS = 300_000
-"""How long a preferred replica is good for: metadata.max.age.ms of Java's consumer."""
+"""How long a preferred read replica is used: metadata.max.age.ms of the Java consumer."""
 
 
 class Consumer:
-    """Positions in partitions, and what lies behind them.  Owner: event loop, or the thread of a blocking transport."""
+    """Fetches records and advances positions.  Owner: event loop, or the thread of a blocking transport."""
 
     def __init__(
         self,
@@ -42,32 +42,32 @@ class Consumer:
         self._isolation = isolation
         self._metadata: ClusterMetadata | None = None
         self._near: dict[TopicPartition, tuple[int, int]] = {}
-        """Preferred replicas: the broker, and until when (ms) it is read from."""
+        """Preferred read replicas: the broker, and the time (ms) until which it is used."""
         self.assign(positions)
         self._deadline = client.deadline()
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these from now on, and nothing else."""
+        """Replaces the partitions and their positions."""
         self.positions = dict(sorted(positions.items()))
         self._metadata = None
         self._near.clear()
 
     def drop(self, tp: TopicPartition) -> None:
-        """Read no more of this partition."""
+        """Stops fetching a partition."""
         self.positions.pop(tp, None)
 
     async def poll(self) -> list[tuple[TopicPartition, list[Record]]]:
-        """The next records of partitions that have some, in order of the partitions; empty when none came in time.
+        """The next records by partition, in order of the partitions; empty if none arrived in time.
 
-        Positions move behind what is returned, and stay where something is raised.  Raises ApiError
-        (OFFSET_OUT_OF_RANGE, no such topic, ...), CorruptBatch once a position is at a batch that is damaged (its
-        checksum is wrong, say), and ClusterUnreachable when a leader stays away for the client's time-out.
+        Positions advance past the returned records, and stay unchanged on an error.  Raises ApiError
+        (OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, ...), CorruptBatch when a position reaches a damaged batch,
+        and ClusterUnreachable when a partition has no leader for the client's timeout.
         """
         fetched = await self._fetch()
         if fetched and all(one.preferred_read_replica != NO_REPLICA for one in fetched):
-            fetched = await self._fetch()  # These leaders named somebody who has the records.
+            fetched = await self._fetch()  # All leaders named a preferred read replica: fetch from it.
         counting = [one for one in sorted(fetched, key=lambda one: one.tp) if one.tp in self.positions]
-        # All are looked into before any position moves: what one raises must not cost the records of another.
+        # Decode all before any position advances, so that an error in one partition loses no records of another.
         taken = [(one.tp, *self._look_into(one)) for one in counting]
         self.positions.update((tp, position) for tp, _, position in taken)
         return [(tp, records) for tp, records, _ in taken if records]
@@ -104,7 +104,7 @@ class Consumer:
         return fetched
 
     def _counts(self, fetched: FetchedPartition) -> bool:
-        """Notes who is preferred; whatever a preferred replica cannot do is the leader's to tell."""
+        """Records the preferred read replica; ignores errors of that replica: the leader is asked next."""
         near = self._near.get(fetched.tp)
         if near is not None and fetched.error is not ErrorCode.NONE:
             del self._near[fetched.tp]
@@ -115,7 +115,7 @@ class Consumer:
         return True
 
     def _near_broker(self, tp: TopicPartition, metadata: ClusterMetadata) -> int | None:
-        """The preferred replica while it is alive and its time is not over."""
+        """The preferred read replica, if it is alive and not expired."""
         near = self._near.get(tp)
         if near is None:
             return None
@@ -126,9 +126,9 @@ class Consumer:
         return None
 
     async def _brokers(self) -> dict[int, dict[TopicPartition, int]]:
-        """Positions by the broker to ask: the leader, or the replica that it prefers.
+        """Positions by the broker to fetch from: the leader or the preferred read replica.
 
-        Partitions without a leader at the moment are left out, and looked up again.
+        Partitions without a leader are omitted, and the metadata is refreshed.
         """
         if self._metadata is None:
             self._metadata = await self._client.metadata({tp.topic for tp in self.positions})
@@ -139,7 +139,7 @@ class Consumer:
             if code in LEADER_MOVED:
                 without_leader = f"{tp}: {code.name}"
             elif code is not ErrorCode.NONE:
-                self._metadata = None  # A broker that has just started knows its topics a moment later.
+                self._metadata = None  # A broker that has just started may not have its metadata yet.
                 raise ApiError(code, f"{tp}: {code.description}")
             else:
                 near = self._near_broker(tp, self._metadata)
@@ -151,10 +151,10 @@ class Consumer:
     async def _look_again(self, reason: str) -> None:
         self._metadata = None
         if not await self._deadline.pause():
-            raise ClusterUnreachable(f"cannot read on: {reason}")
+            raise ClusterUnreachable(f"cannot continue to read: {reason}")
 
     def _look_into(self, fetched: FetchedPartition) -> tuple[list[Record], int]:
-        """The records a reader gets, and the position behind all batches, also those nobody gets to see."""
+        """The visible records, and the position after all batches, including control and aborted ones."""
         position = self.positions[fetched.tp]
         if fetched.error is not ErrorCode.NONE:
             raise ApiError(fetched.error, f"{fetched.tp} at offset {position}: {fetched.error.description}")
@@ -172,5 +172,5 @@ class Consumer:
         except CorruptBatch as damage:
             if position == start:
                 raise CorruptBatch(damage.position, f"{fetched.tp} at offset {position}: {damage.reason}") from damage
-            # What comes before it is handed on; the next poll begins with it.
+            # Return the records before the damage; the next poll raises.
         return records, position

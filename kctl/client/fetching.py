@@ -1,4 +1,4 @@
-"""Raw record batches from one broker (Fetch), and which of them a reader may see."""
+"""Fetches record batches from one broker, and filters out those invisible to a reader."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_REPLICA = -1
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """How much to ask for and how long the broker may wait for it."""
+    """Limits of a Fetch request, with Kafka's names and meanings."""
 
     max_wait_ms: int = 500
     min_bytes: int = 1
@@ -36,7 +36,7 @@ class FetchLimits:
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """What one partition answered: whole batches from the one with the offset on, perhaps a cut-off one at the end."""
+    """Response of one partition: batches from the one with the fetch offset on; the last may be truncated."""
 
     tp: TopicPartition
     error: ErrorCode
@@ -45,9 +45,9 @@ class FetchedPartition:
     log_start_offset: int
     records: memoryview
     preferred_read_replica: int = NO_REPLICA
-    """The broker that this one would rather have asked; then there are no records."""
+    """The broker to fetch from instead (KIP-392); `records` is empty then."""
     aborted: list[tuple[int, int]] = field(default_factory=list)
-    """(first offset, producer id) of transactions that were aborted; only with READ_COMMITTED."""
+    """(first offset, producer id) of aborted transactions; only with READ_COMMITTED."""
 
 
 async def fetch_batches(
@@ -58,9 +58,9 @@ async def fetch_batches(
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     rack: str = "",
 ) -> list[FetchedPartition]:
-    """What the partitions hold from their positions on, as the broker stores it.  Raises ApiError, ConnectionLost.
+    """Fetches record batches from the given positions.  Raises ApiError, ConnectionLost.
 
-    Without a `rack` a leader never sends the reader to another replica.
+    Without a `rack` the leader names no preferred read replica.
     """
     topics: dict[str, FetchTopic] = {}
     for tp, offset in positions.items():
@@ -87,7 +87,7 @@ async def fetch_batches(
 
 
 def visible_batches(fetched: FetchedPartition, isolation: IsolationLevel) -> Iterator[tuple[BatchHeader, bool]]:
-    """The batches, and whether a reader gets the records inside: not of control batches nor of aborted transactions.
+    """Each batch, and whether its records are visible: those of control batches and aborted transactions are not.
 
     A transaction of a producer is aborted from its first offset up to its ABORT marker.  KIP-98; Java's Fetcher.
     """

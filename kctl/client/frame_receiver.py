@@ -1,8 +1,8 @@
-"""Cuts frames out of what arrives, and copies large ones no more often than they have to be.
+"""Splits received bytes into frames, and receives large frames without copying.
 
-Small frames come through a buffer of fixed size.  Of a frame that does not fit into what has arrived the size is known
-by then, so the kernel writes the rest of it where it stays: a follower takes a megabyte at a time this way.  The memory
-of a large frame is used again once nobody holds a view of it: fresh memory would have to be zeroed first.
+Small frames pass through a buffer of fixed size.  When a frame is larger than the bytes received so far, memory of its
+size is allocated and the rest is received directly into it; followers fetch megabytes this way.  The memory of a
+large frame is reused when no view of it is left, because the system zeroes new memory.
 
 Owner: event loop.
 """
@@ -18,13 +18,13 @@ from kctl.limits import RESPONSE_BYTES_MAX
 
 _BUFFER_BYTES = 65_536
 _REUSABLE_BYTES_MAX = 16 << 20
-"""Above the 10 MiB of replica.fetch.response.max.bytes; a larger frame gets memory for itself."""
+"""Larger than the 10 MiB of replica.fetch.response.max.bytes; memory of larger frames is not reused."""
 _WASTE_MAX = 4
-"""No frame gets more than so many times the memory that it needs: who keeps a view of it keeps all of that."""
+"""Reused memory may be at most so many times the size of the frame, because a view keeps all of it."""
 
 
 class _FrameMemory:
-    """Memory for one frame at a time, page-aligned: some processors fill that several times faster than a bytearray."""
+    """Page-aligned memory for one frame at a time; some processors fill it several times faster than a bytearray."""
 
     __slots__ = ("_pages",)
 
@@ -32,7 +32,7 @@ class _FrameMemory:
         self._pages: mmap.mmap | None = None
 
     def take(self, size: int) -> memoryview:
-        """So many bytes that nobody else uses, whatever they hold; they stay taken while there is a view of them."""
+        """Returns unused memory of the given size, uninitialised; it is in use while a view of it exists."""
         pages = self._pages
         if pages is None or len(pages) < size or _is_viewed(pages):
             needed = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -45,21 +45,21 @@ class _FrameMemory:
 
 
 def _is_viewed(pages: mmap.mmap) -> bool:
-    """Whether there is a view: then the memory may not move, and resizing it is refused even to the size it has."""
+    """Whether a view exists: resizing a map fails then, even to its present size."""
     try:
         pages.resize(len(pages))
     except BufferError:
         return True
-    except SystemError:  # No mremap here, so nobody can tell.
+    except SystemError:  # Without mremap this cannot be determined.
         return True
     return False
 
 
 class FrameReceiver(asyncio.BufferedProtocol):
-    """`on_frame` gets each frame without its size, as a view of bytes that nobody else uses.
+    """`on_frame` is called with each frame without its size field, as a view that the callee may keep.
 
-    `on_lost` gets the reason once nothing more arrives: an OSError, None when the other side closed the connection, or
-    the size (int) of something that is no frame.  It may be called more than once; the first reason is the true one.
+    `on_lost` is called with the reason when the connection ends: an OSError, None if the peer closed it, or an invalid
+    frame size (int).  It may be called again; the first reason counts.
     """
 
     def __init__(self, on_frame: Callable[[memoryview], None], on_lost: Callable[[OSError | int | None], None]) -> None:
@@ -70,7 +70,7 @@ class FrameReceiver(asyncio.BufferedProtocol):
         self._filled = 0
         self._memory = _FrameMemory()
         self._frame: memoryview | None = None
-        """A frame that is larger than what has arrived of it."""
+        """A frame that has been received in part."""
         self._frame_filled = 0
         self._writable = asyncio.Event()
         self._writable.set()
@@ -81,13 +81,13 @@ class FrameReceiver(asyncio.BufferedProtocol):
         self._transport = transport
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """The memory for the next bytes."""
         if self._frame is not None:
             return self._frame[self._frame_filled :]
         return self._buffer[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """So many more bytes are there."""
+        """Processes newly received bytes."""
         if self._frame is None:
             self._filled += nbytes
             self._cut()
@@ -112,26 +112,26 @@ class FrameReceiver(asyncio.BufferedProtocol):
         self._writable.set()
 
     def write(self, chunks: list[bytes | bytearray | memoryview]) -> None:
-        """Sends the chunks as one."""
+        """Writes the chunks in one call."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.writelines(chunks)
 
     async def drain(self) -> None:
-        """Waits while the other side takes nothing; returns too when the connection is lost."""
+        """Waits until the write buffer has room; also returns when the connection is lost."""
         await self._writable.wait()
 
     def close(self) -> None:
-        """Hangs up after what was written."""
+        """Closes the connection after sending the written bytes."""
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Hangs up at once; what was not sent yet is lost."""
+        """Closes the connection at once and discards unsent bytes."""
         if self._transport is not None:
             self._transport.abort()
 
     async def wait_closed(self) -> None:
-        """Returns when the connection is gone."""
+        """Waits until the connection is closed."""
         if self._transport is not None:
             await self._closed.wait()
 

@@ -1,7 +1,7 @@
-"""Requests to frames and frames to responses, and the first exchange of a connection.  No IO.
+"""Encodes requests into frames, decodes responses, and interprets the ApiVersions exchange.  No IO.
 
-A frame is a size of 4 bytes and then header and body.  The first exchange is ApiVersions, whose answer has the format
-of version 0 when the broker does not know the version asked (KIP-511), and never a flexible header.
+A frame is a size of 4 bytes, a header and a body.  Every connection starts with ApiVersions.  Its response has version
+0 if the broker does not support the requested version (KIP-511), and never a flexible header.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ERROR_CODE_POSITION = 4
 
 
 def request_frame(request: object, version: int, *, correlation_id: int, client_id: str) -> list[Chunk]:
-    """The chunks of one request, size first."""
+    """The chunks of a request frame, starting with its size."""
     key = definition_of(type(request)).key
     assert key is not None
     header = encode_request_header(RequestHeader(key, version, correlation_id, client_id))
@@ -39,7 +39,7 @@ def request_frame(request: object, version: int, *, correlation_id: int, client_
 
 
 def correlation_id_of(frame: memoryview) -> int:
-    """Which request a response frame (without its size) answers.  Raises MalformedRequest."""
+    """The correlation id of a response frame (without its size).  Raises MalformedRequest."""
     correlation_id, _ = decode_response_header(frame, API_VERSIONS_KEY, 0)
     return correlation_id
 
@@ -54,19 +54,19 @@ def response_of(frame: memoryview, response_class: type[T], version: int) -> T:
 
 
 def first_answer(items: Sequence[T]) -> T:
-    """The answer about the one thing that was asked.  Raises MalformedRequest when the broker has left it out."""
+    """The only element of a response about one requested thing.  Raises MalformedRequest if it is missing."""
     if not items:
-        raise MalformedRequest("the broker's response leaves out what was asked")
+        raise MalformedRequest("the response does not contain the requested item")
     return items[0]
 
 
 def api_versions_request() -> ApiVersionsRequest:
-    """What every connection asks first."""
+    """The first request of every connection."""
     return ApiVersionsRequest(client_software_name="kctl", client_software_version=__version__)
 
 
 def refused_handshake(address: str) -> str:
-    """What it means when the other side closes the connection instead of answering ApiVersions, which 0.10 brought."""
+    """Error text for a peer that closes the connection on ApiVersions, an API of Kafka 0.10."""
     return (
         f"{address}: closed the connection when it was asked for its versions: it is older than Kafka {OLDEST_KAFKA}, "
         "which is the minimum, or not a PLAINTEXT listener of a broker"
@@ -74,14 +74,14 @@ def refused_handshake(address: str) -> str:
 
 
 def no_answer(request: object, timeout_ms: int) -> str:
-    """What to say of a request that was not answered in time."""
+    """Error text for a request without a response in time."""
     name = definition_of(type(request)).name.removesuffix("Request")
-    hint = f"; brokers older than Kafka {OLDEST_KAFKA}, which is the minimum, may not answer it"
-    return f"no answer to {name} within {timeout_ms} ms{hint if name == 'ApiVersions' else ''}"
+    hint = f"; brokers older than Kafka {OLDEST_KAFKA}, which is the minimum, may not respond to it"
+    return f"no response to {name} within {timeout_ms} ms{hint if name == 'ApiVersions' else ''}"
 
 
 def broker_versions_of(frame: memoryview, version: int) -> BrokerVersions | int:
-    """What the broker told, or the version of ApiVersions to ask in instead.  Raises ApiError, MalformedRequest."""
+    """The broker's API versions, or the version of ApiVersions to retry with.  Raises ApiError, MalformedRequest."""
     if len(frame) < _ERROR_CODE_POSITION + _ERROR_CODE.size:
         raise MalformedRequest(f"response of {len(frame)} bytes")
     (error_code,) = _ERROR_CODE.unpack_from(frame, _ERROR_CODE_POSITION)

@@ -1,10 +1,10 @@
-"""Reads what a group assigns to it: a member and its heartbeats around a simple consumer.
+"""Consumes the partitions that a group assigns: group membership and heartbeats around a simple consumer.
 
-    poll() -> settle (join, sync, look up what is committed) -> fetch
-    beside it: heartbeats; joins of a cooperative member, which reads on meanwhile
+    poll() -> settle (join, sync, fetch committed offsets) -> fetch
+    concurrently: heartbeats; joins of a cooperative member, which continues to fetch
 
-The member's state says what may be read; what is read changes inside `poll` only, so that nothing is taken away between
-two calls.  Records are read at least once: what was not committed when its reader died is read again.
+The state of the member determines which partitions may be read; the consumer's partitions change inside `poll` only, so
+that none is revoked between two calls.  Delivery is at least once: records after the last commit are read again.
 """
 
 from __future__ import annotations
@@ -66,21 +66,21 @@ from kctl.records.header import Record
 T = TypeVar("T")
 
 Begin = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
-"""Where to begin in partitions of which the group has committed nothing, or something that the log does not have."""
+"""Start offsets of partitions without a committed offset, or with one outside the log."""
 
 PURPOSE = "membership"
 ANSWER_MARGIN_MS = 5_000
-"""How much longer than the slowest member a JoinGroup may take."""
+"""How much longer than the largest rebalance timeout a JoinGroup may take."""
 IDLE_MS = 100
-"""How often a member without partitions looks whether it was given some."""
+"""How often a member without partitions checks for an assignment."""
 BEAT_MS_MIN = 20
 LEAVERS_VERSION_MIN = 3
-"""From where on LeaveGroup names several members."""
+"""First version of LeaveGroup with several members."""
 PARTITIONS_CHECK_MS = 300_000
-"""How often the leader looks whether topics have grown: metadata.max.age.ms of Java's consumer."""
+"""How often the leader checks for new partitions: metadata.max.age.ms of the Java consumer."""
 CLOSE_MS = 5_000
 GIVING_UP_BEATS = 2
-"""Within so many heartbeat intervals the others hear that they have to give something up, and come again without it."""
+"""Heartbeat intervals within which other members learn what to revoke, and rejoin without it."""
 
 _OF_PARTITIONS = frozenset(
     {
@@ -89,12 +89,12 @@ _OF_PARTITIONS = frozenset(
         ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     }
 )
-"""What an answer to a commit says about a partition; everything else is about the member."""
+"""Commit errors about a partition; all others are about the member."""
 _NOT_YET = frozenset({*COORDINATOR_MOVED, ErrorCode.UNSTABLE_OFFSET_COMMIT})
 
 
 class GroupConsumer:
-    """A member of one group.  Owner: event loop."""
+    """A consumer in a group.  Owner: event loop."""
 
     def __init__(
         self,
@@ -120,13 +120,13 @@ class GroupConsumer:
         self._deadline: Deadline = client.deadline()
         self._failure: ApiError | None = None
         self._told_ms = 0
-        """When the group last said what this member reads."""
+        """Time of the last assignment."""
         self._heartbeats: asyncio.Task[None] | None = None
         self._joining: asyncio.Task[None] | None = None
 
     @property
     def expects_more(self) -> bool:
-        """Whether it was just given nothing although it may have a share: others have to give that up first."""
+        """True while this member has no partitions but other members still have to revoke some."""
         member = self.member
         patience_ms = GIVING_UP_BEATS * member.settings.heartbeat_interval_ms
         is_recent = self._now_ms() < self._told_ms + patience_ms
@@ -134,14 +134,14 @@ class GroupConsumer:
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
-        """The offset behind what was returned, of every partition that is read now."""
+        """The next offset of every partition that is read."""
         return {**self._progress.done, **self._consumer.positions}
 
     async def poll(self) -> list[tuple[TopicPartition, list[Record]]]:
-        """The next records of this member's partitions, none when none came in time; joins first if need be.
+        """The next records by partition, empty if none arrived in time; joins the group first if necessary.
 
-        Calling it says that what was returned before is done with.  Raises ApiError for what trying again does not
-        change (the group is full, another has taken the static id, ...), CorruptBatch and ClusterUnreachable.
+        A call confirms the records returned before.  Raises ApiError for errors that are not retriable (the group is
+        full, the group.instance.id is fenced, ...), CorruptBatch and ClusterUnreachable.
         """
         self.confirm()
         if self._failure is not None:
@@ -163,18 +163,18 @@ class GroupConsumer:
             return []
 
     def confirm(self) -> None:
-        """What was returned so far is done with, and may be committed."""
+        """Marks all returned records as processed, so that they can be committed."""
         self._progress.confirm(self._consumer.positions)
 
     def finish(self, tp: TopicPartition, offset: int) -> None:
-        """Done with the partition up to `offset`, exclusive: read no more of it before the next assignment."""
+        """Marks the partition as processed up to `offset`, exclusive, and stops fetching it until reassigned."""
         self._consumer.drop(tp)
         self._progress.confirm({tp: offset})
 
     async def commit(self) -> None:
-        """Commit what is done with.  Raises ApiError and ClusterUnreachable; a group that has moved on is none.
+        """Commits processed offsets.  Raises ApiError and ClusterUnreachable, but nothing after a rebalance.
 
-        Whoever has got the partitions then reads again what was not committed.
+        In that case the new owners of the partitions read the uncommitted records again.
         """
         deadline = self._client.deadline()
         while not await self._commit_once():
@@ -182,7 +182,7 @@ class GroupConsumer:
                 raise ClusterUnreachable(f"group '{self.member.settings.group_id}': its coordinator does not answer")
 
     async def close(self) -> None:
-        """Commit what is done with and leave the group, as far as that is possible within a few seconds."""
+        """Commits processed offsets and leaves the group, if that is possible within a few seconds."""
         self._is_closing = True
         tasks = [task for task in (self._heartbeats, self._joining) if task is not None]
         for task in tasks:
@@ -192,15 +192,15 @@ class GroupConsumer:
             async with asyncio.timeout(CLOSE_MS / 1000):
                 await self.commit()
         except (KctlError, TimeoutError):
-            pass  # It will be read again, which is what "at least once" allows.
+            pass  # The records will be read again: delivery is at least once.
         try:
             async with asyncio.timeout(CLOSE_MS / 1000):
                 await self._drive(Left())
         except (KctlError, TimeoutError):
-            pass  # The coordinator notices when the session is over.
+            pass  # The coordinator removes the member when its session expires.
 
     async def _settle(self) -> None:
-        """Until this member knows where to read: it is in a generation, or still has something while it joins again."""
+        """Returns when this member has partitions and positions: in a generation, or cooperatively while rejoining."""
         member = self.member
         while True:
             if self._failure is not None:
@@ -223,9 +223,9 @@ class GroupConsumer:
         self._deadline = self._client.deadline()
 
     def _drive_aside(self, event: Event) -> None:
-        """Join, and wait for it only when there is nothing to read meanwhile.
+        """Joins, and waits for the response only if there is nothing to read meanwhile.
 
-        The member's state changes at once: what it gives up by joining is not read any more.
+        The state of the member changes at once, so partitions that it revokes by joining are not read any more.
         """
         actions = step(self.member, event, self._now_ms())
         self._joining = asyncio.create_task(self._perform_all(actions), name="group join")
@@ -256,7 +256,7 @@ class GroupConsumer:
                 await self._look_elsewhere(str(error))
 
     async def _begin_again(self) -> None:
-        """Positions that the log does not have (any more) move to where `begin` says; `on_lost` is told of each."""
+        """Resets positions outside the log to what `begin` returns; calls `on_lost` for each."""
         positions = self._consumer.positions
         found = await list_offsets_at(self._client, positions, (EARLIEST, LATEST))
         lost = [tp for tp, position in positions.items() if not _lies_between(found[tp], position)]
@@ -266,13 +266,13 @@ class GroupConsumer:
         self._consumer.assign({**positions, **begun})
 
     async def _commit_once(self) -> bool:
-        """Whether there is nothing left to commit: done, or no longer this member's to do."""
+        """Sends one commit; True if nothing is left to commit, also because the partitions were lost."""
         member = self.member
         offsets = self._progress.uncommitted(member.owned)
         if not offsets or not member.may_commit:
             return True
         generation = member.generation
-        # The connection of a member that joins is busy until all others have joined.
+        # The connection used for joining is blocked until all members have joined.
         is_aside = member.phase is Phase.JOINING
         self._committed_ms = self._now_ms()
         try:
@@ -312,7 +312,7 @@ class GroupConsumer:
                 await self._drive(HeartbeatDue())
                 await self._look_for_more_partitions()
             except ClusterUnreachable:
-                continue  # Whoever reads finds out, or the session ends.
+                continue  # The next poll reports the problem, or the session expires.
             except ApiError as error:
                 self._failure = error
                 return
@@ -325,7 +325,7 @@ class GroupConsumer:
             await self._drive(PartitionsChanged())
 
     async def _drive(self, event: Event) -> None:
-        """Let an event happen to the member, and all that follows from it."""
+        """Applies an event to the member and performs the resulting actions, until none is left."""
         await self._perform_all(step(self.member, event, self._now_ms()))
 
     async def _perform_all(self, actions: Collection[Action]) -> None:
@@ -360,11 +360,11 @@ class GroupConsumer:
             case Fail(error):
                 self._failure = error
             case Revoke() | Abandon():
-                pass  # `_settle` sees it by the phase, when the caller comes for more.
+                pass  # `_settle` sees the phase at the next poll.
         return None
 
     async def _say_goodbye(self, member_id: str) -> None:
-        """Raises ConnectionLost and ApiError."""
+        """Sends LeaveGroup.  Raises ConnectionLost and ApiError."""
         connection = await self._connect()
         request = LeaveGroupRequest(group_id=self.member.settings.group_id)
         if connection.versions.highest(LeaveGroupRequest) < LEAVERS_VERSION_MIN:
@@ -398,17 +398,17 @@ class GroupConsumer:
 
     @property
     def _patience_ms(self) -> int:
-        """How long a JoinGroup or SyncGroup may take: as long as the slowest member."""
+        """Timeout of JoinGroup and SyncGroup: the largest rebalance timeout, with a margin."""
         return self.member.settings.rebalance_timeout_ms + ANSWER_MARGIN_MS
 
     async def _counts(self, topics: Collection[str]) -> dict[str, int]:
-        """The number of partitions of each topic that exists."""
+        """Partition counts of the topics that exist."""
         metadata = await self._client.metadata(topics)
         self._counted_ms = self._now_ms()
         return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.partitions}
 
     async def _connect(self, *, purpose: str = PURPOSE) -> Connection:
-        # A goodbye does not wait behind a JoinGroup that was given up.
+        # LeaveGroup must not wait behind an abandoned JoinGroup on the same connection.
         purpose = "" if self._is_closing else purpose
         return await self._client.coordinator(self.member.settings.group_id, purpose=purpose)
 

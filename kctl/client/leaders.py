@@ -1,6 +1,6 @@
-"""Asking leaders about partitions, and coordinators about groups, wherever leadership moves meanwhile.
+"""Sends requests about partitions to leaders, and about groups to coordinators; follows them when they move.
 
-Every broker is asked once about all that it leads or coordinates, and the brokers are asked side by side.
+Each broker gets one request for all that it leads or coordinates, and brokers are queried concurrently.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from kctl.model import TopicPartition
 T = TypeVar("T")
 
 Outcomes = dict[TopicPartition, T | ApiError]
-"""What each partition answered; one bad partition does not spoil the others."""
+"""Result or error of each partition."""
 
 Ask = Callable[[Connection, list[TopicPartition]], Awaitable[Outcomes[T]]]
-"""Asks one broker about partitions that it should lead."""
+"""Queries one broker about partitions that it should lead."""
 
 AskCoordinator = Callable[[Connection, list[str]], Awaitable[Mapping[str, T | ApiError]]]
-"""Asks one broker about groups or transactional ids that it should coordinate."""
+"""Queries one broker about groups or transactional ids that it should coordinate."""
 
 COORDINATION_TOPICS = {
     CoordinatorType.GROUP: "__consumer_offsets",
     CoordinatorType.TRANSACTION: "__transaction_state",
 }
-"""Whoever leads the partition of a key in this topic coordinates it."""
-NOT_ANSWERED = "The broker's answer leaves this out."
+"""The internal topic whose partition leaders are the coordinators."""
+NOT_ANSWERED = "The broker's response does not contain this item."
 
 
 async def ask_leaders(
@@ -41,12 +41,12 @@ async def ask_leaders(
     *,
     known: ClusterMetadata | None = None,
 ) -> Outcomes[T]:
-    """What every partition answers, in the order of topic and partition.
+    """The outcome of every partition, in the order of topic and partition.
 
-    Who leads is looked up first unless it is `known` from before.  Partitions whose leader has moved are asked again
-    until the client's time-out, and so are those whose leader is away, but during a command only for half a second
-    (see Budget); then their last error is the outcome.  Raises ClusterUnreachable when no broker at all answers,
-    and ApiError(UNSUPPORTED_VERSION) when every leader is too old to be asked.
+    Leaders are looked up first unless `known` has them.  Partitions whose leader has moved are retried until the
+    client's timeout, and so are partitions without a reachable leader, but during a command only for half a second (see
+    Budget); then their last error is the outcome.  Raises ClusterUnreachable if no broker responds, and
+    ApiError(UNSUPPORTED_VERSION) if all leaders are too old.
     """
     outcomes: Outcomes[T] = {}
     open_partitions = sorted(partitions)
@@ -65,9 +65,9 @@ async def ask_leaders(
 async def ask_coordinators(
     client: ClusterClient, keys: Iterable[str], ask: AskCoordinator[T], kind: CoordinatorType = CoordinatorType.GROUP
 ) -> dict[str, T | ApiError]:
-    """What the coordinator of every group or transactional id answers, by key in order.
+    """The outcome of every group or transactional id, in the order of keys.
 
-    Keys whose coordinator has moved or is away are asked for again as `ask_leaders` does.  Raises ClusterUnreachable.
+    Retries as `ask_leaders` does when a coordinator has moved or is unreachable.  Raises ClusterUnreachable.
     """
     outcomes: dict[str, T | ApiError] = {}
     open_keys = sorted(set(keys))
@@ -140,14 +140,14 @@ async def _ask_coordinators_once(
 
 
 def _raise_if_unknown_to_all(outcomes: Mapping[TopicPartition, T | ApiError]) -> None:
-    """One error instead of one for each partition."""
+    """Raises one error if all brokers lack the API, instead of one error per partition."""
     errors = [one for one in outcomes.values() if _code_of(one) is ErrorCode.UNSUPPORTED_VERSION]
     if errors and len(errors) == len(outcomes) and isinstance(errors[0], ApiError):
         raise errors[0]
 
 
 async def _are_absent(client: ClusterClient, codes: Collection[ErrorCode], kind: CoordinatorType) -> bool:
-    """Whether the coordinators are away, and not only about to be: brokers make their topic when it is first needed."""
+    """Whether the coordinators are unreachable.  False if their topic is yet to be created on demand."""
     if ErrorCode.COORDINATOR_NOT_AVAILABLE not in codes:
         return ABSENT.issuperset(codes)
     name = COORDINATION_TOPICS[kind]

@@ -1,4 +1,4 @@
-"""Offsets for points in time, from the leaders (ListOffsets)."""
+"""Looks up offsets by timestamp on the partition leaders (ListOffsets, KIP-79)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_OFFSET = -1
 
 
 class IsolationLevel(IntEnum):
-    """What of open transactions a reader sees."""
+    """Kafka's isolation.level: whether records of open and aborted transactions are visible."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -33,7 +33,7 @@ class IsolationLevel(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetAt:
-    """An offset found for a point in time; offset -1: there is no record that late.  timestamp -1: not known."""
+    """The offset for a timestamp; offset -1 if there is no record at or after it, timestamp -1 if unknown."""
 
     offset: int
     timestamp_ms: int
@@ -46,7 +46,7 @@ async def list_offsets(
     *,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> Outcomes[OffsetAt]:
-    """The first offset at or after each timestamp (ms), or LATEST or EARLIEST."""
+    """The first offset at or after each timestamp (ms since the epoch, LATEST or EARLIEST), by partition."""
 
     async def ask(connection: Connection, tps: list[TopicPartition]) -> Outcomes[OffsetAt]:
         return await _ask_one(connection, {tp: timestamps[tp] for tp in tps}, isolation)
@@ -61,7 +61,7 @@ async def list_offsets_at(
     *,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> Outcomes[tuple[OffsetAt, ...]]:
-    """The same for several timestamps at once, which are those of all partitions: EARLIEST and LATEST, say."""
+    """As `list_offsets`, for the same several timestamps of all partitions, for example EARLIEST and LATEST."""
 
     async def ask(connection: Connection, tps: list[TopicPartition]) -> Outcomes[tuple[OffsetAt, ...]]:
         asking = [_ask_one(connection, dict.fromkeys(tps, timestamp), isolation) for timestamp in timestamps]
@@ -83,7 +83,7 @@ async def _ask_one(
 
 
 def _together(outcomes: Sequence[OffsetAt | ApiError]) -> tuple[OffsetAt, ...] | ApiError:
-    """All offsets of one partition, or the first error."""
+    """All offsets of one partition, or its first error."""
     error = next((one for one in outcomes if isinstance(one, ApiError)), None)
     return error or tuple(one for one in outcomes if isinstance(one, OffsetAt))
 

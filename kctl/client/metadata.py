@@ -1,6 +1,6 @@
-"""What a cluster says about itself: brokers, controller, topics, leaders.  Pure values.
+"""Cluster metadata as values: brokers, controller, topics, leaders.
 
-Tuples, because making a dataclass takes longer than asking a broker.
+Named tuples, because defining dataclasses takes longer at import than a request to a broker.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kctl.protocol.apis.metadata import MetadataResponse, MetadataResponseTopic
 
 
 class Broker(NamedTuple):
-    """A live broker and where clients reach it."""
+    """A live broker and its address."""
 
     node_id: int
     host: str
@@ -23,11 +23,12 @@ class Broker(NamedTuple):
 
     @property
     def address(self) -> str:
+        """`host:port`."""
         return f"{self.host}:{self.port}"
 
 
 class Partition(NamedTuple):
-    """Who holds and leads one partition; `leader` is -1 while nobody does."""
+    """Replicas and leader of one partition; `leader` is -1 if there is none."""
 
     partition: int
     leader: int
@@ -39,7 +40,7 @@ class Partition(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """One topic; with an error other than NONE the rest may be empty."""
+    """One topic; with an error other than NONE the other fields may be empty."""
 
     name: str
     topic_id: UUID
@@ -48,15 +49,15 @@ class Topic(NamedTuple):
     error: ErrorCode
 
     def partition(self, number: int) -> Partition | None:
-        """The partition with that number, if there is one."""
-        # They are in order, and usually all there.
+        """The partition with this number, or None."""
+        # Usually all partitions are present, in order.
         if 0 <= number < len(self.partitions) and self.partitions[number].partition == number:
             return self.partitions[number]
         return next((one for one in self.partitions if one.partition == number), None)
 
 
 class ClusterMetadata(NamedTuple):
-    """A snapshot; brokers and topics in a stable order."""
+    """A snapshot of the metadata; brokers and topics are sorted."""
 
     cluster_id: str | None
     controller_id: int
@@ -64,7 +65,7 @@ class ClusterMetadata(NamedTuple):
     topics: dict[str, Topic]
 
     def leader_of(self, tp: TopicPartition) -> tuple[int, ErrorCode]:
-        """(node id, NONE), or (-1, why there is nobody to ask)."""
+        """(node id, NONE), or (-1, error code) if there is no leader."""
         topic = self.topics.get(tp.topic)
         if topic is None:
             return -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -79,7 +80,7 @@ class ClusterMetadata(NamedTuple):
 
 
 def metadata_of(response: MetadataResponse) -> ClusterMetadata:
-    """The response as a snapshot."""
+    """Converts a Metadata response."""
     brokers = {
         broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack)
         for broker in sorted(response.brokers, key=lambda broker: broker.node_id)

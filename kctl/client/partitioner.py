@@ -1,4 +1,4 @@
-"""Which partition a record goes to.  Pure."""
+"""The default partitioner for records with a key.  Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _MASK = 0xFFFFFFFF
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    """Where Kafka's Java producer puts records with this key: murmur2, the sign bit masked (BuiltInPartitioner)."""
+    """The partition that the Java producer selects for a key: murmur2 with the sign bit masked (BuiltInPartitioner)."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 def murmur2(data: bytes) -> int:
-    """MurmurHash2 of 32 bits with Kafka's seed, unsigned.  Utils.murmur2."""
+    """32-bit MurmurHash2 with Kafka's seed, unsigned.  Utils.murmur2."""
     length = len(data)
     value = (_SEED ^ length) & _MASK
     whole = length & ~3

@@ -1,9 +1,9 @@
-"""Writes records: gathers them into batches per partition, one batch of each partition in flight at a time.
+"""Produces records in batches per partition, with one batch of each partition in flight.
 
-A batch is closed when it has `batch_bytes` or `batch_records`, or `linger_ms` after its first record.  One batch in
-flight per partition keeps the order without sequence numbers; with them (`idempotent`) a batch that is sent twice
-because its answer was lost is stored once.  Partitions do not wait for each other.  In a transaction the id and epoch
-are the transaction's, and nothing is sent any more once something has failed: it can only be aborted then.
+A batch is closed when it reaches `batch_bytes` or `batch_records`, or `linger_ms` after its first record.  One batch in
+flight per partition keeps the order of records without sequence numbers.  With `idempotent` a retried batch is stored
+once (KIP-98).  Partitions are independent.  In a transaction the producer id and epoch are the transaction's, and
+nothing is sent after the first error, because the transaction can then only be aborted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kctl.records.header import SEQUENCE_MAX, Record
 
 ACKS_ALL = -1
 RECORD_OVERHEAD = 24
-"""Roughly what a record takes beside its key, value and headers."""
+"""Approximate size in bytes of a record without its key, value and headers."""
 RETRIED = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -43,12 +43,12 @@ RETRIED = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Beside a leader that moved: worth another attempt with the same bytes."""
+"""Errors after which the same batch is retried, in addition to LEADER_MOVED."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """How records travel.  `acks`: 0 nobody answers, 1 the leader has them, -1 all in-sync replicas have them."""
+    """Settings of a producer.  `acks`: 0 no response, 1 the leader has the records, -1 all in-sync replicas do."""
 
     acks: int = ACKS_ALL
     codec: Codec = Codec.NONE
@@ -61,13 +61,13 @@ class ProducerSettings:
 
 @dataclass(slots=True)
 class Delivery:
-    """What became of one batch: `base_offset` is the first record's, -1 with acks=0 or after an error."""
+    """Result of one batch: `base_offset` is the offset of its first record, -1 with acks=0 or after an error."""
 
     tp: TopicPartition
     records: Sequence[Record]
     base_offset: int
     timestamp_ms: int
-    """When the broker appended it, for topics with LogAppendTime; else -1."""
+    """Append time of topics with LogAppendTime, else -1."""
     error: KctlError | None = None
 
 
@@ -79,7 +79,7 @@ class _Batch:
 
 @dataclass(slots=True)
 class _Lane:
-    """One partition: the open batch, closed ones, and the producer id with the next sequence number it has reached."""
+    """State of one partition: open batch, closed batches, producer id and next sequence number."""
 
     tp: TopicPartition
     open: _Batch = field(default_factory=_Batch)
@@ -91,7 +91,7 @@ class _Lane:
 
 
 class Producer:
-    """Writes to topics; what became of every batch is told to `on_delivery`.  Owner: event loop."""
+    """Writes to topics; calls `on_delivery` with the result of every batch.  Owner: event loop."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> None:
-        """Take one record; waits while too many are on their way.  Raises ApiError when the topic cannot be written."""
+        """Adds one record to a batch; waits while too many are buffered.  Raises ApiError for an invalid topic."""
         await self._has_room.wait()
         if partition is None:
             partition = self._partition_for(topic, key, len((await self._look_up(topic)).topics[topic].partitions))
@@ -136,7 +136,7 @@ class Producer:
         self._add(TopicPartition(topic, partition), record)
 
     async def flush(self) -> None:
-        """Wait until the fate of everything taken so far is known."""
+        """Waits until every record has been delivered or has failed."""
         for lane in self._lanes.values():
             self._close_batch(lane)
         senders = [lane.sender for lane in self._lanes.values() if lane.sender is not None]
@@ -144,7 +144,7 @@ class Producer:
             await asyncio.gather(*senders)
 
     def abandon(self) -> None:
-        """Stop at once; records whose fate is not known yet may or may not have been written."""
+        """Stops at once; records without a result may or may not have been written."""
         for lane in self._lanes.values():
             if lane.linger is not None:
                 lane.linger.cancel()
@@ -164,7 +164,7 @@ class Producer:
         return metadata
 
     def _partition_for(self, topic: str, key: bytes | None, count: int) -> int:
-        """By key; records without one stay with a partition until its batch is full (KIP-480)."""
+        """The partition of a key; records without a key stay on one partition until its batch is closed (KIP-480)."""
         if key is not None:
             return partition_of_key(key, count)
         if topic not in self._sticky:
@@ -211,8 +211,8 @@ class Producer:
             except KctlError as error:
                 delivery = Delivery(lane.tp, batch.records, -1, -1, error)
             if delivery.error is not None:
-                # The broker would refuse what follows as out of order, so start over with a new producer id.  Other
-                # partitions keep theirs for the batch that is on its way and change with the next.
+                # The broker would refuse the following batches as out of order, so use a new producer id.  Other
+                # partitions keep the old id for the batch in flight and change with the next.
                 self._producer = None
                 self._failure = delivery.error
                 self._metadata.pop(lane.tp.topic, None)
@@ -245,7 +245,7 @@ class Producer:
         return Delivery(lane.tp, records, outcome[0], outcome[1])
 
     async def _produce(self, tp: TopicPartition, data: bytes) -> tuple[int, int] | ApiError:
-        """(base offset, append time) of a batch, sent again while there is hope and time."""
+        """Sends a batch, with retries; returns (base offset, append time)."""
         request = ProduceRequest(
             transactional_id=None if self._transaction is None else self._transaction.transactional_id,
             acks=self._settings.acks,
@@ -285,7 +285,7 @@ class Producer:
         if not self._settings.idempotent:
             return -1, -1
         if self._producer is None:
-            # A broker that is fetching its next block of ids answers COORDINATOR_LOAD_IN_PROGRESS (seen on 3.9.1).
+            # A broker that is allocating its next block of ids responds COORDINATOR_LOAD_IN_PROGRESS (seen with 3.9.1).
             asking = self._client.on_any_broker(_init_producer_id, codes=COORDINATOR_MOVED)
             self._producer = asyncio.create_task(asking, name="get a producer id")
         return await self._producer
@@ -295,5 +295,5 @@ async def _init_producer_id(connection: Connection) -> tuple[int, int]:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
     response = await connection.send(request, InitProducerIdResponse)
     if response.error_code:
-        raise ApiError(ErrorCode.of(response.error_code), "no producer id for idempotence; --acks 1 does without")
+        raise ApiError(ErrorCode.of(response.error_code), "no producer id for idempotence; --acks 1 does not need one")
     return response.producer_id, response.producer_epoch

@@ -1,4 +1,4 @@
-"""When to try again and for how long.  Pure but for the transport's clock."""
+"""Retries with a deadline and backoff.  Pure except for the transport's clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEADER_MOVED = frozenset(
         ErrorCode.LISTENER_NOT_FOUND,
     }
 )
-"""The partition is there, but not where we asked or not yet: look again and ask again."""
+"""The partition exists, but has another leader or none yet: refresh the metadata and retry."""
 
 ABSENT = frozenset(
     {
@@ -40,7 +40,7 @@ ABSENT = frozenset(
         ErrorCode.LISTENER_NOT_FOUND,
     }
 )
-"""Nobody serves the partition at the moment: a command asks again only for a moment."""
+"""The partition has no leader: a command retries only briefly (see Budget)."""
 
 COORDINATOR_MOVED = frozenset(
     {
@@ -53,10 +53,10 @@ CONTROLLER_MOVED = frozenset({ErrorCode.NOT_CONTROLLER})
 
 
 class Deadline:
-    """Until when an operation may go on, and how long to wait before each further attempt (doubling)."""
+    """Deadline of an operation, and the pause before each further attempt (doubling)."""
 
     def __init__(self, transport: Transport, timeout_ms: int, budget: Budget | None = None) -> None:
-        """The deadline of the command that `budget` belongs to counts as well."""
+        """The deadline of the command in `budget` applies too."""
         self.timeout_ms = timeout_ms
         self._transport = transport
         self._budget = budget or Budget(transport.monotonic_ms)
@@ -68,9 +68,9 @@ class Deadline:
         return self._budget.limited(max(0, self._end_ms - self._transport.monotonic_ms()))
 
     async def pause(self, *, for_absent: bool = False) -> bool:
-        """Wait before another attempt; False when there is no time left for one.
+        """Waits before another attempt; False if no time is left.
 
-        `for_absent`: all that is asked for again is served by nobody, so a command waits only a little (see Budget).
+        `for_absent`: nothing to retry has a leader, so a command waits only briefly (see Budget).
         """
         remaining_ms = self.remaining_ms
         if for_absent:
@@ -90,10 +90,10 @@ async def retry(
     is_repeatable: bool = True,
     forget: Callable[[], None] = lambda: None,
 ) -> T:
-    """Run `attempt` until it works, fails otherwise than with `codes`, or time is up; then its last error is raised.
+    """Runs `attempt` until it succeeds, raises an error other than `codes`, or the deadline passes.
 
-    A lost connection counts as retriable only where doing the thing twice does no harm (`is_repeatable`).  `forget`
-    drops what was known about who to ask, before each further attempt.
+    Raises the last error.  A lost connection is retried only if repeating the request is safe (`is_repeatable`).
+    `forget` is called before each further attempt, to drop cached leaders or coordinators.
     """
     while True:
         try:

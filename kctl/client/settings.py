@@ -1,4 +1,4 @@
-"""Which brokers to start from and how long to wait for them."""
+"""Client settings from options and Kafka's client properties."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ CONNECT_TIMEOUT_MS_MAX = 5_000
 
 
 class ClientSettings(NamedTuple):
-    """What a client needs to know before it has met a broker."""
+    """Bootstrap servers, timeouts, client id and rack."""
 
     bootstrap: tuple[tuple[str, int], ...]
     client_id: str = "kctl"
     timeout_ms: int = 30_000
-    """For one operation, with all its retries."""
+    """Timeout of one operation including retries."""
     connect_timeout_ms: int = CONNECT_TIMEOUT_MS_MAX
     rack: str = ""
-    """Where the client is, so that it can read from replicas near it."""
+    """client.rack, for fetching from the nearest replica (KIP-392)."""
 
 
 def client_settings(
@@ -33,14 +33,14 @@ def client_settings(
     default_servers: str,
     default_timeout_ms: int,
 ) -> ClientSettings:
-    """Settings from what was said explicitly, else from Kafka's client properties, else the defaults.
+    """Settings from explicit values, else from Kafka's client properties, else the defaults.
 
-    Raises UsageError and ConfigError.  Properties for other parts of a client are ignored, as Kafka's tools do; a
-    security protocol that is not spoken is refused, because going on in plain text would be wrong.
+    Raises UsageError and ConfigError.  Other client properties are ignored, as by Kafka's tools.  A security protocol
+    that is not supported is refused, because continuing in plain text would be insecure.
     """
     protocol = properties.get("security.protocol", "PLAINTEXT")
     if protocol.upper() != "PLAINTEXT":
-        raise ConfigError("security.protocol", protocol, "only PLAINTEXT is spoken so far")
+        raise ConfigError("security.protocol", protocol, "only PLAINTEXT is supported")
     servers = bootstrap_servers or properties.get("bootstrap.servers") or default_servers
     timeout = timeout_ms or parse_milliseconds(properties, "default.api.timeout.ms", default_timeout_ms)
     return ClientSettings(
@@ -53,12 +53,12 @@ def client_settings(
 
 
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
-    """Read `host:port,[::1]:9092,host`; the port defaults to 9092.  Raises UsageError."""
+    """Parses `host:port,[::1]:9092,host`; the port defaults to 9092.  Raises UsageError."""
     return parse_addresses(text, default_port=DEFAULT_PORT)
 
 
 def parse_milliseconds(properties: Mapping[str, str], name: str, default: int) -> int:
-    """A property that is a time.  Raises ConfigError."""
+    """Parses a property in milliseconds.  Raises ConfigError."""
     text = properties.get(name)
     if text is None:
         return default

@@ -1,12 +1,13 @@
-"""The assignors that leave partitions where they are: `sticky` (KIP-54) and `cooperative-sticky` (KIP-429).  Pure.
+"""The assignors that keep partitions with their owners: `sticky` (KIP-54) and `cooperative-sticky` (KIP-429).  Pure.
 
-1. Everybody keeps what it claims, as far as nobody claims it of a later generation.
-2. What nobody keeps goes to the readers with the fewest partitions.
-3. Partitions move until no move, nor any chain of moves, evens out the members' numbers any further: first only those
-   that nobody kept, then any.
+1. Each member keeps the partitions that it claims, unless another member claims them with a later generation.
+2. The other partitions go to the subscribers with the fewest partitions.
+3. Partitions move until no move and no chain of moves balances the counts further: first partitions that no member
+kept,
+   then any.
 
-The result depends on the claims, so it need not be that of Kafka's StickyAssignor: whoever leads next starts from what
-this one decided.  It is at least as even, because Kafka looks at single moves only.
+The result may differ from that of Kafka's StickyAssignor, which is no problem because the next leader starts from the
+claims.  It is at least as balanced: Kafka considers single moves only.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from kctl.client.assignment import Assignment, Subscriber
 from kctl.model import TopicPartition
 
 UNEVEN = 2
-"""A move evens out only between members whose numbers differ by as much."""
+"""A move balances only members whose counts differ by at least this."""
 
 Held = defaultdict[str, dict[int, list[TopicPartition]]]
-"""Partitions by topic and by the position of the member that has them; nobody has an empty list."""
+"""Partitions by topic and by the position of their member; no list is empty."""
 
 
 def assign_sticky(members: Collection[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-    """As even as can be.  Nothing moves without need, and no more than must where all members read the same."""
+    """Balances as far as possible.  With equal subscriptions, the number of moved partitions is minimal."""
     ranked = sorted(members, key=lambda member: member.rank)
     sharing = _Sharing(ranked, partition_counts)
     sharing.keep(_keepers(ranked))
@@ -36,7 +37,7 @@ def assign_sticky(members: Collection[Subscriber], partition_counts: Mapping[str
 
 
 def assign_cooperatively(members: Collection[Subscriber], partition_counts: Mapping[str, int]) -> Assignment:
-    """The same, but what somebody else still reads is given to nobody; it is when its reader has come without it."""
+    """As `assign_sticky`, but partitions that another member still owns stay unassigned until it has revoked them."""
     keepers = _keepers(members)
     readers: defaultdict[TopicPartition, set[str]] = defaultdict(set)
     for member in members:
@@ -49,7 +50,7 @@ def assign_cooperatively(members: Collection[Subscriber], partition_counts: Mapp
 
 
 def _keepers(members: Collection[Subscriber]) -> dict[TopicPartition, str]:
-    """Whose claim counts: that of the latest generation; nobody's when two of one generation claim the same."""
+    """The members whose claims count: those of the latest generation; none if two of one generation conflict."""
     latest: dict[TopicPartition, int] = {}
     keepers: dict[TopicPartition, str] = {}
     for member in members:
@@ -64,7 +65,7 @@ def _keepers(members: Collection[Subscriber]) -> dict[TopicPartition, str]:
 
 
 class _Sharing:
-    """The partitions on their way to their readers, who are known by their position in rank order."""
+    """An assignment in progress; members are identified by their position in rank order."""
 
     def __init__(self, ranked: list[Subscriber], partition_counts: Mapping[str, int]) -> None:
         self._ids = [member.member_id for member in ranked]
@@ -77,7 +78,7 @@ class _Sharing:
         self._loads = [0] * len(ranked)
         self._kept: Held = defaultdict(dict)
         self._new: Held = defaultdict(dict)
-        """Not kept by anyone, so moving it again costs nothing."""
+        """Partitions that no member kept, so moving them costs nothing."""
 
     def keep(self, keepers: Mapping[TopicPartition, str]) -> None:
         positions = {member_id: position for position, member_id in enumerate(self._ids)}
@@ -87,7 +88,7 @@ class _Sharing:
                 self._give(self._kept, member, tp)
 
     def give_out_the_rest(self) -> None:
-        """Topics with few readers first: the others can make up for them."""
+        """Assigns the remaining partitions, topics with few subscribers first."""
         for topic in sorted(self._readers, key=lambda topic: (len(self._readers[topic]), topic)):
             kept = {tp.partition for tps in self._kept[topic].values() for tp in tps}
             for partition in range(self._counts[topic]):
@@ -96,9 +97,9 @@ class _Sharing:
                     self._give(self._new, reader, TopicPartition(topic, partition))
 
     def even_out(self, *, moving_kept: bool) -> None:
-        """Move partitions along the shortest chains that end at the member with the fewest.
+        """Moves partitions along the shortest chains that end at the member with the fewest.
 
-        When no chain helps that member, none helps those that could give to it either: they are done.
+        If no chain helps that member, none helps the members that could give to it, so all of them are done.
         """
         held = (self._new, self._kept) if moving_kept else (self._new,)
         waiting = set(range(len(self._ids)))
@@ -116,9 +117,10 @@ class _Sharing:
                 giver = receiver
 
     def _givers(self, poorest: int, waiting: set[int], held: tuple[Held, ...]) -> dict[int, tuple[int, str]]:
-        """Who could give something to the poorest, through others if need be: to whom, and of which topic.
+        """Members that could give a partition to `poorest`, directly or through others: the receiver and the topic of
+        each.
 
-        As far as to the nearest that has enough, or all of them.
+        Searches up to the nearest member with enough partitions, or all members.
         """
         givers: dict[int, tuple[int, str]] = {poorest: (poorest, "")}
         seen: set[str] = set()
@@ -140,7 +142,7 @@ class _Sharing:
         return givers
 
     def _move(self, topic: str, giver: int, receiver: int, held: tuple[Held, ...]) -> None:
-        """One that nobody kept, if there is one."""
+        """Moves one partition, preferably one that no member kept."""
         some = next(some[topic] for some in held if giver in some[topic])
         tp = some[giver].pop()
         if not some[giver]:

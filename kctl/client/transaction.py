@@ -1,7 +1,7 @@
-"""One transaction: what a producer writes in it, in any partitions, is seen by committed readers together or never.
+"""One transaction: records in any partitions that become visible to read-committed consumers together, or never.
 
-Beginning one under a transactional id shuts out whoever wrote under it before, and aborts what that left open.  A
-producer that dies leaves its transaction to the next one of its id, or to transaction.timeout.ms.  Source: KIP-98.
+Initialising a transactional id fences its previous producer and aborts that producer's open transaction.  After a crash
+the transaction is aborted by the next producer with the id, or after transaction.timeout.ms.  Source: KIP-98.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ TRANSACTION_TIMEOUT_MS = 60_000
 """transaction.timeout.ms of Kafka's producer."""
 
 _BUSY = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS})
-"""The transaction before is still being ended."""
+"""The previous transaction is still being completed."""
 _WORDS = {
-    ErrorCode.INVALID_PRODUCER_EPOCH: "another producer has taken the transactional id, or its time was over",
-    ErrorCode.PRODUCER_FENCED: "another producer has taken the transactional id, or its time was over",
-    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "the broker allows no transaction.timeout.ms that long",
-    ErrorCode.INVALID_TXN_STATE: "the transaction has been ended meanwhile",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "another producer uses the transactional id, or the transaction has timed out",
+    ErrorCode.PRODUCER_FENCED: "another producer uses the transactional id, or the transaction has timed out",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "transaction.timeout.ms is larger than the broker allows",
+    ErrorCode.INVALID_TXN_STATE: "the transaction has already been completed",
 }
 
 
@@ -48,7 +48,10 @@ class Transaction:
     async def begin(
         cls, client: ClusterClient, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS
     ) -> Self:
-        """Take the id over from whoever had it; after `timeout_ms` the coordinator aborts.  Raises ApiError."""
+        """Initialises the transactional id and fences other producers; after `timeout_ms` the coordinator aborts.
+
+        Raises ApiError.
+        """
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
 
         async def ask(connection: Connection) -> ProducerIdAndEpoch:
@@ -60,17 +63,19 @@ class Transaction:
         return cls(client, transactional_id, producer)
 
     async def add(self, tp: TopicPartition) -> None:
-        """Say that the transaction writes to `tp`; must be done before the first batch goes there.  Raises ApiError."""
+        """Adds a partition to the transaction; required before the first batch is sent to it.  Raises ApiError."""
         if tp not in self._adding:
             self._adding[tp] = asyncio.create_task(self._add(tp), name=f"add {tp} to a transaction")
         await self._adding[tp]
 
     async def commit(self) -> None:
-        """All of it counts from now on.  Raises ApiError, and ClusterUnreachable: then nobody knows yet."""
+        """Commits the transaction.  Raises ApiError, and ClusterUnreachable if the outcome is unknown."""
         await self._end(is_commit=True)
 
     async def abort(self) -> None:
-        """None of it will ever count.  Raises ApiError and ClusterUnreachable: then its time-out aborts it."""
+        """Aborts the transaction.  Raises ApiError, and ClusterUnreachable; then the coordinator aborts it after the
+        timeout.
+        """
         await self._end(is_commit=False)
 
     async def _add(self, tp: TopicPartition) -> None:
@@ -89,9 +94,9 @@ class Transaction:
         await self._client.on_coordinator(self.transactional_id, ask, CoordinatorType.TRANSACTION, codes=_BUSY)
 
     async def _end(self, *, is_commit: bool) -> None:
-        """Asking twice does no harm: a coordinator that has decided says so again."""
+        """Sends EndTxn, which is safe to repeat: the coordinator returns the same outcome."""
         if not self._adding:
-            return  # Nothing was written, so the coordinator knows of no transaction.
+            return  # Nothing was written, so the coordinator has no transaction.
         await asyncio.gather(*self._adding.values(), return_exceptions=True)
         request = EndTxnRequest(
             transactional_id=self.transactional_id,

@@ -1,4 +1,4 @@
-"""The port through which a client meets the world: connections, time, and doing several things at once."""
+"""The ports of a client: connections, time and concurrency."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ T = TypeVar("T")
 
 
 class ConnectionLost(KctlError):
-    """A broker could not be reached, went away or kept silent; whether the request was carried out is unknown."""
+    """A broker is unreachable, closed the connection or did not respond; the outcome of the request is unknown."""
 
 
 class HungUp(ConnectionLost):
-    """The other side closed the connection."""
+    """The peer closed the connection."""
 
 
 class Connection(Protocol):
-    """One connection to one broker, which has told its versions already."""
+    """A connection to one broker, whose API versions are known."""
 
     @property
     def address(self) -> str:
-        """`host:port` as it was connected to."""
+        """`host:port` of the connection."""
         ...
 
     @property
@@ -37,22 +37,22 @@ class Connection(Protocol):
     async def send(
         self, request: object, response_class: type[T], *, version: int | None = None, timeout_ms: int | None = None
     ) -> T:
-        """Send a request in the highest version both sides know, or in `version`, and wait for its response.
+        """Sends a request in the highest common version, or in `version`, and waits for its response.
 
-        Raises ConnectionLost, MalformedRequest for bytes that are no such response, and ApiError(UNSUPPORTED_VERSION).
-        Buffers of records in the response belong to the caller.
+        Raises ConnectionLost, MalformedRequest for an invalid response, and ApiError(UNSUPPORTED_VERSION).  Record
+        buffers in the response belong to the caller.
         """
         ...
 
     async def post(self, request: object, *, version: int | None = None) -> None:
-        """Send a request that has no response: Produce with acks=0."""
+        """Sends a request that has no response: Produce with acks=0."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Transport(Protocol):
-    """Makes connections and lets time pass."""
+    """Opens connections, waits, and runs coroutines concurrently."""
 
     async def connect(
         self,
@@ -64,14 +64,14 @@ class Transport(Protocol):
         timeout_ms: int,
         budget: Budget | None = None,
     ) -> Connection:
-        """Connect and learn the broker's versions, both within `connect_timeout_ms`.  Raises ConnectionLost.
+        """Connects and fetches the API versions, both within `connect_timeout_ms`.  Raises ConnectionLost.
 
-        Every request must be answered within `timeout_ms`, and before the deadline of `budget` if that has one.
+        Each response must arrive within `timeout_ms`, and before the deadline of `budget` if it has one.
         """
         ...
 
     async def gather(self, work: Sequence[Awaitable[T]]) -> list[T]:
-        """Do all of it, at once where that is possible; raises the first error after all have ended."""
+        """Runs all, concurrently if possible; raises the first error after all have ended."""
         ...
 
     async def sleep(self, duration_ms: int) -> None: ...

@@ -1,4 +1,4 @@
-"""Which version of each API to speak with one broker.  Pure."""
+"""Selects the version of each API for a broker.  Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kctl.protocol.message import definition_of
 METADATA_KEY = 3
 METADATA_VERSION_MIN = 4
 OLDEST_KAFKA = "0.11"
-"""The first with record batches of magic 2, the only format that clients write and read here."""
+"""The first version with record batches of magic 2, the only format that this client reads and writes."""
 
 SINCE: Mapping[str, str] = {
     "AlterPartitionReassignments": "2.4",
@@ -28,11 +28,11 @@ SINCE: Mapping[str, str] = {
     "ListTransactions": "3.0",
     "OffsetDelete": "2.4",
 }
-"""The version of Kafka that brought an API which commands use and 0.11 does not have."""
+"""The Kafka version that introduced each API that commands use and 0.11 lacks."""
 
 
 class BrokerVersions:
-    """The versions that a broker advertised, by API key."""
+    """The API versions that a broker advertises, by API key."""
 
     __slots__ = ("_ranges",)
 
@@ -40,11 +40,11 @@ class BrokerVersions:
         self._ranges = dict(ranges)
 
     def knows(self, request_class: type) -> bool:
-        """Whether the broker has this API at all, in whichever version."""
+        """Whether the broker has this API in any version."""
         return definition_of(request_class).key in self._ranges
 
     def highest(self, request_class: type) -> int:
-        """The newest version both sides know.  Raises ApiError(UNSUPPORTED_VERSION)."""
+        """The highest common version.  Raises ApiError(UNSUPPORTED_VERSION)."""
         definition = definition_of(request_class)
         assert definition.key is not None
         ours = definition.versions
@@ -53,19 +53,19 @@ class BrokerVersions:
         version = min(highest, ours[-1])
         if highest < 0:
             since = f", which needs Kafka {SINCE[name]} or newer" if name in SINCE else ""
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"the broker does not know {name}{since}")
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"the broker does not support {name}{since}")
         if version < max(lowest, ours[0]):
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"{name}: the broker speaks versions {lowest} to {highest}, kctl {ours[0]} to {ours[-1]}",
+                f"{name}: the broker supports versions {lowest} to {highest}, kctl {ours[0]} to {ours[-1]}",
             )
         return version
 
     @property
     def is_too_old(self) -> bool:
-        """Whether the broker is older than OLDEST_KAFKA, by the version of Metadata (key 3) that came with it."""
+        """Whether the broker is older than OLDEST_KAFKA, determined by its version of Metadata (key 3)."""
         return self._ranges.get(METADATA_KEY, (0, -1))[1] < METADATA_VERSION_MIN
 
     def items(self) -> list[tuple[int, tuple[int, int]]]:
-        """All that was advertised, in order of the keys."""
+        """All advertised ranges, sorted by key."""
         return sorted(self._ranges.items())

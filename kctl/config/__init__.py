@@ -1,6 +1,6 @@
-"""Kafka's properties as tables: what may be set, what it means, what it is now.  No file is opened here.
+"""Declarations, parsing and current values of Kafka's properties.  Opens no files.
 
 Reading order: kinds, rules, definition (how a property is declared), subjects/ (the broker's properties), broker,
-topic, listeners, properties (the file syntax), loading, dynamic (changes at run time), described (what DescribeConfigs
-answers), reference (the page for people).
+topic, listeners, properties (the file syntax), loading, dynamic (changes at run time), described (for
+DescribeConfigs), reference (the documentation page).
 """

@@ -1,4 +1,4 @@
-"""All properties of a broker in one snapshot, and the rules that tie several of them together.
+"""The properties of a broker as an immutable snapshot, and validation across several properties.
 
 Kafka's KafkaConfig (2.8).
 """
@@ -41,7 +41,7 @@ class BrokerConfig(
     TlsProperties,
     SaslProperties,
 ):
-    """What a broker was told.  Never changes: a change at run time makes another snapshot."""
+    """Configuration of a broker.  Immutable: a dynamic change creates a new snapshot."""
 
     @property
     def log_directories(self) -> tuple[str, ...]:
@@ -98,16 +98,16 @@ SINGLE_BROKER_PROPERTIES: Mapping[str, str] = {
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "200",
 }
-"""What a lone broker for trying things out needs beyond the defaults, as in Kafka's sample server.properties.
+"""Defaults of a single development broker, as in Kafka's sample server.properties.
 
-That one waits 0 ms before a group's first generation; some clients (kafka-python 3.0) never recover when they are
-made leader before they know the topic's partitions, so here it is long enough for their first Metadata; and members
-that start together share the first generation instead of rebalancing at once.  It is short enough not to hold tests up.
+The sample sets group.initial.rebalance.delay.ms to 0. Some clients (kafka-python 3.0) never recover if they become
+group leader before their first Metadata response, so the delay here is long enough for that; members that start
+together also join the same generation.  It is short enough for tests.
 """
 
 
 def contradictions(config: BrokerConfig) -> Iterator[Problem]:
-    """Rules over several properties, and over single ones whose bound depends on the version.  Listeners are apart."""
+    """Problems across several properties, and bounds that depend on the version.  Listeners are checked separately."""
     yield from _identity(config)
     yield from _logs(config)
     yield from _replication(config)
@@ -126,7 +126,9 @@ def _problem(config: BrokerConfig, name: str, reason: str, remedy: str) -> Probl
 def _identity(config: BrokerConfig) -> Iterator[Problem]:
     if not config.broker_id_generation_enable:
         if config.broker_id < 0:
-            yield _problem(config, "broker.id", "is not an id, and ZooKeeper may not choose one", "set it to 0 or more")
+            yield _problem(
+                config, "broker.id", "is not an id, and broker.id.generation.enable is false", "set it to 0 or more"
+            )
     elif config.broker_id < -1:
         yield _problem(config, "broker.id", "is below -1", "set it to 0 or more, or to -1 for a generated id")
     elif config.broker_id > config.reserved_broker_max_id:
@@ -144,7 +146,7 @@ def _logs(config: BrokerConfig) -> Iterator[Problem]:
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         value = getattr(config, name.replace(".", "_"))
         if value is not None and (value == 0 or value < -1):
-            yield _problem(config, name, "is neither -1 nor at least 1", "use -1 to keep logs however old they are")
+            yield _problem(config, name, "is neither -1 nor at least 1", "use -1 for no limit")
     if config.log_cleaner_enable and config.log_cleaner_threads > 0:
         share = config.log_cleaner_dedupe_buffer_size // config.log_cleaner_threads
         if share <= _CLEANER_BUFFER_PER_THREAD_MIN:
@@ -171,7 +173,7 @@ def _replication(config: BrokerConfig) -> Iterator[Problem]:
         )
     if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
         yield _problem(
-            config, wait, "is greater than replica.lag.time.max.ms, so idle followers would fall out", "lower it"
+            config, wait, "is greater than replica.lag.time.max.ms, so idle followers would leave the ISR", "lower it"
         )
 
 
@@ -180,7 +182,7 @@ def _groups(config: BrokerConfig) -> Iterator[Problem]:
         yield _problem(
             config,
             "group.min.session.timeout.ms",
-            "is above group.max.session.timeout.ms, so nobody could join",
+            "is above group.max.session.timeout.ms, so no member could join",
             "lower it or raise the other",
         )
     if not -1 <= config.offsets_commit_required_acks <= config.offsets_topic_replication_factor:
@@ -225,8 +227,8 @@ def _versions(config: BrokerConfig) -> Iterator[Problem]:
         yield _problem(
             config,
             "log.message.format.version",
-            "batches are stored in message format 2, which is that of 0.11.0, and in no older one",
-            "remove it; older consumers get older formats by conversion all the same",
+            "batches are stored in message format 2 (0.11.0), not in an older one",
+            "remove it; older consumers get older formats by conversion",
         )
     if _record_format(config.log_message_format_version) > _record_format(spoken):
         yield _problem(
@@ -250,7 +252,7 @@ def _versions(config: BrokerConfig) -> Iterator[Problem]:
 
 
 def stores_in_format_of(version: str) -> bool:
-    """Whether batches are stored in the message format that goes with a message.format.version."""
+    """Whether batches are stored in the message format of a message.format.version."""
     return _record_format(version) == _STORED_FORMAT
 
 
@@ -261,19 +263,19 @@ def _record_format(version: str) -> int:
 
 
 def _not_yet(config: BrokerConfig) -> Iterator[Problem]:
-    """Promises of safety that this version cannot keep; starting all the same would be worse than refusing."""
+    """Security properties that are not implemented; the broker refuses to start, because ignoring them is insecure."""
     if config.authorizer_class_name:
         yield _problem(
             config,
             "authorizer.class.name",
-            "this version of kctl has no authorizer, so nobody would be kept out",
-            "remove the property and keep untrusted clients away by other means",
+            "this version of kctl has no authorizer, so all requests would be allowed",
+            "remove the property and restrict access by other means",
         )
     for name in ("zookeeper.ssl.client.enable", "zookeeper.set.acl"):
         if getattr(config, name.replace(".", "_")):
             yield _problem(
                 config,
                 name,
-                "this version of kctl reaches ZooKeeper without TLS and without ACLs",
+                "this version of kctl connects to ZooKeeper without TLS and ACLs",
                 "remove the property",
             )

@@ -1,9 +1,9 @@
-"""How a property is declared: a dataclass field whose default is `prop(...)`.  Everything else is derived from that.
+"""Declaration of properties: dataclass fields whose default is `prop(...)`.  All other views are derived from them.
 
     log_segment_bytes: int = prop("log.segment.bytes", INT, at_least(14), default=1 << 30, dynamic=Dynamic.CLUSTER_WIDE,
                                   doc="Size at which a segment is closed and a new one started.")
 
-The attribute is the property's name with underscores for dots; mypy holds the annotation against the kind.
+The attribute is the property's name with underscores for dots; mypy checks the annotation against the kind.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 class Dynamic(Enum):
-    """Whether a running broker takes a new value, and from where."""
+    """Whether and where a property can be changed while the broker runs."""
 
     READ_ONLY = "read-only"
-    """Only from server.properties, at start."""
+    """Set in server.properties only."""
     PER_BROKER = "per-broker"
-    """From /config/brokers/N."""
+    """Set in /config/brokers/N."""
     CLUSTER_WIDE = "cluster-wide"
-    """From /config/brokers/N and from /config/brokers/<default>."""
+    """Set in /config/brokers/N or /config/brokers/<default>."""
 
 
 class Importance(Enum):
@@ -39,7 +39,7 @@ class Importance(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """What is known about one property besides its value."""
+    """Definition of one property."""
 
     name: str
     kind: Kind[Any]
@@ -49,11 +49,11 @@ class Property:
     dynamic: Dynamic
     importance: Importance
     falls_back_to: tuple[str, ...]
-    """Properties that stand in, in this order, while this one has no value."""
+    """Properties whose value is used, in this order, if this one is not set."""
     server: str | None
-    """For a topic's property: the broker's property that gives its default."""
+    """For a topic's property: the broker's property with its default."""
     inert: bool
-    """Accepted and described, but nothing acts on it yet."""
+    """Accepted and described, but not used yet."""
 
     @property
     def attribute(self) -> str:
@@ -61,11 +61,11 @@ class Property:
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value is never shown."""
+        """Whether the value is hidden."""
         return self.kind.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> object:
-        """The value of `text`; raises ValueError with what is wrong with it."""
+        """The value of `text`.  Raises ValueError with the reason."""
         value = self.kind.parse(text)
         for rule in self.rules:
             if not rule.accepts(value):
@@ -73,7 +73,7 @@ class Property:
         return cast(object, value)
 
     def format(self, value: object) -> str | None:
-        """The text of a value; None for no value."""
+        """The text of a value; None if there is none."""
         return None if value is None else self.kind.format(value)
 
 
@@ -121,8 +121,8 @@ def prop(
 ) -> Any:
     """Declares a dataclass field that holds the property `name`.
 
-    A default of None means: no value, which only such properties may have.  `inert` marks a property that is accepted
-    for the sake of existing configurations although nothing in the broker acts on it.
+    A default of None means no value; other properties always have one.  `inert` marks a property that is accepted for
+    existing configurations but not used by the broker.
     """
     described = Property(name, kind, rules, default, doc, dynamic, importance, falls_back_to, server, inert)
     return field(default=default, metadata={"property": described})
@@ -130,6 +130,6 @@ def prop(
 
 @functools.cache
 def properties_of(table: type) -> Mapping[str, Property]:
-    """The properties that a table class declares, by name, in the order of their declaration."""
+    """The properties declared by a class, by name, in the order of declaration."""
     declared = (entry.metadata.get("property") for entry in fields(table))
     return {described.name: described for described in declared if described is not None}

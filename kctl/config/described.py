@@ -1,7 +1,7 @@
-"""What DescribeConfigs tells about a topic or a broker: each value, where it comes from, and what it hides.
+"""Values, sources and synonyms of properties for DescribeConfigs.
 
-Sources are ordered: a topic's own override, then this broker's dynamic value, the cluster's dynamic default, the file,
-the built-in default.  All that have a value are the synonyms, and the first of them is the source.
+Sources in order of precedence: the topic's override, the broker's dynamic value, the cluster's dynamic default, the
+file, the built-in default.  The sources with a value are the synonyms; the first is in force.
 
 Kafka's ConfigHelper and DynamicBrokerConfig.brokerConfigSynonyms (2.8).
 """
@@ -20,7 +20,7 @@ from kctl.config.topic import TOPIC_PROPERTIES, topic_config_ignoring_errors
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, as numbered in DescribeConfigs version 1 and later."""
+    """Sources of a value, as numbered in DescribeConfigs version 1 and later."""
 
     UNKNOWN = 0
     TOPIC_CONFIG = 1
@@ -33,7 +33,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """One place that gives a value, whether or not it is the one that counts."""
+    """A value in one source, in force or not."""
 
     name: str
     value: str | None
@@ -42,7 +42,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class DescribedConfig:
-    """One property with the value in force; a sensitive one has no value to show."""
+    """One property with the value in force, None if it is sensitive."""
 
     name: str
     value: str | None
@@ -55,7 +55,7 @@ class DescribedConfig:
 
 
 def describe_topic(view: ConfigView, overrides: Mapping[str, str]) -> list[DescribedConfig]:
-    """Every property of a topic that has, or is about to have, these overrides."""
+    """Every property of a topic with these overrides."""
     config, _ = topic_config_ignoring_errors(view.current, overrides)
     described = []
     for entry in TOPIC_PROPERTIES.values():
@@ -68,7 +68,7 @@ def describe_topic(view: ConfigView, overrides: Mapping[str, str]) -> list[Descr
 
 
 def describe_broker(view: ConfigView) -> list[DescribedConfig]:
-    """Every property of this broker; those given under names it does not know come last, as sensitive."""
+    """Every property of this broker; properties with unknown names come last, as sensitive."""
     described = []
     for entry in BROKER_PROPERTIES.values():
         value = entry.format(getattr(view.current, entry.attribute))
@@ -82,7 +82,7 @@ def describe_broker(view: ConfigView) -> list[DescribedConfig]:
 
 
 def describe_broker_defaults(view: ConfigView) -> list[DescribedConfig]:
-    """What is set for all brokers at run time, and nothing else."""
+    """The dynamic defaults of all brokers."""
     described = []
     for name, text in view.dynamic_default.items():
         entry = BROKER_PROPERTIES.get(name)
@@ -111,7 +111,7 @@ def _described(
 
 
 def _foreign(name: str, synonyms: list[Synonym]) -> DescribedConfig:
-    """A property without a type may well be a plug-in's password, so its value is not shown."""
+    """An unknown property; its value is hidden, because it may be a password of a plug-in."""
     entry = DYNAMIC_ONLY_PROPERTIES.get(name)
     if entry is not None:
         value = synonyms[0].value if synonyms else None
@@ -122,9 +122,9 @@ def _foreign(name: str, synonyms: list[Synonym]) -> DescribedConfig:
 
 
 def _broker_synonyms(view: ConfigView, name: str) -> Iterator[Synonym]:
-    """All that gives `name` a value, itself or through a fallback, from the first place where `name` itself stands.
+    """The synonyms of `name`, including fallbacks, starting with the first source that sets `name` itself.
 
-    So log.retention.ms has no synonyms while only log.retention.hours is set; Kafka 2.8 tells it that way.
+    As in Kafka 2.8, log.retention.ms has no synonyms if only log.retention.hours is set.
     """
     family = _family(name)
     places = (
@@ -143,7 +143,7 @@ def _broker_synonyms(view: ConfigView, name: str) -> Iterator[Synonym]:
 
 
 def _family(name: str) -> tuple[str, ...]:
-    """The property with those that stand in for it, or those that it stands in for."""
+    """The property with its fallbacks, or the properties for which it is a fallback."""
     for entry in BROKER_PROPERTIES.values():
         if entry.falls_back_to and name in {entry.name, *entry.falls_back_to}:
             return (entry.name, *entry.falls_back_to)

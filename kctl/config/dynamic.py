@@ -1,8 +1,8 @@
-"""The configuration as it is now: what the file said, what was changed at run time, and every topic's own settings.
+"""The current configuration: static properties, dynamic changes, and the overrides of topics.
 
-A change makes a new BrokerConfig; whoever needs a value asks the view for `current` each time and keeps no copy.
-What is stored in ZooKeeper may have been written by a broker of another version, so a value that cannot be used is left
-out and reported instead of taking the broker down; what a client asks for is checked more strictly before it is stored.
+A change creates a new BrokerConfig; users read `current` each time and keep no copy.  Values in ZooKeeper may have been
+written by a broker of another version, so invalid ones are skipped and reported; values from clients are validated
+before they are stored.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig, contradictions
+from kctl.config.config_loading import parse_broker_properties
 from kctl.config.definition import Dynamic, Property, prop
 from kctl.config.kinds import LONG, LONG_MAX
-from kctl.config.loading import parse_broker_properties
 from kctl.config.problems import Problem
 from kctl.config.rules import at_least
 from kctl.config.topic import TopicConfig, topic_config_ignoring_errors
@@ -36,18 +36,18 @@ DYNAMIC_ONLY_PROPERTIES: Mapping[str, Property] = {
         _throttle(ALTER_LOG_DIRS_RATE, "Bytes per second moved between log directories."),
     )
 }
-"""Properties that a running broker takes but server.properties does not have."""
+"""Dynamic properties that cannot be set in server.properties."""
 
 
 class ConfigView:
-    """The broker's and the topics' configuration at this moment.
+    """The current configuration of the broker and its topics.
 
-    The set_ methods replace what they name as a whole, tell every subscriber when something changed, and return what
-    they had to leave out.  Owner: event loop.
+    The set_ methods replace all overrides of a resource, notify subscribers of changes, and return the values skipped
+    as invalid.  Owner: event loop.
     """
 
     def __init__(self, static: Mapping[str, str]) -> None:
-        """`static` is what server.properties and the command line gave, checked by `load_broker_config` before."""
+        """`static` holds the properties of server.properties and the command line, checked by `load_broker_config`."""
         self.static: Mapping[str, str] = dict(static)
         self.dynamic_broker: Mapping[str, str] = {}
         self.dynamic_default: Mapping[str, str] = {}
@@ -57,33 +57,33 @@ class ConfigView:
         self._subscribers: list[Callable[[], None]] = []
 
     def subscribe(self, changed: Callable[[], None]) -> None:
-        """`changed` is called after each change of the broker's own configuration or of a topic's."""
+        """Calls `changed` after each change of the broker's or a topic's configuration."""
         self._subscribers.append(changed)
 
     def set_dynamic_broker(self, overrides: Mapping[str, str]) -> list[Problem]:
-        """What /config/brokers/N holds."""
+        """Replaces the values of /config/brokers/N."""
         usable, problems = _usable(overrides, per_broker=True)
         return problems + self._change(self.dynamic_default, usable)
 
     def set_dynamic_default(self, overrides: Mapping[str, str]) -> list[Problem]:
-        """What /config/brokers/<default> holds."""
+        """Replaces the values of /config/brokers/<default>."""
         usable, problems = _usable(overrides, per_broker=False)
         return problems + self._change(usable, self.dynamic_broker)
 
     def set_topic(self, topic: str, overrides: Mapping[str, str]) -> list[str]:
-        """What /config/topics/T holds."""
+        """Replaces the values of /config/topics/T."""
         self.topic_overrides[topic] = dict(overrides)
         self._topics[topic], ignored = topic_config_ignoring_errors(self.current, overrides)
         self._tell()
         return ignored
 
     def forget_topic(self, topic: str) -> None:
-        """The topic is gone."""
+        """Removes the overrides of a deleted topic."""
         self.topic_overrides.pop(topic, None)
         self._topics.pop(topic, None)
 
     def topic(self, topic: str) -> TopicConfig:
-        """The values in force for this topic, known or not."""
+        """The values in force for a topic, with or without overrides."""
         known = self._topics.get(topic)
         if known is None:
             known, _ = topic_config_ignoring_errors(self.current, self.topic_overrides.get(topic, {}))
@@ -91,7 +91,7 @@ class ConfigView:
         return known
 
     def dynamic_only(self, name: str) -> int:
-        """The value in force of one of DYNAMIC_ONLY_PROPERTIES: this broker's, else that of all brokers."""
+        """The value of one of DYNAMIC_ONLY_PROPERTIES: this broker's, else the cluster's."""
         described = DYNAMIC_ONLY_PROPERTIES[name]
         text = self.dynamic_broker.get(name) or self.dynamic_default.get(name)
         value = described.default if text is None else described.parse(text)
@@ -114,11 +114,11 @@ class ConfigView:
 
 
 def validate_dynamic_overrides(view: ConfigView, overrides: Mapping[str, str], *, per_broker: bool) -> None:
-    """Judges what a client wants /config/brokers/N (or <default>) to hold from now on.
+    """Validates the new overrides of /config/brokers/N (or <default>).
 
-    Raises ApiError INVALID_REQUEST, which Kafka 2.8 answers where later versions say INVALID_CONFIG, for a property
-    that is read-only, that a cluster-wide default cannot have, or whose value is wrong.  Unknown names pass, as in
-    Kafka: they may belong to a plug-in.  Kafka's DynamicBrokerConfig.validate.
+    Raises ApiError(INVALID_REQUEST), as Kafka 2.8 (later versions: INVALID_CONFIG), for a property that is read-only,
+    cannot be a cluster-wide default, or has an invalid value.  Unknown names are accepted, because they may belong to
+    a plug-in.  Kafka's DynamicBrokerConfig.validate.
     """
     usable, problems = _usable(overrides, per_broker=per_broker)
     if not problems:

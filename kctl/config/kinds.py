@@ -1,4 +1,4 @@
-"""The types a property may have: text to value and back, as Kafka's ConfigDef does it."""
+"""Types of properties, parsed and formatted as by Kafka's ConfigDef."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOUBLE_MAX = 1.7976931348623157e308
 
 
 class ConfigType(IntEnum):
-    """Numbers of the types in DescribeConfigs version 3 and later."""
+    """Type numbers of DescribeConfigs version 3 and later."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -32,7 +32,7 @@ class ConfigType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """One type of values.  `parse` raises ValueError with the reason; `format` gives the text that Kafka prints."""
+    """A type of values.  `parse` raises ValueError with the reason; `format` returns the text that Kafka prints."""
 
     type: ConfigType
     parse: Callable[[str], T]
@@ -78,7 +78,7 @@ def _parse_list(text: str) -> tuple[str, ...]:
 
 
 def format_double(value: float) -> str:
-    """The text of Java's Double.toString: 0.5, 1.0E10, Infinity."""
+    """Formats as Java's Double.toString: 0.5, 1.0E10, Infinity."""
     if math.isinf(value) or math.isnan(value):
         return {True: "Infinity", False: "-Infinity"}[value > 0] if math.isinf(value) else "NaN"
     if value == 0 or 1e-3 <= abs(value) < 1e7:

@@ -1,4 +1,4 @@
-"""Listener properties as endpoints, with the rules that hold among them.  Kafka's KafkaConfig and CoreUtils (2.8)."""
+"""Parses and validates the listener properties.  Kafka's KafkaConfig and CoreUtils (2.8)."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _EVERY_INTERFACE = {"0.0.0.0", "::"}  # noqa: S104 - to refuse it
 
 
 def listener_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
-    """Where to listen; an empty host means every interface, port 0 a free one.
+    """Endpoints to listen on; an empty host means all interfaces, port 0 a free port.
 
-    `config` is one that `kctl.config.loading` let through.
+    `config` has been validated by `kctl.config.config_loading`.
     """
     protocols = dict(_map_entries(config.listener_security_protocol_map))
     return tuple(_endpoints(_listeners_text(config), protocols))
 
 
 def advertised_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
-    """What to tell clients and ZooKeeper.
+    """Endpoints published to clients and ZooKeeper.
 
-    An empty host stands for the machine's own name and port 0 for the port that was bound; the caller knows both.
+    The caller replaces an empty host by the host name of the machine and port 0 by the bound port.
     """
     protocols = dict(_map_entries(config.listener_security_protocol_map))
     return tuple(_endpoints(_advertised_text(config), protocols))
@@ -42,7 +42,7 @@ def inter_broker_listener(config: BrokerConfig) -> str:
 
 
 def listener_problems(config: BrokerConfig) -> Iterator[Problem]:
-    """All that is wrong with listeners, in the order in which one would mend it."""
+    """All problems of the listener properties, in the order in which to fix them."""
     mapped = list(_map_problems(config.listener_security_protocol_map))
     if mapped:
         yield from mapped
@@ -139,7 +139,7 @@ def _syntax_problems(name: str, text: str, protocols: Mapping[str, str]) -> Iter
             yield Problem(
                 name,
                 text,
-                f"nothing says which security protocol the listener {parts['name'].upper()} speaks",
+                f"listener {parts['name'].upper()} has no security protocol",
                 f"add {parts['name'].upper()}:PLAINTEXT to listener.security.protocol.map",
             )
 
@@ -150,8 +150,8 @@ def _security_problems(listeners: Sequence[Endpoint], text: str) -> Iterator[Pro
             yield Problem(
                 "listeners",
                 text,
-                f"{endpoint.listener} speaks {endpoint.security_protocol}, which kctl cannot yet",
-                "use a PLAINTEXT listener on an address that only trusted clients reach",
+                f"{endpoint.listener} uses {endpoint.security_protocol}, which kctl does not support yet",
+                "use a PLAINTEXT listener on an address that only trusted clients can reach",
             )
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, all of it at once."""
+"""Problems of a configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kctl.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One property that cannot stay as it is.  `reason` and `remedy` are sentences without a full stop."""
+    """An invalid property.  `reason` and `remedy` are sentences without a full stop."""
 
     name: str
     value: str | None
@@ -23,7 +23,7 @@ class Problem:
 
 
 class BrokerConfigError(ConfigError):
-    """A configuration that a broker cannot start with; its text has one line per problem."""
+    """An invalid broker configuration; the text has one line per problem."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         first = problems[0]

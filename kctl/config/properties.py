@@ -1,4 +1,4 @@
-"""The syntax of Java's .properties files: comments, separators, escapes, lines that continue."""
+"""Parses and formats Java's .properties files: comments, separators, escapes, continuation lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BLANKS = " \t\f"
 
 
 def decode_properties(data: bytes) -> str:
-    """The text of a file: UTF-8 when it is valid UTF-8, else ISO 8859-1, which is what Java assumes."""
+    """Decodes a file as UTF-8 if it is valid UTF-8, else as ISO 8859-1, Java's encoding."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -17,9 +17,9 @@ def decode_properties(data: bytes) -> str:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Names and values of a file; the last of several values for one name counts.  java.util.Properties.load.
+    """Names and values of a file; the last value of a name counts.  java.util.Properties.load.
 
-    Raises ValueError that names the line of a malformed \\u escape, which is the only error there is.
+    Raises ValueError with the line number for a malformed \\u escape, which is the only error there is.
     """
     parsed: dict[str, str] = {}
     for number, line in _logical_lines(text):

@@ -1,4 +1,4 @@
-"""docs/reference/config.md, written from the tables.  `./dev docs` writes it and its check compares."""
+"""Generates docs/reference/config.md from the property tables; `./dev docs` writes it, `./dev check` compares."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kctl.config.topic import TOPIC_PROPERTIES
 _HEAD = """\
 # Configuration
 
-The names are Apache Kafka's (2.8, coordinated by ZooKeeper). This page is written from the tables in `kctl/config` by
+The names are Apache Kafka's (2.8, coordinated by ZooKeeper). This page is generated from `kctl/config` by
 `./dev docs`; do not edit it by hand.
 
-A broker's properties come from `server.properties`, from `-o name=value` on the command line, which wins, and, where
-the column *Dynamic* says so, from `kctl` or any admin client while the broker runs. Unknown names are reported and
-ignored. A property marked *no effect yet* is accepted and described for the sake of existing configurations; nothing
-acts on it.
+A broker's properties are set in `server.properties` and by `-o name=value` on the command line, which takes precedence.
+Properties with an entry in the column *Dynamic* can also be changed while the broker runs, with `kctl configs alter` or
+any admin client. Unknown names are reported and ignored. A property marked *No effect yet* is accepted and described,
+for existing configurations, but not used.
 """
 
 _BROKER_HEAD = """
@@ -29,7 +29,7 @@ _BROKER_HEAD = """
 """
 
 _DYNAMIC_ONLY_HEAD = """
-### Only while the broker runs
+### Dynamic only
 
 | Property | Type | Default | Valid values | Dynamic | Meaning |
 |---|---|---|---|---|---|
@@ -38,7 +38,7 @@ _DYNAMIC_ONLY_HEAD = """
 _TOPIC_HEAD = """
 ## Topic
 
-A topic takes these when it is created or altered; without them the broker's property counts.
+These can be set when a topic is created or altered; the default is the value of the broker's property.
 
 | Property | Type | Default | Valid values | The broker's property | Meaning |
 |---|---|---|---|---|---|
@@ -46,7 +46,7 @@ A topic takes these when it is created or altered; without them the broker's pro
 
 
 def config_reference() -> str:
-    """The whole page."""
+    """The text of the page."""
     broker = "".join(_row(entry, _dynamic(entry)) for entry in _sorted(BROKER_PROPERTIES.values()))
     dynamic_only = "".join(_row(entry, _dynamic(entry)) for entry in _sorted(DYNAMIC_ONLY_PROPERTIES.values()))
     topic = "".join(_row(entry, f"`{entry.server}`" if entry.server else "") for entry in TOPIC_PROPERTIES.values())

@@ -1,4 +1,4 @@
-"""What a single value must satisfy.  A rule is a claim with its text, so that errors and the reference say the same."""
+"""Validation rules for single values, with a text for errors and the reference page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic's properties, their defaults from the broker, and the checks on what a client asks for.
+"""The properties of a topic, their defaults from the broker, and the validation of overrides.
 
 Kafka's LogConfig (2.8).
 """
@@ -20,7 +20,7 @@ from kctl.errors import ApiError, ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """Every property of a topic with the value in force.  The defaults here are those of an untouched broker."""
+    """Every property of a topic with the value in force.  The defaults are those of an unconfigured broker."""
 
     cleanup_policy: tuple[str, ...] = prop(
         "cleanup.policy",
@@ -28,7 +28,7 @@ class TopicConfig:
         each_of("compact", "delete"),
         default=("delete",),
         server="log.cleanup.policy",
-        doc="What happens to old segments: delete them, compact them to the last record per key, both, or neither.",
+        doc="Cleanup of old segments: delete, compact (keep the last record of each key), both, or neither.",
     )
     compression_type: str = prop(
         "compression.type",
@@ -36,7 +36,7 @@ class TopicConfig:
         one_of(*COMPRESSION_TYPES),
         default="producer",
         server="compression.type",
-        doc="Codec that batches are stored with; producer keeps what came.",
+        doc="Compression codec of stored batches; producer keeps the producer's codec.",
     )
     delete_retention_ms: int = prop(
         "delete.retention.ms",
@@ -44,7 +44,7 @@ class TopicConfig:
         at_least(0),
         default=86400000,
         server="log.cleaner.delete.retention.ms",
-        doc="How long a delete marker stays in a compacted log.",
+        doc="How long tombstones are kept in a compacted log.",
     )
     file_delete_delay_ms: int = prop(
         "file.delete.delay.ms",
@@ -52,7 +52,7 @@ class TopicConfig:
         at_least(0),
         default=60000,
         server="log.segment.delete.delay.ms",
-        doc="Time between renaming files that go and removing them.",
+        doc="Delay before deleted files are removed.",
     )
     flush_messages: int = prop(
         "flush.messages",
@@ -60,7 +60,7 @@ class TopicConfig:
         at_least(0),
         default=LONG_MAX,
         server="log.flush.interval.messages",
-        doc="Records after which the log is forced to disk.",
+        doc="Number of records after which the log is flushed to disk.",
     )
     flush_ms: int = prop(
         "flush.ms",
@@ -68,14 +68,14 @@ class TopicConfig:
         at_least(0),
         default=LONG_MAX,
         server="log.flush.interval.ms",
-        doc="Time after which the log is forced to disk.",
+        doc="Time after which the log is flushed to disk.",
     )
     follower_replication_throttled_replicas: tuple[str, ...] = prop(
         "follower.replication.throttled.replicas",
         LIST,
         THROTTLED_REPLICAS,
         default=(),
-        doc="Replicas whose fetching is throttled, as partition:broker pairs, or * for all.",
+        doc="Replicas throttled on the follower, as partition:broker pairs, or * for all.",
     )
     index_interval_bytes: int = prop(
         "index.interval.bytes",
@@ -83,14 +83,14 @@ class TopicConfig:
         at_least(0),
         default=4096,
         server="log.index.interval.bytes",
-        doc="Bytes of the log between two entries of its offset index.",
+        doc="Bytes between two entries of the offset index.",
     )
     leader_replication_throttled_replicas: tuple[str, ...] = prop(
         "leader.replication.throttled.replicas",
         LIST,
         THROTTLED_REPLICAS,
         default=(),
-        doc="Replicas whose being fetched from is throttled, as partition:broker pairs, or * for all.",
+        doc="Replicas throttled on the leader, as partition:broker pairs, or * for all.",
     )
     max_compaction_lag_ms: int = prop(
         "max.compaction.lag.ms",
@@ -98,7 +98,7 @@ class TopicConfig:
         at_least(1),
         default=LONG_MAX,
         server="log.cleaner.max.compaction.lag.ms",
-        doc="Age at which a record makes the log due for compaction whatever the ratio.",
+        doc="Age of a record at which the log is compacted regardless of the dirty ratio.",
     )
     max_message_bytes: int = prop(
         "max.message.bytes",
@@ -106,14 +106,14 @@ class TopicConfig:
         at_least(0),
         default=1048588,
         server="message.max.bytes",
-        doc="Size of the largest record batch.",
+        doc="Maximum size of a record batch.",
     )
     message_downconversion_enable: bool = prop(
         "message.downconversion.enable",
         BOOLEAN,
         default=True,
         server="log.message.downconversion.enable",
-        doc="Whether batches are rewritten in an older format for old consumers.",
+        doc="Whether batches are converted to an older message format for old consumers.",
     )
     message_format_version: str = prop(
         "message.format.version",
@@ -121,8 +121,8 @@ class TopicConfig:
         known_version(VERSION_NAMES),
         default=LATEST_VERSION,
         server="log.message.format.version",
-        doc="Accepted and shown; batches are stored in the format of 0.11 whatever it says, as by Kafka 3; "
-        "an older version gets a warning in the log.",
+        doc="Accepted and described; batches are always stored in the format of 0.11, as in Kafka 3; "
+        "an older version is logged as a warning.",
     )
     message_timestamp_difference_max_ms: int = prop(
         "message.timestamp.difference.max.ms",
@@ -130,7 +130,7 @@ class TopicConfig:
         at_least(0),
         default=LONG_MAX,
         server="log.message.timestamp.difference.max.ms",
-        doc="How far a producer's time may be from the broker's.",
+        doc="Maximum difference between the timestamp of a record and the broker's time.",
     )
     message_timestamp_type: str = prop(
         "message.timestamp.type",
@@ -138,7 +138,7 @@ class TopicConfig:
         one_of("CreateTime", "LogAppendTime"),
         default="CreateTime",
         server="log.message.timestamp.type",
-        doc="Whether a record carries its producer's time or the time of its appending.",
+        doc="Whether timestamps are set by the producer (CreateTime) or at the append (LogAppendTime).",
     )
     min_cleanable_dirty_ratio: float = prop(
         "min.cleanable.dirty.ratio",
@@ -146,7 +146,7 @@ class TopicConfig:
         between(0, 1),
         default=0.5,
         server="log.cleaner.min.cleanable.ratio",
-        doc="Part of the log that must be uncompacted before it is worth compacting.",
+        doc="Minimum ratio of uncompacted bytes to all bytes of the log for compaction.",
     )
     min_compaction_lag_ms: int = prop(
         "min.compaction.lag.ms",
@@ -154,7 +154,7 @@ class TopicConfig:
         at_least(0),
         default=0,
         server="log.cleaner.min.compaction.lag.ms",
-        doc="Age that a record reaches before it may be compacted away.",
+        doc="Minimum age of a record before it can be removed by compaction.",
     )
     min_insync_replicas: int = prop(
         "min.insync.replicas",
@@ -162,21 +162,21 @@ class TopicConfig:
         at_least(1),
         default=1,
         server="min.insync.replicas",
-        doc="Replicas that must be in sync for a write with acks=all to be taken.",
+        doc="Minimum number of in-sync replicas for a write with acks=all.",
     )
     preallocate: bool = prop(
         "preallocate",
         BOOLEAN,
         default=False,
         server="log.preallocate",
-        doc="Whether a new segment's file gets its full size at once.",
+        doc="Whether the file of a new segment is allocated at its full size.",
     )
     retention_bytes: int = prop(
         "retention.bytes",
         LONG,
         default=-1,
         server="log.retention.bytes",
-        doc="Size of a partition above which its oldest segments are deleted; -1 sets no bound.",
+        doc="Size of a partition above which its oldest segments are deleted; -1 for no limit.",
     )
     retention_ms: int = prop(
         "retention.ms",
@@ -184,7 +184,7 @@ class TopicConfig:
         at_least(-1),
         default=604800000,
         server="log.retention.ms",
-        doc="Age at which closed segments are deleted; -1 keeps them however old.",
+        doc="Age at which closed segments are deleted; -1 for no limit.",
     )
     segment_bytes: int = prop(
         "segment.bytes",
@@ -192,7 +192,7 @@ class TopicConfig:
         at_least(SEGMENT_BYTES_MIN),
         default=1 << 30,
         server="log.segment.bytes",
-        doc="Size at which a segment is closed and a new one started.",
+        doc="Size at which a segment is closed and a new one is created.",
     )
     segment_index_bytes: int = prop(
         "segment.index.bytes",
@@ -200,7 +200,7 @@ class TopicConfig:
         at_least(0),
         default=10 << 20,
         server="log.index.size.max.bytes",
-        doc="Size that a segment's offset index may reach; the segment is closed then.",
+        doc="Maximum size of a segment's offset index; the segment is closed when it is full.",
     )
     segment_jitter_ms: int = prop(
         "segment.jitter.ms",
@@ -208,7 +208,7 @@ class TopicConfig:
         at_least(0),
         default=0,
         server="log.roll.jitter.ms",
-        doc="Most that is taken off segment.ms at random.",
+        doc="Maximum random reduction of segment.ms.",
     )
     segment_ms: int = prop(
         "segment.ms",
@@ -223,7 +223,7 @@ class TopicConfig:
         BOOLEAN,
         default=False,
         server="unclean.leader.election.enable",
-        doc="Whether a replica that is not in sync may become leader when no other is left, which loses records.",
+        doc="Whether an out-of-sync replica may become leader if no in-sync replica is alive; this loses records.",
     )
 
     @property
@@ -239,21 +239,21 @@ TOPIC_PROPERTIES: Mapping[str, Property] = properties_of(TopicConfig)
 
 
 def validate_topic_overrides(overrides: Mapping[str, str | None]) -> None:
-    """Raises ApiError INVALID_CONFIG for a null, an unknown name, a wrong value or a contradiction."""
+    """Raises ApiError(INVALID_CONFIG) for a null, an unknown name, or invalid or inconsistent values."""
     _parse_overrides(overrides)
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str | None] | None = None) -> TopicConfig:
-    """The values in force for a topic with these overrides.  Raises ApiError INVALID_CONFIG like the validation."""
+    """The values in force for a topic with these overrides.  Raises ApiError(INVALID_CONFIG)."""
     values: dict[str, Any] = topic_defaults(broker)
     values.update(_parse_overrides(overrides or {}))
     return TopicConfig(**values)
 
 
 def topic_config_ignoring_errors(broker: BrokerConfig, overrides: Mapping[str, str]) -> tuple[TopicConfig, list[str]]:
-    """The same for overrides that are stored already: what cannot be used is left out and told in the list.
+    """As `topic_config`, for stored overrides: invalid ones are skipped and returned in the list.
 
-    A property that a newer broker of the cluster has written must not keep this one from serving the topic.
+    They may have been written by a newer broker, and must not prevent this broker from serving the topic.
     """
     values: dict[str, Any] = topic_defaults(broker)
     ignored = []
@@ -269,7 +269,7 @@ def topic_config_ignoring_errors(broker: BrokerConfig, overrides: Mapping[str, s
 
 
 def topic_defaults(broker: BrokerConfig) -> dict[str, Any]:
-    """Attributes of a TopicConfig without overrides: the broker's own values, with their fallbacks resolved."""
+    """Attributes of a TopicConfig without overrides: the broker's values with fallbacks resolved."""
     resolved = {
         "log.retention.ms": broker.retention_ms,
         "log.roll.ms": broker.roll_ms,
@@ -286,7 +286,7 @@ def topic_defaults(broker: BrokerConfig) -> dict[str, Any]:
 
 
 def _parse_overrides(overrides: Mapping[str, str | None]) -> dict[str, object]:
-    """Attribute names and values."""
+    """Parsed values by attribute."""
     nulls = sorted(name for name, text in overrides.items() if text is None)
     if nulls:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"No value given for topic configs: {', '.join(nulls)}")

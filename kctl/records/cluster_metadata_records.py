@@ -28,7 +28,7 @@ from kctl.records.framed import Framed, decode_framed
 
 @struct
 class Endpoint:
-    """Where a broker or controller listens."""
+    """An endpoint of a broker or controller."""
 
     name: str = string()
     host: str = string()
@@ -109,7 +109,7 @@ class ConfigRecord:
 
 @data(versions="0-2", flexible="0+")
 class PartitionChangeRecord:
-    """What changed in a partition; absent fields did not change."""
+    """The changes of a partition; absent fields are unchanged."""
 
     partition_id: int = int32()
     topic_id: UUID = uuid()
@@ -182,7 +182,7 @@ class FeatureLevelRecord:
 
 @struct
 class EntityData:
-    """One part of the entity that a quota applies to; a null name is the default entity."""
+    """One part of a quota entity; a null name is the default entity."""
 
     entity_type: str = string()
     entity_name: str | None = string(nullable="0+")
@@ -200,7 +200,7 @@ class ClientQuotaRecord:
 
 @data(versions="0", flexible="0+")
 class ProducerIdsRecord:
-    """A block of producer ids was given to a broker."""
+    """A block of producer ids was allocated to a broker."""
 
     broker_id: int = int32()
     broker_epoch: int = int64()
@@ -209,7 +209,7 @@ class ProducerIdsRecord:
 
 @data(versions="0-3", flexible="0+")
 class BrokerRegistrationChangeRecord:
-    """What changed in a registration: 1 for set, -1 for cleared, 0 for unchanged."""
+    """The changes of a registration: 1 for set, -1 for cleared, 0 for unchanged."""
 
     broker_id: int = int32()
     broker_epoch: int = int64()
@@ -242,12 +242,12 @@ class RemoveAccessControlEntryRecord:
 
 @data(versions="0", flexible="0+")
 class NoOpRecord:
-    """Nothing; it moves the log end forward."""
+    """No change; written to advance the log end offset."""
 
 
 @data(versions="0", flexible="0+")
 class ZkMigrationStateRecord:
-    """How far the migration from ZooKeeper is."""
+    """The state of the migration from ZooKeeper (KIP-866)."""
 
     zk_migration_state: int = int8()
 
@@ -262,19 +262,19 @@ class RemoveUserScramCredentialRecord:
 
 @data(versions="0", flexible="0+")
 class BeginTransactionRecord:
-    """The records up to the end or abort take effect together."""
+    """The records up to the end or abort are applied atomically (KIP-868)."""
 
     name: str | None = string(nullable="0+", default=None, tag=0)
 
 
 @data(versions="0", flexible="0+")
 class EndTransactionRecord:
-    """The transaction takes effect."""
+    """Ends a transaction: its records are applied."""
 
 
 @data(versions="0", flexible="0+")
 class AbortTransactionRecord:
-    """The transaction is dropped."""
+    """Aborts a transaction: its records are ignored."""
 
     reason: str | None = string(nullable="0+", default=None, tag=0)
 
@@ -332,9 +332,9 @@ TYPES: dict[int, type] = {
     27: RegisterControllerRecord,
     28: ClearElrRecord,
 }
-"""Classes by the number in the frame."""
+"""Classes by record type."""
 
 
 def decode_cluster_metadata(value: bytes) -> Framed:
-    """The record in a value.  Raises MalformedRequest."""
+    """Decode the value of a record.  Raises MalformedRequest."""
     return decode_framed(TYPES, value)

@@ -89,7 +89,7 @@ class BrokerControlPlane:
         self._replicas.check_controller_epoch(request.controller_epoch)
         problems = remove_invalid_partitions(request)
         if problems:
-            log.error("ignored partitions of UpdateMetadata count=%d first=%s", len(problems), problems[0])
+            log.warning("ignored partitions of UpdateMetadata count=%d first=%s", len(problems), problems[0])
         deleted = self._metadata.update(request)
         if self._broker_id in self._metadata.brokers:
             self.known.set()

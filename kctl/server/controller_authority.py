@@ -1,9 +1,14 @@
 """Checks that a request is from the controller elected in ZooKeeper.
 
-Kafka compares controller epochs only, so that any client can send a huge one and fence the real controller.  Here a new
-pair of controller and epoch is accepted after ZooKeeper has confirmed it: /controller_epoch has the epoch, /controller
-has the id or does not exist, and the controller is registered under /brokers/ids.  The pair is cached until
-/controller changes, so that a controller's requests cost one read, not one each.
+Kafka compares controller epochs only, so that any client can send a huge one and fence the real controller.  Here a
+request is accepted after ZooKeeper has confirmed its claim: /controller_epoch has the epoch, /controller has the id or
+does not exist, the controller is registered under /brokers/ids, and the broker epoch, if the request has one, is that
+of this broker's registration (KIP-380).  A confirmed claim is cached until /controller changes, so that a controller's
+requests cost one read, not one each.
+
+Two claims are refused without a read.  This broker's own controller does not send requests to itself over the network.
+And a controller that has sent the broker epoch once sends it always, because it depends on its
+inter.broker.protocol.version; clients do not know the epoch.
 
 Owner: event loop.
 """
@@ -20,56 +25,92 @@ from kctl.zookeeper.operations import WatchEvent, ZooKeeper
 
 log = logging.getLogger(__name__)
 
+NO_BROKER_EPOCH = -1
+
+
+class Claim(NamedTuple):
+    """The sender and the receiver as a control request names them."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    """-1 from controllers before inter.broker.protocol.version 2.2."""
+
 
 class _Elected(NamedTuple):
     """The state of the controller election in ZooKeeper."""
 
-    epoch: int
+    controller_epoch: int
     controller_id: int | None
     """None if there is no controller at the moment."""
     broker_ids: frozenset[str]
+    broker_epoch: int | None
+    """Zxid of this broker's registration; None while it is not registered."""
 
-    def confirms(self, controller_id: int, epoch: int) -> bool:
-        return (
-            epoch == self.epoch
-            and self.controller_id in {None, controller_id}
-            and str(controller_id) in self.broker_ids
-        )
+    def refusal(self, claim: Claim) -> ErrorCode:
+        """NONE if ZooKeeper confirms the claim, else the error for the request."""
+        if (
+            claim.controller_epoch != self.controller_epoch
+            or self.controller_id not in {None, claim.controller_id}
+            or str(claim.controller_id) not in self.broker_ids
+        ):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if claim.broker_epoch not in {NO_BROKER_EPOCH, self.broker_epoch}:
+            return ErrorCode.STALE_BROKER_EPOCH
+        return ErrorCode.NONE
 
 
-_NO_CONTROLLER = _Elected(-1, None, frozenset())
+_NO_CONTROLLER = _Elected(-1, None, frozenset(), None)
 
 
 class ControllerAuthority:
     """Call `check` before processing a request from a controller."""
 
-    def __init__(self, zookeeper: ZooKeeper) -> None:
+    def __init__(self, broker_id: int, zookeeper: ZooKeeper) -> None:
+        self._broker_id = broker_id
         self._zookeeper = zookeeper
-        self._confirmed: tuple[int, int] | None = None
+        self._confirmed: Claim | None = None
         self._reading: asyncio.Task[_Elected] | None = None
 
     def on_watch(self, event: WatchEvent) -> None:
-        """Clears the cached controller when /controller changes; the next request reads ZooKeeper again."""
+        """Clears the cached claim when /controller changes; the next request reads ZooKeeper again."""
         if event.path == paths.CONTROLLER:
             self._confirmed = None
 
-    async def check(self, controller_id: int, epoch: int) -> None:
-        """Returns at once for the cached controller.  Raises ApiError(STALE_CONTROLLER_EPOCH) for any other.
+    async def check(self, claim: Claim) -> None:
+        """Returns at once for the cached claim.
 
-        However many requests wait, there is one pending read of ZooKeeper.  A read that was started before this call
-        may not include a new controller, so it can confirm but not refuse.
+        Raises ApiError: STALE_CONTROLLER_EPOCH if the sender is not the elected controller, STALE_BROKER_EPOCH if it
+        is for an earlier registration of this broker.
         """
-        if self._confirmed == (controller_id, epoch):
+        if claim == self._confirmed:
             return
-        elected = _NO_CONTROLLER
-        if self._reading is not None:
-            elected = await self._read()
-        if not elected.confirms(controller_id, epoch):
-            elected = await self._read()
-        if not elected.confirms(controller_id, epoch):
-            log.warning("control request refused controller=%s epoch=%s", controller_id, epoch)
-            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
-        self._confirmed = controller_id, epoch
+        refusal = self._obvious_refusal(claim) or await self._looked_up(claim)
+        if refusal:
+            log.warning(
+                "control request refused controller=%s controller_epoch=%s broker_epoch=%s error=%s",
+                *claim,
+                refusal.name,
+            )
+            raise ApiError(refusal)
+        self._confirmed = claim
+
+    def _obvious_refusal(self, claim: Claim) -> ErrorCode:
+        if claim.controller_id == self._broker_id:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        confirmed = self._confirmed
+        if confirmed is not None and claim == confirmed._replace(broker_epoch=NO_BROKER_EPOCH):
+            return ErrorCode.STALE_BROKER_EPOCH
+        return ErrorCode.NONE
+
+    async def _looked_up(self, claim: Claim) -> ErrorCode:
+        """The result of reading ZooKeeper; however many requests wait, there is one pending read.
+
+        A read that was started before this call may not include a new controller, so it can confirm but not refuse.
+        """
+        if self._reading is not None and (await self._read()).refusal(claim) is ErrorCode.NONE:
+            return ErrorCode.NONE
+        return (await self._read()).refusal(claim)
 
     async def _read(self) -> _Elected:
         """The result of the pending read, or of a new one."""
@@ -87,12 +128,20 @@ class ControllerAuthority:
             await self._zookeeper.sync(paths.CONTROLLER)
             data, _ = await self._zookeeper.get(paths.CONTROLLER_EPOCH)
             epoch = znodes.decode_controller_epoch(paths.CONTROLLER_EPOCH, data)
+            controller_id: int | None = None
+            broker_epoch: int | None = None
             try:
                 data, _ = await self._zookeeper.get(paths.CONTROLLER)
-                controller_id: int | None = znodes.decode_controller(paths.CONTROLLER, data).broker_id
+                controller_id = znodes.decode_controller(paths.CONTROLLER, data).broker_id
             except NoNodeError:
-                controller_id = None
-            return _Elected(epoch, controller_id, frozenset(await self._zookeeper.children(paths.BROKER_IDS)))
+                pass
+            try:
+                _, stat = await self._zookeeper.get(paths.broker(self._broker_id))
+                broker_epoch = stat.czxid
+            except NoNodeError:
+                pass
+            broker_ids = frozenset(await self._zookeeper.children(paths.BROKER_IDS))
+            return _Elected(epoch, controller_id, broker_ids, broker_epoch)
         except (ZooKeeperError, ValueError) as error:
             log.warning("cannot read the controller from zookeeper error=%s", error)
             return _NO_CONTROLLER

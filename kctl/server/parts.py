@@ -235,7 +235,7 @@ def assemble(
         partition_markers=partition_markers,
         producer_ids=producer_ids,
         control_plane=control_plane,
-        authority=ControllerAuthority(zookeeper),
+        authority=ControllerAuthority(broker_id, zookeeper),
         controller=controller,
         topics=topics,
         auto_topics=AutoTopics(topics, base.metadata, base.configs, world.random),

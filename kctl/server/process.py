@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, TextIO
 
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
-from kctl.config.loading import load_broker_config
+from kctl.config.config_loading import load_broker_config
 from kctl.config.properties import format_properties
 from kctl.errors import KctlError
 from kctl.log_format import EscapingFormatter

@@ -34,7 +34,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kctl.protocol import codec
 from kctl.protocol.headers import RequestHeader, encode_request_header
 from kctl.protocol.message import Field, definition_of
-from kctl.protocol.registry import APIS, Api
+from kctl.protocol.registry import Api, api
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
@@ -159,7 +159,9 @@ def advertised_apis(bootstrap: str) -> list[tuple[Api, int]]:
         sock.sendall(API_VERSIONS)
         body = receive_frame(sock)[10:]
     served = [struct.unpack_from(">hhh", body, position) for position in range(0, len(body) - 5, 6)]
-    return [(APIS[key], version) for key, first, last in served if key in APIS for version in range(first, last + 1)]
+    return [
+        (known, version) for key, first, last in served if (known := api(key)) for version in range(first, last + 1)
+    ]
 
 
 class Attack:

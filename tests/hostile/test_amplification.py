@@ -17,6 +17,12 @@ from kctl.limits import (
     REPLICAS_PER_TOPIC_MAX,
     SLICE_OBJECTS,
 )
+from kctl.protocol.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from kctl.protocol.apis.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -53,7 +59,9 @@ from kctl.server.handlers.metadata import MetadataHandler
 from kctl.server.requests.slices import in_slices
 from kctl.server.topic_plans import PartitionRoom, plan_new_topic
 from tests.hostile.control_requests import controller_id
+from tests.hostile.raw_client import wait_until
 from tests.hostile.wire import Attacker
+from tests.peers.kctl_broker import KctlBroker
 from tests.unit.handlers.world import World, context, play
 
 INVALID_PARTITIONS = ErrorCode.INVALID_PARTITIONS
@@ -238,3 +246,14 @@ def test_a_list_that_grew_over_the_bound_is_refused_and_the_topic_can_still_be_d
     )
     answer = attacker.ask(DescribeConfigsRequest(resources=[described]), DescribeConfigsResponse, 1)
     assert [each.error_code for each in answer.results] == [ErrorCode.NONE]
+
+
+def test_refused_moves_between_log_directories_log_one_line(broker: KctlBroker, attacker: Attacker) -> None:
+    before = broker.log_text.count("refused moves between log directories")
+    topics = [AlterReplicaLogDirTopic(name="nowhere", partitions=list(range(1_000)))]
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="x" * 30_000, topics=topics)])
+    response = attacker.ask(request, AlterReplicaLogDirsResponse, 1)
+    assert len(response.results[0].partitions) == 1_000
+    wait_until(
+        lambda: broker.log_text.count("refused moves between log directories") == before + 1, "the refusal is logged"
+    )

@@ -13,9 +13,10 @@ from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 from kctl.protocol.apis.stop_replica import StopReplicaResponse
 from kctl.protocol.apis.update_metadata import UpdateMetadataBroker, UpdateMetadataEndpoint, UpdateMetadataResponse
-from kctl.server.controller_authority import ControllerAuthority
+from kctl.server.controller_authority import NO_BROKER_EPOCH, Claim, ControllerAuthority
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import WatchEvent, WatchEventType, ZnodeStat, ZooKeeper
+from tests.hostile.conftest import Impostor
 from tests.hostile.control_requests import (
     FIRST_EPOCH,
     LEADER_AND_ISR_VERSION,
@@ -63,18 +64,50 @@ def test_a_controlled_shutdown_without_the_epoch_of_the_broker_is_refused(attack
     assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_update_metadata_with_impossible_brokers_is_refused(attacker: Attacker) -> None:
-    me = controller_id(attacker)
+def test_update_metadata_with_impossible_brokers_is_refused(impostor: Impostor) -> None:
     endpoint = UpdateMetadataEndpoint(port=2**31 - 1, host="localhost", listener="PLAINTEXT", security_protocol=0)
-    for broker in (UpdateMetadataBroker(id=-1), UpdateMetadataBroker(id=me, endpoints=[endpoint])):
-        request = update_metadata("orders", 0, controller=me, brokers=[broker])
-        answer = attacker.ask(request, UpdateMetadataResponse, UPDATE_METADATA_VERSION)
+    for broker in (UpdateMetadataBroker(id=-1), UpdateMetadataBroker(id=impostor.broker_id, endpoints=[endpoint])):
+        request = update_metadata(
+            "orders",
+            0,
+            controller=impostor.controller_id,
+            brokers=[broker],
+            epoch=impostor.controller_epoch,
+            broker_epoch=impostor.broker_epoch,
+        )
+        answer = impostor.attacker.ask(request, UpdateMetadataResponse, UPDATE_METADATA_VERSION)
         assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-# The rule by itself, on a simulated ZooKeeper, whose controller is broker 0 in epoch 1 and which has a broker 1.
+def test_a_request_in_the_name_of_the_broker_itself_is_refused(attacker: Attacker) -> None:
+    request = leader_and_isr("orders", 0, controller=controller_id(attacker), epoch=FIRST_EPOCH)
+    assert attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION).error_code == STALE
+
+
+@pytest.mark.parametrize("difference", [-1, 1, 2**40])
+def test_a_request_with_another_broker_epoch_is_refused(impostor: Impostor, difference: int) -> None:
+    request = leader_and_isr(
+        "orders",
+        0,
+        controller=impostor.controller_id,
+        epoch=impostor.controller_epoch,
+        broker_epoch=impostor.broker_epoch + difference,
+    )
+    response = impostor.attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
+    assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_request_without_the_broker_epoch_that_the_controller_sends_is_refused(impostor: Impostor) -> None:
+    request = leader_and_isr("orders", 0, controller=impostor.controller_id, epoch=impostor.controller_epoch)
+    response = impostor.attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
+    assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+# The rule by itself, on a simulated ZooKeeper, whose controller is broker 0 in epoch 1 and which has a broker 1.  The
+# requests are sent to broker 9.
 
 OTHER_ID = 1
+RECEIVER_ID = 9
 
 
 class CountingZooKeeper:
@@ -94,12 +127,12 @@ class CountingZooKeeper:
 
 def authority_over(world: World) -> tuple[ControllerAuthority, CountingZooKeeper]:
     zookeeper = CountingZooKeeper(world.zookeeper)
-    return ControllerAuthority(cast("ZooKeeper", zookeeper)), zookeeper
+    return ControllerAuthority(RECEIVER_ID, cast("ZooKeeper", zookeeper)), zookeeper
 
 
 async def is_confirmed(authority: ControllerAuthority, controller_id: int, epoch: int) -> bool:
     try:
-        await authority.check(controller_id, epoch)
+        await authority.check(Claim(controller_id, epoch, NO_BROKER_EPOCH))
     except ApiError as error:
         return error.code is not STALE
     return True

@@ -23,7 +23,7 @@ LENGTH_MAX = 32_767
 PRODUCE = 0
 APIS = [
     pytest.param(each, version, id=f"{each.name} v{version}")
-    for each in registry.APIS.values()
+    for each in registry.all_apis().values()
     for version in each.served
     if each.key != PRODUCE
 ]

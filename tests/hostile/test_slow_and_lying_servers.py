@@ -73,7 +73,7 @@ def test_answer_that_comes_byte_by_byte_does_not_outlast_the_time_out(run: Run) 
 
     with (
         server(drip) as port,
-        pytest.raises(ConnectionLost, match=f"no answer to ApiVersions within {TIMEOUT_MS} ms"),
+        pytest.raises(ConnectionLost, match=f"no response to ApiVersions within {TIMEOUT_MS} ms"),
     ):
         run(lambda transport: connect(transport, port))
     assert sent < DRIP_BYTES

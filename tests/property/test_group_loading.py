@@ -32,7 +32,7 @@ from kctl.records.internal_topics import (
 from kctl.records.salvage import cut_all
 from kctl.server.coordinators.replay import PartitionReplay
 from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.loading import GroupPlayback
+from kctl.server.groups.group_loading import GroupPlayback
 
 GROUPS = ("g", "another-group", "gruppe-ä")
 TOPICS = ("t", "orders.eu", "t2")

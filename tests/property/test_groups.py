@@ -33,7 +33,7 @@ from kctl.server.groups.events import (
     TimerKind,
 )
 from kctl.server.groups.group import Group
-from kctl.server.groups.loading import GroupPlayback
+from kctl.server.groups.group_loading import GroupPlayback
 from kctl.server.groups.pending_appends import CommitAppend, ReplacementAppend
 from kctl.server.groups.records import group_record, offset_records, tombstones
 from kctl.server.groups.sessions import session_timer

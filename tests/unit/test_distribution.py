@@ -10,7 +10,7 @@ from pathlib import Path
 import kctl
 
 ROOT = Path(__file__).resolve().parents[2]
-_OTHER_PROJECT = re.compile(r"""pip3? install\b.*[ '"`]kctl(?![-\w])""")
+_OTHER_PROJECT = re.compile(r"""pip3? install (?:-\S+ )*['"]?kctl(?![-\w])""")
 
 
 def test_the_distribution_is_kctl_kafka_and_the_command_is_kctl() -> None:

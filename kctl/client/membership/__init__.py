@@ -1,1 +1,1 @@
-"""A member of a consumer group, from its own side.  Pure: `step` decides, kctl.client.group_consumer performs."""
+"""State machine of a consumer group member.  Pure: `step` decides, kctl.client.group_consumer performs."""

@@ -1,4 +1,4 @@
-"""What a member of a group wants done."""
+"""Actions of a group member, performed by the group consumer."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from kctl.protocol.apis.sync_group import SyncGroupRequest
 
 @dataclass(frozen=True, slots=True)
 class SendJoin:
-    """Ask; the answer may take as long as the slowest member, so nothing else waits behind it."""
+    """Send JoinGroup, on a connection of its own: the response may take the rebalance timeout."""
 
     request: JoinGroupRequest
 
 
 @dataclass(frozen=True, slots=True)
 class SendSync:
-    """Ask for the assignment, or hand it in."""
+    """Send SyncGroup, as leader with the assignment of all members."""
 
     request: SyncGroupRequest
 
 
 @dataclass(frozen=True, slots=True)
 class SendHeartbeat:
-    """Say that this member is alive."""
+    """Send Heartbeat."""
 
     request: HeartbeatRequest
 
 
 @dataclass(frozen=True, slots=True)
 class SendLeave:
-    """Say goodbye; the answer changes nothing."""
+    """Send LeaveGroup; its response is ignored."""
 
     member_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Decide who reads what by this assignor, then tell by `Assigned`."""
+    """Run this assignor as leader, then report `Assigned`."""
 
     assignor: str
     members: tuple[Subscriber, ...]
@@ -50,31 +50,31 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Read these too from now on, from where the group has committed."""
+    """Start reading these partitions at their committed offsets."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """Commit, give up these of what is read, then tell by `Revoked`; for a cooperative member it may be none."""
+    """Commit, stop reading these partitions, then report `Revoked`; none may be a cooperative member's set."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """All that is read belongs to others already."""
+    """Stop reading all partitions without a commit: they have new owners."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookUpCoordinator:
-    """The coordinator is elsewhere or not ready: look it up before the next request, and pause before a join."""
+    """Look the coordinator up before the next request, and pause before a join."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Trying again would not help."""
+    """Report an error that is not retriable."""
 
     error: ApiError
 

@@ -1,4 +1,4 @@
-"""What can happen to a member of a group."""
+"""Events of a group member."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from kctl.protocol.apis.sync_group import SyncGroupResponse
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Somebody wants to read: join unless that is done."""
+    """The application polls: join unless the member has joined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """JoinGroup was answered."""
+    """Response of JoinGroup."""
 
     response: JoinGroupResponse
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The leader, this member, has decided who reads what."""
+    """This member, the leader, has computed the assignment."""
 
     assignment: Mapping[str, Sequence[TopicPartition]]
 
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """SyncGroup was answered."""
+    """Response of SyncGroup."""
 
     response: SyncGroupResponse
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatDue:
-    """Time went on."""
+    """The next heartbeat may be due."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswered:
-    """Heartbeat was answered."""
+    """Response of Heartbeat."""
 
     response: HeartbeatResponse
     generation: int
-    """The generation that it named: a later one has nothing to do with it."""
+    """The generation of the request; the response is ignored in a later one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitAnswered:
-    """OffsetCommit was answered with this code for some partition."""
+    """OffsetCommit returned this error code for a partition."""
 
     code: ErrorCode
     generation: int
@@ -63,24 +63,24 @@ class CommitAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The connection to the coordinator is lost; whether what was asked in that phase was done is not known."""
+    """The connection to the coordinator was lost; the outcome of the request in that phase is unknown."""
 
     during: Phase
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsChanged:
-    """A topic of the group has more partitions than when this member, the leader, gave them out."""
+    """A topic of the group has more partitions than at the last assignment by this member, the leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """What was to be given up is: committed, if that was possible."""
+    """The partitions of `Revoke` have been committed, if possible, and are not read any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """This member wants to read no more."""
+    """The application closes the consumer."""
 
 
 Event = (

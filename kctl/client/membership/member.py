@@ -1,4 +1,4 @@
-"""What a member of a group knows of itself, and how it takes part."""
+"""Settings and state of a group member."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from kctl.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class MembershipSettings:
-    """How a member takes part; the names and defaults are those of Kafka 2.8's consumer."""
+    """Settings of a member, with the names and defaults of Kafka 2.8's consumer."""
 
     group_id: str
     topics: tuple[str, ...]
     group_instance_id: str | None = None
     session_timeout_ms: int = 10_000
     rebalance_timeout_ms: int = 300_000
-    """max.poll.interval.ms: how long the others wait for this member to give up what it reads."""
+    """max.poll.interval.ms: how long a rebalance waits for this member to rejoin."""
     heartbeat_interval_ms: int = 3_000
     assignors: tuple[str, ...] = DEFAULT_ASSIGNORS
-    """partition.assignment.strategy: the ways of sharing that this member knows, the preferred one first."""
+    """partition.assignment.strategy: names of assignors, the preferred one first."""
     rack: str = ""
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether it keeps what it reads through a rebalance and gives up only what it is told to."""
+        """Whether the member keeps its partitions during a rebalance and revokes only those assigned elsewhere
+        (KIP-429).
+        """
         return is_cooperative(self.assignors)
 
 
 class Phase(Enum):
-    """Where a member is between two assignments."""
+    """Phase of a member; see `step`."""
 
     OUTSIDE = "outside"
     JOINING = "joining"
@@ -43,46 +45,46 @@ class Phase(Enum):
 
 @dataclass(slots=True)
 class Member:
-    """What a member knows of itself."""
+    """State of a member."""
 
     settings: MembershipSettings
     phase: Phase = Phase.OUTSIDE
     member_id: str = ""
     generation: int = NO_GENERATION
     assignor: str = ""
-    """The one that all members of this generation know, by its name."""
+    """Name of the assignor that the coordinator selected for this generation."""
     is_leader: bool = False
     claimed: frozenset[TopicPartition] = frozenset()
-    """What the members said that they read, as this one, the leader, was told."""
+    """As leader: the partitions that the members claim to own."""
     is_withholding: bool = False
-    """Whether this one, the leader, gave some of that to nobody, because its reader has to give it up first."""
+    """As leader: whether partitions stay unassigned until their owners have revoked them."""
     owned: tuple[TopicPartition, ...] = ()
-    """What it may read and commit now, what it is about to give up among it."""
+    """Partitions that may be read and committed, including those being revoked."""
     revoking: tuple[TopicPartition, ...] = ()
-    """What it is about to give up."""
+    """Partitions being revoked."""
     assigned: tuple[TopicPartition, ...] = ()
-    """What it was given last, even if it has given that up or lost it since."""
+    """The last assignment, even if it has been revoked or lost since."""
     assigned_generation: int = NO_GENERATION
     synced_ms: int = 0
-    """When it was last given something to read."""
+    """Time of the last assignment."""
     heard_ms: int = 0
-    """When the coordinator last said that all is well."""
+    """Time of the last successful response of the coordinator."""
     beat_ms: int = 0
-    """When the last heartbeat was sent."""
+    """Time of the last heartbeat."""
 
     @property
     def is_in_generation(self) -> bool:
-        """Whether heartbeats have a generation to name."""
+        """Whether the member has a generation for heartbeats."""
         return self.phase in {Phase.STABLE, Phase.REVOKING}
 
     @property
     def may_commit(self) -> bool:
-        """A cooperative member also while it waits for the others to join: until then its generation goes on."""
+        """Whether commits are valid: in a generation, and for a cooperative member also while it rejoins."""
         return self.is_in_generation or (self.phase is Phase.JOINING and bool(self.owned))
 
     @property
     def session_end_ms(self) -> int:
-        """From when on the coordinator, if it heard nothing, has given this member up."""
+        """When the coordinator expires the session, unless it receives a heartbeat."""
         return self.heard_ms + self.settings.session_timeout_ms
 
     @property

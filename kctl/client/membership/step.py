@@ -1,15 +1,15 @@
-"""One member of a consumer group, from its own side: when to join, to sync, to heartbeat, and what it may read.  Pure.
+"""State machine of a group member: when to join, sync and heartbeat, and which partitions it may read.  Pure.
 
     OUTSIDE -> JOINING -> SYNCING -> STABLE -> REVOKING -> JOINING ...
 
-The eager protocol: whoever rejoins first gives up all it reads (`Revoke`, at its own pace, so that it can commit), and
-has nothing until it is assigned again (`Take`).  The cooperative protocol (KIP-429): whoever rejoins reads on and says
-what it has.  `Take` then tells what it has got on top, and `Revoke` what it has to give up, after which it joins again,
-because only then somebody else is given that.
+Eager protocol: before rejoining, a member revokes all its partitions (`Revoke`; it may commit first) and has none until
+the next assignment (`Take`).  Cooperative protocol (KIP-429): a rejoining member continues to read and reports its
+partitions.  `Take` then names the added partitions and `Revoke` those to give up, after which the member rejoins, so
+that they can be assigned to others.
 
-What is lost without being asked (`Abandon`) cannot be committed any more, because the group has given it to others.
-`step` takes one event and changes the member; what it returns is to be done by whoever owns the connection.  Source:
-Kafka's AbstractCoordinator and ConsumerCoordinator, KIP-62, KIP-345, KIP-394.
+Partitions lost without revocation (`Abandon`) cannot be committed, because the group has assigned them to others.
+`step` takes one event, changes the member, and returns the actions for the group consumer.  Source: Kafka's
+AbstractCoordinator and ConsumerCoordinator, KIP-62, KIP-345, KIP-394.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssi
 from kctl.protocol.consumer_protocol import PROTOCOL_TYPE
 
 BEAT_AGAIN_MS = 100
-"""How long to wait after a heartbeat that found no coordinator: retry.backoff.ms of Kafka's clients."""
+"""Pause after a heartbeat without a coordinator: retry.backoff.ms of Kafka's clients."""
 _ELSEWHERE = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )
 
 
 def step(member: Member, event: Event, now_ms: int) -> list[Action]:
-    """Let one event happen to a member, and say what is to be done; times are of a clock that never goes back."""
+    """Applies one event to a member and returns the actions; `now_ms` is of a monotonic clock."""
     match event:
         case Wanted():
             return [*_notice_end(member, now_ms), *_join(member)] if member.phase is Phase.OUTSIDE else []
@@ -167,7 +167,7 @@ def _synced(member: Member, response: SyncGroupResponse, now_ms: int) -> list[Ac
 
 
 def _start_over(member: Member, code: ErrorCode) -> list[Action]:
-    """A join or sync that failed: a cooperative member reads on unless the group has moved on without it."""
+    """Rejoins after a failed join or sync; a cooperative member keeps its partitions unless its generation is over."""
     if code in _ELSEWHERE:
         member.phase = Phase.OUTSIDE
         return [LookUpCoordinator()]
@@ -203,17 +203,17 @@ def _beat(member: Member, now_ms: int) -> list[Action]:
 
 
 def _waits_in_vain(member: Member, now_ms: int) -> bool:
-    """Whether the reader of something withheld has not come without it for so long that it may have no successor.
+    """Whether the owner of an unassigned partition has not rejoined in time, so that the leader must rebalance.
 
-    Whoever takes the place of a static member that died just then knows nothing of what that one had to give up, so it
-    would not come again (KIP-345), and the partition would have no reader until the group shares anew.
+    The successor of a static member that failed before revoking (KIP-345) does not know what to revoke and does not
+    rejoin; without this the partition would have no owner until the next rebalance.
     """
     is_late = now_ms >= member.synced_ms + member.settings.session_timeout_ms
     return member.phase is Phase.STABLE and member.is_leader and member.is_withholding and is_late
 
 
 def _told(member: Member, code: ErrorCode, generation: int, now_ms: int) -> list[Action]:
-    """What the coordinator says to a member that reads: in an answer to a heartbeat or to a commit."""
+    """Handles an error code in the response to a heartbeat or a commit."""
     if not member.is_in_generation or generation != member.generation or code is ErrorCode.NONE:
         return []
     if code in _ELSEWHERE:
@@ -230,7 +230,7 @@ def _told(member: Member, code: ErrorCode, generation: int, now_ms: int) -> list
 
 
 def _prepare(member: Member) -> list[Action]:
-    """Before it joins again an eager member gives up everything; a cooperative one only commits."""
+    """Prepares a rejoin: an eager member revokes everything, a cooperative one only commits."""
     return _revoke(member, () if member.settings.is_cooperative else member.owned)
 
 
@@ -254,7 +254,7 @@ def _leave_generation(member: Member) -> list[Action]:
 
 
 def _notice_end(member: Member, now_ms: int) -> list[Action]:
-    """While no coordinator is found a cooperative member reads on, but not longer than its session."""
+    """Without a coordinator, a cooperative member continues to read until its session expires."""
     return _lose(member) if now_ms >= member.session_end_ms else []
 
 
@@ -275,13 +275,13 @@ def _disconnected(member: Member, during: Phase, now_ms: int) -> list[Action]:
 
 
 def _beat_elsewhere(member: Member, now_ms: int) -> list[Action]:
-    """The session goes on while the coordinator is looked for, so the next heartbeat is due soon."""
+    """The session continues while the coordinator is looked up, so the next heartbeat is due soon."""
     member.beat_ms = now_ms - member.settings.heartbeat_interval_ms + BEAT_AGAIN_MS
     return [LookUpCoordinator()]
 
 
 def _leave(member: Member) -> list[Action]:
-    """A static member only goes away: the group keeps its place for it until the session times out (KIP-345)."""
+    """A static member sends no LeaveGroup: it keeps its place until the session times out (KIP-345)."""
     member_id = member.member_id
     member.phase = Phase.OUTSIDE
     member.owned = member.revoking = ()
@@ -296,14 +296,14 @@ def _forget(member: Member) -> None:
 
 
 _FATAL: Mapping[ErrorCode, str] = {
-    ErrorCode.FENCED_INSTANCE_ID: "another member has taken the group.instance.id '{instance}'",
+    ErrorCode.FENCED_INSTANCE_ID: "another member uses the group.instance.id '{instance}'",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
-        "its members have no way of sharing partitions in common with this one, which knows {assignors}"
+        "its members have no assignor in common with this member, which supports {assignors}"
     ),
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "not allowed to read in this group",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "not authorized to read in this group",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the group is full",
-    ErrorCode.INVALID_GROUP_ID: "'{group}' is no name for a group",
-    ErrorCode.INVALID_SESSION_TIMEOUT: "session.timeout.ms={session} is outside of what the broker allows",
+    ErrorCode.INVALID_GROUP_ID: "'{group}' is not a valid group id",
+    ErrorCode.INVALID_SESSION_TIMEOUT: "session.timeout.ms={session} is outside the range that the broker allows",
 }
 
 

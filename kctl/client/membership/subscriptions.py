@@ -1,8 +1,8 @@
-"""What a member tells the leader of its group by JoinGroup, for each of its assignors, and what the leader reads in it.
+"""Encodes and decodes the subscription that a member sends in JoinGroup for each of its assignors.
 
-Which partitions a member had is said twice and in different places: Kafka's StickyAssignor takes the user data, its
-CooperativeStickyAssignor the owned partitions and the generation (KIP-792), or the generation from the user data when a
-client older than that wrote the subscription.
+A member's owned partitions are sent twice: Kafka's StickyAssignor reads the user data, its CooperativeStickyAssignor
+the owned partitions and the generation (KIP-792), or the generation in the user data if an older client wrote the
+subscription.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ USER_DATA_VERSION = 1
 
 
 def protocols(member: Member) -> list[JoinGroupRequestProtocol]:
-    """The member's assignors, the preferred one first, each with what it needs to know."""
+    """The `protocols` of JoinGroup: the member's assignors, the preferred one first, with the subscription for each."""
     return [JoinGroupRequestProtocol(name=name, metadata=_metadata(member, name)) for name in member.settings.assignors]
 
 
 def subscriber(told: JoinGroupResponseMember, assignor: str) -> Subscriber:
-    """Raises MalformedRequest when the bytes are no subscription; user data of another kind claims nothing."""
+    """Decodes a subscription.  Raises MalformedRequest.  Unknown user data counts as no claim."""
     subscription = decode_subscription(told.metadata)
     claims: Collection[TopicPartitions] = ()
     generation = NO_GENERATION
@@ -56,19 +56,19 @@ def subscriber(told: JoinGroupResponseMember, assignor: str) -> Subscriber:
 
 
 def encode_partitions(partitions: Collection[TopicPartition]) -> bytes:
-    """An assignment."""
+    """Encodes an assignment (ConsumerProtocolAssignment)."""
     return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=_by_topic(partitions)))
 
 
 def decode_partitions(blob: memoryview | bytes) -> tuple[TopicPartition, ...]:
-    """What is assigned; a member that came too late for the leader to know it is given no bytes at all."""
+    """Decodes an assignment.  Empty bytes, for a member that the leader did not see, are an empty assignment."""
     if not len(blob):
         return ()
     return tuple(sorted(_flat(decode_assignment(blob).assigned_partitions)))
 
 
 def _metadata(member: Member, assignor: str) -> bytes:
-    """Without anything to tell the bytes stay the same, so that a member that comes again disturbs nobody."""
+    """The subscription bytes.  They do not change without owned partitions: a change would trigger a rebalance."""
     settings = member.settings
     subscription = ConsumerProtocolSubscription(topics=sorted(settings.topics), rack_id=settings.rack or None)
     if member.owned:
@@ -84,7 +84,7 @@ def _metadata(member: Member, assignor: str) -> bytes:
 
 
 def _user_data_generation(blob: bytes) -> int:
-    """librdkafka writes the user data of `sticky` here, which begins with a count."""
+    """Reads the generation.  librdkafka writes the user data of `sticky` here, which starts with a count."""
     try:
         told, end = decode(CooperativeStickyUserData, blob, 0)
     except MalformedRequest:

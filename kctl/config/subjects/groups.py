@@ -20,24 +20,24 @@ class GroupProperties:
         INT,
         at_least(0),
         default=6000,
-        doc="Shortest session timeout a member may ask for.",
+        doc="Minimum session timeout of a member.",
     )
     group_max_session_timeout_ms: int = prop(
         "group.max.session.timeout.ms",
         INT,
         at_least(0),
         default=1800000,
-        doc="Longest session timeout a member may ask for.",
+        doc="Maximum session timeout of a member.",
     )
     group_initial_rebalance_delay_ms: int = prop(
         "group.initial.rebalance.delay.ms",
         INT,
         at_least(0),
         default=3000,
-        doc="Time that an empty group waits for more members before its first rebalance.",
+        doc="Delay of the first rebalance of an empty group, for more members to join.",
     )
     group_max_size: int = prop(
-        "group.max.size", INT, at_least(1), default=INT_MAX, doc="Members that one group may have."
+        "group.max.size", INT, at_least(1), default=INT_MAX, doc="Maximum number of members of a group."
     )
     offset_metadata_max_bytes: int = prop(
         "offset.metadata.max.bytes",
@@ -45,7 +45,7 @@ class GroupProperties:
         at_least(0),
         default=4096,
         importance=Importance.HIGH,
-        doc="Size of the text that may accompany a committed offset.",
+        doc="Maximum size of the metadata of a committed offset.",
     )
     offsets_load_buffer_size: int = prop(
         "offsets.load.buffer.size",
@@ -61,7 +61,7 @@ class GroupProperties:
         at_least(1),
         default=3,
         importance=Importance.HIGH,
-        doc="Replicas of __consumer_offsets; its creation waits until there are as many brokers.",
+        doc="Replication factor of __consumer_offsets; it is created when there are as many brokers.",
     )
     offsets_topic_num_partitions: int = prop(
         "offsets.topic.num.partitions",
@@ -69,7 +69,7 @@ class GroupProperties:
         at_least(1),
         default=50,
         importance=Importance.HIGH,
-        doc="Partitions of __consumer_offsets; never to be changed once it exists.",
+        doc="Partitions of __consumer_offsets; must not change after its creation.",
     )
     offsets_topic_segment_bytes: int = prop(
         "offsets.topic.segment.bytes",
@@ -77,7 +77,7 @@ class GroupProperties:
         at_least(1),
         default=100 << 20,
         importance=Importance.HIGH,
-        doc="Segment size of __consumer_offsets, small so that it compacts and loads fast.",
+        doc="Segment size of __consumer_offsets; small segments are compacted and loaded faster.",
     )
     offsets_topic_compression_codec: int = prop(
         "offsets.topic.compression.codec",
@@ -93,7 +93,7 @@ class GroupProperties:
         at_least(1),
         default=10080,
         importance=Importance.HIGH,
-        doc="How long offsets of a group without members are kept.",
+        doc="How long committed offsets of an empty group are kept.",
     )
     offsets_retention_check_interval_ms: int = prop(
         "offsets.retention.check.interval.ms",
@@ -101,7 +101,7 @@ class GroupProperties:
         at_least(1),
         default=600000,
         importance=Importance.HIGH,
-        doc="Time between two looks for offsets to forget.",
+        doc="Interval of the checks for expired offsets.",
     )
     offsets_commit_timeout_ms: int = prop(
         "offsets.commit.timeout.ms",
@@ -109,12 +109,12 @@ class GroupProperties:
         at_least(1),
         default=5000,
         importance=Importance.HIGH,
-        doc="Time that the replicas of __consumer_offsets have to take a commit.",
+        doc="Timeout of the replication of an offset commit.",
     )
     offsets_commit_required_acks: int = prop(
         "offsets.commit.required.acks",
         SHORT,
         default=-1,
         importance=Importance.HIGH,
-        doc="Acknowledgements a commit needs; leave it at -1.",
+        doc="Acknowledgements required for an offset commit; should be left at -1.",
     )

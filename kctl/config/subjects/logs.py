@@ -1,6 +1,6 @@
-"""Where logs lie, how they are cut into segments, kept, flushed and compacted.
+"""Log directories, segments, retention, flushing and compaction.
 
-Most of these are also a topic's defaults: `kctl.config.topic` names the property of the broker beside the topic's own.
+Most of these are defaults of topic properties; `kctl.config.topic` names them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class LogProperties:
         STRING,
         default="/tmp/kafka-logs",  # noqa: S108 - Kafka's default; `kctl broker start` sets log.dirs
         importance=Importance.HIGH,
-        doc="Directory of the logs, when log.dirs is not set.",
+        doc="Log directory, if log.dirs is not set.",
     )
     log_dirs: str | None = prop(
         "log.dirs",
         STRING,
         default=None,
         importance=Importance.HIGH,
-        doc="Directories of the logs, separated by commas; a new partition goes where there are fewest. "
+        doc="Log directories, separated by commas; a new partition goes to the one with the fewest. "
         "log.dir when not set.",
     )
     num_partitions: int = prop(
@@ -43,28 +43,28 @@ class LogProperties:
         INT,
         at_least(1),
         default=1,
-        doc="Partitions of a topic that is created without saying how many.",
+        doc="Default number of partitions of new topics.",
     )
     default_replication_factor: int = prop(
         "default.replication.factor",
         INT,
         at_least(1),
         default=1,
-        doc="Replicas of a topic that is created without saying how many.",
+        doc="Default replication factor of new topics.",
     )
     auto_create_topics_enable: bool = prop(
         "auto.create.topics.enable",
         BOOLEAN,
         default=True,
         importance=Importance.HIGH,
-        doc="Whether asking for the metadata of an unknown topic creates it.",
+        doc="Whether a Metadata request for a topic that does not exist creates it.",
     )
     delete_topic_enable: bool = prop(
         "delete.topic.enable",
         BOOLEAN,
         default=True,
         importance=Importance.HIGH,
-        doc="Whether topics can be deleted at all.",
+        doc="Whether topics can be deleted.",
     )
 
     log_segment_bytes: int = prop(
@@ -74,7 +74,7 @@ class LogProperties:
         default=1 << 30,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
-        doc="Size at which a segment is closed and a new one started.",
+        doc="Size at which a segment is closed and a new one is created.",
     )
     log_roll_ms: int | None = prop(
         "log.roll.ms",
@@ -97,7 +97,7 @@ class LogProperties:
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
         falls_back_to=("log.roll.jitter.hours",),
-        doc="Most that is taken off log.roll.ms at random, so that not all roll at once.",
+        doc="Maximum random reduction of log.roll.ms, so that segments do not roll at the same time.",
     )
     log_roll_jitter_hours: int = prop(
         "log.roll.jitter.hours",
@@ -113,7 +113,7 @@ class LogProperties:
         at_least(4),
         default=10 << 20,
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="Size that a segment's offset index may reach; the segment is closed then.",
+        doc="Maximum size of a segment's offset index; the segment is closed when it is full.",
     )
     log_index_interval_bytes: int = prop(
         "log.index.interval.bytes",
@@ -121,14 +121,14 @@ class LogProperties:
         at_least(0),
         default=4096,
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="Bytes of a log between two entries of its offset index.",
+        doc="Bytes between two entries of an offset index.",
     )
     log_preallocate: bool = prop(
         "log.preallocate",
         BOOLEAN,
         default=False,
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="Whether a new segment's file gets its full size at once.",
+        doc="Whether the file of a new segment is allocated at its full size.",
     )
 
     log_retention_ms: int | None = prop(
@@ -138,7 +138,7 @@ class LogProperties:
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
         falls_back_to=("log.retention.minutes", "log.retention.hours"),
-        doc="Age at which closed segments are deleted; -1 keeps them however old.",
+        doc="Age at which closed segments are deleted; -1 for no limit.",
     )
     log_retention_minutes: int | None = prop(
         "log.retention.minutes",
@@ -158,14 +158,14 @@ class LogProperties:
         default=-1,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
-        doc="Size of a partition above which its oldest segments are deleted; -1 sets no bound.",
+        doc="Size of a partition above which its oldest segments are deleted; -1 for no limit.",
     )
     log_retention_check_interval_ms: int = prop(
         "log.retention.check.interval.ms",
         LONG,
         at_least(1),
         default=300000,
-        doc="Time between two looks for segments to delete.",
+        doc="Interval of the checks for segments to delete.",
     )
     log_segment_delete_delay_ms: int = prop(
         "log.segment.delete.delay.ms",
@@ -174,7 +174,7 @@ class LogProperties:
         default=60000,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
-        doc="Time between renaming files that go and removing them, for reads under way.",
+        doc="Delay before deleted files are removed, for reads in progress.",
     )
     log_cleanup_policy: tuple[str, ...] = prop(
         "log.cleanup.policy",
@@ -182,11 +182,11 @@ class LogProperties:
         each_of("compact", "delete"),
         default=("delete",),
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="What happens to old segments: delete them, compact them to the last record per key, both, or neither.",
+        doc="Cleanup of old segments: delete, compact (keep the last record of each key), both, or neither.",
     )
 
     log_cleaner_enable: bool = prop(
-        "log.cleaner.enable", BOOLEAN, default=True, doc="Whether topics with the policy compact are compacted."
+        "log.cleaner.enable", BOOLEAN, default=True, doc="Whether topics with cleanup.policy=compact are compacted."
     )
     log_cleaner_threads: int = prop(
         "log.cleaner.threads",
@@ -194,21 +194,21 @@ class LogProperties:
         at_least(0),
         default=1,
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="How many logs may be compacted at the same time; none with 0.",
+        doc="Number of cleaner threads; 0 disables compaction.",
     )
     log_cleaner_io_max_bytes_per_second: float = prop(
         "log.cleaner.io.max.bytes.per.second",
         DOUBLE,
         default=DOUBLE_MAX,
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="Bytes that compaction may read and write per second.",
+        doc="Maximum bytes per second that compaction reads and writes.",
     )
     log_cleaner_dedupe_buffer_size: int = prop(
         "log.cleaner.dedupe.buffer.size",
         LONG,
         default=128 << 20,
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="Memory for the keys seen during one compaction, over all threads.",
+        doc="Memory for keys during compaction, over all threads.",
     )
     log_cleaner_io_buffer_size: int = prop(
         "log.cleaner.io.buffer.size",
@@ -223,7 +223,7 @@ class LogProperties:
         DOUBLE,
         default=0.9,
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="Part of the memory for keys that may be used up before a compaction goes no further, from 0 to 1.",
+        doc="Fraction of the memory for keys that one compaction may fill, from 0 to 1.",
     )
     log_cleaner_backoff_ms: int = prop(
         "log.cleaner.backoff.ms",
@@ -231,7 +231,7 @@ class LogProperties:
         at_least(0),
         default=15000,
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="Time between two looks for something to compact.",
+        doc="Pause of a cleaner thread when no log needs compaction.",
     )
     log_cleaner_min_cleanable_ratio: float = prop(
         "log.cleaner.min.cleanable.ratio",
@@ -239,7 +239,7 @@ class LogProperties:
         between(0, 1),
         default=0.5,
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="Part of a log that must be uncompacted before it is worth compacting.",
+        doc="Minimum ratio of uncompacted bytes to all bytes of a log for compaction.",
     )
     log_cleaner_delete_retention_ms: int = prop(
         "log.cleaner.delete.retention.ms",
@@ -247,7 +247,7 @@ class LogProperties:
         at_least(0),
         default=86400000,
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="How long a delete marker stays in a compacted log, for consumers that read from its start.",
+        doc="How long tombstones are kept in a compacted log, for consumers that read from its start.",
     )
     log_cleaner_min_compaction_lag_ms: int = prop(
         "log.cleaner.min.compaction.lag.ms",
@@ -255,7 +255,7 @@ class LogProperties:
         at_least(0),
         default=0,
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="Age that a record reaches before it may be compacted away.",
+        doc="Minimum age of a record before it can be removed by compaction.",
     )
     log_cleaner_max_compaction_lag_ms: int = prop(
         "log.cleaner.max.compaction.lag.ms",
@@ -263,7 +263,7 @@ class LogProperties:
         at_least(1),
         default=LONG_MAX,
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="Age at which a record makes its log due for compaction whatever the ratio.",
+        doc="Age of a record at which its log is compacted regardless of the dirty ratio.",
     )
 
     log_flush_interval_messages: int = prop(
@@ -273,7 +273,7 @@ class LogProperties:
         default=LONG_MAX,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
-        doc="Records after which a log is forced to disk.",
+        doc="Number of records after which a log is flushed to disk.",
     )
     log_flush_interval_ms: int | None = prop(
         "log.flush.interval.ms",
@@ -282,14 +282,14 @@ class LogProperties:
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
         falls_back_to=("log.flush.scheduler.interval.ms",),
-        doc="Time after which a log is forced to disk.",
+        doc="Time after which a log is flushed to disk.",
     )
     log_flush_scheduler_interval_ms: int = prop(
         "log.flush.scheduler.interval.ms",
         LONG,
         default=LONG_MAX,
         importance=Importance.HIGH,
-        doc="Time between two looks for logs to force to disk.",
+        doc="Interval of the checks for logs to flush.",
     )
     log_flush_offset_checkpoint_interval_ms: int = prop(
         "log.flush.offset.checkpoint.interval.ms",
@@ -297,7 +297,7 @@ class LogProperties:
         at_least(0),
         default=60000,
         importance=Importance.HIGH,
-        doc="Time between two writings of the offsets up to which logs are on disk.",
+        doc="Interval of the recovery point checkpoints.",
     )
     log_flush_start_offset_checkpoint_interval_ms: int = prop(
         "log.flush.start.offset.checkpoint.interval.ms",
@@ -305,7 +305,7 @@ class LogProperties:
         at_least(0),
         default=60000,
         importance=Importance.HIGH,
-        doc="Time between two writings of the logs' first offsets.",
+        doc="Interval of the log start offset checkpoints.",
     )
     num_recovery_threads_per_data_dir: int = prop(
         "num.recovery.threads.per.data.dir",
@@ -314,7 +314,7 @@ class LogProperties:
         default=1,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
-        doc="Threads that recover the logs of one directory at start, and that sync them at a stop.",
+        doc="Threads per directory that recover logs at start and flush them at shutdown.",
     )
 
     message_max_bytes: int = prop(
@@ -324,7 +324,7 @@ class LogProperties:
         default=1048588,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
-        doc="Size of the largest record batch.",
+        doc="Maximum size of a record batch.",
     )
     compression_type: str = prop(
         "compression.type",
@@ -333,14 +333,14 @@ class LogProperties:
         default="producer",
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
-        doc="Codec that batches are stored with; producer keeps what came.",
+        doc="Compression codec of stored batches; producer keeps the producer's codec.",
     )
     log_message_format_version: str = prop(
         "log.message.format.version",
         STRING,
         known_version(VERSION_NAMES),
         default=LATEST_VERSION,
-        doc="Accepted and shown; batches are stored in the format of 0.11. An older version is refused at start.",
+        doc="Accepted and described; batches are stored in the format of 0.11. An older version is refused at start.",
     )
     log_message_timestamp_type: str = prop(
         "log.message.timestamp.type",
@@ -348,7 +348,7 @@ class LogProperties:
         one_of("CreateTime", "LogAppendTime"),
         default="CreateTime",
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="Whether a record carries its producer's time or the time of its appending.",
+        doc="Whether timestamps are set by the producer (CreateTime) or at the append (LogAppendTime).",
     )
     log_message_timestamp_difference_max_ms: int = prop(
         "log.message.timestamp.difference.max.ms",
@@ -356,7 +356,7 @@ class LogProperties:
         at_least(0),
         default=LONG_MAX,
         dynamic=Dynamic.CLUSTER_WIDE,
-        doc="How far a producer's time may be from the broker's.",
+        doc="Maximum difference between the timestamp of a record and the broker's time.",
     )
     log_message_downconversion_enable: bool = prop(
         "log.message.downconversion.enable",
@@ -364,5 +364,5 @@ class LogProperties:
         default=True,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.LOW,
-        doc="Whether batches are rewritten in an older format for old consumers.",
+        doc="Whether batches are converted to an older message format for old consumers.",
     )

@@ -1,4 +1,4 @@
-"""Where clients and brokers reach this broker, and what a connection may do."""
+"""Listeners and limits of connections."""
 
 from __future__ import annotations
 
@@ -32,34 +32,34 @@ class NetworkProperties:
         default=None,
         dynamic=Dynamic.PER_BROKER,
         importance=Importance.HIGH,
-        doc="Addresses told to clients, when they differ from listeners: a proxy, a container, a public name.",
+        doc="Addresses that clients connect to, if they differ from listeners: a proxy, a container, a public name.",
     )
     listener_security_protocol_map: str = prop(
         "listener.security.protocol.map",
         STRING,
         default=",".join(f"{name}:{name}" for name in SECURITY_PROTOCOLS),
         dynamic=Dynamic.PER_BROKER,
-        doc="Which security protocol each listener name speaks, as NAME:PROTOCOL pairs.",
+        doc="Security protocol of each listener, as NAME:PROTOCOL pairs.",
     )
     control_plane_listener_name: str | None = prop(
         "control.plane.listener.name",
         STRING,
         default=None,
         importance=Importance.HIGH,
-        doc="Listener that only the controller uses to talk to this broker.",
+        doc="Listener for the controller's requests to this broker.",
     )
     inter_broker_listener_name: str | None = prop(
         "inter.broker.listener.name",
         STRING,
         default=None,
-        doc="Listener that other brokers use. Without it, the one that speaks security.inter.broker.protocol.",
+        doc="Listener for other brokers; if not set, the one with the protocol security.inter.broker.protocol.",
     )
     security_inter_broker_protocol: str = prop(
         "security.inter.broker.protocol",
         STRING,
         one_of(*SECURITY_PROTOCOLS),
         default="PLAINTEXT",
-        doc="Security protocol among brokers, when inter.broker.listener.name does not decide it.",
+        doc="Security protocol between brokers, if inter.broker.listener.name is not set.",
     )
     host_name: str = prop(
         "host.name",
@@ -67,7 +67,7 @@ class NetworkProperties:
         default="127.0.0.1",
         importance=Importance.HIGH,
         doc="Host to listen on when listeners is not set; empty, Apache Kafka's default, means every interface. "
-        "Here nothing listens beyond loopback unless told to.",
+        "The default here is the loopback address.",
     )
     port: int = prop(
         "port",
@@ -75,14 +75,14 @@ class NetworkProperties:
         in_range(0, 65535),
         default=9092,
         importance=Importance.HIGH,
-        doc="Port to listen on when listeners is not set; 0 takes a free one.",
+        doc="Port to listen on if listeners is not set; 0 for a free port.",
     )
     advertised_host_name: str | None = prop(
         "advertised.host.name",
         STRING,
         default=None,
         importance=Importance.HIGH,
-        doc="Host told to clients when neither advertised.listeners nor listeners is set.",
+        doc="Host that clients connect to, if neither advertised.listeners nor listeners is set.",
     )
     advertised_port: int | None = prop(
         "advertised.port",
@@ -90,7 +90,7 @@ class NetworkProperties:
         in_range(0, 65535),
         default=None,
         importance=Importance.HIGH,
-        doc="Port told to clients when neither advertised.listeners nor listeners is set.",
+        doc="Port that clients connect to, if neither advertised.listeners nor listeners is set.",
     )
 
     socket_send_buffer_bytes: int = prop(
@@ -100,7 +100,7 @@ class NetworkProperties:
         default=102400,
         importance=Importance.HIGH,
         inert=True,
-        doc="SO_SNDBUF of connections; -1 leaves the operating system's choice.",
+        doc="SO_SNDBUF of connections; -1 for the operating system's default.",
     )
     socket_receive_buffer_bytes: int = prop(
         "socket.receive.buffer.bytes",
@@ -109,7 +109,7 @@ class NetworkProperties:
         default=102400,
         importance=Importance.HIGH,
         inert=True,
-        doc="SO_RCVBUF of connections; -1 leaves the operating system's choice.",
+        doc="SO_RCVBUF of connections; -1 for the operating system's default.",
     )
     socket_request_max_bytes: int = prop(
         "socket.request.max.bytes",
@@ -117,7 +117,7 @@ class NetworkProperties:
         at_least(1),
         default=104857600,
         importance=Importance.HIGH,
-        doc="Size of the largest request; a larger one closes its connection.",
+        doc="Maximum size of a request; a larger one closes the connection.",
     )
     max_connections_per_ip: int = prop(
         "max.connections.per.ip",
@@ -126,7 +126,7 @@ class NetworkProperties:
         default=INT_MAX,
         dynamic=Dynamic.CLUSTER_WIDE,
         inert=True,
-        doc="Connections that one address may hold; 0 admits only the addresses in max.connections.per.ip.overrides.",
+        doc="Maximum connections per IP address; 0 allows only addresses in max.connections.per.ip.overrides.",
     )
     max_connections_per_ip_overrides: str = prop(
         "max.connections.per.ip.overrides",
@@ -143,7 +143,7 @@ class NetworkProperties:
         default=INT_MAX,
         dynamic=Dynamic.CLUSTER_WIDE,
         inert=True,
-        doc="Connections that the broker holds at a time.",
+        doc="Maximum connections of the broker.",
     )
     max_connection_creation_rate: int = prop(
         "max.connection.creation.rate",
@@ -152,7 +152,7 @@ class NetworkProperties:
         default=INT_MAX,
         dynamic=Dynamic.CLUSTER_WIDE,
         inert=True,
-        doc="New connections per second.",
+        doc="Maximum rate of new connections per second.",
     )
     connections_max_idle_ms: int = prop(
         "connections.max.idle.ms", LONG, default=600000, doc="Idle time after which a connection is closed."
@@ -164,7 +164,7 @@ class NetworkProperties:
         default=100,
         importance=Importance.LOW,
         inert=True,
-        doc="Time before a connection that failed to authenticate is closed, against guessing.",
+        doc="Delay before a connection is closed after failed authentication.",
     )
     request_timeout_ms: int = prop(
         "request.timeout.ms",
@@ -173,7 +173,7 @@ class NetworkProperties:
         default=30000,
         importance=Importance.HIGH,
         inert=True,
-        doc="Time that a request of this broker to another one may take.",
+        doc="Timeout of requests to other brokers.",
     )
     socket_connection_setup_timeout_ms: int = prop(
         "socket.connection.setup.timeout.ms",
@@ -181,7 +181,7 @@ class NetworkProperties:
         at_least(1),
         default=10000,
         inert=True,
-        doc="Time to establish a connection to another broker, at the first try.",
+        doc="Timeout of the first attempt to connect to another broker.",
     )
     socket_connection_setup_timeout_max_ms: int = prop(
         "socket.connection.setup.timeout.max.ms",
@@ -189,7 +189,7 @@ class NetworkProperties:
         at_least(1),
         default=30000,
         inert=True,
-        doc="Upper bound of the time to establish a connection, which doubles from try to try.",
+        doc="Maximum connection timeout; it doubles with each attempt.",
     )
 
     num_network_threads: int = prop(
@@ -200,7 +200,7 @@ class NetworkProperties:
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
         inert=True,
-        doc="Threads that Kafka reads and writes connections with; here one event loop does.",
+        doc="Kafka's network threads; kctl uses one event loop.",
     )
     num_io_threads: int = prop(
         "num.io.threads",
@@ -210,7 +210,7 @@ class NetworkProperties:
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
         inert=True,
-        doc="Threads that Kafka handles requests with; here one event loop does.",
+        doc="Kafka's request handler threads; kctl uses one event loop.",
     )
     background_threads: int = prop(
         "background.threads",
@@ -220,7 +220,7 @@ class NetworkProperties:
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
         inert=True,
-        doc="Threads for work that no request waits for.",
+        doc="Threads for background tasks.",
     )
     queued_max_requests: int = prop(
         "queued.max.requests",
@@ -229,14 +229,14 @@ class NetworkProperties:
         default=500,
         importance=Importance.HIGH,
         inert=True,
-        doc="Requests that may wait to be handled before connections are no longer read.",
+        doc="Maximum number of queued requests before the broker stops reading from connections.",
     )
     queued_max_request_bytes: int = prop(
         "queued.max.request.bytes",
         LONG,
         default=-1,
         inert=True,
-        doc="Bytes of the requests that may wait to be handled; -1 sets no bound.",
+        doc="Maximum bytes of queued requests; -1 for no limit.",
     )
     create_topic_policy_class_name: str | None = prop(
         "create.topic.policy.class.name",
@@ -244,7 +244,7 @@ class NetworkProperties:
         default=None,
         importance=Importance.LOW,
         inert=True,
-        doc="Java class that judges new topics; without meaning here.",
+        doc="Java class of the policy for topic creation; not used here.",
     )
     alter_config_policy_class_name: str | None = prop(
         "alter.config.policy.class.name",
@@ -252,7 +252,7 @@ class NetworkProperties:
         default=None,
         importance=Importance.LOW,
         inert=True,
-        doc="Java class that judges configuration changes; without meaning here.",
+        doc="Java class of the policy for configuration changes; not used here.",
     )
     metric_reporters: tuple[str, ...] = prop(
         "metric.reporters",
@@ -261,5 +261,5 @@ class NetworkProperties:
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.LOW,
         inert=True,
-        doc="Java classes that publish metrics; without meaning here.",
+        doc="Java classes that publish metrics; not used here.",
     )

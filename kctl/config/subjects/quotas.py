@@ -1,4 +1,4 @@
-"""Windows over which quotas and metrics are measured; those of clients are accepted and described only."""
+"""Windows of quotas and metrics; those of client quotas are accepted and described only."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class QuotaProperties:
         default=None,
         importance=Importance.LOW,
         inert=True,
-        doc="Java class that decides quotas; without meaning here.",
+        doc="Java class of the quota callback; not used here.",
     )
     metrics_num_samples: int = prop(
         "metrics.num.samples",
@@ -136,7 +136,7 @@ class QuotaProperties:
         default="INFO",
         importance=Importance.LOW,
         inert=True,
-        doc="How much detail metrics have.",
+        doc="Level of detail of metrics.",
     )
     kafka_metrics_polling_interval_secs: int = prop(
         "kafka.metrics.polling.interval.secs",
@@ -145,7 +145,7 @@ class QuotaProperties:
         default=10,
         importance=Importance.LOW,
         inert=True,
-        doc="Seconds between two looks of metrics reporters.",
+        doc="Polling interval of metrics reporters.",
     )
     kafka_metrics_reporters: tuple[str, ...] = prop(
         "kafka.metrics.reporters",
@@ -153,5 +153,5 @@ class QuotaProperties:
         default=(),
         importance=Importance.LOW,
         inert=True,
-        doc="Java classes that publish the broker's older metrics; without meaning here.",
+        doc="Java classes that publish the broker's older metrics; not used here.",
     )

@@ -25,7 +25,7 @@ class ReplicationProperties:
         default=1,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
-        doc="Replicas that must be in sync for a write with acks=all to be taken.",
+        doc="Minimum number of in-sync replicas for a write with acks=all.",
     )
     unclean_leader_election_enable: bool = prop(
         "unclean.leader.election.enable",
@@ -33,7 +33,7 @@ class ReplicationProperties:
         default=False,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
-        doc="Whether a replica that is not in sync may become leader when no other is left, which loses records.",
+        doc="Whether an out-of-sync replica may become leader if no in-sync replica is alive; this loses records.",
     )
     replica_lag_time_max_ms: int = prop(
         "replica.lag.time.max.ms",
@@ -41,7 +41,7 @@ class ReplicationProperties:
         at_least(1),
         default=30000,
         importance=Importance.HIGH,
-        doc="Time a follower may stay behind the log's end before it leaves the in-sync set.",
+        doc="Time after which a follower that has not caught up is removed from the ISR.",
     )
     replica_socket_timeout_ms: int = prop(
         "replica.socket.timeout.ms",
@@ -49,7 +49,7 @@ class ReplicationProperties:
         at_least(1),
         default=30000,
         importance=Importance.HIGH,
-        doc="Time that a follower's request may take; longer than replica.fetch.wait.max.ms.",
+        doc="Timeout of a follower's requests; must be larger than replica.fetch.wait.max.ms.",
     )
     replica_socket_receive_buffer_bytes: int = prop(
         "replica.socket.receive.buffer.bytes",
@@ -65,7 +65,7 @@ class ReplicationProperties:
         INT,
         at_least(0),
         default=1 << 20,
-        doc="Bytes a follower asks for per partition; a larger first batch comes whole all the same.",
+        doc="Maximum bytes that a follower requests per partition; a larger first batch is returned whole.",
     )
     replica_fetch_wait_max_ms: int = prop(
         "replica.fetch.wait.max.ms",
@@ -73,7 +73,7 @@ class ReplicationProperties:
         at_least(0),
         default=500,
         importance=Importance.HIGH,
-        doc="Time that a leader may hold back the answer to a follower while there is nothing new.",
+        doc="Maximum time that a leader delays the response to a follower without new records.",
     )
     replica_fetch_min_bytes: int = prop(
         "replica.fetch.min.bytes",
@@ -81,7 +81,7 @@ class ReplicationProperties:
         at_least(0),
         default=1,
         importance=Importance.HIGH,
-        doc="Bytes for which a leader answers a follower before replica.fetch.wait.max.ms is over.",
+        doc="Minimum bytes for which a leader responds to a follower before replica.fetch.wait.max.ms.",
     )
     replica_fetch_backoff_ms: int = prop(
         "replica.fetch.backoff.ms", INT, at_least(0), default=1000, doc="Pause after a partition's fetch failed."
@@ -91,7 +91,7 @@ class ReplicationProperties:
         INT,
         at_least(0),
         default=10 << 20,
-        doc="Bytes a follower asks for in one request.",
+        doc="Maximum bytes that a follower requests in one fetch.",
     )
     replica_high_watermark_checkpoint_interval_ms: int = prop(
         "replica.high.watermark.checkpoint.interval.ms",
@@ -99,14 +99,14 @@ class ReplicationProperties:
         at_least(1),
         default=5000,
         importance=Importance.HIGH,
-        doc="Time between two writings of the high watermarks to disk.",
+        doc="Interval of the high watermark checkpoints.",
     )
     replica_selector_class: str | None = prop(
         "replica.selector.class",
         STRING,
         one_of(RACK_AWARE_SELECTOR, LEADER_SELECTOR),
         default=None,
-        doc="Which replica a consumer reads from: one of its rack (client.rack), or, without it, the leader.",
+        doc="Selects the replica that a consumer fetches from: one in its rack (client.rack), by default the leader.",
     )
     num_replica_fetchers: int = prop(
         "num.replica.fetchers",
@@ -115,7 +115,7 @@ class ReplicationProperties:
         default=1,
         dynamic=Dynamic.CLUSTER_WIDE,
         importance=Importance.HIGH,
-        doc="Connections that a follower fetches from one leader with.",
+        doc="Connections per leader from which a follower fetches.",
     )
     num_replica_alter_log_dirs_threads: int | None = prop(
         "num.replica.alter.log.dirs.threads",
@@ -123,7 +123,7 @@ class ReplicationProperties:
         at_least(1),
         default=None,
         importance=Importance.HIGH,
-        doc="Replicas that move between log directories at once; as many as directories when not set.",
+        doc="Replicas that move between log directories in parallel; by default the number of directories.",
     )
 
     auto_leader_rebalance_enable: bool = prop(
@@ -131,7 +131,7 @@ class ReplicationProperties:
         BOOLEAN,
         default=True,
         importance=Importance.HIGH,
-        doc="Whether the controller gives leadership back to preferred replicas by itself.",
+        doc="Whether the controller elects preferred leaders automatically.",
     )
     leader_imbalance_per_broker_percentage: int = prop(
         "leader.imbalance.per.broker.percentage",
@@ -139,7 +139,7 @@ class ReplicationProperties:
         at_least(0),
         default=10,
         importance=Importance.HIGH,
-        doc="Percentage of a broker's partitions led elsewhere above which leadership is given back.",
+        doc="Percentage of partitions not led by their preferred leader that triggers preferred leader election.",
     )
     leader_imbalance_check_interval_seconds: int = prop(
         "leader.imbalance.check.interval.seconds",
@@ -147,7 +147,7 @@ class ReplicationProperties:
         at_least(1),
         default=300,
         importance=Importance.HIGH,
-        doc="Seconds between two checks for leadership to give back.",
+        doc="Interval of the checks for leader imbalance.",
     )
     controller_socket_timeout_ms: int = prop(
         "controller.socket.timeout.ms",
@@ -155,27 +155,27 @@ class ReplicationProperties:
         at_least(1),
         default=30000,
         inert=True,
-        doc="Time that a request of the controller may take.",
+        doc="Timeout of the controller's requests.",
     )
     controlled_shutdown_enable: bool = prop(
         "controlled.shutdown.enable",
         BOOLEAN,
         default=True,
-        doc="Whether a broker that stops first has its leaderships moved elsewhere.",
+        doc="Whether a broker moves its leaderships to other brokers before it stops.",
     )
     controlled_shutdown_max_retries: int = prop(
         "controlled.shutdown.max.retries",
         INT,
         at_least(0),
         default=3,
-        doc="Tries to have leaderships moved elsewhere before the broker stops anyway.",
+        doc="Attempts of a controlled shutdown before the broker stops without it.",
     )
     controlled_shutdown_retry_backoff_ms: int = prop(
         "controlled.shutdown.retry.backoff.ms",
         LONG,
         at_least(0),
         default=5000,
-        doc="Pause between two tries to have leaderships moved elsewhere.",
+        doc="Pause between two attempts of a controlled shutdown.",
     )
 
     max_incremental_fetch_session_cache_slots: int = prop(
@@ -183,33 +183,33 @@ class ReplicationProperties:
         INT,
         at_least(0),
         default=1000,
-        doc="Fetch sessions kept at a time.",
+        doc="Maximum number of incremental fetch sessions.",
     )
     fetch_max_bytes: int = prop(
         "fetch.max.bytes",
         INT,
         at_least(1024),
         default=55 << 20,
-        doc="Bytes in the answer to one fetch request, whoever asks.",
+        doc="Maximum bytes in the response to a fetch request.",
     )
     fetch_purgatory_purge_interval_requests: int = prop(
         "fetch.purgatory.purge.interval.requests",
         INT,
         default=1000,
         inert=True,
-        doc="Finished fetch requests that may pile up in the purgatory before they are swept out.",
+        doc="Completed fetch requests in the purgatory that trigger its cleaning.",
     )
     producer_purgatory_purge_interval_requests: int = prop(
         "producer.purgatory.purge.interval.requests",
         INT,
         default=1000,
         inert=True,
-        doc="Finished produce requests that may pile up in the purgatory before they are swept out.",
+        doc="Completed produce requests in the purgatory that trigger its cleaning.",
     )
     delete_records_purgatory_purge_interval_requests: int = prop(
         "delete.records.purgatory.purge.interval.requests",
         INT,
         default=1,
         inert=True,
-        doc="Finished requests to delete records that may pile up in the purgatory before they are swept out.",
+        doc="Completed DeleteRecords requests in the purgatory that trigger its cleaning.",
     )

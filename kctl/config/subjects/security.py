@@ -1,4 +1,4 @@
-"""TLS, SASL, authorisation and delegation tokens: accepted and described; security is yet to come."""
+"""TLS, SASL, authorization and delegation tokens: accepted and described, not implemented yet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AuthorizationProperties:
         default="",
         importance=Importance.LOW,
         inert=True,
-        doc="What judges requests; empty allows everything.",
+        doc="Class of the authorizer; empty allows all requests.",
     )
     super_users: str = prop(
         "super.users", STRING, default="", inert=True, doc="Principals that may do everything, separated by semicolons."
@@ -31,7 +31,7 @@ class AuthorizationProperties:
         BOOLEAN,
         default=False,
         inert=True,
-        doc="Whether a resource that no rule mentions is open to all.",
+        doc="Whether resources without an ACL are open to all users.",
     )
     principal_builder_class: str = prop(
         "principal.builder.class",
@@ -39,7 +39,7 @@ class AuthorizationProperties:
         default="org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Java class that names the user of a connection; without meaning here.",
+        doc="Java class that builds the principal of a connection; not used here.",
     )
     connections_max_reauth_ms: int = prop(
         "connections.max.reauth.ms",
@@ -47,7 +47,7 @@ class AuthorizationProperties:
         at_least(0),
         default=0,
         inert=True,
-        doc="Time after which a SASL connection must authenticate again; 0 never asks for it.",
+        doc="Time after which a SASL connection must reauthenticate; 0 disables this.",
     )
     delegation_token_master_key: str | None = prop(
         "delegation.token.master.key",
@@ -61,7 +61,7 @@ class AuthorizationProperties:
         PASSWORD,
         default=None,
         inert=True,
-        doc="Secret that delegation tokens are signed with, the same on every broker; without it there are no tokens.",
+        doc="Secret that signs delegation tokens, the same on every broker; if not set, tokens are disabled.",
     )
     delegation_token_max_lifetime_ms: int = prop(
         "delegation.token.max.lifetime.ms",
@@ -69,7 +69,7 @@ class AuthorizationProperties:
         at_least(1),
         default=604800000,
         inert=True,
-        doc="Age beyond which a token cannot be renewed.",
+        doc="Maximum lifetime of a token, after which it cannot be renewed.",
     )
     delegation_token_expiry_time_ms: int = prop(
         "delegation.token.expiry.time.ms",
@@ -77,7 +77,7 @@ class AuthorizationProperties:
         at_least(1),
         default=86400000,
         inert=True,
-        doc="Time for which a token is valid unless renewed.",
+        doc="Time after which a token expires unless it is renewed.",
     )
     delegation_token_expiry_check_interval_ms: int = prop(
         "delegation.token.expiry.check.interval.ms",
@@ -86,21 +86,21 @@ class AuthorizationProperties:
         default=3600000,
         importance=Importance.LOW,
         inert=True,
-        doc="Time between two removals of expired tokens.",
+        doc="Interval of the removal of expired tokens.",
     )
     password_encoder_secret: str | None = prop(
         "password.encoder.secret",
         PASSWORD,
         default=None,
         inert=True,
-        doc="Secret that passwords among dynamic configurations are encrypted with.",
+        doc="Secret that encrypts passwords in dynamic configurations.",
     )
     password_encoder_old_secret: str | None = prop(
         "password.encoder.old.secret",
         PASSWORD,
         default=None,
         inert=True,
-        doc="The former password.encoder.secret, while it is being changed.",
+        doc="The previous password.encoder.secret, while it is being changed.",
     )
     password_encoder_keyfactory_algorithm: str | None = prop(
         "password.encoder.keyfactory.algorithm",
@@ -108,7 +108,7 @@ class AuthorizationProperties:
         default=None,
         importance=Importance.LOW,
         inert=True,
-        doc="How a key is derived from password.encoder.secret.",
+        doc="Key derivation function for password.encoder.secret.",
     )
     password_encoder_cipher_algorithm: str = prop(
         "password.encoder.cipher.algorithm",
@@ -116,7 +116,7 @@ class AuthorizationProperties:
         default="AES/CBC/PKCS5Padding",
         importance=Importance.LOW,
         inert=True,
-        doc="Cipher that passwords among dynamic configurations are encrypted with.",
+        doc="Cipher for passwords in dynamic configurations.",
     )
     password_encoder_key_length: int = prop(
         "password.encoder.key.length",
@@ -134,7 +134,7 @@ class AuthorizationProperties:
         default=4096,
         importance=Importance.LOW,
         inert=True,
-        doc="Rounds of deriving a key from password.encoder.secret.",
+        doc="Iterations of the key derivation for password.encoder.secret.",
     )
 
 
@@ -149,14 +149,14 @@ class TlsProperties:
         "ssl.enabled.protocols", LIST, default=("TLSv1.2", "TLSv1.3"), inert=True, doc="TLS versions allowed."
     )
     ssl_provider: str | None = prop(
-        "ssl.provider", STRING, default=None, inert=True, doc="Java security provider; without meaning here."
+        "ssl.provider", STRING, default=None, inert=True, doc="Java security provider; not used here."
     )
     ssl_cipher_suites: tuple[str, ...] = prop(
         "ssl.cipher.suites",
         LIST,
         default=(),
         inert=True,
-        doc="Cipher suites allowed; empty leaves the library's choice.",
+        doc="Allowed cipher suites; empty for the library's defaults.",
     )
     ssl_client_auth: str = prop(
         "ssl.client.auth",
@@ -164,7 +164,7 @@ class TlsProperties:
         one_of("required", "requested", "none"),
         default="none",
         inert=True,
-        doc="Whether clients show a certificate.",
+        doc="Whether clients must present a certificate.",
     )
     ssl_keystore_type: str = prop(
         "ssl.keystore.type",
@@ -172,7 +172,7 @@ class TlsProperties:
         default="JKS",
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Format of the key file.",
+        doc="Format of the keystore.",
     )
     ssl_keystore_location: str | None = prop(
         "ssl.keystore.location",
@@ -180,7 +180,7 @@ class TlsProperties:
         default=None,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="File with the broker's key and certificate.",
+        doc="Keystore file with the broker's key and certificate.",
     )
     ssl_keystore_password: str | None = prop(
         "ssl.keystore.password",
@@ -188,7 +188,7 @@ class TlsProperties:
         default=None,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Password of the broker's key file.",
+        doc="Password of the keystore.",
     )
     ssl_key_password: str | None = prop(
         "ssl.key.password",
@@ -196,7 +196,7 @@ class TlsProperties:
         default=None,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Password of the key in the broker's key file.",
+        doc="Password of the key in the keystore.",
     )
     ssl_keystore_key: str | None = prop(
         "ssl.keystore.key",
@@ -204,7 +204,7 @@ class TlsProperties:
         default=None,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="The broker's key itself, as PEM text.",
+        doc="The broker's key as PEM text.",
     )
     ssl_keystore_certificate_chain: str | None = prop(
         "ssl.keystore.certificate.chain",
@@ -220,7 +220,7 @@ class TlsProperties:
         default="JKS",
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Format of the file of trusted certificates.",
+        doc="Format of the truststore.",
     )
     ssl_truststore_location: str | None = prop(
         "ssl.truststore.location",
@@ -228,7 +228,7 @@ class TlsProperties:
         default=None,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="File with the certificates that others' are held against.",
+        doc="Truststore file.",
     )
     ssl_truststore_password: str | None = prop(
         "ssl.truststore.password",
@@ -236,7 +236,7 @@ class TlsProperties:
         default=None,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Password of the file of trusted certificates.",
+        doc="Password of the truststore.",
     )
     ssl_truststore_certificates: str | None = prop(
         "ssl.truststore.certificates",
@@ -244,21 +244,21 @@ class TlsProperties:
         default=None,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="The trusted certificates themselves, as PEM text.",
+        doc="The trusted certificates as PEM text.",
     )
     ssl_keymanager_algorithm: str = prop(
         "ssl.keymanager.algorithm",
         STRING,
         default="SunX509",
         inert=True,
-        doc="Java's key manager; without meaning here.",
+        doc="Java's key manager; not used here.",
     )
     ssl_trustmanager_algorithm: str = prop(
         "ssl.trustmanager.algorithm",
         STRING,
         default="PKIX",
         inert=True,
-        doc="Java's trust manager; without meaning here.",
+        doc="Java's trust manager; not used here.",
     )
     ssl_endpoint_identification_algorithm: str = prop(
         "ssl.endpoint.identification.algorithm",
@@ -266,7 +266,7 @@ class TlsProperties:
         default="https",
         importance=Importance.LOW,
         inert=True,
-        doc="How another broker's certificate is held against its host name; empty does not check.",
+        doc="Algorithm that verifies the host name in a broker's certificate; empty disables the check.",
     )
     ssl_secure_random_implementation: str | None = prop(
         "ssl.secure.random.implementation",
@@ -274,7 +274,7 @@ class TlsProperties:
         default=None,
         importance=Importance.LOW,
         inert=True,
-        doc="Java's source of random numbers; without meaning here.",
+        doc="Java's source of random numbers; not used here.",
     )
     ssl_principal_mapping_rules: str = prop(
         "ssl.principal.mapping.rules",
@@ -282,7 +282,7 @@ class TlsProperties:
         default="DEFAULT",
         importance=Importance.LOW,
         inert=True,
-        doc="How a certificate's name becomes the name of a user.",
+        doc="Rules that map distinguished names of certificates to user names.",
     )
     ssl_engine_factory_class: str | None = prop(
         "ssl.engine.factory.class",
@@ -290,7 +290,7 @@ class TlsProperties:
         default=None,
         importance=Importance.LOW,
         inert=True,
-        doc="Java class that makes TLS engines; without meaning here.",
+        doc="Java class that creates TLS engines; not used here.",
     )
 
 
@@ -306,7 +306,7 @@ class SaslProperties:
         default=("GSSAPI",),
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Mechanisms that clients may authenticate with.",
+        doc="SASL mechanisms enabled for clients.",
     )
     sasl_mechanism_inter_broker_protocol: str = prop(
         "sasl.mechanism.inter.broker.protocol",
@@ -314,7 +314,7 @@ class SaslProperties:
         default="GSSAPI",
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Mechanism among brokers.",
+        doc="SASL mechanism between brokers.",
     )
     sasl_jaas_config: str | None = prop(
         "sasl.jaas.config",
@@ -322,31 +322,31 @@ class SaslProperties:
         default=None,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Users and login of a mechanism, in the form of JAAS.",
+        doc="JAAS configuration of a SASL mechanism.",
     )
     sasl_login_class: str | None = prop(
-        "sasl.login.class", CLASS, default=None, inert=True, doc="Java class that logs in; without meaning here."
+        "sasl.login.class", CLASS, default=None, inert=True, doc="Java class that logs in; not used here."
     )
     sasl_login_callback_handler_class: str | None = prop(
         "sasl.login.callback.handler.class",
         CLASS,
         default=None,
         inert=True,
-        doc="Java class used at login; without meaning here.",
+        doc="Java class used at login; not used here.",
     )
     sasl_server_callback_handler_class: str | None = prop(
         "sasl.server.callback.handler.class",
         CLASS,
         default=None,
         inert=True,
-        doc="Java class that checks credentials; without meaning here.",
+        doc="Java class that verifies credentials; not used here.",
     )
     sasl_client_callback_handler_class: str | None = prop(
         "sasl.client.callback.handler.class",
         CLASS,
         default=None,
         inert=True,
-        doc="Java class that gives credentials; without meaning here.",
+        doc="Java class that supplies credentials; not used here.",
     )
     sasl_kerberos_service_name: str | None = prop(
         "sasl.kerberos.service.name",
@@ -354,7 +354,7 @@ class SaslProperties:
         default=None,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Kerberos name that the brokers run under.",
+        doc="Kerberos service name of the brokers.",
     )
     sasl_kerberos_kinit_cmd: str = prop(
         "sasl.kerberos.kinit.cmd",
@@ -370,7 +370,7 @@ class SaslProperties:
         default=0.8,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Part of a ticket's life after which it is renewed.",
+        doc="Fraction of a ticket's lifetime after which it is renewed.",
     )
     sasl_kerberos_ticket_renew_jitter: float = prop(
         "sasl.kerberos.ticket.renew.jitter",
@@ -378,7 +378,7 @@ class SaslProperties:
         default=0.05,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Random part of the time at which a Kerberos ticket is renewed.",
+        doc="Random part of the renewal time of a Kerberos ticket.",
     )
     sasl_kerberos_min_time_before_relogin: int = prop(
         "sasl.kerberos.min.time.before.relogin",
@@ -386,7 +386,7 @@ class SaslProperties:
         default=60000,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Shortest time between two renewals of a Kerberos ticket, in milliseconds.",
+        doc="Minimum time between two renewals of a Kerberos ticket, in milliseconds.",
     )
     sasl_kerberos_principal_to_local_rules: tuple[str, ...] = prop(
         "sasl.kerberos.principal.to.local.rules",
@@ -394,7 +394,7 @@ class SaslProperties:
         default=("DEFAULT",),
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="How a Kerberos principal becomes the name of a user.",
+        doc="Rules that map Kerberos principals to user names.",
     )
     sasl_login_refresh_window_factor: float = prop(
         "sasl.login.refresh.window.factor",
@@ -403,7 +403,7 @@ class SaslProperties:
         default=0.8,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Part of an OAuth token's life after which it is renewed.",
+        doc="Fraction of an OAuth token's lifetime after which it is renewed.",
     )
     sasl_login_refresh_window_jitter: float = prop(
         "sasl.login.refresh.window.jitter",
@@ -412,7 +412,7 @@ class SaslProperties:
         default=0.05,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Random part of the time at which an OAuth token is renewed.",
+        doc="Random part of the renewal time of an OAuth token.",
     )
     sasl_login_refresh_min_period_seconds: int = prop(
         "sasl.login.refresh.min.period.seconds",
@@ -420,7 +420,7 @@ class SaslProperties:
         default=60,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Shortest time between two renewals of an OAuth token.",
+        doc="Minimum time between two renewals of an OAuth token.",
     )
     sasl_login_refresh_buffer_seconds: int = prop(
         "sasl.login.refresh.buffer.seconds",
@@ -428,7 +428,7 @@ class SaslProperties:
         default=300,
         dynamic=Dynamic.PER_BROKER,
         inert=True,
-        doc="Time before an OAuth token's end by which it is renewed.",
+        doc="Time before the expiry of an OAuth token at which it is renewed.",
     )
     security_providers: str | None = prop(
         "security.providers",
@@ -436,5 +436,5 @@ class SaslProperties:
         default=None,
         importance=Importance.LOW,
         inert=True,
-        doc="Java classes that bring security algorithms; without meaning here.",
+        doc="Java classes of security providers; not used here.",
     )

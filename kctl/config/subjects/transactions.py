@@ -1,4 +1,4 @@
-"""Transactions: transactional ids, time-outs and the topic that keeps their state."""
+"""Transactional ids, their timeouts, and the topic with their state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TransactionProperties:
         at_least(1),
         default=900000,
         importance=Importance.HIGH,
-        doc="Longest transaction timeout a producer may ask for.",
+        doc="Maximum transaction.timeout.ms of a producer.",
     )
     transaction_state_log_min_isr: int = prop(
         "transaction.state.log.min.isr",
@@ -53,7 +53,7 @@ class TransactionProperties:
         at_least(1),
         default=3,
         importance=Importance.HIGH,
-        doc="Replicas of __transaction_state.",
+        doc="Replication factor of __transaction_state.",
     )
     transaction_state_log_num_partitions: int = prop(
         "transaction.state.log.num.partitions",
@@ -61,7 +61,7 @@ class TransactionProperties:
         at_least(1),
         default=50,
         importance=Importance.HIGH,
-        doc="Partitions of __transaction_state; never to be changed once it exists.",
+        doc="Partitions of __transaction_state; must not change after its creation.",
     )
     transaction_state_log_segment_bytes: int = prop(
         "transaction.state.log.segment.bytes",
@@ -77,7 +77,7 @@ class TransactionProperties:
         at_least(1),
         default=10000,
         importance=Importance.LOW,
-        doc="Time between two looks for transactions that took too long.",
+        doc="Interval of the checks for timed-out transactions.",
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = prop(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
@@ -85,5 +85,5 @@ class TransactionProperties:
         at_least(1),
         default=3600000,
         importance=Importance.LOW,
-        doc="Time between two looks for transactional ids to forget.",
+        doc="Interval of the checks for expired transactional ids.",
     )

@@ -15,7 +15,7 @@ from kctl.errors import ErrorCode
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.server.controller.actions import Action, AlterStates, CompleteRequest
 from kctl.server.controller.events import IsrAlterationsRequested, StatesAltered, StatesRead
-from kctl.server.controller.reassigning import states_read
+from kctl.server.controller.reassignment_steps import states_read
 from kctl.server.controller.state import ControllerState
 
 

@@ -13,7 +13,7 @@ from kctl.server.controller.actions import Action, Continue, WriteStates
 from kctl.server.controller.events import BrokersRead
 from kctl.server.controller.leadership import bring_online, without, without_dead_brokers
 from kctl.server.controller.partition_states import PartitionPhase
-from kctl.server.controller.reassigning import resume_reassignments
+from kctl.server.controller.reassignment_steps import resume_reassignments
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.requests import RequestBatch
 from kctl.server.controller.state import ControllerState

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from kctl.environment import Clock, Random
 from kctl.errors import ConnectionLossError, ErrorCode, SessionLostError
 from kctl.model import LeaderAndIsr, TopicPartition
-from kctl.server.controller import reassignment
+from kctl.server.controller import reassignment_rules
 from kctl.server.controller.actions import (
     Action,
     AlterStates,
@@ -258,7 +258,7 @@ class ControllerRunner:
                 return await self._znodes.read_states(action.partitions)
             case FinishRequestedReassignments():
                 targets = {
-                    tp: reassignment.target_replicas(self.state.topics[tp.topic], tp.partition)
+                    tp: reassignment_rules.target_replicas(self.state.topics[tp.topic], tp.partition)
                     for tp in action.remaining
                     if tp.topic in self.state.topics
                 }

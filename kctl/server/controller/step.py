@@ -49,7 +49,7 @@ from kctl.server.controller.leadership import (
 )
 from kctl.server.controller.membership import brokers_changed, leader_and_isr_responded, log_dir_failed
 from kctl.server.controller.partition_states import PartitionPhase
-from kctl.server.controller.reassigning import (
+from kctl.server.controller.reassignment_steps import (
     reassignments_completed,
     reassignments_requested,
     reassignments_started,

@@ -10,7 +10,7 @@ from kctl.server.controller.actions import Action, RejectTopicDeletion
 from kctl.server.controller.events import DeletionsRead, TopicsRead
 from kctl.server.controller.leadership import bring_online
 from kctl.server.controller.partition_states import PartitionPhase
-from kctl.server.controller.reassigning import reassignments_lost
+from kctl.server.controller.reassignment_steps import reassignments_lost
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.state import ControllerState
 from kctl.server.controller.topic_deletion import resume_deletions

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kctl.environment import Random
 from kctl.model import TopicPartition
-from kctl.server.controller import reassignment, znode_reader
+from kctl.server.controller import reassignment_rules, znode_reader
 from kctl.server.controller.candidacy import ControllerLease
 from kctl.server.controller.events import (
     ZNODE,
@@ -135,7 +135,7 @@ class ZnodeEvents:
             return []
         new = {tp: r for tp, r in wanted.items() if tp not in self._state.requested_reassignments}
         for topic_partition, replicas in new.items():
-            refusal = reassignment.refusal(self._state, topic_partition, replicas)
+            refusal = reassignment_rules.refusal(self._state, topic_partition, replicas)
             if refusal is not None:
                 path = paths.REASSIGN_PARTITIONS
                 log.warning("reassignment refused path=%s partition=%s reason=%s", path, topic_partition, refusal)

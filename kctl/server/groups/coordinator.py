@@ -12,12 +12,13 @@ Owner: event loop.  Kafka: GroupCoordinator.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from kctl.environment import Clock, Random, Timer
 from kctl.errors import ErrorCode
 from kctl.limits import MEMBER_ID_PREFIX_BYTES_MAX
-from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.model import TopicPartition
 from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.coordinators.periodic_checks import PeriodicChecks, visit_all
 from kctl.server.coordinators.ports import CoordinatorLog
@@ -36,7 +37,6 @@ from kctl.server.groups.events import (
     JoinRequest,
     Leaver,
     LeaveRequest,
-    Protocols,
     SyncRequest,
     TransactionalCommit,
 )
@@ -88,59 +88,25 @@ class GroupCoordinator:
         event = ForgetTopics(frozenset(topics))
         visit_all(list(self._groups.values()), lambda hosted: self._runner.run(hosted, event))
 
-    def join(
-        self,
-        group_id: str,
-        *,
-        member_id: str,
-        group_instance_id: str | None,
-        requires_known_member_id: bool,
-        client_id: str,
-        client_host: str,
-        session_timeout_ms: int,
-        rebalance_timeout_ms: int,
-        protocol_type: str,
-        protocols: Protocols,
-    ) -> Reply[JoinOutcome]:
+    def join(self, group_id: str, request: JoinRequest) -> Reply[JoinOutcome]:
         """JoinGroup: completes when the generation is complete, or at once with an error."""
         error = self._status(group_id)
-        if error is ErrorCode.NONE and not self._allows_session_timeout(session_timeout_ms):
+        if error is ErrorCode.NONE and not self._allows_session_timeout(request.session_timeout_ms):
             error = ErrorCode.INVALID_SESSION_TIMEOUT
-        if error is ErrorCode.NONE and group_instance_id is not None and not self._config.allows_static_members:
+        if error is ErrorCode.NONE and request.group_instance_id is not None and not self._config.allows_static_members:
             # An older coordinator could not read the instance id from the log.
             error = ErrorCode.UNSUPPORTED_VERSION
-        if error is ErrorCode.NONE and member_id != UNKNOWN_MEMBER and group_id not in self._groups:
+        if error is ErrorCode.NONE and request.member_id != UNKNOWN_MEMBER and group_id not in self._groups:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
-            return JoinOutcome(error=error, member_id=member_id)
+            return JoinOutcome(error=error, member_id=request.member_id)
         call: ParkedCall[JoinOutcome] = ParkedCall()
-        request = JoinRequest(
-            token=call,
-            member_id=member_id,
-            fresh_member_id=self._fresh_member_id(group_instance_id or client_id) if not member_id else "",
-            group_instance_id=group_instance_id,
-            requires_known_member_id=requires_known_member_id,
-            client_id=client_id,
-            client_host=client_host,
-            session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=rebalance_timeout_ms,
-            protocol_type=protocol_type,
-            protocols=protocols,
-        )
-        self._run_or_create(group_id, request)
+        prefix = request.group_instance_id or request.client_id
+        fresh_member_id = "" if request.member_id else self._fresh_member_id(prefix)
+        self._run_or_create(group_id, replace(request, token=call, fresh_member_id=fresh_member_id))
         return call.reply()
 
-    def sync(
-        self,
-        group_id: str,
-        *,
-        member_id: str,
-        group_instance_id: str | None,
-        generation: int,
-        protocol_type: str | None,
-        protocol_name: str | None,
-        assignments: Mapping[str, bytes],
-    ) -> Reply[SyncOutcome]:
+    def sync(self, group_id: str, request: SyncRequest) -> Reply[SyncOutcome]:
         """SyncGroup: completes when the leader's assignment is stored, or at once."""
         error = self._status(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -150,16 +116,7 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE or hosted is None:
             return SyncOutcome(error or ErrorCode.UNKNOWN_MEMBER_ID)
         call: ParkedCall[SyncOutcome] = ParkedCall()
-        request = SyncRequest(
-            token=call,
-            member_id=member_id,
-            group_instance_id=group_instance_id,
-            generation=generation,
-            protocol_type=protocol_type,
-            protocol_name=protocol_name,
-            assignments=assignments,
-        )
-        self._runner.run(hosted, request)
+        self._runner.run(hosted, replace(request, token=call))
         return call.reply()
 
     def heartbeat(self, group_id: str, *, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
@@ -186,62 +143,22 @@ class GroupCoordinator:
         self._runner.run(hosted, LeaveRequest(call, tuple(leavers)))
         return call.outcome()
 
-    def commit(
-        self,
-        group_id: str,
-        *,
-        member_id: str,
-        group_instance_id: str | None,
-        generation: int,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    ) -> Reply[CommitOutcome]:
+    def commit(self, group_id: str, request: CommitRequest) -> Reply[CommitOutcome]:
         """OffsetCommit: completes when the commits are in the log, or at once with an error."""
         error = self._status(group_id, may_be_empty=True)
-        if error is ErrorCode.NONE and generation >= 0 and group_id not in self._groups:
+        if error is ErrorCode.NONE and request.generation >= 0 and group_id not in self._groups:
             # A commit for a group that was deleted or has expired.
             error = ErrorCode.ILLEGAL_GENERATION
-        if error is not ErrorCode.NONE:
-            return dict.fromkeys(offsets, error)
-        call: ParkedCall[CommitOutcome] = ParkedCall()
-        request = CommitRequest(
-            token=call,
-            member_id=member_id,
-            group_instance_id=group_instance_id,
-            generation=generation,
-            offsets=offsets,
-        )
-        self._run_or_create(group_id, request)
-        return call.reply()
+        return self._run_commit(group_id, request, error)
 
-    def commit_in_transaction(
-        self,
-        group_id: str,
-        *,
-        producer: ProducerIdAndEpoch,
-        member_id: str,
-        group_instance_id: str | None,
-        generation: int,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    ) -> Reply[CommitOutcome]:
+    def commit_in_transaction(self, group_id: str, request: TransactionalCommit) -> Reply[CommitOutcome]:
         """TxnOffsetCommit: completes when the commits are in the log, or at once with an error."""
         error = self._status(group_id)
-        if error is ErrorCode.NONE and producer.producer_id < 0:
+        if error is ErrorCode.NONE and request.producer.producer_id < 0:
             error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if error is ErrorCode.NONE and producer.epoch < 0:
+        if error is ErrorCode.NONE and request.producer.epoch < 0:
             error = ErrorCode.INVALID_PRODUCER_EPOCH
-        if error is not ErrorCode.NONE:
-            return dict.fromkeys(offsets, error)
-        call: ParkedCall[CommitOutcome] = ParkedCall()
-        request = TransactionalCommit(
-            token=call,
-            producer=producer,
-            member_id=member_id,
-            group_instance_id=group_instance_id,
-            generation=generation,
-            offsets=offsets,
-        )
-        self._run_or_create(group_id, request)
-        return call.reply()
+        return self._run_commit(group_id, request, error)
 
     def transaction_completed(self, partition: int, producer_id: int, *, committed: bool) -> None:
         """The marker of the producer's transaction is in this partition: commits or drops its pending offsets."""
@@ -328,6 +245,15 @@ class GroupCoordinator:
         """A new member id; the prefix is truncated so that the id fits into a string of the protocol and the log."""
         kept = prefix.encode()[:MEMBER_ID_PREFIX_BYTES_MAX].decode(errors="ignore")
         return f"{kept}-{UUID(int=self._random.getrandbits(128), version=4)}"
+
+    def _run_commit(
+        self, group_id: str, request: CommitRequest | TransactionalCommit, error: ErrorCode
+    ) -> Reply[CommitOutcome]:
+        if error is not ErrorCode.NONE:
+            return dict.fromkeys(request.offsets, error)
+        call: ParkedCall[CommitOutcome] = ParkedCall()
+        self._run_or_create(group_id, replace(request, token=call))
+        return call.reply()
 
     def _run_or_create(self, group_id: str, event: Event) -> None:
         hosted = self._groups.get(group_id)

@@ -20,7 +20,7 @@ from typing import assert_never, cast
 
 from kctl.environment import Clock, Timer, TimerTask
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
-from kctl.server.coordinators.loading import play_back
+from kctl.server.coordinators.partition_loading import play_back
 from kctl.server.coordinators.partitions import LedPartition
 from kctl.server.coordinators.periodic_checks import visit_all, visit_in_turns
 from kctl.server.coordinators.ports import AppendOutcome, CoordinatorLog, outcome_of
@@ -48,7 +48,7 @@ from kctl.server.groups.events import (
     Unload,
 )
 from kctl.server.groups.group import Group
-from kctl.server.groups.loading import GroupPlayback
+from kctl.server.groups.group_loading import GroupPlayback
 from kctl.server.groups.offsets_writer import OffsetsWriter
 from kctl.server.groups.open_transactions import OpenTransactions, TransactionEnd
 from kctl.server.groups.states import GroupState

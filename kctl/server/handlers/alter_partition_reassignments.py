@@ -14,7 +14,7 @@ from kctl.protocol.apis.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from kctl.server.controller import reassignment
+from kctl.server.controller import reassignment_rules
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.requests.context import RequestContext
 
@@ -40,7 +40,7 @@ class AlterPartitionReassignmentsHandler:
                 wanted[topic_partition] = None if each.replicas is None else tuple(each.replicas)
         for topic_partition, replicas in wanted.items():
             # The controller checks again when it processes the event; this check gives the client a message.
-            refusal = reassignment.refusal(self._controller.state, topic_partition, replicas)
+            refusal = reassignment_rules.refusal(self._controller.state, topic_partition, replicas)
             if refusal is not None:
                 refused[topic_partition] = refusal
         outcome = await self._controller.reassign(

@@ -35,13 +35,20 @@ class AlterReplicaLogDirsHandler:
     def handle(self, request: AlterReplicaLogDirsRequest, _context: RequestContext) -> AlterReplicaLogDirsResponse:
         """Serves one request and returns the response."""
         results: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
+        refused: list[tuple[TopicPartition, ErrorCode]] = []
         for directory in request.dirs:
             for topic in directory.topics:
                 for index in topic.partitions:
-                    code = self._move(TopicPartition(topic.name, index), directory.path)
+                    tp = TopicPartition(topic.name, index)
+                    code = self._move(tp, directory.path)
+                    if code is not ErrorCode.NONE:
+                        refused.append((tp, code))
                     results[topic.name].append(
                         AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
                     )
+        if refused:
+            tp, code = refused[0]
+            log.info("refused moves between log directories count=%d first=%s error=%s", len(refused), tp, code.name)
         return AlterReplicaLogDirsResponse(
             results=[
                 AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)
@@ -53,6 +60,5 @@ class AlterReplicaLogDirsHandler:
         try:
             self._moves.move(tp, path)
         except ApiError as error:
-            log.info("cannot move replica partition=%s to=%s error=%s", tp, path, error.code.name)
             return error.code
         return ErrorCode.NONE

@@ -20,7 +20,7 @@ from kctl.environment import Clock, Random
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from kctl.server.replication.fetch_reading import Fetch, Reader, is_of_one_history
+from kctl.server.replication.fetch_reading import Fetch, Reader, Reading, is_of_one_history
 from kctl.server.replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -101,8 +101,9 @@ class FetchHandler:
         delayed = DelayedFetch(self, fetch, session, wants_session=wants_session)
         if fetch.is_converted:
             return asyncio.ensure_future(self._answer_old_reader(fetch, delayed, request.max_wait_ms))
-        if fetch.is_ready(request.max_wait_ms):
-            return delayed.response()
+        reading = fetch.read()
+        if request.max_wait_ms <= 0 or fetch.is_enough(reading):
+            return delayed.response(reading)
         delayed.future = asyncio.get_running_loop().create_future()
         keys = [position.topic_partition for position in positions]
         self._purgatory.complete_or_watch(delayed, keys, request.max_wait_ms)
@@ -111,19 +112,22 @@ class FetchHandler:
     async def _answer_old_reader(self, fetch: Fetch, delayed: DelayedFetch, max_wait_ms: int) -> FetchResponse:
         """A fetch with down-conversion; if that leaves nothing to send, continues to wait."""
         deadline_ms = self._clock.monotonic_ms() + max_wait_ms
-        left_ms = max_wait_ms
-        seen: list[int] | None = None
+        reading = fetch.read()
+        if max_wait_ms > 0 and not fetch.is_enough(reading):
+            reading = await self._later_reading(fetch, None, max_wait_ms)
         while True:
-            if seen is not None or not fetch.is_ready(left_ms):
-                wait = _WaitForRecords(fetch, seen)
-                keys = [position.topic_partition for position in fetch.positions]
-                self._purgatory.complete_or_watch(wait, keys, left_ms)
-                await wait.future
             seen = fetch.upper_bounds()
-            has_news = await fetch.convert(self._work)
+            has_news = await fetch.convert(reading, self._work)
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if has_news or left_ms <= 0 or not fetch.positions:
-                return delayed.response()
+                return delayed.response(reading)
+            reading = await self._later_reading(fetch, seen, left_ms)
+
+    async def _later_reading(self, fetch: Fetch, seen: list[int] | None, max_wait_ms: int) -> Reading:
+        wait = _WaitForRecords(fetch, seen)
+        keys = [position.topic_partition for position in fetch.positions]
+        self._purgatory.complete_or_watch(wait, keys, max_wait_ms)
+        return await wait.future
 
     def _session(self, request: FetchRequest, version: int, now_ms: int) -> FetchSession | None:
         """The session that an incremental request continues; None for a full request."""
@@ -171,25 +175,26 @@ class _WaitForRecords:
     """Waits until a fetch has enough to read, beyond the end offsets in `seen`."""
 
     def __init__(self, fetch: Fetch, seen: list[int] | None) -> None:
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[Reading] = asyncio.get_running_loop().create_future()
         self._fetch = fetch
         self._seen = seen
 
     def try_complete(self) -> bool:
         if self._seen is not None and self._fetch.upper_bounds() == self._seen:
             return False
-        if not self._fetch.could_have_more() or not self._fetch.is_ready(max_wait_ms=1):
+        """Completes if min_bytes are available or something is urgent."""
+        reading = self._fetch.read_if_enough()
+        if reading is None:
             return False
-        self._settle()
+        self._settle(reading)
         return True
 
     def on_timeout(self) -> None:
-        self._fetch.is_ready(max_wait_ms=0)
-        self._settle()
+        self._settle(self._fetch.read())
 
-    def _settle(self) -> None:
+    def _settle(self, reading: Reading) -> None:
         if not self.future.done():
-            self.future.set_result(None)
+            self.future.set_result(reading)
 
 
 class DelayedFetch:
@@ -206,20 +211,19 @@ class DelayedFetch:
 
     def try_complete(self) -> bool:
         """Completes if min_bytes are available or something is urgent."""
-        if not self._fetch.could_have_more() or not self._fetch.is_ready(max_wait_ms=1):
+        reading = self._fetch.read_if_enough()
+        if reading is None:
             return False
-        self._answer()
+        self._answer(reading)
         return True
 
     def on_timeout(self) -> None:
         """Completes with what is available."""
-        self._fetch.is_ready(max_wait_ms=0)
-        self._answer()
+        self._answer(self._fetch.read())
 
-    def response(self) -> FetchResponse:
-        """The response with the last reading."""
-        reading = self._fetch.last()
-        self._fetch.note_answered()
+    def response(self, reading: Reading) -> FetchResponse:
+        """The response with this reading."""
+        self._fetch.note_answered(reading)
         session = self._session
         if session is not None:
             changed = session.changes(reading.answers, reading.record_bytes)
@@ -235,9 +239,9 @@ class DelayedFetch:
             responses=_by_topic(reading.answers),
         )
 
-    def _answer(self) -> None:
+    def _answer(self, reading: Reading) -> None:
         if self.future is not None and not self.future.done():
-            self.future.set_result(self.response())
+            self.future.set_result(self.response(reading))
 
 
 def _positions(request: FetchRequest) -> Iterable[FetchPosition]:

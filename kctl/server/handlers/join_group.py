@@ -16,6 +16,7 @@ from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, J
 from kctl.server.coordinators.replies import then
 from kctl.server.groups.actions import JoinOutcome
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.events import JoinRequest
 from kctl.server.requests.context import RequestContext
 
 FIRST_WITH_REBALANCE_TIMEOUT = 1
@@ -35,8 +36,7 @@ class JoinGroupHandler:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
         version = context.api_version
         has_rebalance_timeout = version >= FIRST_WITH_REBALANCE_TIMEOUT
-        outcome = self._coordinator.join(
-            request.group_id,
+        event = JoinRequest(
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             requires_known_member_id=version >= FIRST_WITH_KNOWN_MEMBER_ID and request.group_instance_id is None,
@@ -47,6 +47,7 @@ class JoinGroupHandler:
             protocol_type=request.protocol_type,
             protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         )
+        outcome = self._coordinator.join(request.group_id, event)
         return then(outcome, lambda outcome: _response(outcome, version))
 
 

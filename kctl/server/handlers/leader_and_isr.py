@@ -16,7 +16,7 @@ from kctl.protocol.apis.leader_and_isr import (
     LeaderAndIsrTopicError,
 )
 from kctl.server.control_plane import BrokerControlPlane
-from kctl.server.controller_authority import ControllerAuthority
+from kctl.server.controller_authority import Claim, ControllerAuthority
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_TOPIC_IDS = 5
@@ -32,7 +32,7 @@ class LeaderAndIsrHandler:
     async def handle(self, request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
         """Serves one request and returns the response."""
         try:
-            await self._authority.check(request.controller_id, request.controller_epoch)
+            await self._authority.check(Claim(request.controller_id, request.controller_epoch, request.broker_epoch))
             errors = self._control_plane.leader_and_isr(request)
         except ApiError as error:
             return LeaderAndIsrResponse(error_code=error.code)

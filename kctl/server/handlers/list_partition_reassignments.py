@@ -12,7 +12,7 @@ from kctl.protocol.apis.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from kctl.server.controller.reassignment import reassigning
+from kctl.server.controller.reassignment_rules import reassigning
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.requests.context import RequestContext
 

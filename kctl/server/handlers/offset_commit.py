@@ -26,6 +26,7 @@ from kctl.server.coordinators.replies import then
 from kctl.server.groups.committing import java_length
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.events import CommitRequest
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.ports import ConsumerOffsetsInZooKeeper
 from kctl.server.requests.context import RequestContext
@@ -65,13 +66,13 @@ class OffsetCommitHandler:
             return _response(request, {})
         if context.api_version == STORED_IN_ZOOKEEPER:
             return self._store_in_zookeeper(request, existing)
-        outcome = self._coordinator.commit(
-            request.group_id,
+        event = CommitRequest(
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             generation=request.generation_id,
             offsets=self._offsets(request, existing),
         )
+        outcome = self._coordinator.commit(request.group_id, event)
         return then(outcome, lambda errors: _response(request, errors))
 
     def _offsets(

@@ -24,7 +24,7 @@ from collections.abc import Awaitable
 from functools import partial
 
 from kctl.environment import Clock
-from kctl.errors import ApiError, ErrorCode, MalformedRequest
+from kctl.errors import ApiError, ErrorCode, UnansweredRequestFailed
 from kctl.model import INTERNAL_TOPICS, TopicPartition
 from kctl.protocol.apis.produce import (
     BatchIndexAndErrorMessage,
@@ -337,4 +337,4 @@ def _raise_failures(response: ProduceResponse) -> None:
         if answer.error_code
     ]
     if failures:
-        raise MalformedRequest(f"produce with acks=0 failed for {', '.join(failures)}")
+        raise UnansweredRequestFailed(f"Produce with acks=0: {', '.join(failures)}")

@@ -16,7 +16,7 @@ from kctl.protocol.apis.stop_replica import (
     StopReplicaTopicState,
 )
 from kctl.server.control_plane import BrokerControlPlane
-from kctl.server.controller_authority import ControllerAuthority
+from kctl.server.controller_authority import Claim, ControllerAuthority
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_EPOCHS = 3
@@ -35,7 +35,7 @@ class StopReplicaHandler:
         if context.api_version < FIRST_VERSION_WITH_EPOCHS:
             request.topic_states = _topic_states(request)
         try:
-            await self._authority.check(request.controller_id, request.controller_epoch)
+            await self._authority.check(Claim(request.controller_id, request.controller_epoch, request.broker_epoch))
             errors = self._control_plane.stop_replica(request)
         except ApiError as error:
             return StopReplicaResponse(error_code=error.code, partition_errors=[])

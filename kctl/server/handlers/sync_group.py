@@ -15,6 +15,7 @@ from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 from kctl.server.coordinators.replies import then
 from kctl.server.groups.actions import SyncOutcome
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.events import SyncRequest
 from kctl.server.requests.context import RequestContext
 
 FIRST_WITH_PROTOCOL = 5
@@ -32,8 +33,7 @@ class SyncGroupHandler:
         """Serves one request: returns the response, or an awaitable if it has to wait."""
         if context.api_version >= FIRST_WITH_PROTOCOL and None in {request.protocol_type, request.protocol_name}:
             return _response(SyncOutcome(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-        outcome = self._coordinator.sync(
-            request.group_id,
+        event = SyncRequest(
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             generation=request.generation_id,
@@ -41,6 +41,7 @@ class SyncGroupHandler:
             protocol_name=request.protocol_name,
             assignments={assignment.member_id: assignment.assignment for assignment in request.assignments},
         )
+        outcome = self._coordinator.sync(request.group_id, event)
         return then(outcome, _response)
 
 

@@ -24,6 +24,7 @@ from kctl.protocol.apis.txn_offset_commit import (
 from kctl.server.coordinators.ports import TopicExistence
 from kctl.server.coordinators.replies import then
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.events import TransactionalCommit
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.requests.context import RequestContext
 
@@ -45,14 +46,14 @@ class TxnOffsetCommitHandler:
         offsets = self._offsets(request)
         if not offsets:
             return _response(request, {}, context.api_version)
-        outcome = self._coordinator.commit_in_transaction(
-            request.group_id,
+        event = TransactionalCommit(
             producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             generation=request.generation_id,
             offsets=offsets,
         )
+        outcome = self._coordinator.commit_in_transaction(request.group_id, event)
         return then(outcome, lambda errors: _response(request, errors, context.api_version))
 
     def _offsets(self, request: TxnOffsetCommitRequest) -> dict[TopicPartition, OffsetAndMetadata]:

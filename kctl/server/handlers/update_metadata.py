@@ -8,7 +8,7 @@ from __future__ import annotations
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.update_metadata import UpdateMetadataEndpoint, UpdateMetadataRequest, UpdateMetadataResponse
 from kctl.server.control_plane import BrokerControlPlane
-from kctl.server.controller_authority import ControllerAuthority
+from kctl.server.controller_authority import Claim, ControllerAuthority
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_LISTENERS = 3
@@ -27,7 +27,7 @@ class UpdateMetadataHandler:
         if context.api_version < FIRST_VERSION_WITH_LISTENERS:
             _name_listeners(request, context.api_version)
         try:
-            await self._authority.check(request.controller_id, request.controller_epoch)
+            await self._authority.check(Claim(request.controller_id, request.controller_epoch, request.broker_epoch))
             self._control_plane.update_metadata(request)
         except ApiError as error:
             return UpdateMetadataResponse(error_code=error.code)

@@ -122,17 +122,15 @@ class Fetch:
         self._magic = old_formats.magic_for(reader.version)
         self._answer_max_bytes = max_bytes
         self._max_bytes = max_bytes if self._magic is None else min(max_bytes, old_formats.SOURCE_BYTES_MAX)
-        self._last: Reading | None = None
 
-    def is_ready(self, max_wait_ms: int) -> bool:
-        """Whether the answer goes out now."""
-        reading = self.read()
-        is_enough = reading.total_bytes >= min(self._min_bytes, self._max_bytes) or reading.is_on_older_segment
-        return max_wait_ms <= 0 or not self.positions or reading.is_urgent or is_enough
+    def is_enough(self, reading: Reading) -> bool:
+        """True if the response is sent now, without waiting for more records."""
+        has_bytes = reading.total_bytes >= min(self._min_bytes, self._max_bytes) or reading.is_on_older_segment
+        return not self.positions or reading.is_urgent or has_bytes
 
     @property
     def is_converted(self) -> bool:
-        """True if the reader supports only old message formats: the response is the last reading after `convert`."""
+        """True if the reader supports only old message formats: the response is a reading after `convert`."""
         return self._magic is not None
 
     def upper_bounds(self) -> list[int]:
@@ -157,11 +155,17 @@ class Fetch:
                 return True
         return False
 
-    def note_answered(self) -> None:
-        """Called when the last reading is sent: counts it for throttles, and stores the high watermarks sent."""
+    def read_if_enough(self) -> Reading | None:
+        """A new reading, or None if it is not enough for a response."""
+        if not self.could_have_more():
+            return None
+        reading = self.read()
+        return reading if self.is_enough(reading) else None
+
+    def note_answered(self, reading: Reading) -> None:
+        """Called when the reading is sent: counts it for throttles, and stores the high watermarks sent."""
         if not self.reader.is_follower:
             return
-        reading = self.last()
         throttled_bytes = 0
         for topic_partition, answer in reading.answers.items():
             partition = self._replicas.partitions.get(topic_partition)
@@ -191,8 +195,7 @@ class Fetch:
                 total += size
             is_urgent = is_urgent or self._is_urgent(position, answer)
             is_on_older_segment = is_on_older_segment or self._is_on_older_segment(position, answer)
-        self._last = Reading(answers, record_bytes, total, is_urgent, is_on_older_segment)
-        return self._last
+        return Reading(answers, record_bytes, total, is_urgent, is_on_older_segment)
 
     def _is_urgent(self, position: FetchPosition, answer: PartitionData) -> bool:
         if answer.error_code != ErrorCode.NONE or answer.diverging_epoch is not None:
@@ -238,13 +241,12 @@ class Fetch:
         else:
             partition.check_epoch(position.current_leader_epoch)
 
-    async def convert(self, work: RecordWork) -> bool:
-        """Replaces the records of the last reading by messages of an old format, or by the error that prevents that.
+    async def convert(self, reading: Reading, work: RecordWork) -> bool:
+        """Replaces the records of the reading by messages of an old format, or by the error that prevents that.
 
         Returns False if nothing remains to send, since some record types do not exist in old formats.
         """
         assert self._magic is not None
-        reading = self.last()
         reading.total_bytes = 0
         for position in self.positions:
             answer = reading.answers[position.topic_partition]
@@ -282,10 +284,6 @@ class Fetch:
         except ApiError as error:
             return self._refusal(answer.partition_index, error)
         return answer
-
-    def last(self) -> Reading:
-        """The last reading."""
-        return self._last if self._last is not None else self.read()
 
     def _upper_bound(self, partition: Partition) -> int:
         if self.reader.is_follower:

@@ -106,10 +106,11 @@ class Partition:
         """The end for read_committed readers: the high watermark, or the first open transaction below it."""
         return self.log.last_stable_offset(self.high_watermark)
 
-    def apply(self, state: PartitionState, now_ms: int) -> bool:
-        """Takes a role from the controller; answers whether the leader epoch is a new one.
+    def apply(self, state: PartitionState, now_ms: int) -> None:
+        """Sets the role that the controller decided.
 
-        The caller has checked the controller epoch.  Raises ApiError(STALE_CONTROLLER_EPOCH) for an old or equal epoch.
+        The caller has checked the controller epoch.  Raises ApiError(STALE_CONTROLLER_EPOCH) for a leader epoch that is
+        not newer than the present one.
         """
         if state.leader_epoch <= self.leader_epoch:
             raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -130,7 +131,6 @@ class Partition:
                 if replica != self.broker_id
             }
             self.advance_high_watermark(now_ms)
-        return True
 
     def resign(self) -> None:
         """The controller stopped this replica; it has no role until the next LeaderAndIsr."""

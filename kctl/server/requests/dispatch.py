@@ -12,7 +12,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from kctl.errors import ErrorCode, MalformedRequest
+from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.headers import decode_request_header, response_header_version
@@ -51,7 +51,7 @@ class Dispatcher:
         ]
 
     def handle(self, frame: memoryview, peer: Peer) -> Reply | asyncio.Future[Reply]:
-        """The framed response, or a future of it.  Raises MalformedRequest."""
+        """The framed response, or a future of it.  Raises MalformedRequest and UnansweredRequestFailed."""
         header, offset = decode_request_header(frame)
         entry = self._handlers.get(header.api_key)
         if entry is None:
@@ -62,8 +62,10 @@ class Dispatcher:
             if api.key == API_VERSIONS_KEY:
                 return self._refuse_api_versions(api, header.correlation_id)
             raise MalformedRequest(f"{api.name} version {version} is not served")
-        request: Any = codec.decode(api.request, frame, version, offset)[0]
         context = RequestContext(version, header.correlation_id, header.client_id or "", peer)
+        if codec.is_long_to_decode(api.request, len(frame)):
+            return self._later(api, context, _handled_off_loop(api, handler, bytes(frame), offset, context))
+        request: Any = codec.decode(api.request, frame, version, offset)[0]
         result = handler(request, context)
         if result is None:
             return None
@@ -96,7 +98,7 @@ class Dispatcher:
     ) -> None:
         error = None if wait.cancelled() else wait.exception()
         if reply.done():
-            if error is not None:
+            if error is not None and not isinstance(error, UnansweredRequestFailed):
                 log.error("request failed after its connection closed api=%s", api.name, exc_info=error)
         elif wait.cancelled():
             reply.cancel()
@@ -120,6 +122,18 @@ class Dispatcher:
         """The version 0 response with all ranges, so that the client can retry with a supported version.  KIP-511."""
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions())
         return _framed(codec.encode(response, 0), correlation_id, is_flexible=False)
+
+
+async def _handled_off_loop(
+    api: registry.Api, handler: Handler, frame: bytes, offset: int, context: RequestContext
+) -> Response | None:
+    """Decodes in a thread: a controller's request for a large cluster takes hundreds of milliseconds."""
+    loop = asyncio.get_running_loop()
+    decoded: tuple[Any, int] = await loop.run_in_executor(
+        None, codec.decode, api.request, frame, context.api_version, offset
+    )
+    result = handler(decoded[0], context)
+    return await result if isinstance(result, Awaitable) else result
 
 
 async def _awaited(result: Awaitable[Response | None]) -> Response | None:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from kctl.environment import Timer, TimerTask
+from kctl.limits import DELAYED_TRIED_MAX
 
 K = TypeVar("K", bound=Hashable)
 
@@ -81,16 +82,21 @@ class Purgatory(Generic[K]):
         An operation that watches several of them is tried once: a follower's fetch may watch hundreds of partitions and
         reads all of them in every try.
         """
-        if not self._watchers:
-            return
-        for waiting in {waiting: None for key in keys for waiting in self._watchers.get(key, ())}:
-            if not waiting.done and not waiting.is_trying:
-                self._try(waiting)
+        if self._watchers:
+            self._try_in_slices([*{waiting: None for key in keys for waiting in self._watchers.get(key, ())}])
 
     def expire_all(self) -> None:
         """Completes all operations with their current state, for shutdown."""
         for waiting in {w: None for watchers in self._watchers.values() for w in watchers}:
             self._expire(waiting)
+
+    def _try_in_slices(self, waiting: list[_Waiting[K]]) -> None:
+        """Tries the first DELAYED_TRIED_MAX operations now, the others in later iterations of the loop."""
+        for each in waiting[:DELAYED_TRIED_MAX]:
+            if not each.done and not each.is_trying:
+                self._try(each)
+        if len(waiting) > DELAYED_TRIED_MAX:
+            asyncio.get_running_loop().call_soon(self._try_in_slices, waiting[DELAYED_TRIED_MAX:])
 
     def _try(self, waiting: _Waiting[K]) -> None:
         """Tries to complete an operation; while it completes, it may wake others of its key, but not itself."""

@@ -24,7 +24,7 @@ from kctl.environment import Clock, Timer
 from kctl.model import TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.records.build import build_batch
 from kctl.server.coordinators.appending import append_or_refuse
-from kctl.server.coordinators.loading import play_back
+from kctl.server.coordinators.partition_loading import play_back
 from kctl.server.coordinators.partitions import LedPartition
 from kctl.server.coordinators.periodic_checks import visit_all, visit_in_turns
 from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome, CoordinatorLog, outcome_of
@@ -47,12 +47,12 @@ from kctl.server.transactions.events import (
     MarkersWritten,
     Unload,
 )
-from kctl.server.transactions.loading import TransactionPlayback
 from kctl.server.transactions.markers import MarkerJob, MarkerSender
 from kctl.server.transactions.records import transaction_record
 from kctl.server.transactions.states import TransactionState
 from kctl.server.transactions.step import step
 from kctl.server.transactions.transaction import Transaction
+from kctl.server.transactions.transaction_loading import TransactionPlayback
 
 log = logging.getLogger(__name__)
 

@@ -63,8 +63,8 @@ def test_broker_serves_all_but_the_damaged_records_of_its_internal_topics(tmp_pa
             assert " key=b'\\x00\\x01\\x00" in line
             assert f"g{number:02}" in line
         assert log.count("skipped records topic=__transaction_state partition=0 offset=") == 2
-        assert log.count("__consumer_offsets-0 is damaged near its end") == 1
-        cleaner_says = "not cleaned until the next start log=__consumer_offsets-0"
+        assert log.count("log is corrupt near its end") == 1
+        cleaner_says = "log is uncleanable until restart log=__consumer_offsets-0"
         probe.wait_until(lambda: cleaner_says in broker.log_text, what="the cleaner to find the damage", timeout_s=30)
 
         consumed = kctl(

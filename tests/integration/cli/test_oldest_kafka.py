@@ -50,18 +50,18 @@ def test_command_works(kctl: Kctl, line: str, expected: list[list[str]]) -> None
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("topics alter orders --partitions 5", "does not know CreatePartitions, which needs Kafka 1.0 or newer"),
-        ("groups delete nobody --yes", "does not know DeleteGroups, which needs Kafka 1.1 or newer"),
+        ("topics alter orders --partitions 5", "does not support CreatePartitions, which needs Kafka 1.0 or newer"),
+        ("groups delete nobody --yes", "does not support DeleteGroups, which needs Kafka 1.1 or newer"),
         ("groups list --state Empty", "does not tell the states of groups in a list (before Kafka 2.6)"),
         ("configs alter topic orders --set retention.ms=1", "cannot change single properties (before Kafka 2.3)"),
-        ("cluster log-dirs", "does not know DescribeLogDirs, which needs Kafka 1.0 or newer"),
-        ("reassign list", "does not know ListPartitionReassignments, which needs Kafka 2.4 or newer"),
-        ("reassign execute orders:0=0", "does not know ListPartitionReassignments, which needs Kafka 2.4 or newer"),
-        ("elect --preferred", "does not know ElectLeaders, which needs Kafka 2.2 or newer"),
-        ("transactions list", "does not know ListTransactions, which needs Kafka 3.0 or newer"),
-        ("transactions describe x", "does not know DescribeTransactions, which needs Kafka 3.0 or newer"),
-        ("transactions find-hanging", "does not know DescribeProducers, which needs Kafka 2.8 or newer"),
-        ("producers describe orders", "does not know DescribeProducers, which needs Kafka 2.8 or newer"),
+        ("cluster log-dirs", "does not support DescribeLogDirs, which needs Kafka 1.0 or newer"),
+        ("reassign list", "does not support ListPartitionReassignments, which needs Kafka 2.4 or newer"),
+        ("reassign execute orders:0=0", "does not support ListPartitionReassignments, which needs Kafka 2.4 or newer"),
+        ("elect --preferred", "does not support ElectLeaders, which needs Kafka 2.2 or newer"),
+        ("transactions list", "does not support ListTransactions, which needs Kafka 3.0 or newer"),
+        ("transactions describe x", "does not support DescribeTransactions, which needs Kafka 3.0 or newer"),
+        ("transactions find-hanging", "does not support DescribeProducers, which needs Kafka 2.8 or newer"),
+        ("producers describe orders", "does not support DescribeProducers, which needs Kafka 2.8 or newer"),
     ],
 )  # fmt: skip
 def test_command_says_in_one_line_which_version_it_needs(kctl: Kctl, line: str, complaint: str) -> None:

@@ -43,7 +43,7 @@ from kctl.protocol.apis import (
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.codec import decode, encode
 from kctl.protocol.headers import decode_request_header, encode_response_header
-from kctl.protocol.registry import APIS, api
+from kctl.protocol.registry import all_apis, api
 from kctl.records.batch import iterate_batches, iterate_records
 
 DROP = object()
@@ -107,7 +107,8 @@ class FakeCluster:
         self.intercepts: dict[type, Answer] = {}
         self.requests: list[tuple[int, Any]] = []
         """(broker, request) in the order of arrival."""
-        self.versions = {key: (known.versions[0], known.versions[-1]) for key, known in APIS.items()} | (versions or {})
+        speaks = {key: (known.versions[0], known.versions[-1]) for key, known in all_apis().items()}
+        self.versions = speaks | (versions or {})
         self.controller = brokers - 1
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(brokers)]
         self.ports = [listener.getsockname()[1] for listener in self._listeners]

@@ -198,7 +198,7 @@ def test_leader_that_stays_away_ends_reading(cluster: FakeCluster) -> None:
         while True:
             await consumer.poll()
 
-    with pytest.raises(ClusterUnreachable, match="cannot read on"):
+    with pytest.raises(ClusterUnreachable, match="cannot continue to read"):
         read(cluster, work, HastyBlockingTransport)
 
 

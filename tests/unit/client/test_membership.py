@@ -216,7 +216,7 @@ def test_answer_to_a_join_that_was_given_up_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (ErrorCode.FENCED_INSTANCE_ID, "another member has taken the group.instance.id 'mine'"),
+        (ErrorCode.FENCED_INSTANCE_ID, "another member uses the group.instance.id 'mine'"),
         (ErrorCode.GROUP_MAX_SIZE_REACHED, "the group is full"),
         (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "range, cooperative-sticky"),
         (ErrorCode.INVALID_SESSION_TIMEOUT, "session.timeout.ms=10000"),

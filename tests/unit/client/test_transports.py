@@ -96,7 +96,7 @@ def test_api_that_the_broker_lacks_is_refused_before_it_is_sent(run: Run[Any], c
         finally:
             await connection.close()
 
-    with pytest.raises(ApiError, match="the broker does not know DescribeCluster") as caught:
+    with pytest.raises(ApiError, match="the broker does not support DescribeCluster") as caught:
         run(work)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
@@ -111,7 +111,7 @@ def test_versions_that_do_not_overlap_are_named(run: Run[Any], cluster: FakeClus
         finally:
             await connection.close()
 
-    with pytest.raises(ApiError, match="Metadata: the broker speaks versions 12 to 13, kctl 0 to 11"):
+    with pytest.raises(ApiError, match="Metadata: the broker supports versions 12 to 13, kctl 0 to 11"):
         run(work)
 
 
@@ -162,7 +162,7 @@ def test_silent_broker_is_left_after_the_timeout(run: Run[Any], cluster: FakeClu
         finally:
             await connection.close()
 
-    with pytest.raises(ConnectionLost, match="no answer to Metadata within 50 ms"):
+    with pytest.raises(ConnectionLost, match="no response to Metadata within 50 ms"):
         run(work)
 
 

@@ -140,7 +140,7 @@ def test_silent_cluster_is_status_4_after_the_timeout(kctl: Kctl, cluster: FakeC
     cluster.intercept(MetadataRequest, lambda _: b"")
     ran = kctl("topics list --timeout 50ms")
     assert ran.status == ExitStatus.UNREACHABLE
-    assert "no answer to Metadata within 50 ms" in ran.err
+    assert "no response to Metadata within 50 ms" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kctl.config.broker import BrokerConfig
-from kctl.config.loading import load_broker_config
+from kctl.config.config_loading import load_broker_config
 from kctl.config.topic import TopicConfig, topic_config, topic_config_ignoring_errors, validate_topic_overrides
 from kctl.errors import ApiError, ErrorCode
 

@@ -16,6 +16,7 @@ from kctl.server.coordinators.replies import Reply
 from kctl.server.groups.actions import JoinOutcome, SyncOutcome
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.events import JoinRequest, SyncRequest
 from kctl.server.requests.timer import WheelTimer
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop
@@ -119,20 +120,14 @@ class Host:
             "protocol_type": "consumer",
             "protocols": protocols("range"),
         }
-        return self.coordinator.join(group_id, member_id=member_id, **(asked | options))  # type: ignore[arg-type]
+        request = JoinRequest(member_id=member_id, **(asked | options))  # type: ignore[arg-type]
+        return self.coordinator.join(group_id, request)
 
     def sync(
         self, group_id: str, member_id: str, generation: int, assignments: dict[str, bytes] | None = None
     ) -> Reply[SyncOutcome]:
-        return self.coordinator.sync(
-            group_id,
-            member_id=member_id,
-            group_instance_id=None,
-            generation=generation,
-            protocol_type=None,
-            protocol_name=None,
-            assignments=assignments or {},
-        )
+        request = SyncRequest(member_id=member_id, generation=generation, assignments=assignments or {})
+        return self.coordinator.sync(group_id, request)
 
     async def stable(self, group_id: str = "g", **options: object) -> JoinOutcome:
         """A group of one, brought to Stable."""

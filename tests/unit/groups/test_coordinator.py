@@ -13,7 +13,7 @@ from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record
 from kctl.server.groups.actions import LeaveOutcome
-from kctl.server.groups.events import Leaver
+from kctl.server.groups.events import CommitRequest, Leaver
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.records import offset_records
 from kctl.server.groups.states import GroupState
@@ -24,9 +24,8 @@ T0 = TopicPartition("t", 0)
 
 
 def commit(host: Host, group_id: str = "g", offset: int = 5, **options: object):
-    asked: dict[str, object] = {"member_id": "", "group_instance_id": None, "generation": -1}
     offsets = {T0: OffsetAndMetadata(offset, commit_timestamp_ms=host.clock.now_ms())}
-    return host.coordinator.commit(group_id, offsets=offsets, **(asked | options))  # type: ignore[arg-type]
+    return host.coordinator.commit(group_id, CommitRequest(offsets=offsets, **options))  # type: ignore[arg-type]
 
 
 def offset_of(host: Host, group_id: str = "g") -> int:
@@ -439,9 +438,7 @@ def test_refused_requests_leave_no_group_behind() -> None:
         for number in range(100):
             await settled(host.join(f"g{number}", protocol_type=""))
         offsets = {T0: OffsetAndMetadata(1, metadata="too long")}
-        await settled(
-            host.coordinator.commit("h", member_id="", group_instance_id=None, generation=-1, offsets=offsets)
-        )
+        await settled(host.coordinator.commit("h", CommitRequest(offsets=offsets)))
         assert host.coordinator.groups()[1] == []
         await host.coordinator.stop()
 

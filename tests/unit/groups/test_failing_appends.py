@@ -10,6 +10,7 @@ import pytest
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome
+from kctl.server.groups.events import CommitRequest, TransactionalCommit
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.states import GroupState
 from kctl.testing.sim_loop import SimLoop, simulate
@@ -65,16 +66,12 @@ def run(play: Callable[[Host, FailingLog], Awaitable[None]]) -> None:
 
 def commit(host: Host, offset: int = 5):
     offsets = {T0: OffsetAndMetadata(offset, commit_timestamp_ms=host.clock.now_ms())}
-    return settled(host.coordinator.commit("g", member_id="", group_instance_id=None, generation=-1, offsets=offsets))
+    return settled(host.coordinator.commit("g", CommitRequest(offsets=offsets)))
 
 
 def commit_in_transaction(host: Host, offset: int = 5, producer: ProducerIdAndEpoch = PRODUCER):
     offsets = {T0: OffsetAndMetadata(offset, commit_timestamp_ms=host.clock.now_ms())}
-    return settled(
-        host.coordinator.commit_in_transaction(
-            "g", producer=producer, member_id="", group_instance_id=None, generation=-1, offsets=offsets
-        )
-    )
+    return settled(host.coordinator.commit_in_transaction("g", TransactionalCommit(producer=producer, offsets=offsets)))
 
 
 def stable_error(host: Host) -> ErrorCode:

@@ -12,7 +12,9 @@ from kctl.protocol.headers import (
     request_header_version,
     response_header_version,
 )
-from kctl.protocol.registry import APIS
+from kctl.protocol.registry import all_apis
+
+APIS = all_apis()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from kctl.protocol.apis.alter_user_scram_credentials import ScramCredentialUpser
 from kctl.protocol.apis.produce import ProduceRequest, TopicProduceData
 from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from kctl.protocol.message import Definition, Field, definition_of, parse_versions
-from kctl.protocol.registry import APIS
+from kctl.protocol.registry import all_apis
+
+APIS = all_apis()
 
 CLASSES = [cls for api in APIS.values() for cls in (api.request, api.response)]
 

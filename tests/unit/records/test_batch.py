@@ -172,5 +172,5 @@ def test_a_marker_without_its_coordinator_epoch_is_none() -> None:
 
 
 def test_a_batch_needs_a_record() -> None:
-    with pytest.raises(ValueError, match="needs a record"):
+    with pytest.raises(ValueError, match="at least one record"):
         build_batch([])

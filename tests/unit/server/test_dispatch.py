@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
+import threading
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,12 @@ from kctl.protocol import codec
 from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from kctl.protocol.apis.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
 from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from kctl.server.handlers.api_versions import ApiVersionsHandler
 from kctl.server.requests.context import Peer, RequestContext
@@ -104,3 +112,38 @@ def test_random_bytes_are_malformed_or_answered_never_anything_else(data: bytes)
             made.handle(memoryview(payload), PEER)
         except MalformedRequest:
             continue
+
+
+def test_a_long_request_of_a_controller_is_decoded_off_the_loop() -> None:
+    handled_by: list[int] = []
+
+    def update_metadata(_: UpdateMetadataRequest, __: RequestContext) -> UpdateMetadataResponse:
+        handled_by.append(threading.get_ident())
+        return UpdateMetadataResponse(error_code=0)
+
+    def frame_with(partitions: int) -> memoryview:
+        states = [
+            UpdateMetadataPartitionState(
+                partition_index=index, controller_epoch=1, leader=0, leader_epoch=0, isr=[0], zk_version=0, replicas=[0]
+            )
+            for index in range(partitions)
+        ]
+        topics = [UpdateMetadataTopicState(topic_name="t", partition_states=states)]
+        request = UpdateMetadataRequest(controller_id=0, controller_epoch=1, topic_states=topics, live_brokers=[])
+        return frame(6, 6, codec.encode_bytes(request, 6))
+
+    async def main() -> None:
+        made = Dispatcher()
+        made.register("update_metadata", update_metadata)
+        assert isinstance(made.handle(frame_with(10), PEER), list)
+        long = made.handle(frame_with(5_000), PEER)
+        assert isinstance(long, asyncio.Future)
+        assert len(handled_by) == 1
+        assert isinstance(await long, list)
+        malformed = made.handle(frame_with(5_000)[:-10], PEER)
+        assert isinstance(malformed, asyncio.Future)
+        with pytest.raises(MalformedRequest):
+            await malformed
+
+    asyncio.run(main())
+    assert handled_by == [threading.get_ident()] * 2

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kctl.config.loading import load_broker_config
+from kctl.config.config_loading import load_broker_config
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.protocol.versioned import version_of
@@ -15,6 +15,7 @@ from kctl.records.compression import Codec
 from kctl.records.header import Record
 from kctl.records.validate import AppendRules, validate_produced
 from kctl.server.groups.config import GroupConfig
+from kctl.server.groups.events import CommitRequest
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.inter_broker import allows_zstd, registration_version, uses_topic_ids
 from kctl.server.topic_writer import TopicWriter
@@ -103,15 +104,8 @@ def value_versions(version: str) -> dict[str, int]:
             group_metadata_value_version=config.group_metadata_value_version,
         )
         await host.start()
-        await settled(
-            host.coordinator.commit(
-                "simple",
-                member_id="",
-                group_instance_id=None,
-                generation=-1,
-                offsets={T0: OffsetAndMetadata(5, leader_epoch=3)},
-            )
-        )
+        offsets = {T0: OffsetAndMetadata(5, leader_epoch=3)}
+        await settled(host.coordinator.commit("simple", CommitRequest(offsets=offsets)))
         await host.stable()
         for record in host.log.records():
             assert record.key is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import struct
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.errors import MalformedRequest
+from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.model import Endpoint
 from kctl.server.network.acceptor import Acceptor, ListenError
 from kctl.server.network.outbox import Outbox
@@ -98,6 +99,36 @@ def test_pipelined_requests_are_answered_in_order_although_one_waits() -> None:
         return rest
 
     assert asyncio.run(main()) == b"two;three;"
+
+
+@pytest.mark.parametrize("is_delayed", [False, True])
+def test_a_failed_request_without_a_response_closes_its_connection_and_is_not_malformed(
+    caplog: pytest.LogCaptureFixture, *, is_delayed: bool
+) -> None:
+    async def main() -> None:
+        def handle(frame: memoryview, _: Peer) -> Reply | asyncio.Future[Reply]:
+            if frame != b"fails":
+                return [b"ok"]
+            error = UnansweredRequestFailed("Produce with acks=0: t-0: INVALID_RECORD")
+            if not is_delayed:
+                raise error
+            reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+            reply.set_exception(error)
+            return reply
+
+        acceptor, port = await listening(handle)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(framed(b"fine") + framed(b"fails") + framed(b"fine"))
+        assert await reader.read() == b"ok"
+        assert (acceptor.malformed_count, acceptor.connection_count) == (0, 0)
+        writer.close()
+        acceptor.close()
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(main())
+    (said,) = (record.getMessage() for record in caplog.records if record.name.startswith("kctl."))
+    assert said.startswith("closing connection after a failed request without a response peer=/127.0.0.1 ")
+    assert said.endswith("error=Produce with acks=0: t-0: INVALID_RECORD")
 
 
 def test_a_malformed_frame_closes_its_connection_and_no_other() -> None:

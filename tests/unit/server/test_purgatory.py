@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kctl.limits import DELAYED_TRIED_MAX
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.timing_wheel import Entry, TimingWheel
 
@@ -198,3 +199,24 @@ def test_operation_whose_caller_is_gone_is_forgotten() -> None:
         assert len(timer.wheel) == 0
 
     asyncio.run(main())
+
+
+def test_a_change_that_many_requests_wait_for_completes_them_in_slices() -> None:
+    needs = [Need(1) for _ in range(3 * DELAYED_TRIED_MAX)]
+
+    def completed() -> int:
+        return sum(need.outcome == ["completed"] for need in needs)
+
+    async def main() -> list[int]:
+        purgatory: Purgatory[str] = Purgatory(WheelOnly())
+        for need in needs:
+            purgatory.complete_or_watch(need, ["key"], 1_000)
+            need.have = 1
+        purgatory.check("key")
+        counts = [completed()]
+        while len(purgatory):
+            await asyncio.sleep(0)
+            counts.append(completed())
+        return counts
+
+    assert asyncio.run(main()) == [DELAYED_TRIED_MAX, 2 * DELAYED_TRIED_MAX, 3 * DELAYED_TRIED_MAX]

@@ -8,7 +8,7 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.model import Endpoint, TopicPartition
-from kctl.server.controller.reassignment import refusal
+from kctl.server.controller.reassignment_rules import refusal
 from kctl.server.controller.state import ControllerState, LiveBroker
 from kctl.zookeeper.znodes import BrokerRegistration, TopicAssignment
 

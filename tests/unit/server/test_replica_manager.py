@@ -179,5 +179,5 @@ def test_malformed_partition_metadata_is_named_and_written_again(caplog: pytest.
         disk.write_atomically(path, b"version: 0\ntopic_id: ?")
         assert told(replica_manager(disk, runner.get_loop()), UUID(int=5)) == {tp: ErrorCode.NONE}
         assert disk.read(path) == sound
-        (line,) = [each.getMessage() for each in caplog.records if "event=malformed_partition" in each.getMessage()]
+        (line,) = [each.getMessage() for each in caplog.records if "corrupt partition.metadata" in each.getMessage()]
         assert f"{path} at position 0: topic_id is missing or malformed" in line

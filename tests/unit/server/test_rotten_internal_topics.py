@@ -16,14 +16,14 @@ from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, LOG_OVERHEAD, 
 from kctl.records.salvage import cut_all
 from kctl.server.coordinators.replay import PartitionReplay, Playback
 from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.loading import GroupPlayback
+from kctl.server.groups.group_loading import GroupPlayback
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.records import offset_records
 from kctl.server.internal_topics import InternalLog
-from kctl.server.transactions.loading import TransactionPlayback
 from kctl.server.transactions.records import transaction_record
 from kctl.server.transactions.snapshot import TransactionSnapshot
 from kctl.server.transactions.states import TransactionState
+from kctl.server.transactions.transaction_loading import TransactionPlayback
 from kctl.storage.config import LogConfig
 from kctl.storage.log import Log
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
@@ -157,11 +157,11 @@ CLAIMS_GIGABYTES = b"\xff\xff\xff\xff\x07" + bytes(40)
 @pytest.mark.parametrize(
     ("batch", "first", "reason"),
     [
-        (resealed(COMMITS[0], CLAIMS_GIGABYTES, Codec.SNAPPY), 2, "snappy: a block of 45 bytes claims to hold"),
-        (resealed(COMMITS[0], ONE[: len(ONE) // 2 + 10]), 3, "record of "),
-        (resealed(COMMITS[0], ONE[: len(ONE) // 2] + b"\xff" * 12), 3, "record does not parse: number is longer"),
+        (resealed(COMMITS[0], CLAIMS_GIGABYTES, Codec.SNAPPY), 2, "snappy: a block of 45 bytes cannot contain"),
+        (resealed(COMMITS[0], ONE[: len(ONE) // 2 + 10]), 3, "invalid record length "),
+        (resealed(COMMITS[0], ONE[: len(ONE) // 2] + b"\xff" * 12), 3, "malformed record: varint is longer"),
         (resealed(COMMITS[0], ONE + b"more"), 4, "4 bytes after the last record"),
-        (resealed(COMMITS[0], b""), 2, "record does not parse"),
+        (resealed(COMMITS[0], b""), 2, "malformed record"),
         (resealed(COMMITS[0], ONE, Codec.GZIP), 2, "gzip: "),
     ],
     ids=["claims gigabytes", "cut", "endless number", "more than its records", "empty", "not compressed"],

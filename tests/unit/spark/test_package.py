@@ -18,9 +18,9 @@ def test_tasks_run_from_the_zip_alone(tmp_path: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import kctl.spark.exec.task\n"
-        "from kctl.protocol.registry import APIS\n"
+        "from kctl.protocol.registry import api_named\n"
         "for name in ('fetch', 'metadata', 'list_offsets', 'api_versions'):\n"
-        "    next(api for api in APIS.values() if api.name == name).request\n"
+        "    api_named(name).request\n"
         "ours = [module.__file__ for name, module in sys.modules.items() if name.split('.')[0] == 'kctl']\n"
         "assert all(file.startswith(sys.argv[1]) for file in ours), ours\n"
         "foreign = {'pyspark', 'rich', 'typer', 'kazoo'} & set(sys.modules)\n"

@@ -76,7 +76,7 @@ def test_a_directory_where_a_file_should_be_costs_that_log_only(
     before = {each.name for each in (tmp_path / "bad-0").iterdir()}
     manager = manager_on(tmp_path)
     (line,) = complaints(caplog)
-    assert line.startswith(f"Log {tmp_path}/bad-0 cannot be used: {path}: ")
+    assert line.startswith(f"log is unusable path={tmp_path}/bad-0 reason={path}: ")
     assert len(read_records(manager.logs[SOUND], 0)) == 6
     with pytest.raises(ApiError) as caught:
         manager.get_or_create(BAD)
@@ -96,7 +96,7 @@ def test_a_foreign_file_is_named_and_left_alone(
     with_two_logs(tmp_path, end)
     (tmp_path / "bad-0" / name).write_bytes(b"\0\1\2")
     manager = manager_on(tmp_path)
-    assert complaints(caplog) == [f"Ignoring {tmp_path}/bad-0/{name}, which is no file of a log"]
+    assert complaints(caplog) == [f"ignoring unknown file path={tmp_path}/bad-0/{name}"]
     assert len(read_records(manager.logs[BAD], 0)) == 6
     manager.clean_shutdown()
     assert (tmp_path / "bad-0" / name).read_bytes() == b"\0\1\2"
@@ -113,7 +113,7 @@ def test_a_directory_in_place_of_a_file_of_the_log_directory_takes_it_offline(
     (bad / name).mkdir()
     manager = manager_on(bad, good)
     *_, line = complaints(caplog)
-    assert line.startswith(f"Log directory {bad} goes offline: {bad / name}: ")
+    assert line.startswith(f"log directory offline path={bad} reason={bad / name}: ")
     assert [state.path for state in manager.online_directories] == [str(good)]
     manager.clean_shutdown()
     (bad / name).rmdir()
@@ -131,7 +131,7 @@ def test_a_batch_file_of_nothing_but_garbage_is_cut_with_one_line(
     manager = manager_on(tmp_path)
     said = [line for line in complaints(caplog) if str(last) in line]
     assert said
-    assert all("position 0" in line for line in said)
+    assert all("position=0" in line or "position 0" in line for line in said)
     assert len(read_records(manager.logs[BAD], 0)) == 6
     assert len(read_records(manager.logs[SOUND], 0)) == 6
     manager.clean_shutdown()

@@ -44,7 +44,7 @@ def test_a_damaged_checkpoint_of_what_nothing_else_says_takes_its_directory_offl
     with caplog.at_level("ERROR"):
         again = manager_on(disk, "/one", "/two")
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith(f"Log directory /one goes offline: {path} at position ")
+    assert line.startswith(f"log directory offline path=/one reason={path} at position ")
     assert [state.path for state in again.online_directories] == ["/two"]
     (served,) = again.logs
     assert again.logs[served].log_start_offset == 3

@@ -145,16 +145,9 @@ def test_commit_is_no_sign_of_life_of_a_member() -> None:
 
 
 async def committing(host: Host, producer: ProducerIdAndEpoch = PRODUCER, offset: int = 5, group_id: str = "g"):
-    return await settled(
-        host.coordinator.commit_in_transaction(
-            group_id,
-            producer=producer,
-            member_id="",
-            group_instance_id=None,
-            generation=-1,
-            offsets={T0: OffsetAndMetadata(offset, commit_timestamp_ms=host.clock.now_ms())},
-        )
-    )
+    offsets = {T0: OffsetAndMetadata(offset, commit_timestamp_ms=host.clock.now_ms())}
+    request = TransactionalCommit(producer=producer, offsets=offsets)
+    return await settled(host.coordinator.commit_in_transaction(group_id, request))
 
 
 def offset_of(host: Host, group_id: str = "g") -> int:

@@ -106,7 +106,7 @@ def test_a_database_of_another_format_is_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / DATABASE) as database:
         database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(ZooKeeperError, match="format 99 is not 1"):
+    with pytest.raises(ZooKeeperError, match="format 99 is not supported by this version of kctl, which uses 1"):
         Store(tmp_path)
 
 
@@ -174,7 +174,7 @@ def test_damage_is_refused_with_the_name_of_the_file_and_what_to_do(
     assert len(told) >= len(damages(data)) - 6
     for name, text in told.items():
         assert text.startswith(f"{path} cannot be used: "), name
-        assert text.endswith("; restore it from a backup, or choose another folder"), name
+        assert text.endswith("; restore it from a backup, or choose another directory"), name
         assert "\n" not in text, name
 
 

@@ -1,4 +1,4 @@
-"""From names and texts to a BrokerConfig: everything wrong is told at once."""
+"""Builds a BrokerConfig from names and texts, and reports all problems at once."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kctl.config.listeners import listener_problems
 from kctl.config.problems import BrokerConfigError, Problem
 
 _KRAFT_ONLY = {
-    "process.roles": "kctl coordinates through ZooKeeper, not through KRaft",
-    "node.id": "in a ZooKeeper cluster a broker's number is broker.id",
+    "process.roles": "kctl uses ZooKeeper, not KRaft",
+    "node.id": "in a ZooKeeper cluster the id of a broker is broker.id",
 }
 
 
 def load_broker_config(
     properties: Mapping[str, str], overrides: Mapping[str, str] | None = None
 ) -> tuple[BrokerConfig, list[str]]:
-    """The configuration that server.properties and the overrides from a command line make, and warnings about it.
+    """The configuration of server.properties with overrides from the command line, and warnings.
 
-    Overrides win.  Raises BrokerConfigError with every problem there is.
+    Raises BrokerConfigError with all problems.
     """
     given = {**properties, **(overrides or {})}
     values, problems = parse_broker_properties(given)
@@ -35,7 +35,7 @@ def load_broker_config(
 
 
 def parse_broker_properties(given: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
-    """Attributes and values of the known names, and what is wrong with the others.  No rule over several properties."""
+    """Parsed values of the known names by attribute, and problems of single properties."""
     values: dict[str, Any] = {}
     problems = []
     for name, text in given.items():
@@ -66,16 +66,16 @@ def _unknown_names(given: Mapping[str, str]) -> list[str]:
             continue
         close = difflib.get_close_matches(name, BROKER_PROPERTIES, n=1, cutoff=0.85)
         hint = f"; did you mean {close[0]}?" if close else ""
-        warnings.append(f"{name}: not a property that this broker knows, so it has no effect{hint}")
+        warnings.append(f"{name}: unknown property, ignored{hint}")
     return warnings
 
 
 def _old_format(config: BrokerConfig) -> list[str]:
-    """Only with an inter.broker.protocol.version below 0.11.0, which cannot be without such a format."""
+    """Warns about an old format, which is accepted only with an inter.broker.protocol.version below 0.11.0."""
     version = config.log_message_format_version
     if stores_in_format_of(version):
         return []
-    return [f"log.message.format.version={version}: batches are stored in the format of 0.11.0 all the same"]
+    return [f"log.message.format.version={version}: batches are stored in the format of 0.11.0"]
 
 
 def _without_effect(given: Mapping[str, str]) -> list[str]:
@@ -83,5 +83,5 @@ def _without_effect(given: Mapping[str, str]) -> list[str]:
     for name, text in given.items():
         described = BROKER_PROPERTIES.get(name)
         if described is not None and described.inert and described.parse(text) != described.default:
-            warnings.append(f"{name}: accepted, but this version of kctl does not act on it")
+            warnings.append(f"{name}: accepted, but not used by this version of kctl")
     return warnings

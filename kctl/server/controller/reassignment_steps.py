@@ -1,4 +1,4 @@
-"""The steps of a reassignment, from the request to the deletion of removed replicas; rules are in `reassignment`.
+"""The steps of a reassignment, from the request to the deletion of removed replicas; rules: `reassignment_rules`.
 
 Pure.
 """
@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 
 from kctl.errors import ErrorCode
 from kctl.model import NO_LEADER, LeaderAndIsr, TopicPartition
-from kctl.server.controller import elections, reassignment
+from kctl.server.controller import elections, reassignment_rules
 from kctl.server.controller.actions import (
     Action,
     CompleteRequest,
@@ -27,6 +27,7 @@ from kctl.server.controller.events import (
     StatesRead,
 )
 from kctl.server.controller.leadership import among_replicas, next_state
+from kctl.server.controller.reassignment_rules import is_reassigning
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.requests import RequestBatch
 from kctl.server.controller.state import ControllerState
@@ -48,12 +49,12 @@ def reassignments_requested(state: ControllerState, event: ReassignmentsRequeste
     topics: dict[str, TopicAssignment] = {}
     begun: list[TopicPartition] = []
     for topic_partition, wanted in event.replicas.items():
-        refusal = reassignment.refusal(state, topic_partition, wanted)
+        refusal = reassignment_rules.refusal(state, topic_partition, wanted)
         outcome[topic_partition] = refusal.code if refusal else ErrorCode.NONE
         if refusal is not None:
             continue
         topic, partition = topic_partition
-        topics[topic] = reassignment.begun(topics.get(topic, state.topics[topic]), partition, wanted)
+        topics[topic] = reassignment_rules.begun(topics.get(topic, state.topics[topic]), partition, wanted)
         begun.append(topic_partition)
     if event.from_znode:
         state.requested_reassignments.update(begun)
@@ -82,7 +83,9 @@ def reassignments_started(state: ControllerState, event: ReassignmentsStarted) -
     if dismissed:
         actions.append(Continue(ReplicasDismissed(dismissed)))
     # Same replicas, other order, or a cancellation: no replica has to catch up.
-    settled = [tp for tp in event.partitions if not reassignment.is_reassigning(state.topics[tp.topic], tp.partition)]
+    settled = [
+        tp for tp in event.partitions if not reassignment_rules.is_reassigning(state.topics[tp.topic], tp.partition)
+    ]
     if not state.requested_reassignments.isdisjoint(settled):
         actions.append(_finish_requested(state, settled))
     return [*actions, WatchStates(event.partitions)]
@@ -99,7 +102,7 @@ def replicas_dismissed(state: ControllerState, event: ReplicasDismissed) -> list
 
 def resume_reassignments(state: ControllerState) -> list[Action]:
     """Continues pending reassignments, after a failover or when a broker is added."""
-    under_way = tuple(reassignment.reassigning(state))
+    under_way = tuple(reassignment_rules.reassigning(state))
     if not under_way:
         return []
     return [*_push(state, under_way), WatchStates(under_way)]
@@ -161,9 +164,9 @@ def _push(state: ControllerState, partitions: tuple[TopicPartition, ...]) -> lis
 
 def _is_complete(state: ControllerState, topic_partition: TopicPartition) -> bool:
     assignment = state.topics.get(topic_partition.topic)
-    if assignment is None or not reassignment.is_reassigning(assignment, topic_partition.partition):
+    if assignment is None or not is_reassigning(assignment, topic_partition.partition):
         return False
-    return reassignment.is_complete(assignment, topic_partition.partition, state.leaders[topic_partition].isr)
+    return reassignment_rules.is_complete(assignment, topic_partition.partition, state.leaders[topic_partition].isr)
 
 
 def _complete(state: ControllerState, partitions: list[TopicPartition]) -> list[Action]:
@@ -173,7 +176,7 @@ def _complete(state: ControllerState, partitions: list[TopicPartition]) -> list[
     for topic_partition in partitions:
         topic, partition = topic_partition
         known = state.leaders[topic_partition]
-        target = reassignment.target_replicas(state.topics[topic], partition)
+        target = reassignment_rules.target_replicas(state.topics[topic], partition)
         live = state.live_for(topic_partition)
         isr = tuple(r for r in known.isr if r in target)
         leader = known.leader
@@ -183,7 +186,7 @@ def _complete(state: ControllerState, partitions: list[TopicPartition]) -> list[
                 continue  # No target replica can lead: retried when a broker is added.
             leader = elected.leader
         removed[topic_partition] = state.topics[topic].removing_replicas.get(partition, ())
-        state.topics[topic] = reassignment.completed(state.topics[topic], partition)
+        state.topics[topic] = reassignment_rules.completed(state.topics[topic], partition)
         changed[topic_partition] = next_state(state, known, leader, isr)
     if not changed:
         return []

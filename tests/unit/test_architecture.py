@@ -1,0 +1,129 @@
+"""ARCHITECTURE.md against the code: what it names exists, and what it claims about imports, files and clocks holds."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "ARCHITECTURE.md").read_text()
+CODE_SPANS = [span for line in TEXT.splitlines() for span in re.findall(r"`([^`]+)`", line)]
+FUNCTIONS = sorted({span for span in CODE_SPANS if re.fullmatch(r"(?!kctl\.)[a-z][a-z_]*\.(?!toml)[a-z_]+", span)})
+MODULES = {path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "kctl").rglob("*.py"))}
+
+OPENS_FILES_OFFLINE = {"dump.py", "dump_indexes.py", "dump_rebuild.py"}
+CLOCK_READERS = {
+    "kctl/server/clock.py",
+    "kctl/server/loop_lag.py",
+    "kctl/server/cleaner_pace.py",
+    "kctl/server/data_folder.py",
+    "kctl/server/dev_cluster.py",
+}
+FILE_FUNCTIONS = {"open", "scandir", "stat", "listdir", "remove", "unlink", "rename", "replace", "mkdir", "makedirs"}
+
+
+@cache
+def _nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
+def _calls(path: Path) -> Iterator[str]:
+    """The dotted names of all calls in a module: `open`, `os.open`, `time.monotonic`."""
+    for node in _nodes(path):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func)
+
+
+def _imports(path: Path) -> set[str]:
+    """The top-level packages that a module imports, also inside of functions."""
+    found: set[str] = set()
+    for node in _nodes(path):
+        if isinstance(node, ast.Import):
+            found.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def _importers(package: str) -> set[str]:
+    return {name for name, path in MODULES.items() if package in _imports(path)}
+
+
+def _table_rows(heading: str) -> dict[str, list[str]]:
+    """First cell -> the bare module names in the second cell, of the table that has this heading."""
+    rows: dict[str, list[str]] = {}
+    lines = TEXT.splitlines()
+    for line in lines[lines.index(heading) + 2 :]:
+        if not line.startswith("|"):
+            break
+        first, second = (cell.strip() for cell in line.strip("|").split("|"))
+        rows[first.strip("`")] = re.findall(r"`([a-z][a-z_]*)`", second)
+    return rows
+
+
+@pytest.mark.parametrize("path", sorted({span for span in CODE_SPANS if re.match(r"(kctl|docs|tests)/", span)}))
+def test_every_path_in_the_architecture_exists(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"\bkctl\.[a-z_.]+[a-z_]", TEXT))))
+def test_every_dotted_module_in_the_architecture_exists(name: str) -> None:
+    path = ROOT / name.replace(".", "/")
+    assert path.is_dir() or path.with_suffix(".py").exists()
+
+
+def test_every_module_in_the_table_of_server_packages_exists() -> None:
+    rows = _table_rows("| package | modules |")
+    assert "kctl/server/network" in rows
+    named = [f"{package}/{module}.py" for package, modules in rows.items() for module in modules]
+    assert [name for name in named if name not in MODULES] == []
+
+
+def test_every_package_of_the_server_is_in_the_table() -> None:
+    packages = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "kctl/server").glob("*/__init__.py")}
+    assert set(_table_rows("| package | modules |")) == packages
+
+
+def test_the_table_of_top_level_server_modules_is_complete() -> None:
+    named = [module for modules in _table_rows("| area | modules |").values() for module in modules]
+    existing = [path.stem for path in (ROOT / "kctl/server").glob("[a-z]*.py")]
+    assert sorted(named) == sorted(existing)
+
+
+@pytest.mark.parametrize("reference", FUNCTIONS)
+def test_every_function_in_a_journey_exists(reference: str) -> None:
+    module, _, function = reference.partition(".")
+    candidates = [path for path in MODULES.values() if path.stem == module]
+    assert any(re.search(rf"def {function}\b", path.read_text()) for path in candidates)
+
+
+def test_only_the_kazoo_link_imports_kazoo() -> None:
+    assert _importers("kazoo") == {"kctl/zookeeper/kazoo_link.py"}
+
+
+def test_only_the_spark_package_imports_spark_and_arrow() -> None:
+    importers = _importers("pyspark") | _importers("pyarrow") | _importers("numpy")
+    assert {name for name in importers if not name.startswith("kctl/spark/")} == set()
+
+
+def test_storage_opens_files_through_the_port_except_offline_tools() -> None:
+    direct = {
+        path.name
+        for name, path in MODULES.items()
+        if name.startswith("kctl/storage/") and path.name != "files.py"
+        for call in _calls(path)
+        if call == "open" or (call.startswith("os.") and call.removeprefix("os.") in FILE_FUNCTIONS)
+    }
+    assert direct <= OPENS_FILES_OFFLINE
+
+
+def test_only_the_listed_broker_modules_read_a_clock() -> None:
+    packages = ("kctl/server/", "kctl/storage/", "kctl/records/")
+    assert {name for name in _importers("time") if name.startswith(packages)} == CLOCK_READERS
+    for name in CLOCK_READERS:
+        assert name in TEXT
