@@ -1,4 +1,4 @@
-"""Requests that pretend to come from the controller, and what a client can learn to make them look right."""
+"""Forged controller requests, and the values a client can learn to forge them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEADER_AND_ISR_VERSION, STOP_REPLICA_VERSION, UPDATE_METADATA_VERSION = 4, 3, 6
 
 
 def controller_id(attacker: Attacker) -> int:
-    """As every client is told."""
+    """The controller id from Metadata."""
     return attacker.ask(MetadataRequest(topics=[]), MetadataResponse, 1).controller_id
 
 

@@ -228,7 +228,7 @@ def _exchange(sock: socket.socket, fuzzer: Fuzzer, *, is_readable: bool, is_writ
 
 @dataclass
 class Honest:
-    """A producer that sends one numbered record after the other, and a consumer that looks for all of them."""
+    """A producer that sends numbered records in sequence, and a consumer that checks for all of them."""
 
     bootstrap: str
     sent: int = 0
@@ -258,7 +258,7 @@ class Honest:
         numbers: list[int] = []
         end_s = time.monotonic() + 120
         while len(numbers) < self.sent and time.monotonic() < end_s:
-            numbers += [int(each.value()) for each in consumer.consume(10_000, 1.0) if each.error() is None]
+            numbers += [int(each.value() or b"") for each in consumer.consume(10_000, 1.0) if each.error() is None]
         consumer.close()
         return numbers
 
@@ -277,7 +277,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def unexpected_lines(log_text: str) -> list[str]:
-    """Lines of the broker's log that tell of a failure that nobody foresaw."""
+    """Lines of the broker's log that report unexpected errors."""
     return [line for line in log_text.splitlines() if line.startswith("Traceback") or " ERROR " in line][:20]
 
 

@@ -1,4 +1,4 @@
-"""Short requests that ask for much work or a long answer."""
+"""Short requests that cause much work or long responses."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_more_assigned_replicas_than_the_bound_are_refused() -> None:
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, PARTITIONS_PER_TOPIC_MAX + 1])
-def test_a_topic_does_not_grow_over_the_bound(attacker: Attacker, count: int) -> None:
+def test_partitions_over_the_bound_are_not_added(attacker: Attacker, count: int) -> None:
     create(attacker, creatable("growing", 1), validate_only=False)
     topics = [CreatePartitionsTopic(name="growing", count=count, assignments=None)]
     request = CreatePartitionsRequest(topics=topics, timeout_ms=60_000, validate_only=False)

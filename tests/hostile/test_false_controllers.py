@@ -1,4 +1,4 @@
-"""Control-plane requests from somebody who is not the controller that ZooKeeper has elected."""
+"""Control-plane requests from a sender that is not the controller registered in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_controller_that_zookeeper_does_not_name_is_refused(attacker: Attacker
     assert answers == [STALE, STALE, STALE]
 
 
-def test_the_real_controller_is_heard_after_somebody_claimed_the_highest_epoch(attacker: Attacker) -> None:
+def test_the_real_controller_is_accepted_after_a_false_highest_epoch(attacker: Attacker) -> None:
     false = leader_and_isr("orders", 0, controller=controller_id(attacker), epoch=2**31 - 1)
     assert attacker.ask(false, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION).error_code == STALE
     topic = CreatableTopic(name="after-the-claim", num_partitions=1, replication_factor=1, assignments=[], configs=[])
@@ -148,7 +148,7 @@ async def elect_other(world: World) -> None:
     await session.create(paths.CONTROLLER, znodes.encode_controller(znodes.Controller(OTHER_ID, 0)), ephemeral=True)
 
 
-def test_a_new_controller_is_heard_before_any_watch_has_told_of_it() -> None:
+def test_a_new_controller_is_accepted_before_the_watch_event() -> None:
     async def scene(world: World) -> None:
         authority, _ = authority_over(world)
         assert await is_confirmed(authority, BROKER_ID, 1)

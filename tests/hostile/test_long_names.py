@@ -1,4 +1,4 @@
-"""Names of the greatest length in every string of every request: the broker answers all the same."""
+"""Names of the maximum length in every string of every request are answered."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Names that lead out of the data folder, from everywhere that names come from."""
+"""Names that lead out of the data folder, from every source of names."""
 
 from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -178,7 +179,7 @@ def test_the_file_port_refuses_every_operation_outside_of_the_log_directories(
     files.make_directory(f"{base}/logs")
     files.open(f"{base}/logs/inside", create=True).close()
     outside = path.format(base=base)
-    attempts = [
+    attempts: list[Callable[[], object]] = [
         lambda: files.open(outside, create=True),
         lambda: files.list(outside),
         lambda: files.exists(outside),

@@ -116,7 +116,9 @@ def _their_value(value: Any, version: int) -> Any:
 @pytest.mark.parametrize(("cls", "version", "theirs"), CURRENT, ids=_ids(CURRENT))
 @few
 @given(data=st.data())
-def test_kafka_python_reads_and_writes_the_same(cls: type, version: int, theirs: Any, data: st.DataObject) -> None:
+def test_kafka_python_reads_and_writes_the_same_bytes(
+    cls: type, version: int, theirs: Any, data: st.DataObject
+) -> None:
     message = data.draw(messages(cls, version))
     blob = encode_bytes(message, version)
     read = ApiMessage.decode.__func__(theirs, blob, version)  # unbound: ApiVersionsResponse has a way of its own
@@ -128,7 +130,7 @@ def test_kafka_python_reads_and_writes_the_same(cls: type, version: int, theirs:
 @pytest.mark.parametrize(("cls", "version", "theirs"), OLD, ids=_ids(OLD))
 @few
 @given(data=st.data())
-def test_older_kafka_python_reads_and_writes_the_same(
+def test_older_kafka_python_classes_read_and_write_the_same_bytes(
     cls: type, version: int, theirs: Any, data: st.DataObject
 ) -> None:
     message = data.draw(messages(cls, version))

@@ -1,4 +1,4 @@
-"""What reaches the log of a broker."""
+"""Format of the broker's log lines."""
 
 from __future__ import annotations
 

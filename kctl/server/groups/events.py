@@ -1,7 +1,7 @@
 """Events that `step` processes for a group.
 
 A token identifies one parked request; it is returned in exactly one `Answer` and is opaque to the group.  Handlers
-create the events of requests without one, and the coordinator adds it.
+create events without a token, and the coordinator adds it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The disk has damaged the internal topics of a broker that was stopped: it serves whatever is sound in them."""
+"""A broker with damaged internal topics loads and serves all valid records."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def test_broker_serves_all_but_the_damaged_records_of_its_internal_topics(tmp_pa
             assert " key=b'\\x00\\x01\\x00" in line
             assert f"g{number:02}" in line
         assert log.count("skipped records topic=__transaction_state partition=0 offset=") == 2
-        assert log.count("log is corrupt near its end") == 1
+        corrupt = [line for line in log.splitlines() if "log is corrupt near its end" in line]
+        assert sum("__consumer_offsets-0" in line for line in corrupt) == 1
         cleaner_says = "log is uncleanable until restart log=__consumer_offsets-0"
         probe.wait_until(lambda: cleaner_says in broker.log_text, what="the cleaner to find the damage", timeout_s=30)
 

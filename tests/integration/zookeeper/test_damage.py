@@ -1,4 +1,4 @@
-"""Goal: a damaged database is served by nobody: one line names the file and what to do, at start and while running."""
+"""A damaged database is not served: one line names the file and a remedy, at start and while running."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_broker_on_a_damaged_database_does_not_start(tmp_path: Path) -> None:
     assert "internal error" not in ended.stderr
 
 
-def test_damage_that_a_commit_meets_ends_the_service(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_found_by_a_commit_stops_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         await filled(tmp_path)
         failed: asyncio.Future[ZooKeeperError] = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""A topic's configuration: what may be asked for, and what is in force."""
+"""Topic configuration: accepted values, and the effective ones."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def with_count(batch: bytes, count: int) -> bytes:
     return bytes(changed)
 
 
-def batch_of(region: bytes, count: int, *, codec: Codec, base_timestamp: int = 5) -> bytes:
+def batch_of(region: bytes | bytearray, count: int, *, codec: Codec, base_timestamp: int = 5) -> bytes:
     fields = (0, 0, -1, 2, 0, int(codec), count - 1, base_timestamp, base_timestamp, -1, -1, -1, count)
     return assemble_batch(BatchHeader(0, fields), bytearray(region))
 
@@ -202,7 +202,7 @@ def test_a_snappy_block_that_claims_more_than_the_format_can_hold_is_refused(fra
         decompress(Codec.SNAPPY, framing + block)
 
 
-def test_the_content_size_of_an_lz4_frame_is_not_believed() -> None:
+def test_the_declared_content_size_of_an_lz4_frame_is_ignored() -> None:
     frame = bytearray(lz4.frame.compress(b"abc" * 100, store_size=True))
     frame[6:14] = struct.pack("<Q", 1 << 60)
     with pytest.raises(DecompressionError):

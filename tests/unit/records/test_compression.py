@@ -1,4 +1,4 @@
-"""The codecs: there and back, what other clients write, and bounds on what comes out."""
+"""The codecs: round trips, output of other clients, and bounds on the output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPRESSING = [codec for codec in Codec if codec]
 
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("size", [0, 1, 1000, 32 * 1024, 32 * 1024 + 1, len(DATA)])
-def test_what_was_compressed_comes_back(codec: Codec, size: int) -> None:
+def test_compression_round_trips(codec: Codec, size: int) -> None:
     assert decompress(codec, memoryview(compress(codec, memoryview(DATA)[:size]))) == DATA[:size]
 
 
@@ -40,7 +40,7 @@ def test_a_stream_that_is_cut_or_foreign_is_refused(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSING)
-def test_nothing_is_no_stream(codec: Codec) -> None:
+def test_empty_input_is_not_a_valid_stream(codec: Codec) -> None:
     with pytest.raises(DecompressionError):
         decompress(codec, b"")
 

@@ -47,7 +47,7 @@ def topic(*partitions: tuple[int, ...]) -> TopicAssignment:
 
 
 class World:
-    """ZooKeeper and brokers that do at once what the controller wants: enough to see what comes of it."""
+    """ZooKeeper and brokers that perform every action at once, enough to observe its results."""
 
     def __init__(self, *ids: int, topics: dict[str, TopicAssignment] | None = None) -> None:
         self.state = ControllerState(broker_id=ids[0])

@@ -1,4 +1,4 @@
-"""What the dispatcher serves, refuses and frames."""
+"""Requests that the dispatcher serves and refuses, and their frames."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_newer_api_versions_is_answered_in_version_0_with_error_35() -> None:
     assert 18 in [a.api_key for a in response.api_keys]
 
 
-def test_a_software_name_that_is_no_word_is_refused_and_the_connection_stays() -> None:
+def test_an_invalid_software_name_is_refused_and_the_connection_stays_open() -> None:
     request = ApiVersionsRequest(client_software_name="-bad-", client_software_version="1.0")
     data = answer(dispatcher(), 18, 3, codec.encode_bytes(request, 3))
     response, _ = codec.decode(ApiVersionsResponse, data, 3, 4)
@@ -84,7 +84,7 @@ def test_an_api_or_version_that_is_not_served_is_malformed(key: int, version: in
         dispatcher().handle(frame(key, version, b""), PEER)
 
 
-def test_a_version_that_only_the_client_knows_is_neither_advertised_nor_served() -> None:
+def test_client_only_versions_are_neither_advertised_nor_served() -> None:
     """Kafka 2.8 had ListGroups up to 4; 5 is for the groups of Kafka 4."""
     made = Dispatcher()
     made.register("list_groups", lambda _, __: ListGroupsResponse(error_code=0, groups=[]))
@@ -105,7 +105,7 @@ def test_flexible_versions_get_a_flexible_response_header(version: int) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_random_bytes_are_malformed_or_answered_never_anything_else(data: bytes) -> None:
+def test_random_bytes_are_either_malformed_or_answered(data: bytes) -> None:
     made = dispatcher()
     for payload in (data, b"\x00\x03\x00\x09\x00\x00\x00\x01\xff\xff\x00" + data, b"\x00\x12" + data):
         try:

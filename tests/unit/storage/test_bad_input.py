@@ -1,4 +1,4 @@
-"""Files that are not what their names say: one line each, the sound logs are served, and nothing unread is deleted."""
+"""Unexpected files in a log directory: one log line each, valid logs are served, and nothing is deleted."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
         f"{FIRST}.log.cleaned",
     ],
 )
-def test_a_directory_where_a_file_should_be_costs_that_log_only(
+def test_a_directory_in_place_of_a_file_affects_that_log_only(
     tmp_path: Path, name: str, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with_two_logs(tmp_path, end)
@@ -90,7 +90,7 @@ def test_a_directory_where_a_file_should_be_costs_that_log_only(
 @pytest.mark.parametrize(
     "name", ["0.log", "orders.log", f"{FIRST}.bak", "00000000000000000099.bak", "x" * 20 + ".index", "core", ".nfs0001"]
 )
-def test_a_foreign_file_is_named_and_left_alone(
+def test_a_foreign_file_is_logged_and_ignored(
     tmp_path: Path, name: str, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with_two_logs(tmp_path, end)
@@ -121,7 +121,7 @@ def test_a_directory_in_place_of_a_file_of_the_log_directory_takes_it_offline(
 
 
 @WAYS_TO_END
-def test_a_batch_file_of_nothing_but_garbage_is_cut_with_one_line(
+def test_a_segment_of_random_bytes_is_truncated_with_one_log_line(
     tmp_path: Path, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of the last segment, behind which there is nothing: what is no batch is no record either."""

@@ -91,7 +91,7 @@ class TransactionWorld:
         return self.transaction.pending_markers
 
     def do(self, event: Event) -> None:
-        """Lets the event happen and performs what comes of it."""
+        """Feeds the event to the transaction and performs the resulting actions."""
         for action in step(self.transaction, event, self.now_ms):
             self._perform(action)
 
@@ -193,7 +193,7 @@ class TransactionWorld:
 
 
 def answer(token: Token) -> Outcome | None:
-    """What the call was told, None as long as it waits."""
+    """The outcome of the call, None while it waits."""
     return token.answers[0] if token.answers else None
 
 

@@ -1,4 +1,4 @@
-"""A client of a keeper, without a connection: it asks and remembers what its watches said."""
+"""A client of the keeper without a connection that records its watch events."""
 
 from __future__ import annotations
 
