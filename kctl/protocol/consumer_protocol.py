@@ -39,9 +39,13 @@ class ConsumerProtocolSubscription:
 
     topics: list[str] = array(string)
     user_data: bytes | None = bytes_(nullable="0+", default=None)
+    """Data of the assignor, opaque to the other members; null if it has none."""
     owned_partitions: list[TopicPartitions] = array(TopicPartitions, "1+", default=[], ignorable=True)
+    """Partitions that the member has not revoked, for cooperative rebalancing (KIP-429)."""
     generation_id: int = int32("2+", default=-1, ignorable=True)
+    """Generation in which they were assigned; -1 if unknown."""
     rack_id: str | None = string("3+", nullable="3+", default=None, ignorable=True)
+    """The member's `client.rack`; null if it is not set."""
 
 
 @data(versions="0-3")
@@ -50,6 +54,7 @@ class ConsumerProtocolAssignment:
 
     assigned_partitions: list[TopicPartitions] = array(TopicPartitions)
     user_data: bytes | None = bytes_(nullable="0+", default=None)
+    """Data of the assignor for this member; null if it has none."""
 
 
 @data(versions="0-1")
@@ -58,6 +63,7 @@ class StickyUserData:
 
     previous_assignment: list[TopicPartitions] = array(TopicPartitions)
     generation: int = int32("1+", default=-1, ignorable=True)
+    """Generation of the previous assignment; -1 if unknown."""
 
 
 @data(versions="0")

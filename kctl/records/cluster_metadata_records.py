@@ -85,16 +85,22 @@ class PartitionRecord:
     partition_id: int = int32()
     topic_id: UUID = uuid()
     replicas: list[int] = array(int32)
+    """Broker ids, preferred leader first."""
     isr: list[int] = array(int32)
     removing_replicas: list[int] = array(int32)
     adding_replicas: list[int] = array(int32)
     leader: int = int32()
+    """-1 without a leader."""
     leader_recovery_state: int = int8(default=0, tag=0)
+    """0 recovered, 1 recovering after an unclean election (KIP-704)."""
     leader_epoch: int = int32()
     partition_epoch: int = int32()
     directories: list[UUID] = array(uuid, "1+", default=[])
+    """Log directory ids, one per replica (KIP-858)."""
     eligible_leader_replicas: list[int] | None = array(int32, "2+", nullable="2+", default=None, tag=1)
+    """Replicas outside of the ISR that may be elected without losing records (KIP-966)."""
     last_known_elr: list[int] | None = array(int32, "2+", nullable="2+", default=None, tag=2)
+    """Last members of the ISR and the eligible leader replicas, for unclean elections (KIP-966)."""
 
 
 @data(versions="0", flexible="0+")
@@ -102,6 +108,7 @@ class ConfigRecord:
     """A property was set, or deleted when the value is null."""
 
     resource_type: int = int8()
+    """As in DescribeConfigs: 2 topic, 4 broker."""
     resource_name: str = string()
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -115,10 +122,12 @@ class PartitionChangeRecord:
     topic_id: UUID = uuid()
     isr: list[int] | None = array(int32, nullable="0+", default=None, tag=0)
     leader: int = int32(default=-2, tag=1)
+    """-1 without a leader, -2 unchanged."""
     replicas: list[int] | None = array(int32, nullable="0+", default=None, tag=2)
     removing_replicas: list[int] | None = array(int32, nullable="0+", default=None, tag=3)
     adding_replicas: list[int] | None = array(int32, nullable="0+", default=None, tag=4)
     leader_recovery_state: int = int8(default=-1, tag=5)
+    """-1 unchanged."""
     directories: list[UUID] | None = array(uuid, "1+", nullable="1+", default=None, tag=8)
     eligible_leader_replicas: list[int] | None = array(int32, "2+", nullable="2+", default=None, tag=6)
     last_known_elr: list[int] | None = array(int32, "2+", nullable="2+", default=None, tag=7)

@@ -135,7 +135,7 @@ def _has_old_messages(batches: memoryview) -> bool:
     return False
 
 
-class _Tally:
+class _RecordCounter:
     """Counts records during an iteration, so that a batch is built without holding them."""
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ def _batch_of(
 ) -> bytes:
     deltas = iter(records)
     first = next(deltas)
-    tally = _Tally()
+    tally = _RecordCounter()
     region = encode_records(tally.of(chain((first,), deltas)), first[1].timestamp)
     fields = (
         base_offset,

@@ -54,11 +54,16 @@ class OffsetCommitValue:
     """The committed offset of a group in a partition.  Timestamps are in ms since the epoch."""
 
     offset: int = int64()
+    """Offset of the next record to read."""
     leader_epoch: int = int32("3+", default=-1, ignorable=True)
+    """Epoch of the last record read (KIP-320); -1 if unknown."""
     metadata: str = string()
+    """Any text of the client."""
     commit_timestamp: int = int64()
     expire_timestamp: int = int64("1", default=NO_TIMESTAMP, ignorable=True)
+    """Set by a commit with `retention_time_ms`; -1 for the broker's retention."""
     topic_id: UUID = uuid("4", tag=0, default=NO_TOPIC_ID, ignorable=True)
+    """Id of the topic when the offset was committed (Kafka 4); all zero if unknown."""
 
 
 @struct
@@ -73,7 +78,9 @@ class MemberMetadata:
     """-1 in version 0, where the session timeout is used."""
     session_timeout: int = int32()
     subscription: bytes = bytes_()
+    """Metadata for the chosen protocol, opaque to the broker."""
     assignment: bytes = bytes_()
+    """Assignment from the group's leader, opaque to the broker."""
 
 
 @data(versions="0-4", flexible="4")
@@ -81,10 +88,14 @@ class GroupMetadataValue:
     """A group as of its last completed rebalance; an empty group has no members."""
 
     protocol_type: str = string()
+    """`consumer` for groups of consumers; empty if only offsets were committed."""
     generation: int = int32()
     protocol: str | None = string(nullable="0+")
+    """The chosen protocol; null without members."""
     leader: str | None = string(nullable="0+")
+    """Member id of the leader; null without members."""
     current_state_timestamp: int = int64("2+", default=NO_TIMESTAMP, ignorable=True)
+    """When the group entered its state, from which the expiry of its offsets counts (KIP-211); -1 if unknown."""
     members: list[MemberMetadata] = array(MemberMetadata)
 
 
@@ -112,6 +123,7 @@ class TransactionLogValue:
 
     producer_id: int = int64()
     previous_producer_id: int = int64("1", tag=0, default=-1, ignorable=True)
+    """Producer id before the epoch was exhausted; -1 if there is none."""
     next_producer_id: int = int64("1", tag=1, default=-1, ignorable=True)
     producer_epoch: int = int16()
     next_producer_epoch: int = int16("1", tag=3, default=-1, ignorable=True)
@@ -122,6 +134,7 @@ class TransactionLogValue:
     transaction_last_update_timestamp_ms: int = int64()
     transaction_start_timestamp_ms: int = int64()
     client_transaction_version: int = int16("1", tag=2, default=0, ignorable=True)
+    """2 if the producer uses a new epoch for each transaction, else 0 or 1."""
 
 
 def decode_offsets_key(key: memoryview | bytes) -> OffsetCommitKey | GroupMetadataKey | UnknownKey:

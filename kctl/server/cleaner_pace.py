@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from kctl.environment import Clock
-from kctl.storage.cleaning import CleaningGivenUp
+from kctl.storage.cleaning import CleaningAborted
 
 _CREDIT_MS_MAX = 1_000
 """The most unused time that may be caught up by going faster than the limit."""
@@ -48,7 +48,7 @@ class CleanerPace:
         self._stopped.set()
 
     def spend(self, byte_count: int) -> None:
-        """Waits until the bytes may have been read or written.  Raises CleaningGivenUp after `stop`."""
+        """Waits until the bytes may have been read or written.  Raises CleaningAborted after `stop`."""
         with self._lock:
             wait_ms = self._account.spend(
                 byte_count, now_ms=self._clock.monotonic_ms(), bytes_per_second=self._bytes_per_second()
@@ -58,7 +58,7 @@ class CleanerPace:
         else:
             self._yield_interpreter()
         if self._stopped.is_set():
-            raise CleaningGivenUp("the broker is stopping")
+            raise CleaningAborted("the broker stops")
 
     def _yield_interpreter(self) -> None:
         """Releases the interpreter lock to the event loop before the switch interval is over."""

@@ -28,7 +28,7 @@ from typing import NamedTuple
 from kctl.environment import Random
 from kctl.errors import CorruptLog, LogDirFailure
 from kctl.model import TopicPartition
-from kctl.storage.cleaning import Cleaning, CleaningGivenUp, Draft, FullSpeed, Pace
+from kctl.storage.cleaning import Cleaning, CleaningAborted, Draft, FullSpeed, Pace
 from kctl.storage.compaction import Cleanable, clean_point, cleanable
 from kctl.storage.compaction_batches import LatestRecords
 from kctl.storage.log import Log
@@ -98,7 +98,7 @@ class LogCleaner:
             try:
                 found = self.cleanable(log, now_ms)
             except (OSError, CorruptLog) as error:
-                self._give_up_on(log, error)
+                self._mark_uncleanable(log, error)
                 continue
             if found.is_due(log.config):
                 due.append((log, found))
@@ -146,15 +146,15 @@ class LogCleaner:
     def _guarded(self, log: Log, steps: Iterator[Callable[[], None]]) -> Iterator[Callable[[], None]]:
         try:
             yield from steps
-        except CleaningGivenUp as reason:
+        except CleaningAborted as reason:
             _logger.info("log cleaning aborted log=%s reason=%s", log.topic_partition, reason)
         except LogDirFailure:
             return  # LogDirectory.fail has logged it.
         except Exception as error:  # One log that cannot be cleaned must not stop the cleaning of the others.
             if self._logs.get(log.topic_partition) is log:
-                self._give_up_on(log, error)
+                self._mark_uncleanable(log, error)
 
-    def _give_up_on(self, log: Log, error: Exception) -> None:
+    def _mark_uncleanable(self, log: Log, error: Exception) -> None:
         reason = f"{type(error).__name__}: {error}"
         _logger.error(
             "log cleaning failed, log is uncleanable until restart log=%s reason=%s", log.topic_partition, reason
@@ -213,14 +213,14 @@ class LogCleaner:
 
     def _check_unchanged(self, log: Log, old: Sequence[Segment], truncations: int) -> None:
         if self._logs.get(log.topic_partition) is not log or not log.log_directory.is_online:
-            raise CleaningGivenUp("the log was deleted")
+            raise CleaningAborted("the log was deleted")
         if self._logs.futures.get(log.topic_partition) is not None:
-            raise CleaningGivenUp("the log is being moved to another directory")
+            raise CleaningAborted("the log is being moved to another directory")
         if log.truncations != truncations:
-            raise CleaningGivenUp("the log was truncated")
+            raise CleaningAborted("the log was truncated")
         present = {id(segment) for segment in log.segments}
         if not all(id(segment) in present for segment in old):
-            raise CleaningGivenUp("its first segments were deleted")
+            raise CleaningAborted("its first segments were deleted")
 
 
 class _Step:

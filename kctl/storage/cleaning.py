@@ -25,7 +25,7 @@ from kctl.records.control import ControlType, control_type
 from kctl.records.header import BatchHeader, CorruptBatch
 from kctl.storage.batch_reader import check_crc, read_batches
 from kctl.storage.compaction import Cleanable, SourceSegment, Transactions, group_segments, removal_horizon_ms
-from kctl.storage.compaction_batches import LatestRecords, emptied
+from kctl.storage.compaction_batches import LatestRecords, without_records
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.log import Log
@@ -41,7 +41,7 @@ from kctl.storage.producer_state import NO_OFFSET
 from kctl.storage.segment import Segment
 
 
-class CleaningGivenUp(KctlError):
+class CleaningAborted(KctlError):
     """The cleaning cannot continue: the log changed or the broker stops."""
 
 
@@ -49,7 +49,7 @@ class Pace(Protocol):
     """Limits the rate of a cleaning."""
 
     def spend(self, byte_count: int) -> None:
-        """Account for `byte_count` bytes read or written; called in the thread.  Raises CleaningGivenUp to stop the
+        """Account for `byte_count` bytes read or written; called in the thread.  Raises CleaningAborted to stop the
         cleaning.
         """
         ...
@@ -109,11 +109,11 @@ class Cleaning:
         """Find the last record of each key in the dirty part, or in as much of it as fits into memory.  Runs in a
         thread.
         """
-        self._take_in_keys()
-        for _ in self.latest.settle():
+        self._read_keys()
+        for _ in self.latest.find_last():
             self.pace.spend(0)
 
-    def _take_in_keys(self) -> None:
+    def _read_keys(self) -> None:
         latest = self.latest
         dirty = [source for source in self._sources if source.end_offset > latest.start_offset]
         first = dirty[0].base_offset
@@ -127,7 +127,7 @@ class Cleaning:
                     elif transactions.is_aborted(header):
                         latest.skip(header)
                     else:
-                        latest.take_in(header, batch)
+                        latest.add(header, batch)
                 except CorruptBatch as error:
                     raise CorruptLog(source.path, header.position, error.reason) from error
                 if latest.is_full:
@@ -182,7 +182,7 @@ class Draft:
         return self._segment
 
     def write(self) -> None:
-        """Write, index and sync the segment.  Runs in a thread.  Raises OSError, CorruptLog, CleaningGivenUp."""
+        """Write, index and sync the segment.  Runs in a thread.  Raises OSError, CorruptLog, CleaningAborted."""
         cleaning = self._cleaning
         for path in self.paths:
             cleaning.files.remove(path)  # Files left by an aborted cleaning.
@@ -226,7 +226,7 @@ class Draft:
         left: bytes | memoryview | None = None
         if not cleaning.transactions.is_aborted(header):
             left = cleaning.latest.filter(header, batch, drops_tombstones=may_remove)
-        return emptied(header) if left is None and is_last else left
+        return without_records(header) if left is None and is_last else left
 
     def _keeps_marker(self, header: BatchHeader, batch: memoryview, *, may_remove: bool) -> bool:
         kind = _kind_of(batch)

@@ -37,7 +37,7 @@ _Name = bytes | int | None
 class LatestRecords:
     """Finds the records between `start_offset` and `end_offset` that are the last of their key.
 
-    Call `take_in` for all batches, then `settle`, then `filter`.  Long keys are represented by a digest keyed with
+    Call `add` for all batches, then `find_last`, then `filter`.  Long keys are represented by a digest keyed with
     `secret`, so that clients cannot construct collisions; the digest is a number, which differs from every short key.
     `pause` is called within large batches.
     """
@@ -79,7 +79,7 @@ class LatestRecords:
         """Ignore the records of a batch, such as a control batch."""
         self.end_offset = max(self.end_offset, header.next_offset)
 
-    def take_in(self, header: BatchHeader, batch: memoryview) -> None:
+    def add(self, header: BatchHeader, batch: memoryview) -> None:
         """Note the keys of a data batch; batches come in offset order.  Raises CorruptBatch."""
         if header.next_offset <= self.start_offset:
             return
@@ -109,7 +109,7 @@ class LatestRecords:
     def _newest(self, count: int) -> Iterator[bytes | int]:
         return (key for key in islice(reversed(self._numbers), count) if key is not None)
 
-    def settle(self) -> Iterator[None]:
+    def find_last(self) -> Iterator[None]:
         """Determine the records that stay, after all batches were taken in; a generator, so that the caller can
         pause.
         """
@@ -205,7 +205,7 @@ class LatestRecords:
         return int.from_bytes(blake2b(key, digest_size=_DIGEST_SIZE, key=self._secret).digest(), "big")
 
 
-def emptied(header: BatchHeader) -> bytes:
+def without_records(header: BatchHeader) -> bytes:
     """Return the batch without records; it keeps a producer's last sequence number (KIP-98)."""
     return rebuild_batch(header, [])
 

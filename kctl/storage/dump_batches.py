@@ -1,7 +1,7 @@
 """Reads the batches of a log file that may be damaged, from start to end, in memory independent of the file size.
 
 Where the bytes are not a batch, the next whole batch with a valid checksum is searched for, and the bytes before it are
-one Problem.  A batch with a wrong checksum is returned with a Problem; reading continues behind it if another batch
+one Problem.  A batch with a wrong checksum is returned with a Problem; reading continues after it if another batch
 begins there, and otherwise inside of it, because its length may be wrong as well.
 """
 

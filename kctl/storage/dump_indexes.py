@@ -112,7 +112,7 @@ def _entries(file: RealFile, size: int, entry: struct.Struct) -> Iterator[tuple[
 def _end_of_data(file: RealFile, size: int) -> int:
     """Return the position of the zeros at the end of the first `size` bytes of the file.
 
-    Brokers preallocate 10 MB for an index; the operating system tells which parts were never written.
+    Brokers preallocate 10 MB for an index; the operating system reports which parts were never written.
     """
     end = _end_of_extents(file, size)
     while end:

@@ -63,7 +63,7 @@ def find_logs(
     for directory in directories:
         with _failing(directory):
             if directory.is_online:
-                search.look_into(directory)
+                search.add_directory(directory)
     return search.result()
 
 
@@ -80,7 +80,7 @@ class _Search:
         self._places: dict[TopicPartition, LogDirectory] = {}
         self._copies: dict[TopicPartition, tuple[LogDirectory, str]] = {}
 
-    def look_into(self, directory: LogDirectory) -> None:
+    def add_directory(self, directory: LogDirectory) -> None:
         """Add the logs of one log directory."""
         for entry in self._files.list(directory.path):
             if not entry.is_directory or entry.name in NOT_A_LOG:

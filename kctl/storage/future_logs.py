@@ -123,7 +123,7 @@ class FutureLogs:
         self._unmark(tp)
         return copy
 
-    def lose(self, directory: LogDirectory) -> None:
+    def forget_directory(self, directory: LogDirectory) -> None:
         """Forget the future logs in a directory that went offline; their files stay."""
         for tp in [tp for tp, copy in self._logs.items() if copy.log_directory is directory]:
             copy = self.remove(tp)

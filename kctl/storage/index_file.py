@@ -89,7 +89,7 @@ class IndexFile:
         self._set_length(self._written)
 
     def trim(self) -> None:
-        """Truncate the preallocated space behind the entries."""
+        """Truncate the preallocated space after the entries."""
         self.write_pending()
         self._set_length(self._written)
 

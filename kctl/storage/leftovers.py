@@ -1,7 +1,7 @@
 """Completes or undoes work on segment files that a crash interrupted.
 
     .deleted   scheduled for removal: remove it
-    .cleaned   unfinished output of the cleaner: remove it, and every .swap at or behind it, because the output of a
+    .cleaned   unfinished output of the cleaner: remove it, and every .swap at or after it, because the output of a
                group may be several segments of which not all were renamed to .swap
     .swap      finished output: remove the segments that it replaces, then rename it to its final name
 
@@ -34,11 +34,11 @@ from kctl.storage.segment import Segment
 
 _logger = logging.getLogger(__name__)
 
-_NOWHERE = 1 << 63
+_OFFSET_AFTER_ALL = 1 << 63
 """An offset after all offsets."""
 
 
-def settle_leftovers(files: Files, directory: str, config: LogConfig) -> None:
+def resolve_leftovers(files: Files, directory: str, config: LogConfig) -> None:
     """Leave only files with final names in the directory; can be interrupted at any point.  Raises OSError."""
     cleaned: dict[str, int] = {}
     swaps: dict[str, int] = {}
@@ -47,10 +47,10 @@ def settle_leftovers(files: Files, directory: str, config: LogConfig) -> None:
         if entry.name.endswith((DELETED_SUFFIX, ".tmp")):
             files.remove(f"{directory}/{entry.name}")
         elif entry.name.endswith(CLEANED_SUFFIX):
-            cleaned[entry.name] = parsed[0] if parsed is not None else _NOWHERE
+            cleaned[entry.name] = parsed[0] if parsed is not None else _OFFSET_AFTER_ALL
         elif entry.name.endswith(SWAP_SUFFIX) and parsed is not None:
             swaps[entry.name] = parsed[0]
-    first_draft = min(cleaned.values(), default=_NOWHERE)
+    first_draft = min(cleaned.values(), default=_OFFSET_AFTER_ALL)
     for name, offset in swaps.items():
         if offset >= first_draft:
             files.remove(f"{directory}/{name}")
@@ -92,7 +92,7 @@ def _finish_swap(files: Files, directory: str, config: LogConfig, swapped: list[
 
 
 def _end_of(segment: Segment) -> int:
-    """Return the offset after the last valid batch; recovery handles what is behind it."""
+    """Return the offset after the last valid batch; recovery handles the bytes after it."""
     offset = segment.base_offset
     try:
         for header in segment.headers():

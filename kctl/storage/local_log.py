@@ -4,7 +4,7 @@ The process may be killed between any two operations on the disk, so they are or
 complete or undo them (kctl.storage.recovery, kctl.storage.leftovers):
 
     roll          close the old segment before creating the new one
-    truncate_to   delete the segments behind the offset newest first, so that no hole is left; sync the truncation
+    truncate_to   delete the segments after the offset newest first, so that no hole is left; sync the truncation
     clear         delete all segments newest first, then create a new one
     retire        rename the files to `.deleted` now and remove them later: readers may still use them
     replace       rename drafts to `.swap`, retire the old segments, rename the drafts to their final names

@@ -38,7 +38,7 @@ from kctl.storage.local_log import LocalLog
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.lookup import RecordsSlice
 from kctl.storage.metadata_files import MetadataFiles
-from kctl.storage.producer_replay import replay_producers, take_in_producer
+from kctl.storage.producer_replay import apply_producer_batch, replay_producers
 from kctl.storage.producer_snapshots import ProducerSnapshots
 from kctl.storage.producer_state import ProducerState
 from kctl.storage.retention import deletable_segments
@@ -248,7 +248,7 @@ class Log:
             return AppendResult(self.log_end_offset, self.log_end_offset - 1, append_time, self.log_start_offset)
         try:
             self._segment_for(valid, now_ms).append(valid.buffer, headers)
-            self._take_in(valid)
+            self._apply_batches(valid)
         except OSError as error:
             raise self.log_directory.fail(error) from error
         flush, end = self._flush, headers[-1].next_offset
@@ -257,7 +257,7 @@ class Log:
         self.log_end_offset = end
         return AppendResult(headers[0].base_offset, headers[-1].last_offset, append_time, self.log_start_offset)
 
-    def _take_in(self, valid: ValidBatches) -> None:
+    def _apply_batches(self, valid: ValidBatches) -> None:
         """Update epochs and producers from batches that were written to the active segment."""
         epochs, producers = self.leader_epochs, self.producer_state
         for header in valid.headers:
@@ -267,7 +267,7 @@ class Log:
             if header.producer_id < 0:
                 producers.end_offset = header.next_offset
             else:
-                take_in_producer(producers, self._segments.active, header, valid.buffer)
+                apply_producer_batch(producers, self._segments.active, header, valid.buffer)
 
     def _segment_for(self, valid: ValidBatches, now_ms: int) -> Segment:
         headers = valid.headers

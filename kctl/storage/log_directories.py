@@ -22,7 +22,7 @@ from kctl.storage.names import CLEANER_CHECKPOINT, LOCK, META_PROPERTIES, RECOVE
 
 _logger = logging.getLogger(__name__)
 
-_CHECKPOINTS_TO_DO_WITHOUT = frozenset({RECOVERY_POINT_CHECKPOINT, CLEANER_CHECKPOINT})
+_REBUILDABLE_CHECKPOINTS = frozenset({RECOVERY_POINT_CHECKPOINT, CLEANER_CHECKPOINT})
 """Without these files more is recovered or compacted again; no data is lost.
 
 The other checkpoints cannot be rebuilt: without start offsets deleted records would be readable again, without high
@@ -80,7 +80,7 @@ class LogDirectoryFiles:
         try:
             return parse_offsets(files.read(path), path)
         except CorruptLog as error:
-            if name not in _CHECKPOINTS_TO_DO_WITHOUT:
+            if name not in _REBUILDABLE_CHECKPOINTS:
                 raise
             _logger.error("ignoring corrupt checkpoint file, no records are lost error=%s", error)
             return {}

@@ -15,7 +15,7 @@ from kctl.errors import CorruptLog, LogDirFailure
 _logger = logging.getLogger(__name__)
 
 
-class CheckpointTurns:
+class CheckpointWriters:
     """Orders writers of a checkpoint file: a lock, and the number of the last plan that wrote it.
 
     Owner: the thread that holds the lock.
@@ -31,14 +31,14 @@ class CheckpointTurns:
 class LogDirectory:
     """One log directory.  Owner: event loop."""
 
-    __slots__ = ("_on_failure", "checkpoint_turns", "failure", "path")
+    __slots__ = ("_on_failure", "checkpoint_writers", "failure", "path")
 
     def __init__(self, path: str, on_failure: Callable[[LogDirectory], None] | None = None) -> None:
         self.path = path
         self.failure: str | None = None
         """Why the directory is offline; None while it is online."""
         self._on_failure = on_failure
-        self.checkpoint_turns = CheckpointTurns()
+        self.checkpoint_writers = CheckpointWriters()
 
     @property
     def is_online(self) -> bool:

@@ -354,7 +354,7 @@ class LogManager:
         self._directories.take_failures(plan.failures)
 
     def _directory_failed(self, state: LogDirectory) -> None:
-        self.futures.lose(state)
+        self.futures.forget_directory(state)
         if self._on_log_dir_failure is not None:
             self._on_log_dir_failure(state.path)
 

@@ -27,7 +27,7 @@ class CheckpointPlan:
     def __init__(self, files: Files, writes: Sequence[tuple[LogDirectory, str, bytes]]) -> None:
         self._files = files
         self._number = next(_plan_numbers)
-        self._writes = [(directory.checkpoint_turns, path, data) for directory, path, data in writes]
+        self._writes = [(directory.checkpoint_writers, path, data) for directory, path, data in writes]
         self.failures: list[tuple[str, OSError]] = []
 
     def run(self) -> None:

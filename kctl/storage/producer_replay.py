@@ -17,7 +17,7 @@ from kctl.storage.segments import SegmentList
 from kctl.storage.transaction_index import AbortedTransaction
 
 
-def take_in_producer(state: ProducerState, segment: Segment, header: BatchHeader, buffer: Buffer) -> None:
+def apply_producer_batch(state: ProducerState, segment: Segment, header: BatchHeader, buffer: Buffer) -> None:
     """Update `state` from a batch with a producer id in `segment`; add an aborted transaction to its index."""
     if not header.is_control:
         state.append(header)

@@ -3,7 +3,7 @@
     1. complete or undo interrupted work of a cleaner or a deletion (.deleted, .cleaned, .swap)
     2. list the segments; remove indexes without batches
     3. after an unclean shutdown, read every batch from the segment of the recovery point on: rebuild the indexes,
-       epochs and producer state; truncate at the first invalid batch and delete all segments behind it
+       epochs and producer state; truncate at the first invalid batch and delete all segments after it
     4. a log that ends before its checkpointed start offset is emptied and starts at that offset
     5. truncate epochs and producer state to the log
 
@@ -27,7 +27,7 @@ from kctl.storage.batch_reader import check_crc
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.leader_epochs import LeaderEpochs
-from kctl.storage.leftovers import settle_leftovers
+from kctl.storage.leftovers import resolve_leftovers
 from kctl.storage.log import Log, LogContents
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.metadata_files import MetadataFiles
@@ -40,7 +40,7 @@ from kctl.storage.names import (
     TRANSACTION_INDEX_SUFFIX,
     parse_offset_file_name,
 )
-from kctl.storage.producer_replay import replay_producers, take_in_producer
+from kctl.storage.producer_replay import apply_producer_batch, replay_producers
 from kctl.storage.producer_snapshots import ProducerSnapshots
 from kctl.storage.producer_state import ProducerState
 from kctl.storage.segment import Segment
@@ -115,7 +115,7 @@ class _Loader:
         """Run the steps and return the state of the log."""
         if not self.files.exists(self.directory):
             self.files.make_directory(self.directory)
-        settle_leftovers(self.files, self.directory, self.config)
+        resolve_leftovers(self.files, self.directory, self.config)
         segments, topic_id = self._list()
         log_end_offset = self.log_start_offset
         if segments:
@@ -141,8 +141,8 @@ class _Loader:
         else:
             segments[-1].become_active()
         contents = SegmentList(segments)
-        self._settle_epochs(log_end_offset)
-        self._settle_producers(contents, log_end_offset)
+        self._truncate_epochs(log_end_offset)
+        self._restore_producers(contents, log_end_offset)
         return LogContents(
             segments=contents,
             log_start_offset=self.log_start_offset,
@@ -313,7 +313,7 @@ class _Loader:
                 self.producers.end_offset = header.next_offset
             else:
                 header.position = 0
-                take_in_producer(self.producers, segment, header, batch)
+                apply_producer_batch(self.producers, segment, header, batch)
 
     def _drop(self, segments: list[Segment]) -> None:
         for segment in reversed(segments):
@@ -322,13 +322,13 @@ class _Loader:
     def _new_segment(self, base_offset: int) -> Segment:
         return Segment.create(self.files, self.directory, base_offset, self.config, now_ms=self.now_ms)
 
-    def _settle_epochs(self, log_end_offset: int) -> None:
+    def _truncate_epochs(self, log_end_offset: int) -> None:
         self.epochs.truncate_from_end(log_end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
         if self.epochs.entries != self.epochs_on_disk:
             self.metadata.write_epochs(self.epochs.entries)
 
-    def _settle_producers(self, segments: SegmentList, log_end_offset: int) -> None:
+    def _restore_producers(self, segments: SegmentList, log_end_offset: int) -> None:
         self.snapshots.remove_after(log_end_offset)
         if self.producers.end_offset < log_end_offset:
             self.snapshots.load_latest(self.producers, at_most=log_end_offset, at_least=self.log_start_offset)

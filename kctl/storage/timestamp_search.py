@@ -63,7 +63,7 @@ class TimestampScan:
             if header.base_offset >= self._max_offset:
                 break
             if header.max_timestamp >= self._timestamp and header.last_offset >= self._start_offset:
-                if not self._look_into(header, allowance):
+                if not self._search_batch(header, allowance):
                     return
                 if self.found is not None:
                     break
@@ -72,7 +72,7 @@ class TimestampScan:
             allowance.records -= 1
         self.is_done = True
 
-    def _look_into(self, header: BatchHeader, allowance: Allowance) -> bool:
+    def _search_batch(self, header: BatchHeader, allowance: Allowance) -> bool:
         """Search one batch; return False if the allowance was not enough."""
         bound = decompressed_size_max(header.size)
         size_max = min(allowance.plain_bytes, bound)

@@ -1,8 +1,8 @@
 """One ZooKeeper session over one kazoo client; the only module that imports kazoo.
 
-kazoo reads the socket in its own thread.  Watch events, responses and state changes are passed to the event loop by
-`KazooLink.hop` only, in the order in which ZooKeeper sent them.  kazoo's default handler would run events and responses
-in two threads, which lets a response overtake an event that ZooKeeper sent before it.
+kazoo reads the socket in a thread.  Watch events, responses and state changes are passed to the event loop only by
+`KazooLink.call_on_loop`, in the order in which ZooKeeper sent them.  kazoo's default handler would run events and
+responses in two threads, which lets a response overtake an event that ZooKeeper sent before it.
 
 Only kazoo's connection, keep-alive and wire format are used.  Its calls and recipes block and its results use locks, so
 requests are put into its queue directly, with a _Call where kazoo expects its AsyncResult.
@@ -66,7 +66,7 @@ _EVENT_TYPES = {
     EventType.CHANGED: WatchEventType.CHANGED,
     EventType.CHILD: WatchEventType.CHILD,
 }
-_NOT_TO_BLAME = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+_ERRORS_OF_OTHER_OPERATIONS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 """The results of the operations before and after the failed one in a failed multi."""
 
 
@@ -111,9 +111,9 @@ class KazooLink:
         self._client.start_async()
 
     async def close(self) -> None:
-        """Close the session and wait briefly for the confirmation; a blocked thread is left behind."""
+        """Close the session and wait briefly for the confirmation; does not wait for a blocked thread."""
         timeout_s = CLOSE_TIMEOUT_S if self._is_up else CLOSE_TIMEOUT_DISCONNECTED_S
-        self._over()
+        self._end()
         client = self._client
         if not client._stopped.is_set():
             # KazooClient.stop() does the same and then joins its thread, which may be blocked in connect().
@@ -161,7 +161,7 @@ class KazooLink:
         request = wire.Transaction([self._request_of(each) for each in operations])
         results = await self._write(operations[0].path if operations else "/", request)
         for operation, result in zip(operations, results, strict=True):
-            if isinstance(result, Exception) and not isinstance(result, _NOT_TO_BLAME):
+            if isinstance(result, Exception) and not isinstance(result, _ERRORS_OF_OTHER_OPERATIONS):
                 raise _error_of(result, operation.path)
         return [self._result_of(each) for each in results]
 
@@ -213,7 +213,7 @@ class KazooLink:
         self._pump()
         return await call.future
 
-    def hop(self, callback: Callable[..., None], *args: object) -> None:
+    def call_on_loop(self, callback: Callable[..., None], *args: object) -> None:
         """Call on the event loop, after all earlier calls; from any thread.  Does nothing if the loop is closed."""
         try:
             self.loop.call_soon_threadsafe(callback, *args)
@@ -266,11 +266,11 @@ class KazooLink:
             if not self.connected.done():
                 self.connected.set_result(None)
         elif state is SessionState.EXPIRED:
-            self._over()
+            self._end()
         self._on_state(self, state)
         self._pump()
 
-    def _over(self) -> None:
+    def _end(self) -> None:
         """Fail all requests with SessionLostError; later responses are ignored."""
         self._is_up = False
         self._is_over = True
@@ -286,12 +286,12 @@ class KazooLink:
         client = self._client
         if state == KazooState.CONNECTED:
             self._set_watches_again()
-            self.hop(self._changed, SessionState.CONNECTED, client._session_id)
+            self.call_on_loop(self._changed, SessionState.CONNECTED, client._session_id)
         elif state == KazooState.SUSPENDED:
-            self.hop(self._changed, SessionState.SUSPENDED, 0)
+            self.call_on_loop(self._changed, SessionState.SUSPENDED, 0)
         elif client._state in {KeeperState.EXPIRED_SESSION, KeeperState.AUTH_FAILED}:
             client._stopped.set()  # kazoo would open a new session by itself; `reconnect` does that.
-            self.hop(self._changed, SessionState.EXPIRED, 0)
+            self.call_on_loop(self._changed, SessionState.EXPIRED, 0)
 
     def _set_watches_again(self) -> None:
         """Set the watches of the previous connection again.  kazoo's thread, before other requests on a new
@@ -303,7 +303,7 @@ class KazooLink:
             for watch in batch:
                 keeper = client._child_watchers if watch.kind == Watch.CHILD else client._data_watchers
                 keeper[watch.path].add(watch)
-            client._call(_SetWatches(client.last_zxid, batch), _Unheard())
+            client._call(_SetWatches(client.last_zxid, batch), _IgnoredResponse())
 
 
 class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
@@ -333,7 +333,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
             func()
         finally:
             self._link._client.close()
-            self._link.hop(self._link.thread_ended)
+            self._link.call_on_loop(self._link.thread_ended)
 
     def dispatch_callback(self, callback: Any) -> None:
         """Pass on a watch event.  kazoo's thread.
@@ -346,7 +346,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
             self.lost_watches.append(callback.func)
         elif event is not self._last_event:
             self._last_event = event
-            self._link.hop(self._link.watch_fired, _EVENT_TYPES[event.type], event.path)
+            self._link.call_on_loop(self._link.watch_fired, _EVENT_TYPES[event.type], event.path)
 
 
 class Watch:
@@ -381,11 +381,11 @@ class _Call:
         """Receive the response; before kazoo registers the watch.  kazoo's thread."""
         if self._watch is not None and self._watch.kind != Watch.CHILD:
             self._watch.kind = Watch.EXIST if value is None else Watch.DATA
-        self._link.hop(self._link.answered, self, value, None)
+        self._link.call_on_loop(self._link.answered, self, value, None)
 
     def set_exception(self, error: Exception) -> None:
         """Receive an error.  kazoo's thread, or the event loop when kazoo refuses a request."""
-        self._link.hop(self._link.answered, self, None, error)
+        self._link.call_on_loop(self._link.answered, self, None, error)
 
 
 class _SetWatches:
@@ -412,7 +412,7 @@ class _SetWatches:
         return True
 
 
-class _Unheard:
+class _IgnoredResponse:
     """The result of a request whose response is not needed: if it fails, the connection does too, and watches are
     set again.
     """

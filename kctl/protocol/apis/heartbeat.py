@@ -24,4 +24,4 @@ class HeartbeatResponse:
 
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     error_code: int = int16()
-    """REBALANCE_IN_PROGRESS tells the member to join again."""
+    """REBALANCE_IN_PROGRESS: the member must join again."""

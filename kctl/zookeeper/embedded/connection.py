@@ -63,8 +63,8 @@ class Connection(asyncio.Protocol):
         self._buffer = bytearray()
         self._output: list[bytes] = []
         self._ends_after_output = False
-        self._reasons_to_wait: set[str] = set()
-        self._patience: asyncio.TimerHandle | None = None
+        self._pause_reasons: set[str] = set()
+        self._session_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register the connection; see asyncio.Protocol."""
@@ -77,7 +77,7 @@ class Connection(asyncio.Protocol):
             transport.abort()
             return
         loop = asyncio.get_running_loop()
-        self._patience = loop.call_later(SESSIONLESS_TIMEOUT_S, self.abort, "no connect request in time")
+        self._session_timer = loop.call_later(SESSIONLESS_TIMEOUT_S, self.abort, "no connect request in time")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Unregister the connection; see asyncio.Protocol."""
@@ -108,22 +108,22 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Stop reading requests while responses back up."""
-        self.wait("unread responses")
+        self.pause_reading("unread responses")
 
     def resume_writing(self) -> None:
         """Read requests again once the responses are sent."""
-        self.go_on("unread responses")
+        self.resume_reading("unread responses")
 
-    def wait(self, reason: str) -> None:
-        """Stop reading requests until `go_on` is called with the same reason."""
-        if self._transport is not None and not self._reasons_to_wait and not self._transport.is_closing():
+    def pause_reading(self, reason: str) -> None:
+        """Stop reading requests until `resume_reading` is called with the same reason."""
+        if self._transport is not None and not self._pause_reasons and not self._transport.is_closing():
             self._transport.pause_reading()
-        self._reasons_to_wait.add(reason)
+        self._pause_reasons.add(reason)
 
-    def go_on(self, reason: str) -> None:
+    def resume_reading(self, reason: str) -> None:
         """Read requests again if there is no other reason to wait."""
-        self._reasons_to_wait.discard(reason)
-        if self._transport is not None and not self._reasons_to_wait and not self._transport.is_closing():
+        self._pause_reasons.discard(reason)
+        if self._transport is not None and not self._pause_reasons and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def begin_session(self, session_id: int) -> None:
@@ -182,6 +182,6 @@ class Connection(asyncio.Protocol):
         return True
 
     def _stop_waiting_for_session(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if self._session_timer is not None:
+            self._session_timer.cancel()
+            self._session_timer = None

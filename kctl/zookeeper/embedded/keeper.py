@@ -45,7 +45,7 @@ class Changes:
 
 
 @dataclass(slots=True)
-class Remembered:
+class StoredState:
     """The state that a store loads for a new keeper."""
 
     zxid: int = 0
@@ -56,7 +56,7 @@ class Remembered:
 class Keeper:
     """The state machine; see the module for its guarantees."""
 
-    def __init__(self, remembered: Remembered, *, now_ms: int, wall_ms: int) -> None:
+    def __init__(self, remembered: StoredState, *, now_ms: int, wall_ms: int) -> None:
         self.tree = Tree(remembered.nodes)
         self.sessions = Sessions(remembered.sessions, now_ms=now_ms, wall_ms=wall_ms)
         self.watches = WatchBoard()

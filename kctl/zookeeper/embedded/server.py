@@ -70,7 +70,7 @@ class EmbeddedZooKeeper:
         self._connections: dict[Connection, None] = {}
         self._by_session: dict[int, Connection] = {}
         self._with_output: dict[Connection, None] = {}
-        self._told_to_wait: list[Connection] = []
+        self._paused: list[Connection] = []
         self._is_closed_to_clients = False
         self._recovery: asyncio.Task[None] | None = None
         self._listener: asyncio.Server | None = None
@@ -163,10 +163,12 @@ class EmbeddedZooKeeper:
         is_first = connection.received_count == 1
         if not is_first:
             self._keeper.sessions.touch(connection.session_id, now_ms=self._now_ms())
-        self._batches.add(functools.partial(self._connected if is_first else self._asked, connection, frame))
+        self._batches.add(
+            functools.partial(self._handle_connect if is_first else self._handle_request, connection, frame)
+        )
         if len(self._batches) > OUTSTANDING_MAX:
-            connection.wait("outstanding requests")
-            self._told_to_wait.append(connection)
+            connection.pause_reading("outstanding requests")
+            self._paused.append(connection)
 
     def answer_word(self, word: str) -> str | None:
         """Return the output of a four-letter word."""
@@ -190,7 +192,7 @@ class EmbeddedZooKeeper:
         )
         return four_letter_words.answer(word, snapshot)
 
-    def _connected(self, connection: Connection, frame: bytes) -> None:
+    def _handle_connect(self, connection: Connection, frame: bytes) -> None:
         """Execute a connect request.  A client that has seen newer transactions belongs to another ensemble and is
         refused.
         """
@@ -230,7 +232,7 @@ class EmbeddedZooKeeper:
             self._keeper.forget_client(former)
             former.end()
 
-    def _asked(self, connection: Connection, frame: bytes) -> None:
+    def _handle_request(self, connection: Connection, frame: bytes) -> None:
         """Execute a request.  Without a header the connection is closed; a malformed body is answered with an error."""
         if not connection.is_open or connection.session_id == 0:
             return
@@ -327,9 +329,9 @@ class EmbeddedZooKeeper:
         for connection in with_output:
             connection.flush()
         self._traffic.sent += len(arrived)
-        told_to_wait, self._told_to_wait = self._told_to_wait, []
-        for connection in told_to_wait:
-            connection.go_on("outstanding requests")
+        paused, self._paused = self._paused, []
+        for connection in paused:
+            connection.resume_reading("outstanding requests")
 
     def _commit_failed(self, error: BaseException) -> None:
         log.error("ZooKeeper commit failed, loading the state from disk data=%s error=%s", self._data_dir, error)

@@ -23,7 +23,7 @@ from typing import IO
 from kctl.errors import ZooKeeperError
 from kctl.zookeeper.embedded import node_paths
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Acls, Id
-from kctl.zookeeper.embedded.keeper import Changes, Remembered
+from kctl.zookeeper.embedded.keeper import Changes, StoredState
 from kctl.zookeeper.embedded.tree import Znode
 
 DATABASE = "zookeeper.sqlite"
@@ -66,11 +66,11 @@ class Store:
             self.close()
             raise self._unusable(error) from error
 
-    def load(self) -> Remembered:
+    def load(self) -> StoredState:
         """Load the state.  Raises ZooKeeperError when the database is damaged."""
         try:
             self._check_pages()
-            remembered = Remembered(
+            remembered = StoredState(
                 zxid=self._zxid(),
                 nodes=[self._node(row) for row in self._database.execute("SELECT * FROM node")],
                 sessions=self._database.execute("SELECT id, password, timeout_ms FROM session").fetchall(),
@@ -156,7 +156,7 @@ class Store:
         )
 
 
-def _check_tree(remembered: Remembered) -> None:
+def _check_tree(remembered: StoredState) -> None:
     """Raise _Damage when znodes are missing, or newer than the last transaction."""
     present = {path for path, _ in remembered.nodes}
     if remembered.zxid and not present >= node_paths.CANNOT_BE_DELETED:

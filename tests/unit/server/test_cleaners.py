@@ -16,7 +16,7 @@ from kctl.records.header import Record
 from kctl.server.cleaner_pace import Account, CleanerPace
 from kctl.server.cleaners import LogCleaners, buffers
 from kctl.server.clock import SystemClock
-from kctl.storage.cleaning import CleaningGivenUp
+from kctl.storage.cleaning import CleaningAborted
 from kctl.storage.config import LogConfig
 from kctl.storage.files import File, RealFiles
 from kctl.storage.log_directory import LogDirectory
@@ -173,7 +173,7 @@ def test_without_an_io_limit_nothing_is_delayed_but_a_stop_is_noticed() -> None:
     for _ in range(100):
         pace.spend(1 << 30)
     pace.stop()
-    with pytest.raises(CleaningGivenUp):
+    with pytest.raises(CleaningAborted):
         pace.spend(0)
 
 

@@ -12,7 +12,7 @@ from kctl.records.build import build_batch, rebuild_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record, parse_header, seal
-from kctl.storage.cleaning import CleaningGivenUp
+from kctl.storage.cleaning import CleaningAborted
 from kctl.storage.compaction_batches import ENTRY_BYTES
 from tests.unit.storage.cleaner_world import COMPACTED, TP, CleanerWorld
 from tests.unit.storage.log_builder import read_records
@@ -329,7 +329,7 @@ def test_damage_makes_a_log_uncleanable_and_is_located(caplog: pytest.LogCapture
 def test_a_stop_ends_a_cleaning_within_a_batch() -> None:
     class Stopping:
         def spend(self, byte_count: int) -> None:
-            raise CleaningGivenUp("the broker stops")
+            raise CleaningAborted("the broker stops")
 
     world = CleanerWorld(pace=Stopping())
     world.put((b"a", b"1"))

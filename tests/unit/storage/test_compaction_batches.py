@@ -32,8 +32,8 @@ def test_memory_use_stays_within_the_estimate(key_size: int) -> None:
     tracemalloc.start()
     try:
         for batch in batches:
-            latest.take_in(parse_header(batch), batch)
-        for _ in latest.settle():
+            latest.add(parse_header(batch), batch)
+        for _ in latest.find_last():
             pass
         used, _ = tracemalloc.get_traced_memory()
     finally:
@@ -46,7 +46,7 @@ def test_memory_is_bounded_by_records_and_by_keys() -> None:
     latest = LatestRecords(0, memory_bytes=1000, secret=SECRET)
     taken = 0
     for batch in batches_of([b"same"] * 1000, 10):
-        latest.take_in(parse_header(batch), batch)
+        latest.add(parse_header(batch), batch)
         taken += 10
         if latest.is_full:
             break
@@ -60,8 +60,8 @@ def test_long_keys_that_differ_in_their_last_byte_are_different() -> None:
     latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
     (batch,) = batches_of([key + b"1", key + b"2", key + b"1"], 3)
     header = parse_header(batch)
-    latest.take_in(header, batch)
-    list(latest.settle())
+    latest.add(header, batch)
+    list(latest.find_last())
     left = latest.filter(header, batch, drops_tombstones=False)
     assert left is not None
     assert [record.offset for record in iterate_records(left)] == [1, 2]
@@ -71,8 +71,8 @@ def test_a_batch_that_loses_nothing_is_the_same_bytes_and_is_not_unpacked() -> N
     batch = memoryview(build_batch([Record(0, 0, b"a", b"1"), Record(1, 0, b"b", b"1")], codec=Codec.ZSTD))
     header = parse_header(batch)
     latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
-    latest.take_in(header, batch)
-    list(latest.settle())
+    latest.add(header, batch)
+    list(latest.find_last())
     unreadable = bytearray(batch)
     unreadable[61:] = bytes(len(unreadable) - 61)
     assert latest.filter(header, memoryview(unreadable), drops_tombstones=False) == bytes(unreadable)
@@ -92,8 +92,8 @@ def test_a_message_of_an_old_format_stays_whole_while_one_of_its_records_does(ma
             old_batches.append(memoryview(old)[position : header.end])
             position = header.end
         for batch in (*old_batches, *overwritten):
-            latest.take_in(parse_any_header(batch), batch)
-        list(latest.settle())
+            latest.add(parse_any_header(batch), batch)
+        list(latest.find_last())
         left = [latest.filter(parse_any_header(batch), batch, drops_tombstones=False) for batch in old_batches]
         if codec is Codec.NONE:
             assert left == [None, old_batches[1] if is_kept else None]
@@ -106,8 +106,8 @@ def test_a_tombstone_of_an_old_format_is_removed_after_its_retention(magic: int)
     batch = memoryview(build_messages([Record(0, 5, b"a", None)], magic=magic))
     header = parse_any_header(batch)
     latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
-    latest.take_in(header, batch)
-    list(latest.settle())
+    latest.add(header, batch)
+    list(latest.find_last())
     assert latest.filter(header, batch, drops_tombstones=False) == batch
     assert latest.filter(header, batch, drops_tombstones=True) is None
 
@@ -118,9 +118,9 @@ def test_tombstones_are_found_among_the_clean_and_the_dirty() -> None:
     header = parse_header(batch)
     for start_offset in (0, 6):
         latest = LatestRecords(start_offset, memory_bytes=1 << 20, secret=SECRET)
-        latest.take_in(header, batch)
+        latest.add(header, batch)
         latest.end_offset = 6
-        list(latest.settle())
+        list(latest.find_last())
         left = latest.filter(header, batch, drops_tombstones=True)
         assert left is not None
         assert [record.offset for record in iterate_records(left)] == [0, 2, 4]
@@ -132,8 +132,8 @@ def test_the_largest_timestamp_is_that_of_what_is_left() -> None:
     batch = memoryview(build_batch(records))
     header = parse_header(batch)
     latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
-    latest.take_in(header, batch)
-    list(latest.settle())
+    latest.add(header, batch)
+    list(latest.find_last())
     left = latest.filter(header, batch, drops_tombstones=False)
     assert left is not None
     assert parse_header(left).max_timestamp == 70_000
@@ -148,13 +148,13 @@ def test_malformed_records_are_reported_with_their_position() -> None:
     header.position = 4711
     latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
     with pytest.raises(CorruptBatch) as caught:
-        latest.take_in(header, memoryview(batch))
+        latest.add(header, memoryview(batch))
     assert caught.value.position == 4711
 
 
 def test_offsets_that_go_back_are_refused() -> None:
     first, second = batches_of([b"a", b"b"], 1)
     latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
-    latest.take_in(parse_header(second), second)
+    latest.add(parse_header(second), second)
     with pytest.raises(CorruptBatch, match="offset 0 follows 1"):
-        latest.take_in(parse_header(first), first)
+        latest.add(parse_header(first), first)
