@@ -126,7 +126,7 @@ def _register_cluster(serve: Serve, base: Foundations, parts: BrokerParts) -> No
 
 
 def _register_controller(serve: Serve, base: Foundations, parts: BrokerParts) -> None:
-    """What the controller tells brokers, and what it is asked for."""
+    """Registers the APIs of the controller and its requests to brokers."""
     control_plane, controller = parts.control_plane, parts.controller
     serve("leader_and_isr", LeaderAndIsrHandler(control_plane, parts.authority).handle)
     serve("stop_replica", StopReplicaHandler(control_plane, parts.authority).handle)

@@ -1,14 +1,14 @@
 """Checks that a request is from the controller elected in ZooKeeper.
 
-Kafka compares controller epochs only, so any client can name a huge one and from then on shut out the real controller.
-Here a request counts after ZooKeeper has confirmed what it claims: /controller_epoch holds the epoch, /controller names
-the controller or is gone already, the controller is registered under /brokers/ids, and the broker epoch, if the request
-has one, is that of this broker's own registration (KIP-380).  A confirmed claim is kept until /controller changes,
-so that a controller's requests cost one reading, not one each.
+Kafka compares controller epochs only, so that any client can send a huge one and fence the real controller.  Here a
+request is accepted after ZooKeeper has confirmed its claim: /controller_epoch has the epoch, /controller has the id or
+does not exist, the controller is registered under /brokers/ids, and the broker epoch, if the request has one, is that
+of this broker's registration (KIP-380).  A confirmed claim is cached until /controller changes, so that a controller's
+requests cost one read, not one each.
 
-Two claims are refused without a reading.  This broker's own controller does not send requests to itself over the
-network.  And a controller that has sent the broker epoch once sends it always, because it depends on its
-inter.broker.protocol.version; the epoch is not known to clients.
+Two claims are refused without a read.  This broker's own controller does not send requests to itself over the network.
+And a controller that has sent the broker epoch once sends it always, because it depends on its
+inter.broker.protocol.version; clients do not know the epoch.
 
 Owner: event loop.
 """
@@ -29,7 +29,7 @@ NO_BROKER_EPOCH = -1
 
 
 class Claim(NamedTuple):
-    """What a request says about its sender and its receiver."""
+    """The sender and the receiver as a control request names them."""
 
     controller_id: int
     controller_epoch: int
@@ -38,17 +38,17 @@ class Claim(NamedTuple):
 
 
 class _Elected(NamedTuple):
-    """What ZooKeeper says."""
+    """The state of the controller election in ZooKeeper."""
 
     controller_epoch: int
     controller_id: int | None
-    """None while no controller is elected."""
+    """None if there is no controller at the moment."""
     broker_ids: frozenset[str]
     broker_epoch: int | None
-    """The transaction that registered this broker; None while it is not registered."""
+    """Zxid of this broker's registration; None while it is not registered."""
 
     def refusal(self, claim: Claim) -> ErrorCode:
-        """NONE if the claim is true."""
+        """NONE if ZooKeeper confirms the claim, else the error for the request."""
         if (
             claim.controller_epoch != self.controller_epoch
             or self.controller_id not in {None, claim.controller_id}
@@ -60,7 +60,7 @@ class _Elected(NamedTuple):
         return ErrorCode.NONE
 
 
-_NOT_READ = _Elected(-1, None, frozenset(), None)
+_NO_CONTROLLER = _Elected(-1, None, frozenset(), None)
 
 
 class ControllerAuthority:
@@ -73,22 +73,22 @@ class ControllerAuthority:
         self._reading: asyncio.Task[_Elected] | None = None
 
     def on_watch(self, event: WatchEvent) -> None:
-        """Forgets the confirmed claim when /controller changes; the next request is looked up again."""
+        """Clears the cached claim when /controller changes; the next request reads ZooKeeper again."""
         if event.path == paths.CONTROLLER:
             self._confirmed = None
 
     async def check(self, claim: Claim) -> None:
-        """Returns at once for the confirmed claim.
+        """Returns at once for the cached claim.
 
         Raises ApiError: STALE_CONTROLLER_EPOCH if the sender is not the elected controller, STALE_BROKER_EPOCH if it
-        means an earlier registration of this broker.
+        is for an earlier registration of this broker.
         """
         if claim == self._confirmed:
             return
         refusal = self._obvious_refusal(claim) or await self._looked_up(claim)
         if refusal:
             log.warning(
-                "refused control request controller=%s controller_epoch=%s broker_epoch=%s error=%s",
+                "control request refused controller=%s controller_epoch=%s broker_epoch=%s error=%s",
                 *claim,
                 refusal.name,
             )
@@ -104,16 +104,16 @@ class ControllerAuthority:
         return ErrorCode.NONE
 
     async def _looked_up(self, claim: Claim) -> ErrorCode:
-        """However many requests wait, one reading of ZooKeeper is under way at a time.
+        """The result of reading ZooKeeper; however many requests wait, there is one pending read.
 
-        One that began before this call may be too old to know a new controller, so it can confirm but not refuse.
+        A read that was started before this call may not include a new controller, so it can confirm but not refuse.
         """
         if self._reading is not None and (await self._read()).refusal(claim) is ErrorCode.NONE:
             return ErrorCode.NONE
         return (await self._read()).refusal(claim)
 
     async def _read(self) -> _Elected:
-        """The result of the reading under way, or of a new one if there is none."""
+        """The result of the pending read, or of a new one."""
         if self._reading is None:
             self._reading = asyncio.get_running_loop().create_task(self._elected(), name="controller-authority")
             self._reading.add_done_callback(self._read_is_done)
@@ -143,5 +143,5 @@ class ControllerAuthority:
             broker_ids = frozenset(await self._zookeeper.children(paths.BROKER_IDS))
             return _Elected(epoch, controller_id, broker_ids, broker_epoch)
         except (ZooKeeperError, ValueError) as error:
-            log.warning("cannot read the controller from ZooKeeper error=%s", error)
-            return _NOT_READ
+            log.warning("cannot read the controller from zookeeper error=%s", error)
+            return _NO_CONTROLLER

@@ -1,4 +1,4 @@
-"""The steps of reassignments, from the wish to the last deleted log; the rules are in `reassignment_rules`.
+"""The steps of a reassignment, from the request to the deletion of removed replicas; rules: `reassignment_rules`.
 
 Pure.
 """
@@ -82,7 +82,7 @@ def reassignments_started(state: ControllerState, event: ReassignmentsStarted) -
     actions = _push(state, event.partitions)
     if dismissed:
         actions.append(Continue(ReplicasDismissed(dismissed)))
-    # The same replicas, or the same in another order, or a reassignment taken back: nobody has to catch up.
+    # Same replicas, other order, or a cancellation: no replica has to catch up.
     settled = [
         tp for tp in event.partitions if not reassignment_rules.is_reassigning(state.topics[tp.topic], tp.partition)
     ]
@@ -101,7 +101,7 @@ def replicas_dismissed(state: ControllerState, event: ReplicasDismissed) -> list
 
 
 def resume_reassignments(state: ControllerState) -> list[Action]:
-    """Goes on with what is under way: after a failover, or when a broker came."""
+    """Continues pending reassignments, after a failover or when a broker is added."""
     under_way = tuple(reassignment_rules.reassigning(state))
     if not under_way:
         return []

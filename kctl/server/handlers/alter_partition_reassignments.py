@@ -39,7 +39,7 @@ class AlterPartitionReassignmentsHandler:
                 topic_partition = TopicPartition(topic.name, each.partition_index)
                 wanted[topic_partition] = None if each.replicas is None else tuple(each.replicas)
         for topic_partition, replicas in wanted.items():
-            # The controller asks again when it is this request's turn; here the caller gets to know what is wrong.
+            # The controller checks again when it processes the event; this check gives the client a message.
             refusal = reassignment_rules.refusal(self._controller.state, topic_partition, replicas)
             if refusal is not None:
                 refused[topic_partition] = refusal

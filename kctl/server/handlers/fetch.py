@@ -182,6 +182,7 @@ class _WaitForRecords:
     def try_complete(self) -> bool:
         if self._seen is not None and self._fetch.upper_bounds() == self._seen:
             return False
+        """Completes if min_bytes are available or something is urgent."""
         reading = self._fetch.read_if_enough()
         if reading is None:
             return False
@@ -209,6 +210,7 @@ class DelayedFetch:
         self._wants_session = wants_session
 
     def try_complete(self) -> bool:
+        """Completes if min_bytes are available or something is urgent."""
         reading = self._fetch.read_if_enough()
         if reading is None:
             return False
@@ -216,10 +218,11 @@ class DelayedFetch:
         return True
 
     def on_timeout(self) -> None:
+        """Completes with what is available."""
         self._answer(self._fetch.read())
 
     def response(self, reading: Reading) -> FetchResponse:
-        """Answers with this reading."""
+        """The response with this reading."""
         self._fetch.note_answered(reading)
         session = self._session
         if session is not None:

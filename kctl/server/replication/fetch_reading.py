@@ -124,13 +124,13 @@ class Fetch:
         self._max_bytes = max_bytes if self._magic is None else min(max_bytes, old_formats.SOURCE_BYTES_MAX)
 
     def is_enough(self, reading: Reading) -> bool:
-        """Whether a reading is answered without waiting for more."""
+        """True if the response is sent now, without waiting for more records."""
         has_bytes = reading.total_bytes >= min(self._min_bytes, self._max_bytes) or reading.is_on_older_segment
         return not self.positions or reading.is_urgent or has_bytes
 
     @property
     def is_converted(self) -> bool:
-        """Whether the reader knows only old message formats; its answer is a reading after `convert`."""
+        """True if the reader supports only old message formats: the response is a reading after `convert`."""
         return self._magic is not None
 
     def upper_bounds(self) -> list[int]:
@@ -156,14 +156,14 @@ class Fetch:
         return False
 
     def read_if_enough(self) -> Reading | None:
-        """A new reading, None while it would not be enough to answer with."""
+        """A new reading, or None if it is not enough for a response."""
         if not self.could_have_more():
             return None
         reading = self.read()
         return reading if self.is_enough(reading) else None
 
     def note_answered(self, reading: Reading) -> None:
-        """This reading goes out: it counts for throttles, and a follower knows the high watermarks in it."""
+        """Called when the reading is sent: counts it for throttles, and stores the high watermarks sent."""
         if not self.reader.is_follower:
             return
         throttled_bytes = 0
@@ -242,7 +242,7 @@ class Fetch:
             partition.check_epoch(position.current_leader_epoch)
 
     async def convert(self, reading: Reading, work: RecordWork) -> bool:
-        """Put messages of an old format in the place of what was read, or the error that prevents that.
+        """Replaces the records of the reading by messages of an old format, or by the error that prevents that.
 
         Returns False if nothing remains to send, since some record types do not exist in old formats.
         """

@@ -107,7 +107,7 @@ class Partition:
         return self.log.last_stable_offset(self.high_watermark)
 
     def apply(self, state: PartitionState, now_ms: int) -> None:
-        """Take a role from the controller.
+        """Sets the role that the controller decided.
 
         The caller has checked the controller epoch.  Raises ApiError(STALE_CONTROLLER_EPOCH) for a leader epoch that is
         not newer than the present one.

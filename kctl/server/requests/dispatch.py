@@ -127,7 +127,7 @@ class Dispatcher:
 async def _handled_off_loop(
     api: registry.Api, handler: Handler, frame: bytes, offset: int, context: RequestContext
 ) -> Response | None:
-    """Decodes in a thread.  A controller's description of a large cluster takes hundreds of milliseconds."""
+    """Decodes in a thread: a controller's request for a large cluster takes hundreds of milliseconds."""
     loop = asyncio.get_running_loop()
     decoded: tuple[Any, int] = await loop.run_in_executor(
         None, codec.decode, api.request, frame, context.api_version, offset

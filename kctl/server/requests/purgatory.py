@@ -91,7 +91,7 @@ class Purgatory(Generic[K]):
             self._expire(waiting)
 
     def _try_in_slices(self, waiting: list[_Waiting[K]]) -> None:
-        """The first DELAYED_TRIED_MAX now, the others in later iterations of the loop."""
+        """Tries the first DELAYED_TRIED_MAX operations now, the others in later iterations of the loop."""
         for each in waiting[:DELAYED_TRIED_MAX]:
             if not each.done and not each.is_trying:
                 self._try(each)
