@@ -20,7 +20,7 @@ def test_the_brokers_own_words_win_over_ours() -> None:
 def test_code_of_a_newer_broker_keeps_its_number() -> None:
     outcome = outcome_of("orders", 9_999, "quota of the future")
     assert outcome.error is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert outcome.message == "error code 9999, which is newer than kctl: quota of the future"
+    assert outcome.message == "unknown error code 9999: quota of the future"
 
 
 def test_wrong_broker_becomes_an_exception_and_nothing_else_does() -> None:
