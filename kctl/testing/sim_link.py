@@ -1,7 +1,7 @@
-"""One direction of one simulated connection: bytes in order, late, in pieces, and stopped while the way is blocked.
+"""One direction of a simulated connection: ordered bytes with delays, splits and partitions.
 
-TCP hides loss: a lost segment comes later, and everything behind it too.  So loss is delay here, and a partition holds
-segments back until it heals; only a connection that waits longer than TCP's patience breaks.
+TCP retransmits lost segments, which delays them and all later ones.  So loss is modelled as delay, and a partition
+holds segments back until it heals; a connection breaks only if that takes longer than TCP's retransmission timeout.
 
 Owner: event loop.
 """
@@ -20,13 +20,13 @@ from kctl.testing.sim_process import NOBODY
 
 @dataclass(slots=True)
 class LinkConditions:
-    """How the way from one host to another behaves.  Times in seconds."""
+    """Conditions from one host to another.  Times in seconds."""
 
     delay_s_min: float = 0.0001
     delay_s_mean: float = 0.0005
-    """Mean of what comes on top of the minimum, exponentially distributed."""
+    """Mean of the exponentially distributed delay added to the minimum."""
     loss: float = 0.0
-    """Probability that a segment has to be sent again."""
+    """Probability of the retransmission of a segment."""
     split: float = 0.1
     """Probability that bytes written together arrive in two pieces."""
     is_blocked: bool = False
@@ -43,11 +43,11 @@ class LinkConditions:
 
 RETRANSMISSION_S = 0.2
 PATIENCE_S = 900.0
-"""How long TCP keeps trying before the connection is given up; Linux: about 15 minutes."""
+"""Retransmission timeout of TCP; about 15 minutes on Linux."""
 
 
 class Signal(Enum):
-    """What travels beside bytes."""
+    """Signals in the stream besides bytes."""
 
     FIN = "fin"
     RST = "rst"
@@ -57,7 +57,7 @@ Segment = bytes | Signal
 
 
 class Pipe:
-    """Segments under way, in order.  `deliver` takes each at its arrival, unless `hold` says not to for now."""
+    """Segments in flight, in order.  `deliver` is called at their arrival, except between `hold` and `release`."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Pipe:
         """Bytes sent and not delivered yet."""
 
     def send(self, segment: Segment) -> None:
-        """Adds to what is under way."""
+        """Sends a segment."""
         for piece in self._pieces(segment):
             arrival_s = self._loop.time() + self.conditions.arrival_delay_s(self._random)
             self._segments.append((arrival_s, piece))
@@ -94,25 +94,25 @@ class Pipe:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is under way."""
+        """Whether nothing is in flight."""
         return not self._segments
 
     def reset(self) -> None:
-        """Drops what is under way and sends a reset instead."""
+        """Drops everything in flight and sends a reset."""
         self._drop_segments()
         self.send(Signal.RST)
 
     def hold(self) -> None:
-        """The receiver does not read for now."""
+        """Pauses delivery: the receiver does not read."""
         self._is_held = True
 
     def release(self) -> None:
-        """The receiver reads again."""
+        """Resumes delivery."""
         self._is_held = False
         self._schedule()
 
     def conditions_changed(self) -> None:
-        """The way was blocked or is open again."""
+        """Applies a new or healed partition."""
         if not self.conditions.is_blocked and self._patience is not None:
             self._patience.cancel()
             self._patience = None
@@ -120,7 +120,7 @@ class Pipe:
         self._schedule()
 
     def close(self) -> None:
-        """Whatever is under way is lost."""
+        """Drops everything in flight."""
         self._drop_segments()
         if self._patience is not None:
             self._patience.cancel()
