@@ -107,5 +107,5 @@ def test_next_run_under_the_id_takes_over_from_one_that_hangs(
     open_transaction.stdin.write(b"late\n")
     open_transaction.stdin.close()
     assert open_transaction.wait(STOP_TIMEOUT_S) == 1
-    assert b"another producer has taken the transactional id" in open_transaction.stderr.read()
+    assert b"another producer uses the transactional id" in open_transaction.stderr.read()
     assert values(kctl, topic) == ["second"]
