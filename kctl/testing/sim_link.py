@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from random import Random
 
-from kctl.testing.sim_process import NOBODY
+from kctl.testing.sim_process import NO_PROCESS
 
 
 @dataclass(slots=True)
@@ -35,14 +35,14 @@ class LinkConditions:
         """Time from sending to arrival, retransmissions included."""
         delay_s = self.delay_s_min + random.expovariate(1 / self.delay_s_mean)
         timeout_s = RETRANSMISSION_S
-        while random.random() < self.loss and timeout_s < PATIENCE_S:
+        while random.random() < self.loss and timeout_s < RETRANSMISSION_TIMEOUT_S:
             delay_s += timeout_s
             timeout_s *= 2
         return delay_s
 
 
 RETRANSMISSION_S = 0.2
-PATIENCE_S = 900.0
+RETRANSMISSION_TIMEOUT_S = 900.0
 """Retransmission timeout of TCP; about 15 minutes on Linux."""
 
 
@@ -67,17 +67,17 @@ class Pipe:
         *,
         deliver: Callable[[Segment], None],
         on_progress: Callable[[], None],
-        on_patience_lost: Callable[[], None],
+        on_retransmission_timeout: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._random = random
         self.conditions = conditions
         self._deliver = deliver
         self._on_progress = on_progress
-        self._on_patience_lost = on_patience_lost
+        self._on_retransmission_timeout = on_retransmission_timeout
         self._segments: deque[tuple[float, Segment]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._patience: asyncio.TimerHandle | None = None
+        self._retransmission_timer: asyncio.TimerHandle | None = None
         self._is_held = False
         self._not_before_s = 0.0
         self.byte_count = 0
@@ -113,18 +113,18 @@ class Pipe:
 
     def conditions_changed(self) -> None:
         """Applies a new or healed partition."""
-        if not self.conditions.is_blocked and self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if not self.conditions.is_blocked and self._retransmission_timer is not None:
+            self._retransmission_timer.cancel()
+            self._retransmission_timer = None
             self._not_before_s = self._loop.time() + self.conditions.arrival_delay_s(self._random)
         self._schedule()
 
     def close(self) -> None:
         """Drops everything in flight."""
         self._drop_segments()
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if self._retransmission_timer is not None:
+            self._retransmission_timer.cancel()
+            self._retransmission_timer = None
 
     def _drop_segments(self) -> None:
         self._segments.clear()
@@ -144,11 +144,13 @@ class Pipe:
             return
         arrival_s, segment = self._segments[0]
         if self.conditions.is_blocked:
-            if self._patience is None:
-                self._patience = self._loop.call_later(PATIENCE_S, self._on_patience_lost, context=NOBODY)
+            if self._retransmission_timer is None:
+                self._retransmission_timer = self._loop.call_later(
+                    RETRANSMISSION_TIMEOUT_S, self._on_retransmission_timeout, context=NO_PROCESS
+                )
         elif not self._is_held or segment is Signal.RST:
             due_s = max(arrival_s, self._not_before_s, self._loop.time())
-            self._timer = self._loop.call_at(due_s, self._arrive, context=NOBODY)
+            self._timer = self._loop.call_at(due_s, self._arrive, context=NO_PROCESS)
 
     def _arrive(self) -> None:
         self._timer = None

@@ -28,7 +28,7 @@ from kctl.testing.sim_loop import SimLoop
 from kctl.testing.sim_process import SimProcess, current_process
 from kctl.testing.sim_transport import Address, SimTransport
 
-CONNECT_PATIENCE_S = 127.0
+CONNECT_TIMEOUT_S = 127.0
 """Connection timeout without a response; from Linux's default number of SYNs."""
 
 _FIRST_EPHEMERAL_PORT = 49_152
@@ -107,7 +107,7 @@ class SimNetwork:
             server.close()
         for transport, ends in list(self._transports.items()):
             if ends[0] == host and transport not in self._vanished:
-                transport.vanish()
+                transport.process_killed()
                 self._vanished.append(transport)
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class SimNetwork:
         for transport in list(self._transports):
             transport.abort()
         for transport in self._vanished:
-            transport.mourn()
+            transport.finish_killed()
         self._vanished.clear()
 
     def listen(self, factory: ProtocolFactory, port: int | None) -> SimServer:
@@ -151,7 +151,7 @@ class SimNetwork:
 
     async def _handshake(self, here: str, there: str) -> None:
         """Sends a SYN and waits for its response, with retransmissions while the link is blocked."""
-        deadline_s = self._loop.time() + CONNECT_PATIENCE_S
+        deadline_s = self._loop.time() + CONNECT_TIMEOUT_S
         ways = (self.link(here, there), self.link(there, here))
         while any(way.is_blocked for way in ways):
             self._opened.clear()

@@ -36,7 +36,7 @@ class SimProcess:
 _current: contextvars.ContextVar[SimProcess] = contextvars.ContextVar("kctl_sim_process")
 _outside = SimProcess(DEFAULT_HOST)
 
-NOBODY = contextvars.Context()
+NO_PROCESS = contextvars.Context()
 """Context of events outside of processes, such as the arrival of bytes."""
 
 

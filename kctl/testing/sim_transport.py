@@ -59,7 +59,7 @@ class SimTransport(asyncio.Transport):
             conditions,
             deliver=self._deliver,
             on_progress=self._progressed,
-            on_patience_lost=self._lose_patience,
+            on_retransmission_timeout=self._on_retransmission_timeout,
         )
 
     def attach(self, peer: SimTransport) -> None:
@@ -106,7 +106,7 @@ class SimTransport(asyncio.Transport):
         self.outgoing.reset()
         self._loop.call_soon(self._lose, error)
 
-    def vanish(self) -> None:
+    def process_killed(self) -> None:
         """Handles the kill of this end's process: no callbacks here, and a reset of the other end."""
         if not self._is_gone:
             self._is_closing = self._is_gone = True
@@ -114,7 +114,7 @@ class SimTransport(asyncio.Transport):
             if self._peer is not None:
                 self._peer.outgoing.release()
 
-    def mourn(self) -> None:
+    def finish_killed(self) -> None:
         """Calls connection_lost of a killed process at the end of the run, so that its tasks can end."""
         self._call(self._callbacks.connection_lost, None)
 
@@ -213,7 +213,7 @@ class SimTransport(asyncio.Transport):
             self._is_writing_paused = False
             self._call(self._callbacks.resume_writing)
 
-    def _lose_patience(self) -> None:
+    def _on_retransmission_timeout(self) -> None:
         self.outgoing.close()
         self._is_closing = True
         self._lose(TimeoutError("the other end has not responded for 15 minutes"))

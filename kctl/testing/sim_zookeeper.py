@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from kctl.errors import NoNodeError, SessionLostError
-from kctl.testing.sim_process import NOBODY
+from kctl.testing.sim_process import NO_PROCESS
 from kctl.zookeeper import refusals
 from kctl.zookeeper.embedded import requests, responses
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Id
@@ -185,7 +185,7 @@ class SimZooKeeperSession:
         self._become(SessionState.SUSPENDED)
         loop = asyncio.get_running_loop()
         self._expiry = loop.call_later(
-            self._session_timeout_ms / 1000, self._ensemble_gives_up, self._session_id, context=NOBODY
+            self._session_timeout_ms / 1000, self._on_session_timeout, self._session_id, context=NO_PROCESS
         )
 
     def heal(self) -> None:
@@ -206,13 +206,13 @@ class SimZooKeeperSession:
 
     def expire(self) -> None:
         """Expires the session and notifies the client if it is connected."""
-        self._ensemble_gives_up(self._session_id)
+        self._on_session_timeout(self._session_id)
         if self._connection is not None:
             self._disconnect()
             self._lose_everything()
             self._become(SessionState.EXPIRED)
 
-    def _ensemble_gives_up(self, session_id: int) -> None:
+    def _on_session_timeout(self, session_id: int) -> None:
         self._ensemble.keeper.close_session(session_id)
 
     def _connect(self) -> None:
@@ -370,9 +370,9 @@ class _Line:
         # Timers with equal times fire in any order, so each takes the first message, not its own.
         self._last_arrival = max(self._last_arrival, loop.time() + self._delay_s())
         if self._last_arrival > loop.time():
-            loop.call_at(self._last_arrival, self._arrive, context=NOBODY)
+            loop.call_at(self._last_arrival, self._arrive, context=NO_PROCESS)
         else:
-            loop.call_soon(self._arrive, context=NOBODY)
+            loop.call_soon(self._arrive, context=NO_PROCESS)
 
     def cut(self) -> None:
         self._is_cut = True

@@ -25,7 +25,7 @@ from kctl.records.header import BatchHeader, CorruptBatch
 from kctl.spark.exec.outcome import CorruptRecords, DataLoss
 
 FETCH_LIMITS = FetchLimits(max_wait_ms=500, max_bytes=16 << 20, partition_max_bytes=8 << 20)
-LOOK_AGAIN = LEADER_MOVED | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+RETRIED_ERRORS = LEADER_MOVED | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 """A broker without the topic may have old metadata, so the metadata is refreshed."""
 
 
@@ -120,7 +120,7 @@ class RangeReader:
             partition = await retry(
                 partial(self._ask_leader, position),
                 deadline=self._client.deadline(),
-                codes=LOOK_AGAIN,
+                codes=RETRIED_ERRORS,
                 forget=self._forget_leader,
             )
             if partition.error is ErrorCode.OFFSET_OUT_OF_RANGE:
