@@ -22,9 +22,11 @@ from kctl.client.transport import Connection
 from kctl.errors import ErrorCode
 from kctl.protocol.apis.heartbeat import HeartbeatRequest
 from kctl.server.clock import SystemClock
+from kctl.server.coordinators.replies import Reply
 from kctl.server.groups.actions import JoinOutcome
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.events import JoinRequest
 from kctl.server.handlers.heartbeat import HeartbeatHandler
 from kctl.server.requests.context import Peer
 from kctl.server.requests.dispatch import Dispatcher
@@ -113,7 +115,7 @@ async def in_process(groups: int, members: int, runs: int) -> list[float]:
     for number in range(groups):
         group_id = f"group-{number}"
         joins = [settled(join(coordinator, group_id)) for _ in range(members)]
-        joined: list[JoinOutcome] = await asyncio.gather(*joins)
+        joined = await asyncio.gather(*joins)
         frames += [heartbeat_frame(group_id, each) for each in joined]
     dispatcher = Dispatcher()
     dispatcher.register("heartbeat", HeartbeatHandler(coordinator).handle)
@@ -128,12 +130,9 @@ async def in_process(groups: int, members: int, runs: int) -> list[float]:
     return samples
 
 
-def join(coordinator: GroupCoordinator, group_id: str) -> object:
-    return coordinator.join(
-        group_id,
+def join(coordinator: GroupCoordinator, group_id: str) -> Reply[JoinOutcome]:
+    request = JoinRequest(
         member_id="",
-        group_instance_id=None,
-        requires_known_member_id=False,
         client_id="benchmark",
         client_host="/127.0.0.1",
         session_timeout_ms=600_000,
@@ -141,6 +140,7 @@ def join(coordinator: GroupCoordinator, group_id: str) -> object:
         protocol_type="consumer",
         protocols=(("range", b""),),
     )
+    return coordinator.join(group_id, request)
 
 
 def heartbeat_frame(group_id: str, joined: JoinOutcome) -> memoryview:

@@ -62,7 +62,7 @@ def log(count: int, value_bytes: int, codec: Codec) -> Iterator[bytes]:
 
 
 def value(chance: random.Random, size: int) -> bytes:
-    words = {}
+    words: dict[str, str | int | float] = {}
     while len(json.dumps(words)) < size - 12:
         words[f"f{len(words)}"] = chance.choice(
             ("shipped", "ordered", chance.randrange(10**6), round(chance.random(), 4))

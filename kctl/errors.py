@@ -286,6 +286,10 @@ class MalformedRequest(KctlError):
     """The bytes cannot be decoded as a request.  Only the connection that sent them is closed."""
 
 
+class UnansweredRequestFailed(KctlError):
+    """A request that has no response, Produce with acks=0, failed; closing its connection is how its client is told."""
+
+
 class CorruptLog(KctlError):
     """A file of a log has invalid contents at `position` (bytes); the caller decides how to recover."""
 

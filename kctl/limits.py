@@ -98,6 +98,12 @@ LOOP_SLICE_MS_MAX = _limit(
     "ms",
     on_excess="timers and other sockets are served first",
 )
+DELAYED_TRIED_MAX = _limit(
+    "waiting requests that one change to a partition completes in a row",
+    100,
+    "requests",
+    on_excess="the other connections get their turn first",
+)
 FLUSH_BYTES_MAX = _limit(
     "bytes sent to one connection in a row",
     8 << 20,
@@ -310,6 +316,12 @@ ERROR_MESSAGE_CHARACTERS_MAX = _limit(
     1_000,
     "characters",
     on_excess="the message is truncated",
+)
+LOG_MESSAGE_CHARACTERS_MAX = _limit(
+    "message in the broker's log, which may repeat what a client sent",
+    4_000,
+    "characters",
+    on_excess="the message is cut",
 )
 SLICE_OBJECTS = _limit(
     "topics and partitions that Metadata describes without a pause",

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 
+from kctl.limits import LOG_MESSAGE_CHARACTERS_MAX
 from kctl.terminal_text import escape, escape_lines
 
 
 class EscapingFormatter(logging.Formatter):
-    """logging.Formatter that escapes control characters, except the line feeds of a traceback."""
+    """logging.Formatter that escapes control characters, except line feeds of a traceback, and cuts long messages."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        return escape(super().formatMessage(record))
+        message = super().formatMessage(record)
+        if len(message) > LOG_MESSAGE_CHARACTERS_MAX:
+            message = message[: LOG_MESSAGE_CHARACTERS_MAX - 3] + "..."
+        return escape(message)
 
     def format(self, record: logging.LogRecord) -> str:
         return escape_lines(super().format(record))

@@ -1,4 +1,4 @@
-"""For every test: nothing is skipped where all judges are required, and Hypothesis has no opinion about speed.
+"""Settings for all tests: skips are failures where all peers are required, and Hypothesis has no deadlines.
 
 Continuous integration judges a change by the same examples each time, so that what is red there is the change's doing;
 everywhere else Hypothesis looks for fresh ones.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
@@ -25,20 +26,23 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "kctl")
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Iterator[None]:
-    """A test that was skipped failed, where every judge is required: a judge that stayed away has judged nothing."""
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turns skipped tests into failures where all peers are required."""
     report = yield
     return _without_skip(report)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Iterator[None]:
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """The same for whole modules that skip themselves."""
     report = yield
     return _without_skip(report)
 
 
-def _without_skip(report):
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+
+def _without_skip(report: Report) -> Report:
     is_expected_failure = hasattr(report, "wasxfail")
     if EVERYTHING_IS_REQUIRED and report.skipped and not is_expected_failure:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kctl.config.broker import BROKER_PROPERTIES, BrokerConfig, contradictions
+from kctl.config.config_loading import parse_broker_properties
 from kctl.config.definition import Dynamic, Property, prop
 from kctl.config.kinds import LONG, LONG_MAX
-from kctl.config.loading import parse_broker_properties
 from kctl.config.problems import Problem
 from kctl.config.rules import at_least
 from kctl.config.topic import TopicConfig, topic_config_ignoring_errors

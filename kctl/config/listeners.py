@@ -21,7 +21,7 @@ _EVERY_INTERFACE = {"0.0.0.0", "::"}  # noqa: S104 - to refuse it
 def listener_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
     """Endpoints to listen on; an empty host means all interfaces, port 0 a free port.
 
-    `config` has been validated by `kctl.config.loading`.
+    `config` has been validated by `kctl.config.config_loading`.
     """
     protocols = dict(_map_entries(config.listener_security_protocol_map))
     return tuple(_endpoints(_listeners_text(config), protocols))

@@ -1,6 +1,6 @@
-"""Decoding and encoding: the doors to the compiled codecs.
+"""Decodes and encodes messages with the compiled codecs.
 
-Codecs are compiled when a version of a message is used for the first time (a few milliseconds) and kept.
+The codec of a version of a message is compiled on first use (a few milliseconds) and cached.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from kctl.protocol.message import COST_PER_BYTE_MAX, definition_of
 T = TypeVar("T")
 
 SMALL_BYTES = REQUEST_COST_MAX // COST_PER_BYTE_MAX
-"""A request of so few bytes cannot cost too much: it is decoded without counting."""
+"""A request of at most this size cannot exceed REQUEST_COST_MAX, so it is decoded without counting its cost."""
 
 Chunk = Any
-"""bytes, a memoryview, or whatever else with a length was put into a `records` field."""
+"""bytes, a memoryview, or another object with a length that was the value of a `records` field."""
 
 
 def decode(cls: type[T], buffer: memoryview | bytes, version: int, offset: int = 0) -> tuple[T, int]:
-    """(message, offset of the byte after it).  `records` fields are views into `buffer`, all else is copied.
+    """Return (message, offset of the byte after it).  `records` fields are views into `buffer`, everything else is
+    copied.
 
-    Raises MalformedRequest when the bytes are not such a message, ValueError when there is no such version.  Bytes left
-    over are the caller's to judge.
+    Raises MalformedRequest when the bytes are not such a message, ValueError when there is no such version.  Bytes
+    after the message are left to the caller.
     """
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
@@ -38,11 +39,17 @@ def decode(cls: type[T], buffer: memoryview | bytes, version: int, offset: int =
         raise MalformedRequest(f"{cls.__name__} v{version}: {error}") from error
 
 
-def encode(message: object, version: int) -> list[Chunk]:
-    """Chunks to be sent one after the other; what `records` fields hold is passed on as it is, unless it is empty.
+def is_long_to_decode(cls: type, size: int) -> bool:
+    """Whether decoding a request of `size` bytes may cost more than one of a client may, and hold a loop too long."""
+    cost_max = definition_of(cls).cost_max
+    return size > SMALL_BYTES and cost_max is not None and cost_max > REQUEST_COST_MAX
 
-    Raises ValueError for values that do not fit, for None where the version knows no null, and for values other than
-    the default in fields that the version lacks (unless they are marked ignorable).
+
+def encode(message: object, version: int) -> list[Chunk]:
+    """Return the chunks to send, in order; non-empty values of `records` fields are chunks of their own, not copied.
+
+    Raises ValueError for values that do not fit, for None where the version has no null, and for values other than the
+    default in fields that the version lacks (unless they are ignorable).
     """
     try:
         return encoder(type(message), version)(message)
@@ -51,7 +58,7 @@ def encode(message: object, version: int) -> list[Chunk]:
 
 
 def encode_bytes(message: object, version: int) -> bytes:
-    """The same in one piece, for messages whose records are bytes or views."""
+    """Return the encoded message as one bytes object; the values of `records` fields must be bytes or views."""
     return b"".join(encode(message, version))
 
 
@@ -71,7 +78,9 @@ def _check_version(cls: type, version: int) -> None:
 
 
 decoder: Callable[..., Callable[[memoryview, int], tuple[Any, int]]] = cache(_decoder)
-"""The compiled decoder of one version of a class, and whether it is for small messages; ValueError as for `decode`."""
+"""Return the compiled decoder for (class, version, whether the message is at most SMALL_BYTES); ValueError as
+`decode`.
+"""
 
 encoder: Callable[[type, int], Callable[[Any], list[Chunk]]] = cache(_encoder)
-"""The compiled encoder of one version of a class; ValueError when there is no such version."""
+"""Return the compiled encoder for (class, version); ValueError if there is no such version."""

@@ -1,12 +1,12 @@
-"""From definitions to decoders: one flat function per (message, version), written as source and compiled.
+"""Compiles definitions to decoders: one flat Python function per (message, version).
 
-How the functions work.  `b` is the buffer, `p` the position, `end` its length.  Fields of fixed size that follow one
-another are read by one `unpack_from`, together with the length of the variable-sized field after them; the single
-bytes that start a compact length or a section of tagged fields join such a run too.  Slices past the end of a buffer
-come out short without an error; but positions never go back, so one comparison at the very end finds every overrun.
-Counts of arrays are checked before the loop: no element is smaller than a byte, so a lie cannot make us allocate more
-than its bytes pay for.  What decoding a request may still cost is in `cost_left`, which is charged before each loop;
-`tags_left` counts tagged fields.  kctl.limits has the reasons.
+In the generated functions `b` is the buffer, `p` the position, `end` the length.  Consecutive fields of fixed size are
+read by one `unpack_from`, together with the length of the variable-sized field after them; the single bytes that start
+a compact length or a section of tagged fields are part of such a run.  Slices past the end of a buffer are shorter
+without an error, but positions never decrease, so one comparison at the end finds every overrun.  Counts of arrays are
+checked before the loop: an element takes at least one byte, so a wrong count cannot allocate more than the size of the
+message allows.  `cost_left` is the remaining cost of the request, charged before each loop; `tags_left` the remaining
+number of tagged fields.  kctl.limits explains both bounds.
 """
 
 from __future__ import annotations
@@ -36,21 +36,22 @@ STRING_BYTES_MAX = 32767
 
 
 def compile_decoder(cls: type, version: int, *, is_small: bool = False) -> Callable[[memoryview, int], tuple[Any, int]]:
-    """A function (buffer, position) -> (message, next position).
+    """Return a function (buffer, position) -> (message, next position).
 
-    `is_small` leaves the cost uncounted, for messages of so few bytes that it cannot reach the bound.  The function
-    raises MalformedRequest, struct.error, IndexError or UnicodeDecodeError; `codec.decode` makes them one.
+    With `is_small` the cost is not counted, because a message of at most SMALL_BYTES cannot exceed the bound.  The
+    function raises MalformedRequest, struct.error, IndexError or UnicodeDecodeError; `codec.decode` turns all of them
+    into MalformedRequest.
     """
     return write_decoder(cls, version, is_small=is_small).function()
 
 
 def write_decoder(cls: type, version: int, *, is_small: bool = False) -> Source:
-    """The source of that function."""
+    """Return the source of that function."""
     return _DecoderWriter(cls, version, is_small=is_small).source
 
 
 def minimum_size(field: Field, version: int, flexible: bool) -> int:
-    """The fewest bytes that a value of this field takes."""
+    """Return the minimum size of a value of this field in bytes."""
     if field.kind in FIXED_FORMATS:
         return FIXED_SIZES[FIXED_FORMATS[field.kind]]
     if field.struct is not None and version in field.nullable:
@@ -92,7 +93,7 @@ class _DecoderWriter:
             self.line(f"o = {self._new(cls)}")
             self._struct(definition, "o")
             with self.block("if p > end:"):
-                self._raise("is cut short", at=definition.name)
+                self._raise("is incomplete", at=definition.name)
             self.line("return o, p")
 
     def _new(self, cls: type) -> str:
@@ -103,7 +104,7 @@ class _DecoderWriter:
         self.line(f"raise {self.source.constant(_malformed, 'malformed')}({where!r}, {what!r})")
 
     def _charge(self, cost: str) -> None:
-        """Take `cost`, an expression, from what decoding may still cost."""
+        """Write code that subtracts `cost`, an expression, from the remaining cost."""
         self.line(f"cost_left -= {cost}")
         with self.block("if cost_left < 0:"):
             self._raise(f"costs more than {self.cost_max} to decode", at=self.path[0])
@@ -124,7 +125,7 @@ class _DecoderWriter:
         self.run.append((target, code))
 
     def _flush(self) -> None:
-        """Write the run collected so far as one unpack."""
+        """Write code that reads the collected run by one unpack."""
         if not self.run:
             return
         targets, codes = zip(*self.run, strict=True)
@@ -160,7 +161,7 @@ class _DecoderWriter:
             self._null_or(field, target)
 
     def _presence(self, field: Field) -> None:
-        """Leave in `n` what precedes a nullable struct, negative for null.
+        """Write code that reads the presence of a nullable struct into `n`, negative for null.
 
         KIP-893: a byte, 1 or -1.  In tagged fields Kafka's generated code has a varint instead, 1 or 0.
         """
@@ -176,7 +177,7 @@ class _DecoderWriter:
         self._struct(definition_of(struct_class), inner)
 
     def _length(self, field: Field) -> None:
-        """Leave the length or count of a variable-sized field in `n`, negative for null."""
+        """Write code that reads the length or count of a variable-sized field into `n`, negative for null."""
         if not self.flexible:
             self._read("n", "h" if field.kind == "string" else "i")
             self._flush()
@@ -187,7 +188,7 @@ class _DecoderWriter:
             self._finish_uvarint("n")
             if field.kind == "string":
                 with self.block(f"if n > {STRING_BYTES_MAX + 1}:"):
-                    self._raise("is too long a string")
+                    self._raise(f"is longer than {STRING_BYTES_MAX} bytes")
         self.line("n -= 1")
 
     def _finish_uvarint(self, name: str) -> None:
@@ -257,7 +258,7 @@ class _DecoderWriter:
         return not self.flexible and all(field.kind in FIXED_FORMATS and field.kind != "uuid" for field in in_order)
 
     def _array_of_fixed(self, cls: type, target: str, size: int) -> None:
-        """Structs of one size: one `iter_unpack` over the bytes of all."""
+        """Write code for an array of structs of one fixed size: one `iter_unpack` over all of them."""
         in_order, _, absent = fields_of(definition_of(cls), self.version)
         codes = "".join(FIXED_FORMATS[field.kind] for field in in_order)
         unpack = self.source.packer("iter_unpack", codes)

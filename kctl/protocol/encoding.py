@@ -1,8 +1,8 @@
-"""From definitions to encoders: one flat function per (message, version), written as source and compiled.
+"""Compiles definitions to encoders: one flat Python function per (message, version).
 
-How the functions work.  `parts` collects bytes, which are joined at the end.  Fields of fixed size that follow one
-another are packed by one `pack`, with the length of the variable-sized field after them.  Record batches are not
-joined: what came before them becomes a chunk, they become the next, so that they can be sent from where they are.
+In the generated functions `parts` collects bytes, which are joined at the end.  Consecutive fields of fixed size are
+packed by one `pack`, together with the length of the variable-sized field after them.  Record batches are not joined:
+the bytes before them become a chunk and they become the next one, so that they are sent without a copy.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kctl.protocol.varint import SMALL_UVARINTS, uvarint
 
 
 def compile_encoder(cls: type, version: int) -> Callable[[Any], list[Any]]:
-    """A function message -> chunks; it raises ValueError or struct.error for values that do not fit."""
+    """Return a function message -> chunks; it raises ValueError or struct.error for values that do not fit."""
     return write_encoder(cls, version).function()
 
 
 def write_encoder(cls: type, version: int) -> Source:
-    """The source of that function."""
+    """Return the source of that function."""
     return _EncoderWriter(cls, version).source
 
 
@@ -80,7 +80,7 @@ class _EncoderWriter:
         self.line(f"{self.parts}.append({expression})")
 
     def _flush(self) -> None:
-        """Write the run collected so far as one pack."""
+        """Write code that packs the collected run."""
         if not self.run:
             return
         codes = "".join(code for _, code in self.run)
@@ -105,7 +105,9 @@ class _EncoderWriter:
             self._sized(field, value)
 
     def _nested(self, field: Field, struct_class: type, value: str) -> None:
-        """A struct outside of arrays; a nullable one is preceded by 1, or is -1 alone, which in tagged fields is 0."""
+        """Write code for a struct outside of arrays; a nullable one is preceded by 1 or -1 (null), in tagged fields
+        by 1 or 0.
+        """
         inner = self.source.variable("o")
         self.line(f"{inner} = {value}")
         if self.version not in field.nullable:
@@ -121,7 +123,7 @@ class _EncoderWriter:
             self._struct(definition_of(struct_class), inner)
 
     def _sized(self, field: Field, value: str) -> None:
-        """Strings, bytes and records: the length joins the run, then the bytes follow."""
+        """Write code for strings, bytes and records: the length is part of the run, the bytes follow."""
         name, length = self.source.variable("s"), self.source.variable("n")
         self.line(f"{name} = {value}")
         with self._unless_null(field, name, length):
@@ -130,7 +132,7 @@ class _EncoderWriter:
             self.line(f"{length} = len({name})")
         if field.kind == "string":
             with self.block(f"if {length} > {STRING_BYTES_MAX}:"):
-                self._raise("is too long a string")
+                self._raise(f"is longer than {STRING_BYTES_MAX} bytes")
         self._length(field, length)
         with self.block(f"if {length} > 0:"):
             if field.kind == "records":
@@ -179,7 +181,7 @@ class _EncoderWriter:
                     self._flush()
 
     def _tagged(self, tagged: list[Field], value: str) -> None:
-        """Tagged fields that differ from their default; mostly there are none."""
+        """Write code for tagged fields that differ from their default; usually there are none."""
         self._flush()
         differences = {field.name: self._differs(field, f"{value}.{field.name}") for field in tagged}
         with self.block(f"if {' or '.join(differences.values())}:"):

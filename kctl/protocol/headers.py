@@ -1,8 +1,9 @@
-"""What stands before the body of each request and response.
+"""Headers of requests and responses.
 
-A request header has version 2 when the request's version is flexible, else 1; ControlledShutdown 0 alone has version 0,
-which lacks the client id.  The client id keeps its 2-byte length in flexible headers too.  A response header has
-version 1 when flexible, else 0; those of ApiVersions are always 0: the client cannot know yet what we speak (KIP-511).
+A request header has version 2 if the version of the request is flexible, else 1; only ControlledShutdown 0 has header
+version 0, without a client id.  The client id has a 2-byte length in flexible headers too.  A response header has
+version 1 if flexible, else 0; that of ApiVersions is always 0, because the client does not know the broker's versions
+yet (KIP-511).
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _CORRELATION_ID = struct.Struct(">i")
 
 
 class RequestHeader:
-    """Who asks what; `correlation_id` comes back in the response."""
+    """The header of a request; `correlation_id` is repeated in the response, `client_id` is for logs, metrics and
+    quotas.
+    """
 
     __slots__ = ("api_key", "api_version", "client_id", "correlation_id")
 
@@ -46,7 +49,7 @@ class RequestHeader:
 
 
 def request_header_version(api_key: int, api_version: int) -> int:
-    """0, 1 or 2; 1 for unknown APIs."""
+    """Return 0, 1 or 2; 1 for unknown APIs."""
     if api_key == _CONTROLLED_SHUTDOWN and api_version == 0:
         return 0
     known = api(api_key)
@@ -54,13 +57,15 @@ def request_header_version(api_key: int, api_version: int) -> int:
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    """0 or 1; 0 for unknown APIs."""
+    """Return 0 or 1; 0 for unknown APIs."""
     known = api(api_key)
     return int(known is not None and api_key != _API_VERSIONS and known.is_flexible(api_version))
 
 
 def decode_request_header(buffer: memoryview | bytes, offset: int = 0) -> tuple[RequestHeader, int]:
-    """(header, offset of the body).  APIs and versions that we do not know are the caller's to refuse."""
+    """Return (header, offset of the body); unknown APIs and versions are left to the caller.  Raises
+    MalformedRequest.
+    """
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
         return _decode_request_header(view, offset)
@@ -82,12 +87,12 @@ def _decode_request_header(view: memoryview, offset: int) -> tuple[RequestHeader
     if version == 2:
         position, _ = skip_tagged_fields(view, position + 1, view[position], TAGGED_FIELDS_MAX)
     if position > len(view):
-        raise MalformedRequest("request header is cut short")
+        raise MalformedRequest("request header is incomplete")
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
 
 
 def encode_request_header(header: RequestHeader) -> bytes:
-    """The bytes before a request's body, without the size of the frame."""
+    """Return the bytes before a request's body, without the size of the frame."""
     version = request_header_version(header.api_key, header.api_version)
     if version == 0:
         return _FIXED.pack(header.api_key, header.api_version, header.correlation_id)
@@ -98,13 +103,13 @@ def encode_request_header(header: RequestHeader) -> bytes:
 
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
-    """The bytes before a response's body, without the size of the frame."""
+    """Return the bytes before a response's body, without the size of the frame."""
     tags = b"\0" if response_header_version(api_key, api_version) else b""
     return _CORRELATION_ID.pack(correlation_id) + tags
 
 
 def decode_response_header(buffer: memoryview | bytes, api_key: int, api_version: int) -> tuple[int, int]:
-    """(correlation id, offset of the body)."""
+    """Return (correlation id, offset of the body).  Raises MalformedRequest."""
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(view)
@@ -114,5 +119,5 @@ def decode_response_header(buffer: memoryview | bytes, api_key: int, api_version
     except (struct.error, IndexError) as error:
         raise MalformedRequest(f"response header: {error}") from error
     if position > len(view):
-        raise MalformedRequest("response header is cut short")
+        raise MalformedRequest("response header is incomplete")
     return correlation_id, position

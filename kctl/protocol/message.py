@@ -1,4 +1,4 @@
-"""The language in which messages are defined: typed dataclasses whose fields say how they travel.
+"""Defines messages: typed dataclasses whose fields have their wire types and versions.
 
     @request(key=0, versions="0-9", flexible="9+")
     class ProduceRequest:
@@ -6,12 +6,12 @@
         acks: int = int16()
         topic_data: list[TopicProduceData] = array(TopicProduceData)
 
-One class serves all versions of a message.  A field says in which versions it travels ("0+" when it does not say), in
-which it may be null, and what it is in versions without it (`default`).  Version ranges are written as in Kafka:
+One class serves all versions of a message.  A field has the versions that contain it (default "0+"), the versions in
+which it may be null, and its value in versions without it (`default`).  Version ranges are written as in Kafka:
 "3+", "2-4", "1", "none".  From its first flexible version on (KIP-482) a message has compact lengths, and every
-struct in it ends with tagged fields: optional ones, found by number, left out when they have their default.
+struct in it ends with tagged fields: optional fields with a number, left out if they have their default.
 
-The decorators make slotted, keyword-only dataclasses, and type checkers know it (PEP 681).
+The decorators create slotted, keyword-only dataclasses, which type checkers understand (PEP 681).
 """
 
 from __future__ import annotations
@@ -40,72 +40,78 @@ FIXED_FORMATS = {
     "float64": "d",
     "uuid": "16s",
 }
-"""`struct` formats of the types whose size does not depend on the value."""
+"""`struct` formats of the types of fixed size."""
 
 FIXED_SIZES = {"b": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
 
 Records = memoryview | bytes | Sized
-"""Record batches: a view into the received buffer, bytes, or a part of a file that the network sends itself."""
+"""Record batches: a view into the received buffer, bytes, or a slice of a file that the network layer sends."""
 
 _REQUIRED: Any = dataclasses.MISSING
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """How one field of a message travels."""
+    """The wire format of one field."""
 
     name: str
     kind: str
-    """A name in FIXED_FORMATS, or string, bytes, records, array, struct."""
+    """A key of FIXED_FORMATS, or string, bytes, records, array, struct."""
     versions: range
     nullable: range
     default: Any
-    """Value in versions without the field and of absent tagged fields; dataclasses.MISSING when it needs none."""
+    """Value in versions without the field and of absent tagged fields; dataclasses.MISSING if it is never used."""
     ignorable: bool
-    """Whether a value is dropped silently when the version has no place for it."""
+    """True to drop a value silently in versions without the field, instead of raising ValueError."""
     tag: int | None
     element: Field | None
-    """What an array holds."""
+    """The elements of an array."""
     struct: type | None
-    """The class, when kind is struct."""
+    """The class if kind is struct."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a decorator learned about a class; `definition_of` finds it."""
+    """The wire format of a message or struct; `definition_of` returns it."""
 
     name: str
     key: int | None
-    """API key, of requests and responses only."""
+    """The API key of a request or response; None for other classes."""
     versions: range
     flexible: range
+    served: range
+    """The versions of a request that our broker serves."""
     fields: tuple[Field, ...]
     cost_max: int | None = None
-    """What decoding may cost, None for messages without a bound: those that come from brokers and files."""
+    """Maximum cost of decoding; None for messages from brokers and files, which have no bound."""
 
     def is_flexible(self, version: int) -> bool:
-        """Whether this version has compact lengths and tagged fields."""
+        """True if this version has compact lengths and tagged fields (KIP-482)."""
         return version in self.flexible
 
 
+REQUESTS: dict[int, type] = {}
+"""The request classes that were defined so far, by API key."""
+
+
 def definition_of(cls: type) -> Definition:
-    """The definition of a class made by one of the decorators of this module."""
+    """Return the definition of a class made by a decorator of this module."""
     return cast("Definition", cls.__dict__["__definition__"])
 
 
 LONG_STRING_BYTES = 255
 BYTES_PER_COST = {"string": 64, "bytes": 256}
-"""How many bytes of a string or of opaque data that is longer than LONG_STRING_BYTES cost 1."""
+"""Bytes per unit of cost, for strings and opaque bytes longer than LONG_STRING_BYTES."""
 ARRAY_NUMBER_COST = 4
-"""What a number in a plain array costs: it is a partition or a broker id, and each is looked up."""
+"""Cost of a number in an array of numbers: a partition or broker id, which handlers look up."""
 OBJECT_COST = 8
-"""What a struct, a string or an array costs."""
+"""Cost of a struct, a string or an array."""
 COST_PER_BYTE_MAX = OBJECT_COST + 1
-"""No element of an array costs more for each byte that it takes: a request of few bytes is within its bound."""
+"""Maximum cost of an array element per byte; a small enough request is therefore within its bound."""
 
 
 def cost_of(field: Field, version: int) -> int:
-    """What decoding a field costs, without the elements of its arrays; kctl.limits has the reasons."""
+    """Return the cost of decoding a field without the elements of its arrays; kctl.limits has the reasons."""
     if field.struct is not None:
         fields = (inner for inner in definition_of(field.struct).fields if version in inner.versions)
         return OBJECT_COST + sum(cost_of(inner, version) for inner in fields if inner.tag is None)
@@ -113,13 +119,13 @@ def cost_of(field: Field, version: int) -> int:
 
 
 def element_cost(element: Field, version: int) -> int:
-    """What decoding an element of an array costs, without the elements of its own arrays."""
+    """Return the cost of decoding an array element without the elements of its own arrays."""
     cost = cost_of(element, version)
     return ARRAY_NUMBER_COST if cost == 1 else cost
 
 
 def parse_versions(text: str) -> range:
-    """The versions meant by "3+", "2-4", "1" or "none"."""
+    """Return the versions of a range written as "3+", "2-4", "1" or "none"."""
     if text == "none":
         return range(0)
     if text.endswith("+"):
@@ -152,7 +158,7 @@ def _field(
 def boolean(
     versions: str = "0+", *, default: bool = _REQUIRED, ignorable: bool = False, tag: int | None = None
 ) -> bool:
-    """One byte; any but 0 is true."""
+    """One byte; 0 is false, all others are true."""
     return cast("bool", _field("boolean", versions, default=default, ignorable=ignorable, tag=tag))
 
 
@@ -194,7 +200,7 @@ def float64(
 
 
 def uuid(versions: str = "0+", *, default: UUID = _REQUIRED, ignorable: bool = False, tag: int | None = None) -> UUID:
-    """16 raw bytes; all zero stands for none."""
+    """16 bytes; all zero means no id."""
     return cast("UUID", _field("uuid", versions, default=default, ignorable=ignorable, tag=tag))
 
 
@@ -221,7 +227,7 @@ def string(
     tag: int | None = None,
     secret: bool = False,
 ) -> str | None:
-    """UTF-8, at most 32767 bytes; `secret` keeps it out of repr()."""
+    """UTF-8, at most 32767 bytes; `secret` excludes it from repr()."""
     return cast(
         "str",
         _field("string", versions, nullable=nullable, default=default, ignorable=ignorable, tag=tag, secret=secret),
@@ -242,14 +248,14 @@ def bytes_(
     ignorable: bool = False,
     secret: bool = False,
 ) -> bytes | None:
-    """Bytes that mean nothing to the protocol, copied on decoding; `secret` keeps them out of repr()."""
+    """Opaque bytes, copied on decoding; `secret` excludes them from repr()."""
     return cast(
         "bytes", _field("bytes", versions, nullable=nullable, default=default, ignorable=ignorable, secret=secret)
     )
 
 
 def records(versions: str = "0+", *, nullable: str = "none") -> Any:
-    """Record batches, never copied: decoding yields a view into the buffer, encoding passes the value on as a chunk."""
+    """Record batches, never copied: decoding returns a view into the buffer, encoding a chunk."""
     return _field("records", versions, nullable=nullable)
 
 
@@ -281,7 +287,7 @@ def array(
     ignorable: bool = False,
     tag: int | None = None,
 ) -> list[T] | None:
-    """A list of structs (give the class) or of plain values (give the specifier: `array(int32)`)."""
+    """A list of structs (pass the class) or of plain values (pass the specifier: `array(int32)`)."""
     spec = _field(
         "array",
         versions,
@@ -312,8 +318,8 @@ def nested(
 ) -> T | None:
     """A struct outside of arrays.
 
-    A nullable struct (KIP-893) is preceded by a number that says whether it is null.  In a tagged field, null and
-    absent differ unless the default is None; a tagged struct that is not nullable is None when it is absent.
+    A nullable struct (KIP-893) is preceded by a number that is negative or 0 for null.  In a tagged field, null and
+    absent differ unless the default is None; a tagged struct that is not nullable is None if it is absent.
     """
     spec = _field("struct", versions, nullable=nullable, tag=tag, default=default, struct=struct_class)
     return cast("T | None", spec)
@@ -344,7 +350,7 @@ def _element(element: Callable[..., Any]) -> Field:
     ),
 )
 def struct(cls: type[T]) -> type[T]:
-    """A part of messages; its fields follow the version of the message around it."""
+    """A struct inside of messages; it has the versions of the message that contains it."""
     return _define(cls, None, "0+", "0+")
 
 
@@ -368,10 +374,20 @@ def struct(cls: type[T]) -> type[T]:
     ),
 )
 def request(
-    *, key: int, versions: str, flexible: str, cost_max: int = REQUEST_COST_MAX
+    *, key: int, versions: str, flexible: str, served: str | None = None, cost_max: int = REQUEST_COST_MAX
 ) -> Callable[[type[T]], type[T]]:
-    """What is sent to the API with this key; decoding gives up when it costs more than `cost_max`."""
-    return lambda cls: _define(cls, key, versions, flexible, cost_max)
+    """A request of the API with this key; decoding fails if it costs more than `cost_max`.
+
+    `versions` are those that our client can send, `served` those that our broker answers: all of them by
+    default, "none" for an API that only our client uses.
+    """
+
+    def define(cls: type[T]) -> type[T]:
+        made = _define(cls, key, versions, flexible, served=versions if served is None else served, cost_max=cost_max)
+        REQUESTS[key] = made
+        return made
+
+    return define
 
 
 @dataclass_transform(
@@ -394,7 +410,7 @@ def request(
     ),
 )
 def response(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
-    """What the API with this key answers."""
+    """A response of the API with this key."""
     return lambda cls: _define(cls, key, versions, flexible)
 
 
@@ -418,15 +434,25 @@ def response(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], t
     ),
 )
 def data(*, versions: str, flexible: str = "none") -> Callable[[type[T]], type[T]]:
-    """A message that travels or is stored inside of others, such as a consumer's subscription."""
+    """A message inside of another one or of a record, such as a consumer's subscription."""
     return lambda cls: _define(cls, None, versions, flexible)
 
 
-def _define(cls: type[T], key: int | None, versions: str, flexible: str, cost_max: int | None = None) -> type[T]:
+def _define(
+    cls: type[T], key: int | None, versions: str, flexible: str, *, served: str = "none", cost_max: int | None = None
+) -> type[T]:
     made = dataclass(kw_only=True, slots=True)(cls)
     fields = tuple(
         dataclasses.replace(field.metadata["wire"], name=field.name) for field in dataclasses.fields(cast("Any", made))
     )
-    definition = Definition(made.__name__, key, parse_versions(versions), parse_versions(flexible), fields, cost_max)
+    definition = Definition(
+        name=made.__name__,
+        key=key,
+        versions=parse_versions(versions),
+        flexible=parse_versions(flexible),
+        served=parse_versions(served),
+        fields=fields,
+        cost_max=cost_max,
+    )
     type.__setattr__(made, "__definition__", definition)
     return made

@@ -1,4 +1,4 @@
-"""What the compilers wrote, for people: the source of a message's codec."""
+"""Shows the source of a message's compiled codec, for debugging."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from kctl.protocol.message import definition_of
 
 
 def codec_source(cls: type, version: int) -> str:
-    """The decoder and the encoder of one version; ValueError when there is no such version."""
+    """Return the source of the decoder and the encoder of one version.  Raises ValueError if there is no such
+    version.
+    """
     definition = definition_of(cls)
     if version not in definition.versions:
         raise ValueError(f"{definition.name} has no version {version}")

@@ -1,6 +1,6 @@
-"""Writing Python source: what the two compilers share.
+"""Generates Python source; shared by the two compilers.
 
-A generated function is a list of lines and the objects that they name.  Its source goes to `linecache`, so that
+A generated function consists of lines and the objects that they refer to.  Its source is added to `linecache`, so that
 tracebacks and debuggers show it.
 """
 
@@ -17,10 +17,10 @@ from kctl.protocol.message import Definition, Field
 
 
 class Source:
-    """One function being written."""
+    """A function that is being generated."""
 
     def __init__(self, name: str, definition: Definition, version: int, variant: str = "") -> None:
-        """`variant` tells functions of one name, definition and version apart in tracebacks."""
+        """`variant` distinguishes functions of the same name, definition and version in tracebacks."""
         self.name = name
         self.filename = f"<{name} {definition.name} v{version}{variant}>"
         self.lines: list[str] = []
@@ -29,24 +29,24 @@ class Source:
         self._counter = 0
 
     def line(self, text: str) -> None:
-        """Add one line at the current indentation."""
+        """Add a line at the current indentation."""
         self.lines.append("    " * self._depth + text)
 
     @contextmanager
     def block(self, header: str) -> Iterator[None]:
-        """Indent what is written inside, under `header`."""
+        """Add `header` and indent the lines added inside of the context."""
         self.line(header)
         self._depth += 1
         yield
         self._depth -= 1
 
     def variable(self, stem: str) -> str:
-        """A name not used so far."""
+        """Return a new variable name that starts with `stem`."""
         self._counter += 1
         return f"{stem}{self._counter}"
 
     def constant(self, value: Any, stem: str) -> str:
-        """The name under which the function finds `value`."""
+        """Return the name by which the generated function accesses `value`."""
         for name, known in self._namespace.items():
             if known is value:
                 return name
@@ -55,14 +55,14 @@ class Source:
         return name
 
     def packer(self, method: str, codes: str) -> str:
-        """The name of `struct.Struct(">" + codes).method`."""
+        """Return the name of `struct.Struct(">" + codes).method`."""
         stem = f"{method}_{codes}".replace("?", "z")
         if stem not in self._namespace:
             self._namespace[stem] = getattr(struct.Struct(">" + codes), method)
         return stem
 
     def literal(self, value: Any) -> str:
-        """An expression for a default; lists and structs are made anew by each evaluation."""
+        """Return an expression for a default; lists and structs are created anew by each evaluation."""
         if hasattr(value, "__definition__"):
             default = self.constant(value, f"default_{type(value).__name__}")
             return f"{self.constant(copy.deepcopy, 'deepcopy')}({default})"
@@ -71,11 +71,11 @@ class Source:
         return self.constant(value, type(value).__name__.upper())
 
     def text(self) -> str:
-        """The whole source."""
+        """Return the source."""
         return "\n".join(self.lines) + "\n"
 
     def function(self) -> Callable[..., Any]:
-        """Compile what was written and register it for tracebacks."""
+        """Compile the source and register it for tracebacks."""
         text = self.text()
         linecache.cache[self.filename] = (len(text), None, text.splitlines(keepends=True), self.filename)
         exec(compile(text, self.filename, "exec"), self._namespace)  # noqa: S102 - the text comes from our definitions
@@ -84,7 +84,7 @@ class Source:
 
 
 def fields_of(definition: Definition, version: int) -> tuple[list[Field], list[Field], list[Field]]:
-    """(fields in order, tagged fields by tag, fields that the version lacks)."""
+    """Return (fields in order, tagged fields by tag, fields that the version lacks)."""
     present = [field for field in definition.fields if version in field.versions]
     absent = [field for field in definition.fields if version not in field.versions]
     tagged = sorted((field for field in present if field.tag is not None), key=lambda field: field.tag or 0)

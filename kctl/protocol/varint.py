@@ -1,4 +1,7 @@
-"""Unsigned varints, the lengths and tags of flexible versions: 7 bits a byte, lowest first, the top bit says "more"."""
+"""Unsigned varints, the lengths and tags of flexible versions (KIP-482).
+
+7 bits per byte, lowest first; the highest bit of a byte is set if another one follows.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ VARINT_MAX = 0xFFFFFFFF
 
 
 def finish_uvarint(buffer: memoryview, position: int, first: int) -> tuple[int, int]:
-    """(value, next position) of a varint whose first byte is read already and had its top bit set.
+    """Return (value, next position) of a varint whose first byte was already read and has its highest bit set.
 
     Raises MalformedRequest for more than 5 bytes or 32 bits; IndexError at the end of the buffer.
     """
@@ -25,15 +28,15 @@ def finish_uvarint(buffer: memoryview, position: int, first: int) -> tuple[int, 
 
 
 def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
-    """(value, next position)."""
+    """Return (value, next position).  Raises as finish_uvarint."""
     first = buffer[position]
     return (first, position + 1) if first < 0x80 else finish_uvarint(buffer, position + 1, first)
 
 
 def skip_tagged_fields(buffer: memoryview, position: int, count: int, count_max: int) -> tuple[int, int]:
-    """(the position after a section of tagged fields that nobody here knows, how many more there may be).
+    """Skip a section of unknown tagged fields; return the position after it and the remaining number of allowed fields.
 
-    `count` is the byte before `position`.  Raises MalformedRequest for more fields than `count_max`.
+    `count` is the byte before `position`.  Raises MalformedRequest for more than `count_max` fields.
     """
     if count > 0x7F:
         count, position = finish_uvarint(buffer, position, count)
@@ -47,7 +50,7 @@ def skip_tagged_fields(buffer: memoryview, position: int, count: int, count_max:
 
 
 def uvarint(value: int) -> bytes:
-    """The bytes of a varint."""
+    """Return the bytes of a varint."""
     if value < 0x80:
         return SMALL_UVARINTS[value]
     out = bytearray()

@@ -1,7 +1,6 @@
-"""Messages that carry their own version: 2 bytes of it, then the body.
+"""Messages that start with their version: 2 bytes, then the body.
 
-Consumers' subscriptions and assignments travel like this inside of group requests, and the records of the internal
-topics are stored like this.
+Consumers' subscriptions and assignments have this format in group requests, and records of the internal topics too.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ _VERSION = struct.Struct(">h")
 
 
 def version_of(blob: memoryview | bytes) -> int:
-    """The version in front; MalformedRequest when there is none."""
+    """Return the version at the start.  Raises MalformedRequest if the message is too short."""
     if len(blob) < _VERSION.size:
-        raise MalformedRequest("a versioned message is shorter than its version")
+        raise MalformedRequest("a message with a version must have at least 2 bytes")
     (version,) = _VERSION.unpack_from(blob)
     return int(version)
 
 
 def decode_body(cls: type[T], blob: memoryview | bytes, version: int) -> T:
-    """The message behind the version, read as `version`.  Bytes left over are those of a newer version: ignored."""
+    """Decode the message after the version, as `version`.  Bytes after it, from a newer version, are ignored."""
     message, _ = decode(cls, blob, version, _VERSION.size)
     return message
 
 
 def encode_versioned(message: object, version: int) -> bytes:
-    """The version, then the body."""
+    """Return the version and the body."""
     return _VERSION.pack(version) + encode_bytes(message, version)

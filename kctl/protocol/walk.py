@@ -1,7 +1,7 @@
-"""The definitions, interpreted: a second codec, slow and plainly right.
+"""A second codec that interprets the definitions: slow and simple.
 
-It reads like the protocol's specification, and shares no code with the compilers beyond the definitions.  Tests
-demand that both agree on every message, well-formed or not; that is what makes the compilers safe to change.
+It follows the protocol specification and shares only the definitions with the compilers.  Tests check that both give
+the same results for valid and malformed messages.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _VARINT_BYTES_MAX = 5
 
 
 def decode_walk(cls: type[T], buffer: memoryview | bytes, version: int, offset: int = 0) -> tuple[T, int]:
-    """As codec.decode."""
+    """Decode as codec.decode does."""
     definition = definition_of(cls)
     reader = _Reader(memoryview(buffer), offset, version, definition.is_flexible(version), definition.cost_max)
     return cast("T", reader.struct(cls)), reader.position
 
 
 def encode_walk(message: object, version: int) -> bytes:
-    """As codec.encode_bytes."""
+    """Encode as codec.encode_bytes does."""
     writer = _Writer(version, definition_of(type(message)).is_flexible(version))
     writer.struct(message)
     return bytes(writer.out)
@@ -51,21 +51,22 @@ class _Reader:
         self.tags_left = inf if cost_max is None else TAGGED_FIELDS_MAX
 
     def charge(self, cost: int) -> None:
-        """Count a cost against the bound of the message."""
+        """Subtract a cost from the remaining cost of the message.  Raises MalformedRequest below 0."""
         self.cost_left -= cost
         if self.cost_left < 0:
-            raise MalformedRequest("costs more than a request may")
+            raise MalformedRequest("costs more than the limit to decode")
 
     def take(self, size: int) -> memoryview:
-        """The next `size` bytes, all of them or an error."""
+        """Return the next `size` bytes.  Raises MalformedRequest if there are fewer."""
         end = self.position + size
         if end > len(self.buffer):
-            raise MalformedRequest(f"{size} bytes at {self.position} go past the end at {len(self.buffer)}")
+            raise MalformedRequest(f"{size} bytes at {self.position} extend past the end at {len(self.buffer)}")
         taken = self.buffer[self.position : end]
         self.position = end
         return taken
 
     def uvarint(self) -> int:
+        """Read an unsigned varint."""
         value = 0
         for index in range(_VARINT_BYTES_MAX):
             byte = self.take(1)[0]
@@ -79,6 +80,7 @@ class _Reader:
         return value
 
     def struct(self, cls: type) -> Any:
+        """Read a struct."""
         values: dict[str, Any] = {}
         for field in definition_of(cls).fields:
             if self.version not in field.versions or field.tag is not None:
@@ -90,12 +92,13 @@ class _Reader:
         return cls(**values)
 
     def tagged_fields(self, cls: type) -> dict[str, Any]:
+        """Read a section of tagged fields; unknown ones are skipped."""
         known = {field.tag: field for field in definition_of(cls).fields if self.version in field.versions}
         values = {}
         count = self.uvarint()
         self.tags_left -= count
         if self.tags_left < 0:
-            raise MalformedRequest("more tagged fields than a request may hold")
+            raise MalformedRequest("has too many tagged fields")
         for _ in range(count):
             tag = self.uvarint()
             size = self.uvarint()
@@ -106,10 +109,11 @@ class _Reader:
             end = self.position + size
             values[field.name] = self.value(field)
             if self.position != end:
-                raise MalformedRequest(f"{field.name} does not have the {size} bytes that it claims")
+                raise MalformedRequest(f"{field.name} differs from its size of {size} bytes")
         return values
 
     def value(self, field: Field) -> Any:
+        """Read a value of a field."""
         if field.kind in FIXED_FORMATS:
             return self.fixed(FIXED_FORMATS[field.kind])
         if field.struct is not None:
@@ -124,25 +128,29 @@ class _Reader:
         return self.blob(field, length)
 
     def is_null(self, field: Field) -> bool:
-        """Whether a nullable struct is null: -1 instead of 1, or in a tagged field 0 instead of 1."""
+        """Read the presence of a nullable struct: -1 for null or 1; in a tagged field 0 or 1."""
         return bool(self.fixed("b") < 0) if field.tag is None else self.uvarint() == 0
 
     def fixed(self, code: str) -> Any:
+        """Read a value of a fixed-size format."""
         (value,) = struct.unpack(">" + code, self.take(struct.calcsize(">" + code)))
         return UUID(bytes=value) if code == "16s" else value
 
     def length(self, field: Field) -> int:
+        """Read a length or count; -1 for null."""
         if self.flexible:
             return self.uvarint() - 1
         return int(self.fixed("h" if field.kind == "string" else "i"))
 
     def array(self, element: Field, count: int) -> list[Any]:
+        """Read an array of `count` elements."""
         if count > len(self.buffer) - self.position:
             raise MalformedRequest(f"{count} elements do not fit")
         self.charge(count * element_cost(element, self.version))
         return [self.value(element) for _ in range(count)]
 
     def blob(self, field: Field, length: int) -> Any:
+        """Read a string, bytes or records."""
         if field.kind == "string" and length > _STRING_BYTES_MAX:
             raise MalformedRequest(f"{field.name} has {length} bytes")
         if field.kind in BYTES_PER_COST and length > LONG_STRING_BYTES:
@@ -164,12 +172,14 @@ class _Writer:
         self.version, self.flexible = version, flexible
 
     def uvarint(self, value: int) -> None:
+        """Write an unsigned varint."""
         while value >= 0x80:
             self.out.append(value % 0x80 + 0x80)
             value //= 0x80
         self.out.append(value)
 
     def struct(self, message: Any) -> None:
+        """Write a struct."""
         tagged = {}
         for field in definition_of(type(message)).fields:
             value = getattr(message, field.name)
@@ -184,6 +194,7 @@ class _Writer:
             self.tagged_fields({tag: tagged[tag] for tag in sorted(tagged)})
 
     def tagged_fields(self, tagged: dict[int, tuple[Field, Any]]) -> None:
+        """Write a section of tagged fields, in order of their tags."""
         different = {tag: (field, value) for tag, (field, value) in tagged.items() if value != field.default}
         self.uvarint(len(different))
         for tag, (field, value) in different.items():
@@ -194,6 +205,7 @@ class _Writer:
             self.out += inner.out
 
     def value(self, field: Field, value: Any) -> None:
+        """Write a value of a field."""
         if field.kind in FIXED_FORMATS:
             self.fixed(FIXED_FORMATS[field.kind], value)
         elif value is None:
@@ -219,12 +231,14 @@ class _Writer:
             self.out += blob
 
     def fixed(self, code: str, value: Any) -> None:
+        """Write a value of a fixed-size format."""
         try:
             self.out += struct.pack(">" + code, value.bytes if code == "16s" else value)
         except struct.error as error:
             raise ValueError(str(error)) from error
 
     def length(self, field: Field, length: int) -> None:
+        """Write a length or count; -1 for null."""
         if self.flexible:
             self.uvarint(length + 1)
         else:

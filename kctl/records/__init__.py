@@ -1,4 +1,4 @@
-"""What is inside a partition: record batches, their codecs, their checks.  Pure.
+"""The content of a partition: record batches, compression, validation, records of internal topics.  Pure.
 
 Reading order: compression, batch, build, control, validate, internal_topics.
 """

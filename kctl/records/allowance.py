@@ -1,7 +1,7 @@
-"""How many bytes and records a piece of work on records may still use.
+"""Bounds the bytes and records that one operation on records may process.
 
-The broker does little work on its event loop and more in a thread, with the same functions: they take an Allowance and
-raise AllowanceExceeded before they use more.
+The broker processes small batches on its event loop and large ones in a thread, with the same functions: they take an
+Allowance and raise AllowanceExceeded before they exceed it.
 """
 
 from __future__ import annotations
@@ -19,56 +19,58 @@ from kctl.records.compression import Buffer
 from kctl.records.header import ATTRIBUTES_POSITION, CODEC_MASK, MAGIC_POSITION
 
 _CODEC_POSITION = ATTRIBUTES_POSITION + 1
-"""The byte of the attributes that names the codec."""
+"""Position of the attributes byte that contains the codec."""
 
 
 class AllowanceExceeded(ApiError):
-    """The work needs more bytes or records than it may use.  Nothing has been changed."""
+    """The operation needs more bytes or records than it may use.  Nothing has been changed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.MESSAGE_TOO_LARGE, message)
 
 
 class Allowance:
-    """What is left of the bounds; `take_bytes` and `take_records` use it up."""
+    """What remains of the bounds; `take_bytes` and `take_records` reduce it."""
 
     __slots__ = ("plain_bytes", "records")
 
     def __init__(self, plain_bytes: int, records: int) -> None:
         self.plain_bytes = plain_bytes
-        """Bytes of uncompressed records."""
+        """Remaining bytes of uncompressed records."""
         self.records = records
 
     @classmethod
     def for_batches(cls, size: int) -> Allowance:
-        """The bounds of what `size` bytes of batches, as they were sent or stored, may hold."""
+        """Return the bounds for `size` bytes of batches as they were sent or stored."""
         return cls(decompressed_size_max(size), RECORDS_PER_BATCH_MAX)
 
     @classmethod
     def inline(cls) -> Allowance:
-        """The bounds of what one request may do on the event loop."""
+        """Return the bounds for the work of one request on the event loop."""
         return cls(INLINE_RECORD_BYTES_MAX, INLINE_RECORDS_MAX)
 
     def take_bytes(self, count: int) -> None:
-        """Raises AllowanceExceeded."""
+        """Reduce the remaining bytes.  Raises AllowanceExceeded."""
         if count > self.plain_bytes:
-            raise AllowanceExceeded(f"{count} bytes of records are more than the bound of {self.plain_bytes}")
+            raise AllowanceExceeded(f"{count} bytes of records exceed the limit of {self.plain_bytes}")
         self.plain_bytes -= count
 
     def take_records(self, count: int) -> None:
-        """Raises AllowanceExceeded."""
+        """Reduce the remaining records.  Raises AllowanceExceeded."""
         if count > self.records:
-            raise AllowanceExceeded(f"{count} records are more than the bound of {self.records}")
+            raise AllowanceExceeded(f"{count} records exceed the limit of {self.records}")
         self.records -= count
 
 
 def decompressed_size_max(size: int) -> int:
-    """How many bytes a batch of `size` bytes may hold after decompression."""
+    """Return the maximum size after decompression of a batch of `size` bytes."""
     return min(max(DECOMPRESSION_RATIO_FREE_BYTES, size * DECOMPRESSION_RATIO_MAX), DECOMPRESSED_BATCH_BYTES_MAX)
 
 
 def memory_max(records: Buffer) -> int:
-    """How many bytes a conversion of produced records takes at most: theirs and those of the plain records."""
+    """Return the maximum memory in bytes of a conversion of produced records: the records and their uncompressed
+    form.
+    """
     size = len(records)
     is_batch = size > _CODEC_POSITION and records[MAGIC_POSITION] == 2
     if is_batch and not records[_CODEC_POSITION] & CODEC_MASK:

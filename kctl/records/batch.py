@@ -1,8 +1,9 @@
-"""Batches and their records, of any format.
+"""Reads batches and their records, of any format.
 
-Messages of magic 0 and 1 pass for batches in what iterates here; kctl.records.legacy reads them.
+Messages of magic 0 and 1 are treated as batches by the iterators here; kctl.records.legacy reads them.
 
-All readers take untrusted bytes: they raise CorruptBatch, never read past the buffer, and trust no count with memory.
+All readers accept untrusted bytes: they raise CorruptBatch, never read past the buffer, and allocate no memory by a
+count before checking it.
 """
 
 # ruff: noqa: PLC0415 - the reader of old formats loads when the first old message comes.
@@ -39,7 +40,7 @@ _LENGTH = struct.Struct(">i")
 
 
 def parse_any_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position` in any format.  Raises CorruptBatch as parse_header does."""
+    """Return the header at `position`, of any format.  Raises CorruptBatch as parse_header does."""
     try:
         return parse_header(buffer, position)
     except OldFormat:
@@ -49,10 +50,10 @@ def parse_any_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def iterate_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
-    """The headers of all complete batches and old messages from `position` on.
+    """Yield the headers of all complete batches and old messages from `position` on.
 
-    A cut-off batch at the end is legal in what a broker answers and ends the iteration silently; checksums are left to
-    the caller.  Raises CorruptBatch as parse_header does.
+    An incomplete batch at the end is normal in Fetch responses and ends the iteration; checksums are not checked.
+    Raises CorruptBatch as parse_header does.
     """
     size = len(buffer)
     while size - position >= LOG_OVERHEAD:
@@ -65,29 +66,29 @@ def iterate_batches(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
 
 
 def crc_ok(buffer: Buffer, header: BatchHeader | None = None) -> bool:
-    """Whether the batch that starts the buffer, or that `header` was read from, has the checksum it claims."""
+    """True if the batch at the start of the buffer, or the one that `header` was read from, has the right checksum."""
     if header is None:
         header = parse_any_header(buffer)
     return header.end <= len(buffer) and crc_of(buffer, header.position, header.end, header.magic) == header.crc
 
 
 RECORD_SIZE_MIN = 7
-"""Bytes of a record without key, value and headers."""
+"""Size of a record without key, value and headers."""
 
 COPIED_SIZE_MAX = 1 << 10
-"""Up to which size a copy out of bytes costs less than a view of them."""
+"""Up to this size copying out of bytes is cheaper than a view."""
 
 
 def records_region(buffer: Buffer, header: BatchHeader, size_max: int = DECOMPRESSED_SIZE_MAX) -> Buffer:
-    """The records of the batch as plain bytes: a view when uncompressed and not small.
+    """Return the records of the batch, uncompressed: a view if they were uncompressed and not small.
 
-    Raises BatchTooLarge when they decompress to more than `size_max` bytes, CorruptBatch for damage.
+    Raises BatchTooLarge if they decompress to more than `size_max` bytes, CorruptBatch for damage.
     """
     if header.magic != 2:
         raise OldFormat(header.position, header.magic)
     start, end = header.position + HEADER_SIZE, header.end
     if end > len(buffer):
-        raise CorruptBatch(header.position, f"batch of {header.size} bytes is cut off")
+        raise CorruptBatch(header.position, f"batch of {header.size} bytes is incomplete")
     if end - start < COPIED_SIZE_MAX and type(buffer) is bytes:
         region: Buffer = buffer[start:end]
     else:
@@ -105,10 +106,10 @@ def records_region(buffer: Buffer, header: BatchHeader, size_max: int = DECOMPRE
 def iterate_records(
     buffer: Buffer, header: BatchHeader | None = None, *, size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> Iterator[Record]:
-    """The records of the batch that starts the buffer, or that `header` was read from.
+    """Yield the records of the batch at the start of the buffer, or of the one that `header` was read from.
 
-    With LogAppendTime every record carries the batch's max timestamp.  Raises CorruptBatch where the bytes stop making
-    sense, also when records are missing or left over; what came before has been yielded then.
+    With LogAppendTime every record has the batch's max timestamp.  Raises CorruptBatch at the first malformed record,
+    and when records are missing or left over; the records before it have been yielded.
     """
     if header is None:
         header = parse_any_header(buffer)
@@ -116,12 +117,12 @@ def iterate_records(
         from kctl.records import legacy
 
         return legacy.iterate_messages(buffer, header, size_max=size_max)
-    # bytes, because slicing keys and values out of bytes costs half of what it costs out of a memoryview.
+    # Slicing keys and values out of bytes takes half the time of slicing a memoryview.
     return iterate_plain(bytes(records_region(buffer, header, size_max)), header)
 
 
 def iterate_plain(data: bytes, header: BatchHeader) -> Iterator[Record]:
-    """The records of the batch of `header`, of which `data` is the region that records_region gives.
+    """Yield the records of the batch of `header`; `data` is the result of records_region.
 
     A timestamp beyond 64 bits wraps around, as in Java.  Raises CorruptBatch as iterate_records does.
     """
@@ -133,12 +134,12 @@ def iterate_plain(data: bytes, header: BatchHeader) -> Iterator[Record]:
     position, total = 0, len(data)
     small, new = _SMALL_VARINTS, tuple.__new__
     delta_min, delta_max = -TIMESTAMP_MAX - 1 - base_timestamp, TIMESTAMP_MAX - base_timestamp
-    # Where a delta of one byte can overflow, all deltas are compared with the limits.
+    # If a delta of one byte can overflow, all deltas are compared with the limits.
     short_delta_end = 0x80 if delta_min <= -0x40 and delta_max >= 0x40 else 0
     key: bytes | None
     value: bytes | None
     try:
-        # The varints are read in place while they are one byte long: this loop is what every consumer of records costs.
+        # One-byte varints are decoded inline: this loop dominates the cost of reading records.
         for _ in range(count):
             byte = data[position]
             if byte < 0x80:
@@ -147,7 +148,7 @@ def iterate_plain(data: bytes, header: BatchHeader) -> Iterator[Record]:
                 length, position = _varint(data, position)
             end = position + length
             if length < 0 or end > total:
-                raise CorruptBatch(header.position, f"record of {length} bytes does not fit")
+                raise CorruptBatch(header.position, f"invalid record length {length}")
             byte = data[position + 1]
             if byte < short_delta_end:
                 delta, position = small[byte], position + 2
@@ -166,7 +167,7 @@ def iterate_plain(data: bytes, header: BatchHeader) -> Iterator[Record]:
             if byte < 0x80 and not byte & 1:
                 stop = position + 1 + small[byte]
                 if stop > end:
-                    raise CorruptBatch(header.position, "a key does not fit")
+                    raise CorruptBatch(header.position, "key extends past the end of its record")
                 key, position = data[position + 1 : stop], stop
             else:
                 key, position = _bytes(data, position, end)
@@ -174,7 +175,7 @@ def iterate_plain(data: bytes, header: BatchHeader) -> Iterator[Record]:
             if byte < 0x80 and not byte & 1:
                 stop = position + 1 + small[byte]
                 if stop > end:
-                    raise CorruptBatch(header.position, "a value does not fit")
+                    raise CorruptBatch(header.position, "value extends past the end of its record")
                 value, position = data[position + 1 : stop], stop
             else:
                 value, position = _bytes(data, position, end)
@@ -184,11 +185,11 @@ def iterate_plain(data: bytes, header: BatchHeader) -> Iterator[Record]:
             else:
                 headers, position = _headers(data, position, end)
             if position != end:
-                raise CorruptBatch(header.position, f"record has {end - position} bytes more than its fields")
+                raise CorruptBatch(header.position, f"record has {end - position} bytes after its last field")
             timestamp = base_timestamp + delta if append_time is None else append_time
             yield new(Record, (base_offset + offset_delta, timestamp, key, value, headers))
     except (IndexError, UnicodeDecodeError, ValueError) as error:
-        raise CorruptBatch(header.position, f"record does not parse: {error}") from error
+        raise CorruptBatch(header.position, f"malformed record: {error}") from error
     if position != len(data):
         raise CorruptBatch(header.position, f"{len(data) - position} bytes after the last record")
 
@@ -200,7 +201,9 @@ _SMALL_VARINTS = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag number of at most 64 bits and the position after it.  Raises IndexError at the end of the data."""
+    """Return a zigzag number of at most 64 bits and the position after it.  Raises IndexError at the end of the
+    data.
+    """
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -214,7 +217,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
             break
         shift += 7
         if shift > 63:
-            raise ValueError("number is longer than 64 bits")
+            raise ValueError("varint is longer than 64 bits")
     return (value >> 1) ^ -(value & 1), position + 1
 
 
@@ -230,7 +233,7 @@ def _bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
         return None, position
     stop = position + length
     if stop > end:
-        raise ValueError(f"{length} bytes do not fit")
+        raise ValueError(f"length {length} exceeds the record")
     return data[position:stop], stop
 
 

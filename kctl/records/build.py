@@ -1,4 +1,4 @@
-"""Building record batches of magic 2."""
+"""Builds record batches of magic 2."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def build_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytes:
-    """One batch with the records at consecutive offsets from `base_offset`; their own offsets are ignored.
+    """Return a batch with the records at consecutive offsets from `base_offset`; their own offsets are ignored.
 
-    With LOG_APPEND_TIME the largest record timestamp stands for all.  Raises ValueError without records.
+    With LOG_APPEND_TIME the largest record timestamp is that of all records.  Raises ValueError without records.
     """
     if not records:
-        raise ValueError("a batch needs a record")
+        raise ValueError("a batch must have at least one record")
     attributes = int(codec)
     attributes |= LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
     attributes |= TRANSACTIONAL_BIT if is_transactional else 0
@@ -68,12 +68,12 @@ def build_batch(
 
 
 def rebuild_batch(header: BatchHeader, records: Sequence[Record], *, codec: Codec | None = None) -> bytes:
-    """The batch of `header` holding only `records`, which keep their offsets; with another codec if one is given.
+    """Return the batch of `header` with only `records`, which keep their offsets; optionally with another codec.
 
-    Base offset, last offset delta, producer fields and leader epoch stay, so that sequence checks and followers see the
-    same batch.  For CreateTime the max timestamp is that of the records that are left.  No records at all gives the
-    empty batch that compaction keeps for a producer's last sequence number: with its old max timestamp, which says when
-    the producer was last heard of.
+    Base offset, last offset delta, producer fields and leader epoch are unchanged, so that sequence checks and
+    followers see the same batch.  For CreateTime the max timestamp is that of the remaining records.  Without records
+    the result is the empty batch that compaction keeps for a producer's last sequence number; it keeps its max
+    timestamp, from which the expiry of the producer is computed.
     """
     attributes = header.attributes if codec is None else (header.attributes & ~0x07) | codec
     base_timestamp = header.base_timestamp
@@ -108,7 +108,7 @@ def rebuild_batch(header: BatchHeader, records: Sequence[Record], *, codec: Code
 def recompress(
     buffer: memoryview, header: BatchHeader, region: bytes | bytearray | memoryview, codec: Codec
 ) -> bytearray:
-    """The same batch with its records, given as plain bytes, under another codec."""
+    """Return the same batch with its records, given uncompressed, compressed with another codec."""
     body = compress(codec, region)
     batch = bytearray(HEADER_SIZE + len(body))
     batch[:HEADER_SIZE] = buffer[header.position : header.position + HEADER_SIZE]
@@ -121,7 +121,9 @@ def recompress(
 
 
 def assemble_batch(header: BatchHeader, region: bytearray) -> bytes:
-    """The batch of `header` with the records in `region`, compressed as the header says; it fills in size and CRC."""
+    """Return the batch of `header` with the uncompressed records in `region`, compressed with its codec; sets size
+    and CRC.
+    """
     body = compress(header.codec, region) if header.attributes & 0x07 else region
     batch = bytearray(HEADER_SIZE + len(body))
     batch[HEADER_SIZE:] = body
@@ -147,7 +149,7 @@ def assemble_batch(header: BatchHeader, region: bytearray) -> bytes:
 
 
 def encode_records(records: Iterable[tuple[int, Record]], base_timestamp: int) -> bytearray:
-    """The records, each with its offset delta, as they stand in a batch before compression."""
+    """Return the records with their offset deltas, as in a batch before compression."""
     region = bytearray()
     for offset_delta, record in records:
         body = bytearray(1)
@@ -166,7 +168,7 @@ def encode_records(records: Iterable[tuple[int, Record]], base_timestamp: int) -
 
 def _write_bytes(target: bytearray, value: bytes | None) -> None:
     if value is None:
-        target.append(1)  # -1 in zigzag
+        target.append(1)  # Null: -1 in zigzag.
     else:
         _write_varint(target, len(value))
         target += value

@@ -28,7 +28,7 @@ from kctl.records.framed import Framed, decode_framed
 
 @struct
 class Endpoint:
-    """Where a broker or controller listens."""
+    """An endpoint of a broker or controller."""
 
     name: str = string()
     host: str = string()
@@ -85,16 +85,22 @@ class PartitionRecord:
     partition_id: int = int32()
     topic_id: UUID = uuid()
     replicas: list[int] = array(int32)
+    """Broker ids, preferred leader first."""
     isr: list[int] = array(int32)
     removing_replicas: list[int] = array(int32)
     adding_replicas: list[int] = array(int32)
     leader: int = int32()
+    """-1 without a leader."""
     leader_recovery_state: int = int8(default=0, tag=0)
+    """0 recovered, 1 recovering after an unclean election (KIP-704)."""
     leader_epoch: int = int32()
     partition_epoch: int = int32()
     directories: list[UUID] = array(uuid, "1+", default=[])
+    """Log directory ids, one per replica (KIP-858)."""
     eligible_leader_replicas: list[int] | None = array(int32, "2+", nullable="2+", default=None, tag=1)
+    """Replicas outside of the ISR that may be elected without losing records (KIP-966)."""
     last_known_elr: list[int] | None = array(int32, "2+", nullable="2+", default=None, tag=2)
+    """Last members of the ISR and the eligible leader replicas, for unclean elections (KIP-966)."""
 
 
 @data(versions="0", flexible="0+")
@@ -102,6 +108,7 @@ class ConfigRecord:
     """A property was set, or deleted when the value is null."""
 
     resource_type: int = int8()
+    """As in DescribeConfigs: 2 topic, 4 broker."""
     resource_name: str = string()
     name: str = string()
     value: str | None = string(nullable="0+")
@@ -109,16 +116,18 @@ class ConfigRecord:
 
 @data(versions="0-2", flexible="0+")
 class PartitionChangeRecord:
-    """What changed in a partition; absent fields did not change."""
+    """The changes of a partition; absent fields are unchanged."""
 
     partition_id: int = int32()
     topic_id: UUID = uuid()
     isr: list[int] | None = array(int32, nullable="0+", default=None, tag=0)
     leader: int = int32(default=-2, tag=1)
+    """-1 without a leader, -2 unchanged."""
     replicas: list[int] | None = array(int32, nullable="0+", default=None, tag=2)
     removing_replicas: list[int] | None = array(int32, nullable="0+", default=None, tag=3)
     adding_replicas: list[int] | None = array(int32, nullable="0+", default=None, tag=4)
     leader_recovery_state: int = int8(default=-1, tag=5)
+    """-1 unchanged."""
     directories: list[UUID] | None = array(uuid, "1+", nullable="1+", default=None, tag=8)
     eligible_leader_replicas: list[int] | None = array(int32, "2+", nullable="2+", default=None, tag=6)
     last_known_elr: list[int] | None = array(int32, "2+", nullable="2+", default=None, tag=7)
@@ -182,7 +191,7 @@ class FeatureLevelRecord:
 
 @struct
 class EntityData:
-    """One part of the entity that a quota applies to; a null name is the default entity."""
+    """One part of a quota entity; a null name is the default entity."""
 
     entity_type: str = string()
     entity_name: str | None = string(nullable="0+")
@@ -200,7 +209,7 @@ class ClientQuotaRecord:
 
 @data(versions="0", flexible="0+")
 class ProducerIdsRecord:
-    """A block of producer ids was given to a broker."""
+    """A block of producer ids was allocated to a broker."""
 
     broker_id: int = int32()
     broker_epoch: int = int64()
@@ -209,7 +218,7 @@ class ProducerIdsRecord:
 
 @data(versions="0-3", flexible="0+")
 class BrokerRegistrationChangeRecord:
-    """What changed in a registration: 1 for set, -1 for cleared, 0 for unchanged."""
+    """The changes of a registration: 1 for set, -1 for cleared, 0 for unchanged."""
 
     broker_id: int = int32()
     broker_epoch: int = int64()
@@ -242,12 +251,12 @@ class RemoveAccessControlEntryRecord:
 
 @data(versions="0", flexible="0+")
 class NoOpRecord:
-    """Nothing; it moves the log end forward."""
+    """No change; written to advance the log end offset."""
 
 
 @data(versions="0", flexible="0+")
 class ZkMigrationStateRecord:
-    """How far the migration from ZooKeeper is."""
+    """The state of the migration from ZooKeeper (KIP-866)."""
 
     zk_migration_state: int = int8()
 
@@ -262,19 +271,19 @@ class RemoveUserScramCredentialRecord:
 
 @data(versions="0", flexible="0+")
 class BeginTransactionRecord:
-    """The records up to the end or abort take effect together."""
+    """The records up to the end or abort are applied atomically (KIP-868)."""
 
     name: str | None = string(nullable="0+", default=None, tag=0)
 
 
 @data(versions="0", flexible="0+")
 class EndTransactionRecord:
-    """The transaction takes effect."""
+    """Ends a transaction: its records are applied."""
 
 
 @data(versions="0", flexible="0+")
 class AbortTransactionRecord:
-    """The transaction is dropped."""
+    """Aborts a transaction: its records are ignored."""
 
     reason: str | None = string(nullable="0+", default=None, tag=0)
 
@@ -332,9 +341,9 @@ TYPES: dict[int, type] = {
     27: RegisterControllerRecord,
     28: ClearElrRecord,
 }
-"""Classes by the number in the frame."""
+"""Classes by record type."""
 
 
 def decode_cluster_metadata(value: bytes) -> Framed:
-    """The record in a value.  Raises MalformedRequest."""
+    """Decode the value of a record.  Raises MalformedRequest."""
     return decode_framed(TYPES, value)

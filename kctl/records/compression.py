@@ -1,11 +1,11 @@
-"""The four codecs of the record formats, each bounded on the way out.
+"""The four codecs of the record formats, with a bound on the decompressed size.
 
 gzip   one RFC 1952 member (several are read), level 6, no time in the header
-snappy the framing of snappy-java ("xerial") is written; a bare raw block, as librdkafka sends it, is read as well
+snappy the framing of snappy-java ("xerial") is written; a raw block without framing, as from librdkafka, is read too
 lz4    one LZ4 frame of independent 64 KiB blocks
 zstd   standard frames, level 3
 
-The libraries are imported on first use: a broker that only passes batches through never loads them.
+The libraries are imported on first use: a broker that stores batches unchanged never loads them.
 """
 
 # ruff: noqa: PLC0415 - the codec libraries load when the first batch needs them.
@@ -22,7 +22,9 @@ from kctl.limits import GZIP_MEMBERS_MAX
 Buffer = bytes | bytearray | memoryview
 
 DECOMPRESSED_SIZE_MAX = 256 << 20
-"""What one batch may grow to, 256 times the default max.message.bytes.  Kafka streams and has no bound."""
+"""Maximum decompressed size of a batch, 256 times the default max.message.bytes.  Kafka decompresses streams,
+unbounded.
+"""
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -30,15 +32,15 @@ _XERIAL_BLOCK_SIZE = 32 * 1024
 _LENGTH = struct.Struct(">i")
 _ZSTD_FIRST_GUESS = 64 * 1024
 _STEP = 1 << 20
-"""Bytes that one call of a library produces at most, because copying larger results would hold the interpreter lock."""
+"""Maximum output of one library call: copying larger results would hold the interpreter lock for too long."""
 _GZIP_INPUT_STEP = 16 * 1024
-"""Bytes of compressed input for one call: zlib copies the rest of it at the end of each member."""
+"""Compressed input of one call: zlib copies the rest of its input at the end of each member."""
 _SNAPPY_RATIO_MAX = 32
-"""snappy writes at least 3 bytes for 64."""
+"""snappy needs at least 3 bytes for 64."""
 
 
 class Codec(IntEnum):
-    """Bits 0 to 2 of the attributes of a batch."""
+    """A codec; the values are bits 0 to 2 of the attributes of a batch."""
 
     NONE = 0
     GZIP = 1
@@ -48,30 +50,32 @@ class Codec(IntEnum):
 
     @classmethod
     def named(cls, name: str) -> Codec:
-        """The codec of a `compression.type`; `uncompressed` is NONE.  Raises KeyError for `producer` and strangers."""
+        """Return the codec of a `compression.type`; `uncompressed` is NONE.  Raises KeyError for `producer` and
+        unknown names.
+        """
         return cls.NONE if name == "uncompressed" else cls[name.upper()]
 
 
 class DecompressionError(KctlError):
-    """The bytes are not what the codec writes, or would grow beyond the bound."""
+    """The bytes are not valid data of the codec, or decompress to more than the bound."""
 
 
 class DecompressedSizeExceeded(DecompressionError):
-    """The decompressed bytes would be more than the caller's bound."""
+    """The decompressed size exceeds the caller's bound."""
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
-    """`data` as one stream of `codec`, with the settings that Kafka's broker uses."""
+    """Compress `data` with the settings that Kafka's broker uses."""
     if codec is Codec.NONE:
         return bytes(data)
     return _COMPRESSORS[codec](data)
 
 
 def decompress(codec: Codec, data: Buffer, size_max: int = DECOMPRESSED_SIZE_MAX) -> bytes:
-    """What was compressed into `data`.
+    """Decompress `data`.
 
-    Raises DecompressionError on damage, on bytes after the stream's end that are not another stream, and as soon as the
-    result would pass `size_max`; memory stays near the true size.
+    Raises DecompressionError for damage, for bytes after the end that are not another stream, and as soon as the result
+    would exceed `size_max`; memory stays close to the actual size.
     """
     if codec is Codec.NONE:
         return bytes(data)
@@ -138,11 +142,11 @@ def _snappy_decompress(data: Buffer, size_max: int) -> bytes:
     position, size = len(_XERIAL_HEADER), 0
     while position < len(view):
         if position + 4 > len(view):
-            raise DecompressionError("snappy: a block length is cut off")
+            raise DecompressionError("snappy: the stream ends inside a block length")
         (length,) = _LENGTH.unpack_from(view, position)
         position += 4
         if length < 0 or position + length > len(view):
-            raise DecompressionError(f"snappy: a block of {length} bytes does not fit")
+            raise DecompressionError(f"snappy: invalid block length {length}")
         block = _snappy_block(view[position : position + length], size_max - size, size_max)
         size += len(block)
         parts.append(block)
@@ -158,7 +162,7 @@ def _snappy_block(block: memoryview, room: int, size_max: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > _SNAPPY_RATIO_MAX * len(block):
-            raise DecompressionError(f"snappy: a block of {len(block)} bytes claims to hold {size} bytes")
+            raise DecompressionError(f"snappy: a block of {len(block)} bytes cannot contain {size} bytes")
         if size > room:
             raise _too_large(size_max)
         return _copied(memoryview(cramjam.snappy.decompress_raw(block)))
@@ -169,7 +173,7 @@ def _snappy_block(block: memoryview, room: int, size_max: int) -> bytes:
 def _lz4_compress(data: Buffer) -> bytes:
     import lz4.frame
 
-    # Kafka's readers refuse linked blocks; store_size off gives the frame header that they all know (FLG 0x60).
+    # Kafka's readers refuse linked blocks; store_size=False writes the frame header that they support (FLG 0x60).
     compressed: bytes = lz4.frame.compress(
         data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
     )
@@ -185,7 +189,8 @@ def _lz4_decompress(data: Buffer, size_max: int) -> bytes:
     rest: Buffer = data
     try:
         while not stream.eof:
-            # Asking for all up to the bound at once would make the library prepare room for it, 2.5 times slower.
+            # Requesting all bytes up to the bound at once would make the library allocate them, which takes 2.5 times
+            # longer.
             part = stream.decompress(rest, max_length=min(_STEP, size_max - size + 1))
             size += len(part)
             if size > size_max:
@@ -206,7 +211,7 @@ def _zstd_compress(data: Buffer) -> bytes:
 
 
 def _zstd_decompress(data: Buffer, size_max: int) -> bytes:
-    """Into a buffer that grows until all fits: the size in the frame header is optional and nobody's promise."""
+    """Decompress into a buffer that grows as needed: the size in the frame header is optional and may be wrong."""
     import cramjam
 
     if not len(data):
@@ -227,7 +232,7 @@ def _zstd_decompress(data: Buffer, size_max: int) -> bytes:
 
 
 def _copied(view: memoryview) -> bytes:
-    """The bytes, copied in steps: one copy of them all would hold the interpreter lock for 1 ms per MB."""
+    """Copy in steps: one copy of all bytes would hold the interpreter lock for 1 ms per MB."""
     if len(view) <= _STEP:
         return bytes(view)
     return b"".join([bytes(view[start : start + _STEP]) for start in range(0, len(view), _STEP)])

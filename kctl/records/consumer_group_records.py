@@ -1,7 +1,8 @@
-"""Records of __consumer_offsets that Kafka 4 writes for groups of the new consumer protocol (KIP-848).
+"""Records of __consumer_offsets that Kafka 4 writes for groups of the consumer protocol (KIP-848).
 
-Our coordinator neither writes nor loads them; they are here for those who look at what a newer broker has written.  The
-number in front of a key is its kind.  Kafka: CoordinatorRecordType and the definitions of its group coordinator (4.3).
+kctl's coordinator neither writes nor loads them; they are defined to display what a newer broker has written.  The
+number at the start of a key is the record type.  Kafka: CoordinatorRecordType and the definitions of its group
+coordinator (4.3).
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from kctl.protocol.message import array, bytes_, data, int8, int32, int64, neste
 
 @data(versions="0")
 class ConsumerGroupKey:
-    """Key of what concerns a whole group: its epoch, its topics, the epoch of its target assignment."""
+    """Key of the records of a whole group: its epoch, its topics, the epoch of its target assignment."""
 
     group_id: str = string()
 
 
 @data(versions="0")
 class ConsumerGroupMemberKey:
-    """Key of what concerns a member: itself, its target and its current assignment."""
+    """Key of the records of a member: its metadata, its target assignment and its current assignment."""
 
     group_id: str = string()
     member_id: str = string()
@@ -28,7 +29,7 @@ class ConsumerGroupMemberKey:
 
 @data(versions="0")
 class ConsumerGroupRegularExpressionKey:
-    """Key of the topics that a regular expression has been resolved to."""
+    """Key of the topics that match a regular expression."""
 
     group_id: str = string()
     regular_expression: str = string()
@@ -36,7 +37,7 @@ class ConsumerGroupRegularExpressionKey:
 
 @data(versions="0", flexible="0+")
 class ConsumerGroupMetadataValue:
-    """The group's epoch; the hash stands for the topics it is subscribed to, since 4.1."""
+    """The group's epoch; since 4.1 with a hash of the topics that it subscribes to."""
 
     epoch: int = int32()
     metadata_hash: int = int64(tag=0, default=0)
@@ -44,7 +45,7 @@ class ConsumerGroupMetadataValue:
 
 @struct
 class PartitionMetadata:
-    """Racks of a partition's replicas."""
+    """The racks of a partition's replicas."""
 
     partition: int = int32()
     racks: list[str] = array(string)
@@ -52,7 +53,7 @@ class PartitionMetadata:
 
 @struct
 class TopicMetadata:
-    """A topic as the group saw it when it was last assigned."""
+    """A topic as of the last assignment of the group."""
 
     topic_id: UUID = uuid()
     topic_name: str = string()
@@ -62,14 +63,14 @@ class TopicMetadata:
 
 @data(versions="0", flexible="0+")
 class ConsumerGroupPartitionMetadataValue:
-    """The topics that the group is subscribed to, up to 4.0."""
+    """The topics that the group subscribes to, up to 4.0."""
 
     topics: list[TopicMetadata] = array(TopicMetadata)
 
 
 @struct
 class ClassicProtocol:
-    """A protocol that a member of the classic kind supports."""
+    """A protocol that a member of the classic protocol supports."""
 
     name: str = string()
     metadata: bytes = bytes_()
@@ -77,7 +78,7 @@ class ClassicProtocol:
 
 @struct
 class ClassicMemberMetadata:
-    """Of members that use the classic protocol in a group of the new one."""
+    """A member of the classic protocol in a group of the consumer protocol."""
 
     session_timeout_ms: int = int32()
     supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
@@ -85,7 +86,7 @@ class ClassicMemberMetadata:
 
 @data(versions="0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """What a member has said of itself."""
+    """The metadata of a member."""
 
     instance_id: str | None = string(nullable="0+")
     rack_id: str | None = string(nullable="0+")
@@ -99,7 +100,7 @@ class ConsumerGroupMemberMetadataValue:
         ClassicMemberMetadata,
         "0+",
         nullable="0+",
-        # Not None: Kafka writes null explicitly for members of the new protocol.
+        # The default is not None: Kafka writes null explicitly for members of the new protocol.
         default=ClassicMemberMetadata(session_timeout_ms=0, supported_protocols=[]),
         tag=0,
     )
@@ -107,7 +108,7 @@ class ConsumerGroupMemberMetadataValue:
 
 @data(versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMetadataValue:
-    """Which epoch of the group the target assignment is for, and since 4.3 when it was worked out."""
+    """The group epoch of the target assignment, and since 4.3 the time when it was computed."""
 
     assignment_epoch: int = int32()
     assignment_timestamp: int = int64(tag=0, default=0, ignorable=True)
@@ -115,7 +116,7 @@ class ConsumerGroupTargetAssignmentMetadataValue:
 
 @struct
 class TargetPartitions:
-    """Partitions of a topic that a member is to have."""
+    """Partitions of a topic in a target assignment."""
 
     topic_id: UUID = uuid()
     partitions: list[int] = array(int32)
@@ -123,14 +124,14 @@ class TargetPartitions:
 
 @data(versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMemberValue:
-    """What a member is to have."""
+    """The target assignment of a member."""
 
     topic_partitions: list[TargetPartitions] = array(TargetPartitions)
 
 
 @struct
 class CurrentPartitions:
-    """Partitions of a topic that a member has; the epochs are those in which it was given them."""
+    """Partitions of a topic that a member owns, with the epochs in which they were assigned."""
 
     topic_id: UUID = uuid()
     partitions: list[int] = array(int32)
@@ -139,7 +140,7 @@ class CurrentPartitions:
 
 @data(versions="0", flexible="0+")
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """What a member has, and what it has yet to give back."""
+    """The partitions that a member owns and those that it has to revoke."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
@@ -150,7 +151,7 @@ class ConsumerGroupCurrentMemberAssignmentValue:
 
 @data(versions="0", flexible="0+")
 class ConsumerGroupRegularExpressionValue:
-    """The topics that matched, as of a version of the cluster's metadata."""
+    """The topics that match a regular expression, as of a version of the cluster's metadata."""
 
     topics: list[str] = array(string)
     version: int = int64()
@@ -166,4 +167,4 @@ KINDS: dict[int, tuple[type, type]] = {
     8: (ConsumerGroupMemberKey, ConsumerGroupCurrentMemberAssignmentValue),
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
-"""Classes of key and value by the number in front of the key."""
+"""Classes of key and value by record type."""

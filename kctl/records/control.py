@@ -1,8 +1,8 @@
-"""Control batches: the markers that end a transaction on a partition.  KIP-98.
+"""Control batches: the markers that end a transaction in a partition.  KIP-98.
 
-One record per batch, never compressed.  Its key says what it is, its value which coordinator decided:
+A batch contains one record and is never compressed.  The key has the type, the value the epoch of the coordinator:
 
-    key    version i16 (0), type i16 (0 ABORT, 1 COMMIT; larger numbers belong to KRaft)
+    key    version i16 (0), type i16 (0 ABORT, 1 COMMIT; larger numbers are used by KRaft)
     value  version i16 (0), coordinator epoch i32
 """
 
@@ -20,7 +20,7 @@ _VALUE = struct.Struct(">hi")
 
 
 class ControlType(IntEnum):
-    """How the transaction ended; UNKNOWN markers are skipped by every reader."""
+    """The outcome of a transaction; readers skip UNKNOWN markers."""
 
     ABORT = 0
     COMMIT = 1
@@ -29,7 +29,7 @@ class ControlType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionMarker:
-    """What a transaction marker says."""
+    """The content of a transaction marker."""
 
     type: ControlType
     coordinator_epoch: int
@@ -44,7 +44,9 @@ def build_end_transaction_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """The control batch that writes `marker` for one producer; `timestamp` is the broker's current time."""
+    """Return the control batch with `marker` for one producer; `timestamp` is the current time in ms since the
+    epoch.
+    """
     record = Record(base_offset, timestamp, _KEY.pack(0, marker.type), _VALUE.pack(0, marker.coordinator_epoch))
     return build_batch(
         [record],
@@ -58,7 +60,7 @@ def build_end_transaction_marker(
 
 
 def parse_end_transaction_marker(record: Record) -> EndTransactionMarker | None:
-    """The marker in a control record, or None for control records of other kinds or with a broken body."""
+    """Return the marker in a control record, None for other types and malformed values."""
     kind = control_type(record)
     if kind is ControlType.UNKNOWN or record.value is None or len(record.value) < _VALUE.size:
         return None
@@ -69,7 +71,7 @@ def parse_end_transaction_marker(record: Record) -> EndTransactionMarker | None:
 
 
 def control_type(record: Record) -> ControlType:
-    """The type in a control record's key; newer versions of the key start the same way."""
+    """Return the type in a control record's key; newer versions of the key start with the same fields."""
     if record.key is None or len(record.key) < _KEY.size:
         return ControlType.UNKNOWN
     version, number = _KEY.unpack_from(record.key)

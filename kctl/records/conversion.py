@@ -1,8 +1,8 @@
-"""Between the message formats: what old producers send becomes magic 2, what old consumers get is taken back.
+"""Converts between message formats: produced messages to magic 2, batches to magic 0 or 1 for old consumers.
 
-The log stores magic 2, so Produce up to version 2 goes through `upgrade` and Fetch up to version 3 through `downgrade`.
-Magic 2 knows more: headers, transaction markers and the producer's identity are lost on the way back.
-docs/decisions/message-formats.md says what that means for a topic.  Kafka's LogValidator and RecordsUtil.downConvert.
+The log contains magic 2, so Produce up to version 2 uses `upgrade` and Fetch up to version 3 uses `downgrade`.
+Headers, transaction markers and producer ids exist in magic 2 only and are lost in a downgrade.
+docs/decisions/message-formats.md has the consequences for a topic.  Kafka's LogValidator and RecordsUtil.downConvert.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ MAGIC_2 = 2
 def upgrade(
     messages: Buffer, *, codec: Codec | None, max_message_bytes: int, allowance: Allowance | None = None
 ) -> bytes:
-    """Produced messages of magic 0 or 1 as one batch; `codec` None keeps the producer's.
+    """Return produced messages of magic 0 or 1 as one batch; with `codec` None in the producer's codec.
 
-    Offsets are given anew, whatever the producer wrote.  `allowance` is by default what this many bytes may hold.
-    Raises AllowanceExceeded, and ApiError with the code of Kafka's leader.
+    Offsets are assigned from 0, whatever the producer wrote.  The default of `allowance` is the bound for this many
+    bytes.  Raises AllowanceExceeded, and ApiError with the code that Kafka's leader uses.
     """
     if allowance is None:
         allowance = Allowance.for_batches(len(messages))
@@ -60,7 +60,7 @@ def upgrade(
 
 
 def _check_produced(messages: Buffer, max_message_bytes: int) -> Codec:
-    """The codec of messages whose headers keep the rules."""
+    """Return the codec of the messages after checking their headers."""
     count, magic, codec = 0, -1, 0
     try:
         for header in iterate_batches(messages):
@@ -79,11 +79,11 @@ def _check_produced(messages: Buffer, max_message_bytes: int) -> Codec:
     except CorruptBatch as error:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from error
     if not count:
-        raise _invalid("the produced records hold no complete message")
+        raise _invalid("the produced records contain no complete message")
     if codec > Codec.ZSTD:
-        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec} in an old message format")
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"magic 0 and 1 do not support codec {codec}")
     if codec and count > 1:
-        raise _invalid("compressed messages of an old format come in one wrapper")
+        raise _invalid("compressed messages of magic 0 and 1 must be in one wrapper message")
     return Codec(codec)
 
 
@@ -98,7 +98,7 @@ def _produced_records(messages: Buffer, allowance: Allowance) -> Iterator[Record
 
 
 def upgrade_stored(buffer: Buffer, header: BatchHeader) -> bytes:
-    """A message of the log as a batch with the same offsets and times.  Raises CorruptBatch."""
+    """Return a stored message as a batch with the same offsets and timestamps.  Raises CorruptBatch."""
     records = iterate_messages(buffer, header)
     first = next(records)
     deltas = ((record.offset - first.offset, record) for record in chain((first,), records))
@@ -108,10 +108,10 @@ def upgrade_stored(buffer: Buffer, header: BatchHeader) -> bytes:
 
 
 def without_old_messages(batches: memoryview) -> memoryview:
-    """The batches with the messages among them made batches of magic 2; what was given, when there are none.
+    """Return the batches with messages of magic 0 and 1 converted to magic 2; the argument itself if there are none.
 
-    For readers that know only magic 2.  A cut-off batch at the end may get lost.  Raises CorruptBatch, also for
-    messages with wrong checksums.
+    For readers that support magic 2 only.  An incomplete batch at the end may be dropped.  Raises CorruptBatch, also
+    for messages with wrong checksums.
     """
     if not _has_old_messages(batches):
         return batches
@@ -135,8 +135,8 @@ def _has_old_messages(batches: memoryview) -> bool:
     return False
 
 
-class _Tally:
-    """Counts what passes by, so that a batch is built without holding its records."""
+class _RecordCounter:
+    """Counts records during an iteration, so that a batch is built without holding them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -144,6 +144,7 @@ class _Tally:
         self.max_timestamp = NO_TIMESTAMP
 
     def of(self, records: Iterable[tuple[int, Record]]) -> Iterator[tuple[int, Record]]:
+        """Yield the records and count them."""
         for delta, record in records:
             self.count += 1
             self.last_delta = delta
@@ -156,7 +157,7 @@ def _batch_of(
 ) -> bytes:
     deltas = iter(records)
     first = next(deltas)
-    tally = _Tally()
+    tally = _RecordCounter()
     region = encode_records(tally.of(chain((first,), deltas)), first[1].timestamp)
     fields = (
         base_offset,
@@ -179,13 +180,13 @@ def _batch_of(
 def downgrade(
     batches: Buffer, magic: int, *, first_offset: int, size_max: int, allowance: Allowance | None = None
 ) -> tuple[bytes, int]:
-    """Batches as messages of `magic` or below, and the offset after the last batch that is in them.
+    """Return batches as messages of `magic` or lower, and the offset after the last batch that was converted.
 
-    Takes whole batches until `size_max` is reached, the first whatever it comes to; a cut-off one at the end is left
-    out.  Offsets stay.  Uncompressed records before `first_offset` are left out, because such a message is a batch of
-    its own and would be one too many.  `allowance`, by default what this many bytes may hold, bounds the conversion.
-    Raises CorruptBatch, BatchTooLarge when the first batch passes the allowance, and
-    ApiError(UNSUPPORTED_COMPRESSION_TYPE) when zstd comes first; later both end the answer.
+    Converts whole batches until `size_max` is reached, at least one; an incomplete one at the end is ignored.  Offsets
+    are unchanged.  Uncompressed records before `first_offset` are left out, because each such message counts as a batch
+    of its own, before the requested offset.  `allowance`, by default the bound for this many bytes, limits the
+    conversion.  Raises CorruptBatch, BatchTooLarge if the first batch exceeds the allowance, and
+    ApiError(UNSUPPORTED_COMPRESSION_TYPE) if the first batch is in zstd; in later batches both end the result.
     """
     view = memoryview(batches)
     if allowance is None:
@@ -200,7 +201,7 @@ def downgrade(
         elif header.codec is Codec.ZSTD:
             if messages:
                 break
-            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "the old message formats have no zstd")
+            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "magic 0 and 1 do not support zstd")
         else:
             try:
                 part = _messages_of(view, header, magic, first_offset, allowance)
@@ -224,7 +225,9 @@ def _messages_of(view: memoryview, header: BatchHeader, magic: int, first_offset
 
 
 def _stored_records(view: memoryview, header: BatchHeader, allowance: Allowance) -> Iterator[Record]:
-    """The records of a batch or message.  Raises BatchTooLarge before it passes the allowance, and CorruptBatch."""
+    """Return the records of a batch or message.  Raises BatchTooLarge before it exceeds the allowance, and
+    CorruptBatch.
+    """
     if header.magic < MAGIC_2:
         yield from _counted(header, allowance, iterate_messages(view, header, size_max=allowance.plain_bytes))
         return

@@ -1,4 +1,4 @@
-"""Values that say what they are: varints of the frame's version, the type and the version, then a message.
+"""Values with a frame: varints for the frame version, the type and the version, then a message.
 
 Kafka: AbstractApiMessageSerde.
 """
@@ -24,21 +24,21 @@ class Framed(NamedTuple):
 
 
 def decode_framed(types: Mapping[int, type], value: bytes) -> Framed:
-    """The message in a value; `types` are the classes by their number.  Raises MalformedRequest."""
+    """Decode a value; `types` are the classes by type number.  Raises MalformedRequest."""
     view = memoryview(value)
     try:
         frame_version, position = read_uvarint(view, 0)
         number, position = read_uvarint(view, position)
         version, position = read_uvarint(view, position)
     except IndexError:
-        raise MalformedRequest("the value is cut short") from None
+        raise MalformedRequest("the value is incomplete") from None
     if frame_version != FRAME_VERSION:
-        raise MalformedRequest(f"the version of the frame is {frame_version}, not {FRAME_VERSION}")
+        raise MalformedRequest(f"frame version is {frame_version}, expected {FRAME_VERSION}")
     cls = types.get(number)
     if cls is None:
-        raise MalformedRequest(f"record type {number} is unknown")
+        raise MalformedRequest(f"unknown record type {number}")
     if version not in definition_of(cls).versions:
-        raise MalformedRequest(f"version {version} of {cls.__name__} is unknown")
+        raise MalformedRequest(f"unknown version {version} of {cls.__name__}")
     message: Any
     message, end = decode(cls, value, version, position)
     if end != len(value):

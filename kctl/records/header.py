@@ -1,10 +1,10 @@
-"""The header of a record batch of magic 2, its checksum, and what a record is.
+"""The header of a record batch of magic 2, its checksum, and the record type.
 
-A batch is 61 bytes of header and then records, which are one compressed stream when the attributes name a codec.  The
-CRC-32C covers everything from the attributes on, so base offset and leader epoch can be patched without touching it:
-that is what lets a broker take over a produced batch without looking inside.  docs/formats/segment.md has the bytes.
+A batch has a header of 61 bytes and then records, which are one compressed stream if the attributes contain a codec.
+The CRC-32C covers everything from the attributes on, so base offset and leader epoch can be changed without recomputing
+it: a broker can append a produced batch without reading its records.  docs/formats/segment.md has the layout.
 
-What is inside kctl.records.batch reads, also of messages of magic 0 and 1.
+kctl.records.batch reads the records, also of messages of magic 0 and 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HEADER_SIZE = 61
 MAGIC_POSITION = 16
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
-"""Where the checksum's cover starts."""
+"""The checksum covers the bytes from here on."""
 LEADER_EPOCH_POSITION = 12
 MAX_TIMESTAMP_POSITION = 35
 
@@ -50,7 +50,7 @@ _CRC = struct.Struct(">I")
 
 
 class CorruptBatch(KctlError):
-    """Bytes at `position` of the buffer are no record batch."""
+    """The bytes at `position` of the buffer are not a valid batch."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(reason)
@@ -59,26 +59,26 @@ class CorruptBatch(KctlError):
 
 
 class BatchTooLarge(CorruptBatch):
-    """The batch may be sound, but holds more bytes or records than the reader's bound."""
+    """The batch may be valid, but has more bytes or records than the reader's bound."""
 
 
 class OldFormat(CorruptBatch):
-    """A sound-looking message of magic 0 or 1 where only a batch of magic 2 will do."""
+    """A message of magic 0 or 1 where only magic 2 is supported."""
 
     def __init__(self, position: int, magic: int) -> None:
-        super().__init__(position, f"message format {magic} is not read here")
+        super().__init__(position, f"unsupported magic {magic}")
         self.magic = magic
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps: the producer, or the broker while appending."""
+    """Whether timestamps were set by the producer, or by the broker at append (KIP-32)."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchHeader:
-    """The fixed part of a batch, and where it lies in the buffer it was read from."""
+    """The fixed part of a batch, and its position in the buffer that it was read from."""
 
     __slots__ = (
         "attributes",
@@ -117,7 +117,7 @@ class BatchHeader:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the whole batch in bytes."""
         return LOG_OVERHEAD + self.length
 
     @property
@@ -127,23 +127,24 @@ class BatchHeader:
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record that the batch had when it was produced; compaction does not move it."""
+        """Offset of the last record at the time of the append; compaction does not change it."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
+        """Offset after the last record."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record, or NO_SEQUENCE; numbers wrap from 2**31-1 to 0."""
+        """Sequence number of the last record, or NO_SEQUENCE; 2**31-1 is followed by 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
 
     @property
     def codec(self) -> Codec:
-        """Raises CorruptBatch for the numbers that no codec has."""
+        """The codec of the records.  Raises CorruptBatch for unknown codecs."""
         number = self.attributes & CODEC_MASK
         if number > Codec.ZSTD:
             raise CorruptBatch(self.position, f"unknown compression codec {number}")
@@ -151,23 +152,29 @@ class BatchHeader:
 
     @property
     def timestamp_type(self) -> TimestampType:
+        """Whether the timestamps are create times or the append time."""
         return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME_BIT else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
+        """True if the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     @property
     def is_control(self) -> bool:
+        """True for a control batch, such as a transaction marker."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def has_producer_id(self) -> bool:
+        """True if an idempotent or transactional producer wrote the batch."""
         return self.producer_id > NO_PRODUCER_ID
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones of this batch may go, if a cleaner of 3.1 or newer has stamped it (KIP-534)."""
+        """When tombstones of this batch may be removed, in ms, if a cleaner of Kafka 3.1 or newer has set it
+        (KIP-534).
+        """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     def __repr__(self) -> str:
@@ -175,7 +182,7 @@ class BatchHeader:
 
 
 def wrapped(timestamp: int) -> int:
-    """The sum or difference of two timestamps as Java computes it: a signed 64-bit integer that may have overflowed."""
+    """Return the signed 64-bit integer that Java's arithmetic gives for a sum or difference of timestamps."""
     if -TIMESTAMP_MAX - 1 <= timestamp <= TIMESTAMP_MAX:
         return timestamp
     return ((timestamp + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
@@ -192,10 +199,10 @@ class Record(NamedTuple):
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`; the batch itself may reach beyond the buffer.
+    """Return the header at `position`; the batch may extend past the end of the buffer.
 
-    Raises CorruptBatch when fewer than 61 bytes are left, the length cannot hold a header, or the magic is unknown, and
-    OldFormat for messages of magic 0 and 1.
+    Raises CorruptBatch when fewer than 61 bytes are left, the length is too small for a header, or the magic is
+    unknown, and OldFormat for messages of magic 0 and 1.
     """
     if len(buffer) - position < HEADER_SIZE:
         _reject_short(buffer, position)
@@ -223,7 +230,7 @@ def _reject(position: int, *, magic: int, length: int) -> None:
 
 
 def crc_of(buffer: Buffer, position: int, end: int, magic: int = 2) -> int:
-    """The checksum of the batch at [position, end): CRC-32C, or for old messages CRC-32."""
+    """Return the checksum of the batch at [position, end): CRC-32C, for magic 0 and 1 CRC-32."""
     if magic != 2:
         return zlib.crc32(memoryview(buffer)[position + MAGIC_POSITION : end])
     checksum: int = crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end])
@@ -231,6 +238,6 @@ def crc_of(buffer: Buffer, position: int, end: int, magic: int = 2) -> int:
 
 
 def seal(buffer: bytearray | memoryview, header: BatchHeader) -> None:
-    """Write the checksum of the batch after something under its cover has changed."""
+    """Write the checksum of the batch after a change."""
     header.crc = crc_of(buffer, header.position, header.end)
     _CRC.pack_into(buffer, header.position + CRC_POSITION, header.crc)

@@ -1,17 +1,17 @@
 """Messages of magic 0 and 1, which Kafka wrote before 0.11: reading and building.
 
-A message is a batch of its own here: a MessageHeader stands for it wherever a BatchHeader does.
+A message is treated as a batch: MessageHeader is used wherever a BatchHeader is.
 
     offset i64, size i32, crc u32, magic i8, attributes i8, [timestamp i64 in magic 1], key, value
 
-Key and value have an i32 length before them, -1 for none.  The CRC-32 covers everything from the magic on.  Compression
-wraps: the value of a wrapper is a compressed sequence of messages, and its offset is that of the last of them.  The
-offsets inside are absolute in magic 0 and relative in magic 1.  The wrapper's timestamp is the largest inside, or the
-time of the append, which then counts for all.
+Key and value are preceded by an i32 length, -1 for null.  The CRC-32 covers everything from the magic on.  Compressed
+messages are in a wrapper: its value is a compressed sequence of messages, and its offset is that of the last of them.
+The inner offsets are absolute in magic 0 and relative in magic 1.  The timestamp of the wrapper is the largest of the
+inner ones, or the append time, which then applies to all of them.
 
-Readers are as lenient as Kafka's: a cut-off message at the end of a wrapper is left out, the checksums inside are only
-looked at where a producer's messages are taken in, and the lz4 frames of magic 0 may have any header checksum, because
-Kafka's first writer computed it over the wrong bytes (KAFKA-3160).  All take untrusted bytes, as in kctl.records.batch.
+Readers are as lenient as Kafka's: an incomplete message at the end of a wrapper is ignored, inner checksums are checked
+only for produced messages, and lz4 frames of magic 0 may have any header checksum, because Kafka's first writer
+computed it over the wrong bytes (KAFKA-3160).  All readers accept untrusted bytes, as in kctl.records.batch.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from kctl.records.header import (
 MAGIC_0 = 0
 MAGIC_1 = 1
 SIZE_MIN = {MAGIC_0: 14, MAGIC_1: 22}
-"""What the size field counts of a message without key and value."""
+"""The size field of a message without key and value."""
 
 MESSAGES_PER_WRAPPER_MAX = DECOMPRESSED_SIZE_MAX // (LOG_OVERHEAD + SIZE_MIN[MAGIC_0])
-"""No wrapper that decompresses to DECOMPRESSED_SIZE_MAX bytes holds more."""
+"""No wrapper that decompresses to DECOMPRESSED_SIZE_MAX bytes contains more messages."""
 
 _ENTRY = struct.Struct(">qi")
 _HEADER_0 = struct.Struct(">qiIbb")
@@ -69,24 +69,27 @@ _KNOWN_ATTRIBUTES = {MAGIC_0: CODEC_MASK, MAGIC_1: CODEC_MASK | LOG_APPEND_TIME_
 
 
 class WrongChecksum(CorruptBatch):
-    """A message inside of a wrapper does not have the checksum it claims."""
+    """The checksum of a message inside of a wrapper is wrong."""
 
 
 class MessageHeader(BatchHeader):
     """One message as a batch.
 
-    A wrapper does not tell how many messages it holds: it counts as one record at its last offset until `look_inside`.
+    The number of messages in a wrapper is not in its header: it counts as one record at its last offset until
+    `look_inside`.
     """
 
     __slots__ = ()
 
 
 def parse_message(buffer: Buffer, position: int = 0) -> MessageHeader:
-    """The header of the message at `position`, which may reach beyond the buffer.  Raises CorruptBatch."""
+    """Return the header of the message at `position`, which may extend past the end of the buffer.  Raises
+    CorruptBatch.
+    """
     left = len(buffer) - position
     magic = buffer[position + MAGIC_POSITION] if left >= _HEADER_0.size else -1
     if magic not in SIZE_MIN or left < (_HEADER_1.size if magic else _HEADER_0.size):
-        raise CorruptBatch(position, f"{max(left, 0)} bytes are no header of a message")
+        raise CorruptBatch(position, f"{max(left, 0)} bytes are too few for a message header")
     if magic:
         offset, size, crc, _, attributes, timestamp = _HEADER_1.unpack_from(buffer, position)
     else:
@@ -114,7 +117,7 @@ def parse_message(buffer: Buffer, position: int = 0) -> MessageHeader:
 
 
 def look_inside(buffer: Buffer, header: BatchHeader, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> None:
-    """Give a wrapper's header the first offset and the number of its messages.  Raises CorruptBatch."""
+    """Set the first offset and the number of messages in a wrapper's header.  Raises CorruptBatch."""
     if header.magic > MAGIC_1 or not header.attributes & CODEC_MASK:
         return
     last_offset = header.last_offset
@@ -135,13 +138,13 @@ def iterate_messages(
     count_max: int = MESSAGES_PER_WRAPPER_MAX,
     is_produced: bool = False,
 ) -> Iterator[Record]:
-    """The record of a message, or all of a wrapper, with their offsets in the log.
+    """Yield the record of a message, or all records of a wrapper, with their offsets in the log.
 
-    What was produced just now has to be without fault inside, too.  Raises CorruptBatch as iterate_records does,
-    WrongChecksum, and BatchTooLarge for a wrapper of more than `size_max` bytes or `count_max` messages.
+    With `is_produced` inner messages are checked too.  Raises CorruptBatch as iterate_records does, WrongChecksum, and
+    BatchTooLarge for a wrapper of more than `size_max` bytes or `count_max` messages.
     """
     if header.end > len(buffer):
-        raise CorruptBatch(header.position, f"message of {header.size} bytes is cut off")
+        raise CorruptBatch(header.position, f"message of {header.size} bytes is incomplete")
     if not header.attributes & CODEC_MASK:
         data = bytes(memoryview(buffer)[header.position : header.end])
         key, value = _key_and_value(data, 0, len(data), header.position)
@@ -149,7 +152,8 @@ def iterate_messages(
         return
     data = _unwrapped(buffer, header, size_max)
     base_offset = 0
-    if header.magic == MAGIC_1 and header.last_offset:  # Produced wrappers may say 0, some versions of librdkafka did.
+    # Offset 0 is accepted for produced wrappers: some versions of librdkafka wrote it.
+    if header.magic == MAGIC_1 and header.last_offset:
         base_offset = header.last_offset - _extent(data, header, count_max)[1]
         if base_offset < 0:
             raise CorruptBatch(header.position, f"wrapper offset {header.last_offset} is less than the last one inside")
@@ -159,7 +163,7 @@ def iterate_messages(
         if magic > MAGIC_1 or (is_produced and magic != header.magic):
             raise CorruptBatch(header.position, f"a message of magic {magic} inside of a wrapper of {header.magic}")
         if data[start + MAGIC_POSITION + 1] & CODEC_MASK:
-            raise CorruptBatch(header.position, "a wrapper inside of a wrapper")
+            raise CorruptBatch(header.position, "wrapper message inside of another one")
         if is_produced and crc_of(data, start, end, magic) != int.from_bytes(data[start + 12 : start + 16], "big"):
             raise WrongChecksum(header.position, "a message inside of a wrapper has a wrong checksum")
         key, value = _key_and_value(data, start, end, header.position)
@@ -179,13 +183,13 @@ def build_messages(
     codec: Codec = Codec.NONE,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytes:
-    """The records, which keep their offsets, as messages; with a codec, in one wrapper.  Headers are left out.
+    """Return the records, which keep their offsets, as messages; with a codec, in one wrapper.  Headers are left out.
 
-    With LOG_APPEND_TIME all records carry the time of the append already.  Nothing becomes nothing.  Raises ValueError
-    for zstd, which the old formats do not have.
+    With LOG_APPEND_TIME all records have the append time already.  Without records the result is empty.  Raises
+    ValueError for zstd, which magic 0 and 1 do not support.
     """
     if codec is Codec.ZSTD:
-        raise ValueError("message formats 0 and 1 have no zstd")
+        raise ValueError("magic 0 and 1 do not support zstd")
     attributes = LOG_APPEND_TIME_BIT if magic and timestamp_type is TimestampType.LOG_APPEND_TIME else 0
     messages = bytearray()
     if codec is Codec.NONE:
@@ -222,16 +226,16 @@ def _write(
 
 
 def _unwrapped(buffer: Buffer, header: BatchHeader, size_max: int) -> bytes:
-    """What a wrapper's value decompresses to."""
+    """Return the decompressed value of a wrapper."""
     if header.end > len(buffer):
-        raise CorruptBatch(header.position, f"message of {header.size} bytes is cut off")
+        raise CorruptBatch(header.position, f"message of {header.size} bytes is incomplete")
     codec = header.codec
     if codec is Codec.ZSTD:
-        raise CorruptBatch(header.position, "zstd in a message of an old format")
+        raise CorruptBatch(header.position, "magic 0 and 1 do not support zstd")
     data = bytes(memoryview(buffer)[header.position : header.end])
     value = _key_and_value(data, 0, len(data), header.position)[1]
     if value is None:
-        raise CorruptBatch(header.position, "a wrapper without a value")
+        raise CorruptBatch(header.position, "wrapper message without a value")
     if codec is Codec.LZ4 and header.magic == MAGIC_0:
         value = _with_header_checksum(value, start=4)
     try:
@@ -243,7 +247,7 @@ def _unwrapped(buffer: Buffer, header: BatchHeader, size_max: int) -> bytes:
 
 
 def _extent(data: bytes, header: BatchHeader, count_max: int) -> tuple[int, int, int]:
-    """(first, last, number) of the offsets in the decompressed value, as they stand there."""
+    """Return (first, last, number) of the offset fields in the decompressed value."""
     first, last, count = -1, -1, 0
     for _, _, last in _inner(data, header.position, count_max):
         if not count:
@@ -253,7 +257,7 @@ def _extent(data: bytes, header: BatchHeader, count_max: int) -> tuple[int, int,
 
 
 def _inner(data: bytes, wrapper: int, count_max: int) -> Iterator[tuple[int, int, int]]:
-    """(start, end, offset field) of the complete messages in a decompressed value, of which there is at least one.
+    """Yield (start, end, offset field) of the complete messages in a decompressed value; at least one.
 
     Raises BatchTooLarge after `count_max` of them.
     """
@@ -269,15 +273,15 @@ def _inner(data: bytes, wrapper: int, count_max: int) -> Iterator[tuple[int, int
             break
         left -= 1
         if left < 0:
-            raise BatchTooLarge(wrapper, f"a wrapper of more than {count_max} messages")
+            raise BatchTooLarge(wrapper, f"wrapper message with more than {count_max} messages")
         yield position, end, offset
         position = end
     if not position:
-        raise CorruptBatch(wrapper, "a wrapper without messages")
+        raise CorruptBatch(wrapper, "wrapper message without messages")
 
 
 def _key_and_value(data: bytes, start: int, end: int, reported: int) -> tuple[bytes | None, bytes | None]:
-    """Of the message data[start:end]; damage is said to be at `reported`."""
+    """Return key and value of the message data[start:end]; errors are reported at the position `reported`."""
     position = start + (_MESSAGE_1.size if data[start + MAGIC_POSITION] else _MESSAGE_0.size)
     key: bytes | None = None
     value: bytes | None = None
@@ -288,26 +292,26 @@ def _key_and_value(data: bytes, start: int, end: int, reported: int) -> tuple[by
         key = data[position : position + length]
         position += length
         if position + 4 > end:
-            raise CorruptBatch(reported, f"a key of {length} bytes does not fit")
+            raise CorruptBatch(reported, f"invalid key length {length}")
     (length,) = _LENGTH.unpack_from(data, position)
     position += 4
     if length >= 0:
         value = data[position : position + length]
         position += length
     if position != end:
-        raise CorruptBatch(reported, f"a value of {length} bytes does not fit")
+        raise CorruptBatch(reported, f"invalid value length {length}")
     return key, value
 
 
-# The checksum of lz4 frame headers
+# The checksum of lz4 frame headers.
 
 
 def _with_header_checksum(frame: bytes, *, start: int) -> bytes:
-    """The lz4 frame with the header checksum over the bytes from `start`: 4 is right, 0 is what magic 0 has."""
+    """Return the lz4 frame with the header checksum computed from `start`: 4 is right, 0 is what magic 0 has."""
     flags = frame[4] if len(frame) > 4 else 0
     end = 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
     if len(frame) <= end:
-        return frame  # No frame at all, which the codec will say better.
+        return frame  # Not a frame; the codec reports it.
     checksum = (_xxh32(frame[start:end]) >> 8) & 0xFF
     return b"".join((frame[:end], bytes((checksum,)), frame[end + 1 :]))
 
@@ -317,7 +321,10 @@ _MASK = (1 << 32) - 1
 
 
 def _xxh32(data: bytes) -> int:
-    """XXH32 with seed 0 of fewer than 16 bytes.  https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md"""
+    """Return XXH32 with seed 0 of fewer than 16 bytes.
+
+    https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md
+    """
     assert len(data) < 16
     value = _PRIME_5 + len(data)
     words_end = len(data) - len(data) % 4

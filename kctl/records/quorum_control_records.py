@@ -1,6 +1,6 @@
 """Control records of KRaft's metadata log and its snapshots.  KIP-595, KIP-630, KIP-853.
 
-The second number of a control record's key is its type.  Kafka: ControlRecordType and ControlRecordUtils (4.3), which
+The type is the second number of a control record's key.  Kafka: ControlRecordType and ControlRecordUtils (4.3), which
 read all of them in version 0.
 """
 
@@ -39,7 +39,7 @@ class LeaderChangeMessage:
 
 @data(versions="0", flexible="0+")
 class SnapshotHeaderRecord:
-    """The first record of a snapshot."""
+    """The start of a snapshot."""
 
     version: int = int16()
     last_contained_log_timestamp: int = int64()
@@ -47,14 +47,14 @@ class SnapshotHeaderRecord:
 
 @data(versions="0", flexible="0+")
 class SnapshotFooterRecord:
-    """The last record of a snapshot."""
+    """The end of a snapshot."""
 
     version: int = int16()
 
 
 @data(versions="0", flexible="0+")
 class KRaftVersionRecord:
-    """The version of the quorum's protocol."""
+    """The version of the quorum's protocol (KIP-853)."""
 
     version: int = int16()
     k_raft_version: int = int16()
@@ -62,7 +62,7 @@ class KRaftVersionRecord:
 
 @struct
 class VoterEndpoint:
-    """Where a voter listens."""
+    """An endpoint of a voter."""
 
     name: str = string()
     host: str = string()
@@ -79,7 +79,7 @@ class KRaftVersionFeature:
 
 @struct
 class Voter:
-    """A member of the quorum, and how it is reached."""
+    """A member of the quorum and its endpoints."""
 
     voter_id: int = int32()
     voter_directory_id: UUID = uuid()
@@ -102,11 +102,11 @@ TYPES: dict[int, tuple[str, type]] = {
     5: ("KRaftVersion", KRaftVersionRecord),
     6: ("KRaftVoters", VotersRecord),
 }
-"""What Kafka's tools call them, and their classes, by the type in the key."""
+"""Names as in Kafka's tools and classes, by the type in the key."""
 
 
 def decode_quorum_control(record: Record) -> tuple[str, Any] | None:
-    """Name and message of a control record; None for end transaction markers and types that are not known.
+    """Return (name, message) of a control record; None for end transaction markers and unknown types.
 
     Raises MalformedRequest.
     """

@@ -39,7 +39,7 @@ class SegmentLeaderEpochEntry:
 
 @data(versions="0", flexible="0+")
 class RemoteLogSegmentMetadataRecord:
-    """A segment is being copied, or was."""
+    """A segment is being copied or was copied to remote storage."""
 
     remote_log_segment_id: RemoteLogSegmentIdEntry = nested(RemoteLogSegmentIdEntry)
     start_offset: int = int64()
@@ -77,7 +77,7 @@ class RemotePartitionDeleteMetadataRecord:
 
 @data(versions="0", flexible="0+")
 class RemoteLogSegmentMetadataSnapshotRecord:
-    """A copied segment, in the snapshot that a broker keeps of a partition."""
+    """A copied segment, in the snapshot of a partition that a broker keeps."""
 
     segment_id: UUID = uuid()
     start_offset: int = int64()
@@ -98,14 +98,14 @@ TYPES: dict[int, type] = {
     2: RemotePartitionDeleteMetadataRecord,
     3: RemoteLogSegmentMetadataSnapshotRecord,
 }
-"""Classes by the number in the frame."""
+"""Classes by record type."""
 
 SEGMENT_STATES = ("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED")
-"""RemoteLogSegmentState by its number."""
+"""RemoteLogSegmentState by number."""
 DELETE_STATES = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")
-"""RemotePartitionDeleteState by its number."""
+"""RemotePartitionDeleteState by number."""
 
 
 def decode_remote_log_metadata(value: bytes) -> Framed:
-    """The record in a value.  Raises MalformedRequest."""
+    """Decode the value of a record.  Raises MalformedRequest."""
     return decode_framed(TYPES, value)

@@ -1,19 +1,18 @@
-"""Cutting a segment's bytes into batches that can be believed, whatever has become of the others.
+"""Divides the bytes of a damaged segment into valid batches and damage.
 
-A damaged batch is believed in nothing, least of all in where it ends:
+A batch is valid if its checksum is right and its offsets are between those of the batches before it and the end of the
+segment.  Nothing in an invalid batch is used, including its size: reading resumes at the first byte after its start
+where a whole valid batch begins.
 
-    believed     it has the checksum that it claims, and its offsets lie behind those before and below the segment's end
-    resumed at   the first byte, behind the start of one that is not believed, where a whole batch begins that is
+Damage therefore affects only the batches that it touches, and no index is needed to get past it.  The checksum does not
+cover the base offset: if the offsets of two adjacent batches overlap, the one with a gap before it is invalid if the
+other one would fit into the gap.
 
-So damage costs the batches that it touches and no others, and it takes no index to get past it.  The checksum does not
-cover the base offset: of two neighbours whose offsets cross, the one with a gap in front of it is not believed if the
-other would fit in there.
+A record can contain bytes that look like a batch; they are taken for one only if the surrounding batch is damaged and
+their offset fits.  Messages of magic 0 and 1 cannot be searched for: after a damaged one reading resumes at the end
+that it states, or else at the next batch of magic 2.
 
-What a client wrote into a record can look like a batch, and pass for one when the batch around it is damaged; its
-offset has to fit as well.  Messages of magic 0 and 1 look like anything: behind a damaged one the next is looked for
-where that one says, or else reading resumes at the next batch of magic 2.
-
-Pure: bytes in.
+Pure: works on bytes.
 """
 
 from __future__ import annotations
@@ -42,8 +41,9 @@ OFFSET_MAX = (1 << 63) - 1
 NO_OFFSET = -1
 KEYS_MAX = 8
 SEARCH_EFFORT = 8
-"""How often the search for the next batch may read what is left in vain before it gives up: hostile bytes can look like
-the start of a batch everywhere."""
+"""How often the search for the next batch may read the remaining bytes: malicious bytes can look like the start of a
+batch at every position.
+"""
 SEARCH_EFFORT_MIN = 1 << 20
 _SEARCH_READ_SIZE = 64 << 10
 _KEYS_REGION_MAX = 64 << 10
@@ -54,31 +54,31 @@ _OFFSET_AND_LENGTH = struct.Struct(">qi")
 
 
 class Damage(NamedTuple):
-    """A stretch of a segment that is left out."""
+    """A range of a segment that is left out."""
 
     offset: int
     last_offset: int
-    """What is lost lies between the two; compaction may have taken some of that before."""
+    """Last offset that may be lost; compaction may have removed some of the range before."""
     size: int
-    """In bytes."""
+    """Size in bytes."""
     keys: tuple[bytes | None, ...]
-    """The first of its keys, KEYS_MAX at most, as far as they can be read."""
+    """The first keys in the damage, at most KEYS_MAX, as far as they can be read."""
     reason: str
 
 
 class Cut(NamedTuple):
-    """What there was in a chunk."""
+    """The result for a chunk."""
 
     batches: list[BatchHeader]
     damage: list[Damage]
     consumed: int
-    """Where the next chunk begins."""
+    """Position in the chunk where the next chunk begins."""
     wanted: int
-    """How large the next chunk has to be, if the segment has so much left."""
+    """Required size of the next chunk, if the segment has that many bytes left."""
 
 
 class Piece(NamedTuple):
-    """Bytes of a log, and what there is in them."""
+    """Bytes of a log with their batches and damage."""
 
     data: bytes
     batches: list[BatchHeader]
@@ -86,14 +86,14 @@ class Piece(NamedTuple):
 
 
 def cut_all(data: bytes, *, expected_offset: int = 0, end_offset: int = OFFSET_MAX) -> Piece:
-    """A whole segment at once: its offsets lie in [expected_offset, end_offset)."""
+    """Divide a whole segment with offsets in [expected_offset, end_offset)."""
     cut = BatchCutter(expected_offset).cut(data, left=len(data), end_offset=end_offset)
     return Piece(data, cut.batches, cut.damage)
 
 
 @dataclass(slots=True)
 class _Lost:
-    """A stretch whose end is not known yet.  Positions are those in the segment."""
+    """Damage whose end is not known yet.  Positions are relative to the segment."""
 
     start: int
     keys: tuple[bytes | None, ...]
@@ -101,25 +101,27 @@ class _Lost:
     effort: int
     claimed_offset: int
     claimed_end: int
-    """What its first batch says of itself."""
+    """The end that the first damaged batch states."""
 
 
 class BatchCutter:
-    """Feed it the bytes of one segment, chunk by chunk."""
+    """Divides the bytes of one segment, chunk by chunk."""
 
     def __init__(self, expected_offset: int, *, start_offset: int = 0) -> None:
-        """The segment begins at or above `expected_offset`; what ends before `start_offset` is passed over."""
+        """The segment's offsets start at or above `expected_offset`; batches that end before `start_offset` are
+        skipped.
+        """
         self.expected_offset = expected_offset
-        """No batch that is still to come may begin below."""
+        """The lowest possible base offset of the next batch."""
         self._start_offset = start_offset
         self._origin = 0
-        """Where in the segment the present chunk begins."""
+        """Position of the current chunk in the segment."""
         self._lost: _Lost | None = None
 
     def cut(self, chunk: Buffer, *, left: int, end_offset: int) -> Cut:
-        """The batches in `chunk`, the first of the `left` bytes from where the last chunk was consumed to.
+        """Return the batches in `chunk`, the first of the `left` bytes that follow the consumed ones.
 
-        The segment's offsets lie below `end_offset`.
+        The segment's offsets are below `end_offset`.
         """
         cut = Cut([], [], 0, 0)
         position = wanted = 0
@@ -132,7 +134,7 @@ class BatchCutter:
         return Cut(cut.batches, cut.damage, position, wanted)
 
     def _walk(self, chunk: Buffer, position: int, left: int, end_offset: int, cut: Cut) -> tuple[int, int]:
-        """From batch to batch up to one that is not believed; where that is, and how many bytes are wanted from it."""
+        """Read batches up to an invalid one; return its position, and the number of bytes needed from there."""
         size = len(chunk)
         expected, start_offset, add = self.expected_offset, self._start_offset, cut.batches.append
         while position < left:
@@ -157,7 +159,7 @@ class BatchCutter:
                 if size < min(end + _OFFSET.size, left):
                     return position, header.size + _OFFSET.size
                 if not self._fits(chunk, header, left, end_offset):
-                    reason = f"offset {base_offset} does not go with those around it"
+                    reason = f"offset {base_offset} does not fit between the adjacent batches"
                     self._lose(chunk, position, left, reason, is_misplaced=True)
                     return end, 0
             expected = self.expected_offset = following
@@ -167,7 +169,7 @@ class BatchCutter:
         return position, 0
 
     def _fits(self, chunk: Buffer, header: BatchHeader, left: int, end_offset: int) -> bool:
-        """Whether the offsets of a sound batch can be right."""
+        """True if the offsets of a batch with a valid checksum are possible."""
         expected, base_offset, following = self.expected_offset, header.base_offset, header.next_offset
         if not expected <= base_offset < following <= end_offset:
             return False
@@ -191,7 +193,7 @@ class BatchCutter:
         )
 
     def _search(self, chunk: Buffer, position: int, left: int, end_offset: int, cut: Cut) -> tuple[int, int]:
-        """The first batch from `position` on that is believed, as _walk says it."""
+        """Find the first valid batch from `position` on; returns the same as _walk."""
         lost, size, expected = self._lost, len(chunk), self.expected_offset
         assert lost is not None
         for candidate in _candidates(chunk, position, left, expected, lost.claimed_end - self._origin):
@@ -215,14 +217,14 @@ class BatchCutter:
         return max(position, size - HEADER_SIZE + 1), _SEARCH_READ_SIZE
 
     def _resume(self, offset: int, position: int, cut: Cut) -> None:
-        """What was lost, if anything was, ends here."""
+        """End the current damage, if any, at `offset`."""
         lost = self._lost
         if lost is None:
             return
         self._lost = None
         first, end = self.expected_offset, self._origin + position
         if end == lost.claimed_end and first < lost.claimed_offset < offset:
-            first = lost.claimed_offset  # It was right about its end.
+            first = lost.claimed_offset  # The damaged batch stated its end correctly.
         self.expected_offset = offset
         if offset > self._start_offset:
             size = end - lost.start
@@ -230,7 +232,7 @@ class BatchCutter:
 
 
 def is_possible(header: BatchHeader, least_offset: int) -> bool:
-    """Whether nothing in the header is impossible in a segment with offsets from `least_offset` on."""
+    """True if all fields of the header are possible in a segment with offsets from `least_offset` on."""
     return (
         0 <= header.base_offset - least_offset < 1 << 31
         and header.last_offset_delta >= 0
@@ -240,25 +242,25 @@ def is_possible(header: BatchHeader, least_offset: int) -> bool:
 
 
 def possible_starts(chunk: Buffer, start: int, least_offset: int) -> Iterator[int]:
-    """Where in the chunk, from `start` on, the header of a batch of magic 2 may begin.
+    """Yield the positions in the chunk, from `start` on, where the header of a batch of magic 2 may begin.
 
-    Going from one magic byte to the next is what is fast in Python.
+    Searching for the next magic byte is fast in Python.
     """
-    # Offsets of a segment differ in 31 bits, so the upper four bytes of a base offset are one of two.
+    # Offsets of a segment differ in 31 bits, so the upper four bytes of a base offset have one of two values.
     high = {((least_offset >> 32) + more).to_bytes(4, "big") for more in (0, 1)}
     data = chunk if isinstance(chunk, bytes) else bytes(chunk)
     last = len(data) - HEADER_SIZE + MAGIC_POSITION
     at = data.find(_MAGIC, start + MAGIC_POSITION)
     while 0 <= at <= last:
         begin = at - MAGIC_POSITION
-        # No bit in the upper byte of the attributes is used.
+        # No bit in the upper byte of the attributes is in use.
         if data[begin : begin + 4] in high and not data[begin + ATTRIBUTES_POSITION]:
             yield begin
         at = data.find(_MAGIC, at + 1)
 
 
 def _candidates(chunk: Buffer, start: int, left: int, least_offset: int, claimed_end: int) -> Iterator[int]:
-    """As possible_starts, with the claimed end among them, whatever is there."""
+    """Yield as possible_starts, and in any case the stated end of the damaged batch."""
     readable = len(chunk) if len(chunk) >= left else len(chunk) - HEADER_SIZE + 1
     is_claim_open = start <= claimed_end < readable
     for candidate in possible_starts(chunk, start, least_offset):
@@ -271,7 +273,7 @@ def _candidates(chunk: Buffer, start: int, left: int, least_offset: int, claimed
 
 
 def _readable_keys(chunk: Buffer, position: int) -> Iterator[bytes | None]:
-    """The first keys of a batch of magic 2 that need not make sense.  Where it ends is believed if it is compressed."""
+    """Return the first keys of a possibly damaged batch of magic 2; its stated end is used if it is compressed."""
     if len(chunk) - position < HEADER_SIZE:
         return
     header = BatchHeader(0, HEADER.unpack_from(chunk, position))

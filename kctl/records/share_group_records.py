@@ -1,7 +1,7 @@
 """Records of __consumer_offsets that Kafka 4 writes for share groups (KIP-932).
 
-They are here for those who look at what a newer broker has written.  The number in front of a key is its kind.  Kafka:
-CoordinatorRecordType and the definitions of its group coordinator (4.3).
+They are defined to display what a newer broker has written.  The number at the start of a key is the record type.
+Kafka: CoordinatorRecordType and the definitions of its group coordinator (4.3).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kctl.records.consumer_group_records import ConsumerGroupKey, ConsumerGroupM
 
 @data(versions="0", flexible="0+")
 class ShareGroupMemberMetadataValue:
-    """What a member has said of itself."""
+    """The metadata of a member."""
 
     rack_id: str | None = string(nullable="0+")
     client_id: str = string()
@@ -24,7 +24,7 @@ class ShareGroupMemberMetadataValue:
 
 @data(versions="0", flexible="0+")
 class ShareGroupMetadataValue:
-    """The group's epoch; the hash stands for the topics it is subscribed to."""
+    """The group's epoch and a hash of the topics that it subscribes to."""
 
     epoch: int = int32()
     metadata_hash: int = int64()
@@ -32,7 +32,7 @@ class ShareGroupMetadataValue:
 
 @data(versions="0", flexible="0+")
 class ShareGroupTargetAssignmentMetadataValue:
-    """Which epoch of the group the target assignment is for, and when it was worked out."""
+    """The group epoch of the target assignment, and the time when it was computed."""
 
     assignment_epoch: int = int32()
     assignment_timestamp: int = int64(default=0, tag=0)
@@ -48,14 +48,14 @@ class AssignedPartitions:
 
 @data(versions="0", flexible="0+")
 class ShareGroupTargetAssignmentMemberValue:
-    """What a member is to have."""
+    """The target assignment of a member."""
 
     topic_partitions: list[AssignedPartitions] = array(AssignedPartitions)
 
 
 @data(versions="0", flexible="0+")
 class ShareGroupCurrentMemberAssignmentValue:
-    """What a member has."""
+    """The current assignment of a member."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
@@ -65,7 +65,7 @@ class ShareGroupCurrentMemberAssignmentValue:
 
 @struct
 class NamedPartitions:
-    """Partitions of a topic, and its name."""
+    """Partitions of a topic, with its name."""
 
     topic_id: UUID = uuid()
     topic_name: str = string()
@@ -82,7 +82,7 @@ class NamedTopic:
 
 @data(versions="0", flexible="0+")
 class ShareGroupStatePartitionMetadataValue:
-    """For which partitions the share coordinator has state, is to make it or to delete it."""
+    """The partitions with state in the share coordinator, and those whose state is being created or deleted."""
 
     initializing_topics: list[NamedPartitions] = array(NamedPartitions)
     initialized_topics: list[NamedPartitions] = array(NamedPartitions)
@@ -97,4 +97,4 @@ KINDS: dict[int, tuple[type, type]] = {
     14: (ConsumerGroupMemberKey, ShareGroupCurrentMemberAssignmentValue),
     15: (ConsumerGroupKey, ShareGroupStatePartitionMetadataValue),
 }
-"""Classes of key and value by the number in front of the key."""
+"""Classes of key and value by record type."""

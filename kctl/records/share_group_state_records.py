@@ -1,6 +1,6 @@
 """Records of __share_group_state, which share coordinators of Kafka 4 write (KIP-932).
 
-The number in front of a key is its kind.  Kafka: CoordinatorRecordType of the share coordinator (4.3).
+The number at the start of a key is the record type.  Kafka: CoordinatorRecordType of the share coordinator (4.3).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kctl.protocol.message import array, data, int8, int16, int32, int64, string
 
 @data(versions="0")
 class ShareSnapshotKey:
-    """Key of the whole state of a share-partition."""
+    """Key of a snapshot of a share-partition."""
 
     group_id: str = string()
     topic_id: UUID = uuid()
@@ -21,7 +21,7 @@ class ShareSnapshotKey:
 
 @struct
 class StateBatch:
-    """Offsets in the same state: 0 available, 2 acknowledged, 4 archived."""
+    """Consecutive offsets in the same state: 0 available, 2 acknowledged, 4 archived."""
 
     first_offset: int = int64()
     last_offset: int = int64()
@@ -54,7 +54,7 @@ class ShareUpdateKey:
 
 @data(versions="0", flexible="0+")
 class ShareUpdateValue:
-    """A change of the state; a start offset of -1 did not change."""
+    """A change of the state; start offset -1 means unchanged."""
 
     snapshot_epoch: int = int32()
     leader_epoch: int = int32()
@@ -67,4 +67,4 @@ KINDS: dict[int, tuple[type, type]] = {
     0: (ShareSnapshotKey, ShareSnapshotValue),
     1: (ShareUpdateKey, ShareUpdateValue),
 }
-"""Classes of key and value by the number in front of the key."""
+"""Classes of key and value by record type."""

@@ -1,7 +1,7 @@
 """Records of __consumer_offsets that Kafka 4 writes for groups of Kafka Streams (KIP-1071).
 
-They are here for those who look at what a newer broker has written.  The number in front of a key is its kind.  Kafka:
-CoordinatorRecordType and the definitions of its group coordinator (4.3).
+They are defined to display what a newer broker has written.  The number at the start of a key is the record type.
+Kafka: CoordinatorRecordType and the definitions of its group coordinator (4.3).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class KeyValue:
 
 @data(versions="0", flexible="0+")
 class StreamsGroupMetadataValue:
-    """The group's epoch; the hash stands for the topics of its topology."""
+    """The group's epoch and a hash of the topics of its topology."""
 
     epoch: int = int32()
     metadata_hash: int = int64()
@@ -30,7 +30,7 @@ class StreamsGroupMetadataValue:
 
 @struct
 class Endpoint:
-    """Where a client answers interactive queries."""
+    """The endpoint of a client for interactive queries."""
 
     host: str = string()
     port: int = uint16()
@@ -38,7 +38,7 @@ class Endpoint:
 
 @data(versions="0", flexible="0+")
 class StreamsGroupMemberMetadataValue:
-    """What a member has said of itself."""
+    """The metadata of a member."""
 
     instance_id: str | None = string(nullable="0+")
     rack_id: str | None = string(nullable="0+")
@@ -53,7 +53,7 @@ class StreamsGroupMemberMetadataValue:
 
 @data(versions="0", flexible="0+")
 class StreamsGroupTargetAssignmentMetadataValue:
-    """Which epoch of the group the target assignment is for, and when it was worked out."""
+    """The group epoch of the target assignment, and the time when it was computed."""
 
     assignment_epoch: int = int32()
     assignment_timestamp: int = int64(default=0, tag=0)
@@ -61,7 +61,7 @@ class StreamsGroupTargetAssignmentMetadataValue:
 
 @struct
 class TargetTasks:
-    """Tasks of a subtopology that a member is to have."""
+    """Tasks of a subtopology in a target assignment."""
 
     subtopology_id: str = string()
     partitions: list[int] = array(int32)
@@ -69,7 +69,7 @@ class TargetTasks:
 
 @data(versions="0", flexible="0+")
 class StreamsGroupTargetAssignmentMemberValue:
-    """What a member is to have."""
+    """The target assignment of a member."""
 
     active_tasks: list[TargetTasks] = array(TargetTasks)
     standby_tasks: list[TargetTasks] = array(TargetTasks)
@@ -78,7 +78,7 @@ class StreamsGroupTargetAssignmentMemberValue:
 
 @struct
 class CurrentTasks:
-    """Tasks of a subtopology that a member has; the epochs are those in which it was given them."""
+    """Tasks of a subtopology that a member owns, with the epochs in which they were assigned."""
 
     subtopology_id: str = string()
     partitions: list[int] = array(int32)
@@ -87,7 +87,7 @@ class CurrentTasks:
 
 @data(versions="0", flexible="0+")
 class StreamsGroupCurrentMemberAssignmentValue:
-    """What a member has, and what it has yet to give back."""
+    """The tasks that a member owns and those that it has to revoke."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
@@ -102,7 +102,7 @@ class StreamsGroupCurrentMemberAssignmentValue:
 
 @struct
 class InternalTopic:
-    """A topic that Kafka Streams creates."""
+    """An internal topic, created by Kafka Streams."""
 
     name: str = string()
     partitions: int = int32()
@@ -112,7 +112,7 @@ class InternalTopic:
 
 @struct
 class CopartitionGroup:
-    """Topics with equally many partitions, by their positions in the lists of the subtopology."""
+    """Topics that must have the same number of partitions, by their indexes in the lists of the subtopology."""
 
     source_topics: list[int] = array(int16)
     source_topic_regex: list[int] = array(int16)
@@ -134,7 +134,7 @@ class Subtopology:
 
 @data(versions="0", flexible="0+")
 class StreamsGroupTopologyValue:
-    """The topology that the group runs."""
+    """The topology of the group."""
 
     epoch: int = int32()
     subtopologies: list[Subtopology] = array(Subtopology)
@@ -148,4 +148,4 @@ KINDS: dict[int, tuple[type, type]] = {
     22: (ConsumerGroupMemberKey, StreamsGroupCurrentMemberAssignmentValue),
     23: (ConsumerGroupKey, StreamsGroupTopologyValue),
 }
-"""Classes of key and value by the number in front of the key."""
+"""Classes of key and value by record type."""

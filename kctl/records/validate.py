@@ -1,19 +1,19 @@
-"""What a leader checks before it takes a produced batch, and which error answers each violation.
+"""Validates produced batches before a leader appends them.  Kafka's ProduceRequest.validateRecords and LogValidator.
 
-A batch is taken over as it is whenever the rules allow: its header is parsed, its checksum computed, and nothing else.
-Records are walked only for
+If possible, only the header is parsed and the checksum computed, and the batch is appended unchanged.  Records are read
+only for
 
     a compacted topic                        every record needs a key
-    a finite bound on timestamps             every record's timestamp is compared with the clock
-    a max timestamp that cannot be right     it is computed anew
-    another compression.type                 the records are compressed again (decompressed, but not walked)
-    messages of magic 0 and 1                they are made a batch of magic 2 (kctl.records.conversion)
+    a limit on timestamps                    every record's timestamp is compared with the clock
+    an impossible max timestamp              it is recomputed
+    another compression.type                 the records are recompressed (decompressed, but not parsed)
+    messages of magic 0 and 1                they are converted to a batch of magic 2 (kctl.records.conversion)
 
-Kafka walks every uncompressed batch to compute the max timestamp itself.  Here the producer's is believed when it is
-not below the batch's first timestamp (and equal to it in a batch of one): docs/decisions/trusted-max-timestamp.md.
+Kafka reads every uncompressed batch to compute the max timestamp.  Here the producer's is trusted if it is not below
+the batch's first timestamp (and equal to it in a batch of one): docs/decisions/trusted-max-timestamp.md.
 
 Checks that need the log (producer epochs and sequence numbers) are in kctl.storage.producer_state, those that need the
-cluster (acks, min.insync.replicas) in kctl.server.  KIP-98, KIP-467; ProduceRequest.validateRecords and LogValidator.
+cluster (acks, min.insync.replicas) in kctl.server.  KIP-98, KIP-467.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _FIRST_VERSION_WITH_ZSTD = 7
 
 @dataclass(frozen=True, slots=True)
 class AppendRules:
-    """The topic's settings that a produced batch has to obey."""
+    """The topic's settings for produced batches."""
 
     max_message_bytes: int
     segment_bytes: int
@@ -63,13 +63,13 @@ class AppendRules:
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     timestamp_difference_max_ms: int = TIMESTAMP_DIFFERENCE_UNLIMITED
     codec: Codec | None = None
-    """None keeps what the producer chose (`compression.type=producer`)."""
+    """None keeps the producer's codec (`compression.type=producer`)."""
     allows_zstd: bool = True
-    """Whether all brokers know zstd: brokers of before 2.1 could not follow a log with it."""
+    """True from inter.broker.protocol.version 2.1 on: older brokers cannot read zstd."""
 
 
 class RecordsRejected(ApiError):
-    """Single records of a batch break a rule: `record_errors` has (index in the batch, what is wrong).  KIP-467."""
+    """Single records of a batch are invalid: `record_errors` has (index in the batch, message).  KIP-467."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -78,7 +78,7 @@ class RecordsRejected(ApiError):
 
 @dataclass(frozen=True, slots=True)
 class ValidBatches:
-    """What may be appended: a writable buffer with nothing in it but the batches of `headers`."""
+    """Batches that may be appended: a writable buffer that contains exactly the batches of `headers`."""
 
     buffer: memoryview
     headers: tuple[BatchHeader, ...]
@@ -87,11 +87,10 @@ class ValidBatches:
 def validate_produced(
     records: Buffer, rules: AppendRules, *, now_ms: int, request_version: int, allowance: Allowance | None = None
 ) -> ValidBatches:
-    """The one batch in what a client produced to a partition; patched in place where LogAppendTime asks for it.
+    """Return the one batch that a client produced to a partition; changed in place for LogAppendTime.
 
-    `allowance` is what may be spent on looking at records, by default the most that one batch may hold.  Raises
-    AllowanceExceeded where that is not enough, and ApiError with the code that Kafka's leader answers; the buffer is
-    untouched then.
+    `allowance` limits the processing of records, by default to the maximum for one batch.  Raises AllowanceExceeded if
+    it is not enough, and ApiError with the code that Kafka's leader uses; the buffer is unchanged then.
     """
     view = memoryview(records)
     header = _only_batch(view, request_version)
@@ -111,7 +110,7 @@ def validate_produced(
 
 
 def validate_internal(records: Buffer, rules: AppendRules, *, now_ms: int) -> ValidBatches:
-    """What the broker itself appends (group and transaction records, transaction markers): any number of batches."""
+    """Return the batches that the broker itself appends (group and transaction records, transaction markers)."""
     view = _writable(memoryview(records))
     headers = _sound_batches(view)
     if rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -125,9 +124,11 @@ def validate_internal(records: Buffer, rules: AppendRules, *, now_ms: int) -> Va
 
 
 def validate_replicated(records: Buffer) -> ValidBatches:
-    """What a follower fetched: complete batches with good checksums; a cut-off one at the end is dropped.
+    """Return the complete batches with valid checksums that a follower fetched; an incomplete one at the end is
+    ignored.
 
-    So is all from a damaged one on: the next fetch begins there.  Raises ApiError(CORRUPT_MESSAGE) if it is the first.
+    A corrupt batch and all after it are ignored too: the next fetch starts there.  Raises ApiError(CORRUPT_MESSAGE) if
+    it is the first.
     """
     view = memoryview(records)
     headers: list[BatchHeader] = []
@@ -142,22 +143,25 @@ def validate_replicated(records: Buffer) -> ValidBatches:
 
 
 def _only_batch(view: memoryview, request_version: int) -> BatchHeader | None:
-    """Kafka's ProduceRequest.validateRecords: from version 3 on exactly one batch of magic 2.  None: old messages."""
+    """Return the only batch; from version 3 on it must be of magic 2.  None for magic 0 and 1.
+
+    Kafka's ProduceRequest.validateRecords.
+    """
     try:
         header = parse_header(view)
     except OldFormat as error:
         if request_version >= _FIRST_VERSION_OF_ONE_BATCH:
-            raise _invalid("Produce requests of version 3 and above carry message format 2") from error
+            raise _invalid("Produce requests of version 3 and above must contain batches of magic 2") from error
         return None
     except CorruptBatch as error:
         if len(view) < LOG_OVERHEAD:
-            raise _invalid("the produced records hold no batch") from error
+            raise _invalid("the produced records contain no batch") from error
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, error.reason) from error
     if header.end > len(view):
-        raise _invalid(f"the produced records hold no complete batch: {header.size} bytes announced, {len(view)} there")
+        raise _invalid(f"the produced batch is incomplete: {len(view)} of {header.size} bytes")
     rest = len(view) - header.end
     if rest >= LOG_OVERHEAD and LOG_OVERHEAD + int.from_bytes(view[header.end + 8 : header.end + 12], "big") <= rest:
-        raise _invalid("Produce requests carry exactly one batch per partition")
+        raise _invalid("Produce requests must contain exactly one batch per partition")
     return header
 
 
@@ -167,13 +171,13 @@ def _check_produced_header(header: BatchHeader, rules: AppendRules, request_vers
     if codec and (codec > Codec.ZSTD or (codec == Codec.ZSTD and request_version < _FIRST_VERSION_WITH_ZSTD)):
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec} in Produce version {request_version}")
     if header.base_offset != 0:
-        raise _invalid(f"the base offset of a produced batch is 0, not {header.base_offset}")
+        raise _invalid(f"the base offset of a produced batch must be 0, not {header.base_offset}")
     _check_sizes(header, rules)
     count = header.record_count
     if count <= 0 or header.last_offset_delta != count - 1:
-        raise _invalid(f"{count} records do not go with last offset delta {header.last_offset_delta}")
+        raise _invalid(f"{count} records do not match last offset delta {header.last_offset_delta}")
     if count > RECORDS_PER_BATCH_MAX:
-        message = f"the batch of {count} records has more than the bound of {RECORDS_PER_BATCH_MAX}"
+        message = f"the batch of {count} records exceeds the limit of {RECORDS_PER_BATCH_MAX}"
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, message)
     if not codec and count * RECORD_SIZE_MIN > header.size - HEADER_SIZE:
         raise _invalid(f"{count} records do not fit {header.size - HEADER_SIZE} bytes")
@@ -186,7 +190,7 @@ def _check_produced_header(header: BatchHeader, rules: AppendRules, request_vers
 
 
 def _check_stored_codec(header: BatchHeader | None, rules: AppendRules) -> None:
-    """LogValidator (2.8).  `header` is None for old messages, which know no zstd."""
+    """Raise ApiError if the codec is not allowed; `header` is None for magic 0 and 1, which do not support zstd."""
     chosen = header.attributes & CODEC_MASK if header is not None else Codec.NONE
     stored = chosen if rules.codec is None else rules.codec
     if stored == Codec.ZSTD and not rules.allows_zstd:
@@ -206,14 +210,14 @@ def _check_crc(view: memoryview, header: BatchHeader) -> None:
     actual = crc_of(view, header.position, header.end, header.magic)
     if actual != header.crc:
         raise ApiError(
-            ErrorCode.CORRUPT_MESSAGE, f"checksum {actual:#010x} of the batch, its header says {header.crc:#010x}"
+            ErrorCode.CORRUPT_MESSAGE, f"checksum of the batch is {actual:#010x}, expected {header.crc:#010x}"
         )
 
 
 def _fit_to_topic(
     view: memoryview, header: BatchHeader, rules: AppendRules, now_ms: int, allowance: Allowance
 ) -> tuple[memoryview, BatchHeader]:
-    """The batch with the codec, timestamp type and max timestamp that the topic wants."""
+    """Return the batch with the codec, timestamp type and max timestamp that the topic requires."""
     create_time = rules.timestamp_type is TimestampType.CREATE_TIME
     bounded = create_time and rules.timestamp_difference_max_ms < TIMESTAMP_DIFFERENCE_UNLIMITED
     implausible = create_time and not _max_timestamp_plausible(header)
@@ -244,7 +248,7 @@ def _max_timestamp_plausible(header: BatchHeader) -> bool:
 
 
 def _walk(plain: Buffer, header: BatchHeader, rules: AppendRules, now_ms: int | None) -> int:
-    """The largest timestamp of the records, all of which keep the rules; `now_ms` when their timestamps are bounded."""
+    """Check all records; return their largest timestamp.  Timestamps are compared with `now_ms` if it is not None."""
     keyless: list[tuple[int, str]] = []
     mistimed: list[tuple[int, str]] = []
     max_timestamp = NO_TIMESTAMP
@@ -253,7 +257,7 @@ def _walk(plain: Buffer, header: BatchHeader, rules: AppendRules, now_ms: int | 
             if record.offset != header.base_offset + index:
                 raise _invalid(f"record {index} has offset delta {record.offset - header.base_offset}")
             if not -TIMESTAMP_MAX - 1 <= record.timestamp - header.base_timestamp <= TIMESTAMP_MAX:
-                raise ApiError(ErrorCode.INVALID_TIMESTAMP, f"the timestamp of record {index} passes 64 bits")
+                raise ApiError(ErrorCode.INVALID_TIMESTAMP, f"the timestamp of record {index} exceeds 64 bits")
             max_timestamp = max(max_timestamp, record.timestamp)
             if rules.is_compacted and record.key is None:
                 keyless.append((index, "Compacted topic cannot accept message without key."))
@@ -275,7 +279,9 @@ def _out_of_range(timestamp: int, now_ms: int, rules: AppendRules) -> bool:
 
 
 def _plain(view: memoryview, header: BatchHeader, allowance: Allowance) -> Buffer:
-    """The records of the batch, uncompressed.  Raises AllowanceExceeded before there are more bytes than allowed."""
+    """Return the uncompressed records of the batch.  Raises AllowanceExceeded before there are more bytes than
+    allowed.
+    """
     try:
         region = records_region(view, header, allowance.plain_bytes)
         allowance.take_bytes(len(region))
@@ -289,7 +295,7 @@ def _plain(view: memoryview, header: BatchHeader, allowance: Allowance) -> Buffe
 
 
 def _stamp(view: memoryview, header: BatchHeader, now_ms: int) -> None:
-    """LogAppendTime: one bit and the max timestamp say it for all records."""
+    """Set LogAppendTime: one bit and the max timestamp apply to all records."""
     header.attributes |= LOG_APPEND_TIME_BIT
     header.max_timestamp = now_ms
     _rewrite(view, header)
@@ -338,7 +344,7 @@ def _writable(view: memoryview) -> memoryview:
 
 def _too_large_for_segment(size: int, rules: AppendRules) -> ApiError:
     return ApiError(
-        ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes of records do not fit segment.bytes {rules.segment_bytes}"
+        ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes of records exceed segment.bytes {rules.segment_bytes}"
     )
 
 

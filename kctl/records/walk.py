@@ -1,10 +1,9 @@
-"""Walking the records of a batch for their keys, faster than kctl.records.batch reads them.
+"""Reads the keys of a batch's records, faster than kctl.records.batch reads records.
 
-For the cleaner, which looks at every record of a large log and wants the last of each key.  Varints are read in place
-while they are one or two bytes long; timestamps and offset deltas are passed over.  Values and headers are not looked
-at.
+For the cleaner, which needs the last record of each key in a large log.  Varints of one or two bytes are decoded
+inline; timestamps, offset deltas, values and headers are skipped.
 
-A region is what kctl.records.batch.records_region gives, as bytes: the plain records of a batch of magic 2.
+A region is what kctl.records.batch.records_region returns, as bytes: the uncompressed records of a batch of magic 2.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ from typing import TypeVar
 K = TypeVar("K")
 
 LONG_KEY_SIZE = 64
-"""Keys of this size and more have a size field of two bytes or more."""
+"""The size field of a key of at least this size has two bytes or more."""
 
 _NEGATIVE = -(1 << 62)
 _LOW = tuple(_NEGATIVE if byte & 1 else (byte & 0x7F) >> 1 for byte in range(0x100))
-"""What the first byte of a varint adds to a length.  No sum with a negative one is a position that anything fits in."""
+"""What the first byte of a varint adds to a length; negative lengths give a position outside of every region."""
 _SMALL = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
 
 
 def walk_keys(
     region: bytes, count: int, long_key: Callable[[bytes], K], start: int = 0
 ) -> tuple[list[bytes | K | None], list[int]]:
-    """The keys of `count` records from `start` on, None where there is none, and where in the region each record ends.
+    """Return the keys of `count` records from `start` on, None for null, and the ends of the records in the region.
 
-    `long_key` is asked what stands for a key of LONG_KEY_SIZE or more.  Whether the region goes on after the last end
-    is left to the caller.  Raises ValueError or IndexError for what makes no sense.
+    A key of LONG_KEY_SIZE or more is replaced by `long_key(key)`.  The caller checks that the last end is the end of
+    the region.  Raises ValueError or IndexError for malformed records.
     """
     keys: list[bytes | K | None] = []
     ends: list[int] = []
@@ -61,24 +60,24 @@ def walk_keys(
                 add_key(None)
             else:
                 stop = position + (byte >> 1)
-                if stop >= end:  # The size of the value is there at least.
-                    raise ValueError("a key does not fit")
+                if stop >= end:  # At least the size of the value follows.
+                    raise ValueError("key extends past the end of its record")
                 add_key(region[position:stop])
         else:
             size, position = read_varint(region, position + 1)
             stop = position + size
             if size < 0 or stop >= end:
-                raise ValueError("a key does not fit")
+                raise ValueError("key extends past the end of its record")
             add_key(long_key(region[position:stop]))
         add_end(end)
         position = end
     if position > len(region):
-        raise ValueError(f"the last record lacks {position - len(region)} bytes")
+        raise ValueError(f"the last record is incomplete by {position - len(region)} bytes")
     return keys, ends
 
 
 def largest_timestamp_delta(region: bytes, starts: Iterable[int]) -> int:
-    """The largest timestamp delta of the records that start at `starts`, of which there is one at least."""
+    """Return the largest timestamp delta of the records that start at `starts`; at least one."""
     deltas: list[int] = []
     add, small = deltas.append, _SMALL
     for start in starts:
@@ -97,7 +96,7 @@ def largest_timestamp_delta(region: bytes, starts: Iterable[int]) -> int:
 
 
 def is_tombstone(region: bytes, start: int) -> bool:
-    """Whether the record that starts there, which walk_keys has been over, has no value."""
+    """True if the record at `start`, which walk_keys has read, has a null value."""
     position = _after_varint(region, start) + 1
     position = _after_varint(region, _after_varint(region, position))
     size, position = read_varint(region, position)
@@ -105,7 +104,9 @@ def is_tombstone(region: bytes, start: int) -> bool:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag number and the position after it.  Raises IndexError at the end of the data, ValueError over 64 bits."""
+    """Return a zigzag number and the next position.  Raises IndexError at the end of the data, ValueError over 64
+    bits.
+    """
     byte = data[position]
     position += 1
     if byte < 0x80:
@@ -119,7 +120,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), position
         shift += 7
         if shift > 63:
-            raise ValueError("number is longer than 64 bits")
+            raise ValueError("varint is longer than 64 bits")
 
 
 def _after_varint(data: bytes, position: int) -> int:

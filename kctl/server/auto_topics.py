@@ -1,7 +1,7 @@
-"""Topics that nobody created but somebody asks for: auto-created ones and the coordinators' internal ones.
+"""Automatic creation of topics: by auto.create.topics.enable, and the internal topics of the coordinators.
 
-The caller is told to come again (LEADER_NOT_AVAILABLE or COORDINATOR_NOT_AVAILABLE); meanwhile the topic is written
-once, however many ask.  Kafka's AutoTopicCreationManager.
+The client is told to retry (LEADER_NOT_AVAILABLE or COORDINATOR_NOT_AVAILABLE); meanwhile the topic is created once,
+however many clients request it.  Kafka: AutoTopicCreationManager.
 
 Owner: event loop.
 """
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class AutoTopics:
-    """`request` starts the creation of one topic."""
+    """Creates requested topics; `request` starts the creation of one."""
 
     def __init__(self, writer: TopicWriter, metadata: MetadataCache, configs: ConfigView, random: Random) -> None:
         self._writer = writer
@@ -34,10 +34,10 @@ class AutoTopics:
         self._configs = configs
         self._random = random
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._complaints: dict[str, str] = {}
+        self._logged_reasons: dict[str, str] = {}
 
     def request(self, name: str) -> ErrorCode:
-        """Starts creating the topic; answers LEADER_NOT_AVAILABLE, or why it cannot be created."""
+        """Starts creating the topic; returns LEADER_NOT_AVAILABLE, or the error why it cannot be created."""
         if topic_name_problem(name) is not None:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if name in self._under_way or len(self._under_way) >= AUTO_CREATIONS_MAX:
@@ -45,14 +45,14 @@ class AutoTopics:
         partition_count, replication_factor, overrides = self._shape(name)
         live = self._metadata.brokers
         if len(live) < replication_factor:
-            self._complain(name, f"{len(live)} brokers are alive, its replication factor is {replication_factor}")
+            self._log_once(name, f"the replication factor {replication_factor} is larger than {len(live)} live brokers")
             return ErrorCode.INVALID_REPLICATION_FACTOR
         brokers = {broker_id: broker.rack for broker_id, broker in live.items()}
         try:
             PartitionRoom(self._metadata.total_partition_count()).take(partition_count)
             assignment = placement.assign_replicas(brokers, partition_count, replication_factor, self._random)
         except ApiError as error:
-            self._complain(name, str(error))
+            self._log_once(name, str(error))
             return error.code
         task = asyncio.get_running_loop().create_task(
             self._create(name, assignment, overrides), name=f"create-topic-{name}"
@@ -61,16 +61,16 @@ class AutoTopics:
         task.add_done_callback(lambda _: self._under_way.pop(name, None))
         return ErrorCode.LEADER_NOT_AVAILABLE
 
-    def _complain(self, name: str, reason: str) -> None:
-        """Clients ask again and again; the log hears of each reason once."""
-        if self._complaints.get(name) != reason:
-            if len(self._complaints) >= AUTO_CREATIONS_MAX:
-                self._complaints.clear()
-            self._complaints[name] = reason
-            log.warning("topic %s cannot be created: %s", name, reason)
+    def _log_once(self, name: str, reason: str) -> None:
+        """Logs a reason once per topic, since clients retry."""
+        if self._logged_reasons.get(name) != reason:
+            if len(self._logged_reasons) >= AUTO_CREATIONS_MAX:
+                self._logged_reasons.clear()
+            self._logged_reasons[name] = reason
+            log.warning("cannot create topic=%s error=%s", name, reason)
 
     def _shape(self, name: str) -> tuple[int, int, Mapping[str, str]]:
-        """Partitions, replication factor and overrides of a topic of this name."""
+        """The number of partitions, the replication factor and the overrides of a topic of this name."""
         config = self._configs.current
         if name == GROUP_METADATA_TOPIC:
             return (
@@ -100,9 +100,9 @@ class AutoTopics:
         try:
             await self._writer.create(name, assignment, overrides)
             self._configs.set_topic(name, overrides)
-            log.info("created topic=%s partitions=%s because it was asked for", name, len(assignment))
+            log.info("automatically created topic=%s partitions=%s", name, len(assignment))
         except ApiError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                log.warning("topic %s could not be created: %s", name, error)
+                log.warning("cannot create topic=%s error=%s", name, error)
         except ZooKeeperError as error:
-            log.warning("topic %s could not be created: %s", name, error)
+            log.warning("cannot create topic=%s error=%s", name, error)

@@ -1,8 +1,8 @@
-"""The broker put together: in which order it starts, and in which order it stops.  What it is made of stands in parts.
+"""Starts and stops a broker, in order.  Its components are created in `parts`.  Kafka: KafkaServer.
 
-Kafka's KafkaServer.  The order of `start` is the order of promises: the caller has bound the port and holds the data
-folder, which say whether this broker may run at all; then ZooKeeper, configuration and logs; registration last,
-because from then on the controller gives it partitions to lead.
+The order of `start`: the caller has bound the port and locked the data folder, which ensures that no other process runs
+this broker; then ZooKeeper, configuration and logs; registration last, because after it the controller assigns
+partitions to this broker.
 
 Owner: event loop.
 """
@@ -48,7 +48,7 @@ _KNOWN_WAIT_S = 30.0
 
 
 class Broker:
-    """`bind`, `open_logs`, `start`, then `stop`; `failed` is done when the broker cannot go on."""
+    """Call `bind`, `open_logs`, `start`, then `stop`; `failed` is done when the broker cannot continue."""
 
     def __init__(self, world: World, properties: Mapping[str, str]) -> None:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -85,7 +85,7 @@ class Broker:
 
     @property
     def replicas(self) -> ReplicaManager | None:
-        """What this broker replicates; None as long as it has not come so far."""
+        """The replica manager; None before `start` has created it."""
         return None if self._parts is None else self._parts.replicas
 
     @property
@@ -93,7 +93,7 @@ class Broker:
         return self.configs.current
 
     def bind(self) -> None:
-        """Takes the ports without accepting yet.  Raises ListenError."""
+        """Binds the ports without accepting connections.  Raises ListenError."""
         bound = {endpoint.listener: self._listening.bind(endpoint) for endpoint in listener_endpoints(self._config)}
         self.advertised = tuple(
             replace(
@@ -109,7 +109,7 @@ class Broker:
         self._logs.open_directories()
 
     async def start(self, zookeeper_connect: str) -> None:
-        """Serves when it returns.  Raises KctlError when that cannot be; the caller then calls `stop`."""
+        """Starts; when it returns, the broker serves.  Raises KctlError on failure; the caller then calls `stop`."""
         zookeeper = await self._session.open(zookeeper_connect)
         await ensure_paths(zookeeper)
         cluster = await cluster_id(zookeeper, self._world.random)
@@ -124,7 +124,7 @@ class Broker:
             self._base, broker_id=self.broker_id, cluster_id=cluster, zookeeper=zookeeper, config_changes=changes
         )
         register_handlers(self._dispatcher, self._base, parts)
-        self._session.renew_by(on_expired=parts.controller.session_expired, begin_again=self._begin_again)
+        self._session.renew_by(on_expired=parts.controller.session_expired, on_new_session=self._on_new_session)
         parts.groups.start()
         parts.transactions.start()
         await self._register(zookeeper, parts)
@@ -136,16 +136,16 @@ class Broker:
             ),
             imbalance_percentage=self._config.leader_imbalance_per_broker_percentage,
         )
-        # The controller has to get through before anybody can be told that this broker serves.
+        # The controller has to connect before this broker can be known to other brokers.
         self._listening.start()
         await self._wait_until_known(parts)
-        parts.chores.start(self._config)
+        parts.log_tasks.start(self._config)
         parts.moves.start()
         parts.isr_changes.start()
         log.info("serving broker=%s endpoints=%s cluster=%s", self.broker_id, _text(self.advertised), cluster)
 
     async def stop(self) -> None:
-        """Stops in order; after a start that failed it stops what had started."""
+        """Stops in order; after a failed start it stops what was started."""
         parts = self._parts
         self._session.begin_shutdown()
         if parts is not None:
@@ -153,7 +153,7 @@ class Broker:
             await self._move_leadership_away(parts)
         self._listening.stop_accepting()
         if parts is not None:
-            await parts.chores.stop()
+            await parts.log_tasks.stop()
         await self._session.stop_renewing()
         if parts is not None:
             await parts.moves.close()
@@ -177,7 +177,7 @@ class Broker:
         if self.broker_id >= 0:
             log.info("stopped broker=%s", self.broker_id)
 
-    # The logs: made before anything is known, read in a thread, closed in one.
+    # Logs: created before the broker id is known, loaded and closed in a thread.
 
     def _make_logs(self) -> LogManager:
         config = self._config
@@ -192,7 +192,7 @@ class Broker:
         )
 
     async def _load_logs(self) -> None:
-        """In a thread: recovery may take long, and the embedded ZooKeeper has to answer meanwhile."""
+        """Loads logs in a thread: recovery may take long, and the embedded ZooKeeper must respond meanwhile."""
         topics = {topic: self._base.log_config(topic) for topic in self.configs.topic_overrides}
         self._logs.default_config = LogConfig.of(topic_config_ignoring_errors(self._config, {})[0])
         await self._loop.run_in_executor(None, self._logs.load, topics)
@@ -206,7 +206,7 @@ class Broker:
         if self._parts is not None:
             await self._parts.replicas.flushes.close()
         if not self._are_logs_loaded:
-            # Nothing was read, so nothing may be written either.
+            # The logs were not loaded, so nothing must be written either.
             self._logs.release()
             return
         high_watermarks = dict(self._logs.high_watermarks)
@@ -214,7 +214,7 @@ class Broker:
             high_watermarks.update(self._parts.replicas.high_watermarks())
         await self._loop.run_in_executor(None, self._logs.clean_shutdown, high_watermarks)
 
-    # The cluster: to be one of it, again after an expired session, and to leave it.
+    # Membership in the cluster: registration, renewal after an expired session, controlled shutdown.
 
     async def _register(self, zookeeper: ZooKeeper, parts: BrokerParts) -> None:
         registration = BrokerRegistration(
@@ -230,10 +230,10 @@ class Broker:
             async with asyncio.timeout(_KNOWN_WAIT_S):
                 await parts.control_plane.known.wait()
         except TimeoutError:
-            raise KctlError(f"no controller took notice of this broker in {_KNOWN_WAIT_S:.0f} s") from None
+            raise KctlError(f"no controller sent metadata with this broker in {_KNOWN_WAIT_S:.0f} s") from None
 
-    async def _begin_again(self, zookeeper: ZooKeeper) -> None:
-        """A new session: register again, read all configuration again, run for controller again."""
+    async def _on_new_session(self, zookeeper: ZooKeeper) -> None:
+        """In a new session: registers again, reads all configuration again, takes part in controller elections."""
         assert self._parts is not None
         assert self._config_changes is not None
         await self._register(zookeeper, self._parts)
@@ -256,7 +256,7 @@ class Broker:
             backoff_ms=self._config.controlled_shutdown_retry_backoff_ms,
         )
 
-    # What happens to a broker.
+    # Events.
 
     def _on_watch(self, event: WatchEvent) -> None:
         if self._parts is not None:
@@ -273,7 +273,7 @@ class Broker:
             self._parts.controller.unclean_election_changed()
 
     def _log_dir_failed(self, _: str) -> None:
-        """The controller hears of it and the other directories are served on; without any this broker is of no use."""
+        """Notifies the controller; other log directories stay online.  If none is left, the broker fails."""
         if self._logs.online_directories:
             self._loop.call_soon_threadsafe(self._announce_log_dir_failure)
         else:
@@ -282,19 +282,19 @@ class Broker:
 
     def _announce_log_dir_failure(self) -> None:
         if self._session.zookeeper is not None:
-            announcement = self._tell_of_log_dir_failure(self._session.zookeeper)
+            announcement = self._notify_log_dir_failure(self._session.zookeeper)
             self._announcement = self._loop.create_task(announcement, name="log-dir-event")
 
-    async def _tell_of_log_dir_failure(self, zookeeper: ZooKeeper) -> None:
+    async def _notify_log_dir_failure(self, zookeeper: ZooKeeper) -> None:
         try:
             await announce_failed_log_dir(zookeeper, self.broker_id)
         except ZooKeeperError as error:
-            log.warning("the controller could not be told of the failed log directory: %s", error)
+            log.warning("cannot notify the controller of a failed log directory error=%s", error)
 
     def _fail(self, error: KctlError) -> None:
         if not self.failed.done():
             self.failed.set_exception(error)
-            self.failed.exception()  # Nobody asks for it when the start fails by an error of its own.
+            self.failed.exception()  # Marks it as retrieved, in case that the start fails with another error.
 
 
 def _text(endpoints: Iterable[Endpoint]) -> str:

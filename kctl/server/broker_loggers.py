@@ -1,6 +1,6 @@
-"""The levels of the broker's loggers, under our names and under Kafka's, described and set while it runs.  KIP-412.
+"""Describes and sets the levels of the broker's loggers, under their own and Kafka's names.  KIP-412.
 
-Kafka's Log4jController.  A level that is set lasts until the broker stops.
+Kafka: Log4jController.  A level stays set until the broker stops.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KAFKA_LOGGERS: dict[str, tuple[str, ...]] = {
     "kafka.coordinator.transaction.TransactionMarkerChannelManager": ("kctl.server.transactions.markers",),
     "kafka.log.Log": ("kctl.storage",),
     "kafka.log.LogCleaner": ("kctl.server.cleaners", "kctl.storage.cleaner"),
-    "kafka.log.LogManager": ("kctl.storage.log_manager", "kctl.server.log_chores"),
+    "kafka.log.LogManager": ("kctl.storage.log_manager", "kctl.server.log_tasks"),
     "kafka.network.Acceptor": ("kctl.server.network.acceptor",),
     "kafka.network.Processor": ("kctl.server.network.connection",),
     "kafka.network.RequestChannel$": ("kctl.server.requests",),
@@ -47,9 +47,9 @@ KAFKA_LOGGERS: dict[str, tuple[str, ...]] = {
     "org.apache.zookeeper": ("kctl.zookeeper",),
     "state.change.logger": ("kctl.state_change",),
 }
-"""Kafka's loggers, by the names that its documentation and its log4j.properties use, and ours that log the same.
+"""Kafka's loggers, by their names in its documentation and log4j.properties, and the loggers here that correspond.
 
-A level that is set under Kafka's name is set for all of ours; the level of the first is the one that is described.
+Setting a level under Kafka's name sets all of these; the level of the first one is described.
 """
 
 LEVELS = {
@@ -63,7 +63,7 @@ LEVELS = {
 
 
 def logger_levels() -> dict[str, str]:
-    """The level in force: of the root, of every logger of kctl, and of each of Kafka's that has a counterpart."""
+    """The effective levels: of the root, of every kctl logger, and of each Kafka logger with a counterpart."""
     names = [_PACKAGE, *(name for name in logging.root.manager.loggerDict if name.startswith(f"{_PACKAGE}."))]
     levels = {ROOT: _name_of(logging.root.level)}
     for name in sorted(names):
@@ -74,12 +74,12 @@ def logger_levels() -> dict[str, str]:
 
 
 def check_logger(name: str, level: str | None) -> None:
-    """Raises ApiError for a level (None: back to what is inherited) that this logger cannot take."""
+    """Raises ApiError if the logger does not exist or cannot have this level (None: the inherited one)."""
     if name not in logger_levels():
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Logger {name} does not exist!")
     if level is None:
         if name == ROOT:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "The root logger cannot be without a level")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "The level of the root logger cannot be deleted")
     elif level not in LEVELS:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Log level {level} is not one of {', '.join(LEVELS)}, for logger {name}"
@@ -87,12 +87,12 @@ def check_logger(name: str, level: str | None) -> None:
 
 
 def set_logger(name: str, level: str | None) -> None:
-    """Sets a level that `check_logger` let through."""
-    for ours in KAFKA_LOGGERS.get(name, (name,)):
-        logger = logging.root if ours == ROOT else logging.getLogger(ours)
+    """Sets a level that `check_logger` accepted."""
+    for own_name in KAFKA_LOGGERS.get(name, (name,)):
+        logger = logging.root if own_name == ROOT else logging.getLogger(own_name)
         logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
 
 
 def _name_of(level: int) -> str:
-    """The name of the highest of Kafka's levels that is not above this one."""
+    """The name of the highest Kafka level that is not above this number."""
     return next((name for name, number in reversed(LEVELS.items()) if number <= level), "TRACE")

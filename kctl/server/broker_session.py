@@ -1,8 +1,7 @@
-"""A broker's ZooKeeper session: one after the other, because a session that expires is followed by a new one.
+"""A broker's ZooKeeper session, replaced by a new one whenever it expires.
 
-With an expired session its ephemeral nodes are gone: to the cluster the broker is dead until it has begun again.  That
-is tried as long as it takes; it ends with the broker, or when another one has taken its id, because then nobody would
-know of this one any more.
+When a session expires, its ephemeral nodes are deleted: for the cluster the broker is dead until it has registered
+again.  That is retried until the broker stops, or until another broker has registered its id, which is fatal.
 
 Owner: event loop.
 """
@@ -24,7 +23,7 @@ _RECONNECT_PAUSE_S = 1.0
 
 
 class BrokerSession:
-    """`open`, then `renew_by`; `begin_shutdown`, `stop_renewing`, and `close` when nothing needs ZooKeeper any more."""
+    """Call `open`, then `renew_by`; to stop, `begin_shutdown`, `stop_renewing`, and `close` as the last step."""
 
     def __init__(
         self,
@@ -40,12 +39,12 @@ class BrokerSession:
         self._on_watch = on_watch
         self._fail = fail
         self._on_expired: Callable[[], None] | None = None
-        self._begin_again: Callable[[ZooKeeper], Awaitable[None]] | None = None
+        self._on_new_session: Callable[[ZooKeeper], Awaitable[None]] | None = None
         self._is_ending = False
         self._renewal: asyncio.Task[None] | None = None
 
     async def open(self, connect: str) -> ZooKeeper:
-        """The first session.  Raises ZooKeeperError."""
+        """Opens the first session.  Raises ZooKeeperError."""
         config = self._configs.current
         self.zookeeper = self._open_session(
             connect,
@@ -56,46 +55,48 @@ class BrokerSession:
         await self.zookeeper.start(config.zookeeper_connection_timeout)
         return self.zookeeper
 
-    def renew_by(self, *, on_expired: Callable[[], None], begin_again: Callable[[ZooKeeper], Awaitable[None]]) -> None:
-        """What to do when a session has expired, and when the next one is there; without these it stays expired."""
+    def renew_by(
+        self, *, on_expired: Callable[[], None], on_new_session: Callable[[ZooKeeper], Awaitable[None]]
+    ) -> None:
+        """Sets the callbacks for an expired and for a new session; without them an expired session is not replaced."""
         self._on_expired = on_expired
-        self._begin_again = begin_again
+        self._on_new_session = on_new_session
 
     def begin_shutdown(self) -> None:
-        """A session that expires from now on is the last one."""
+        """A session that expires after this is not replaced."""
         self._is_ending = True
 
     async def stop_renewing(self) -> None:
-        """Whatever was begun with a new session goes no further."""
+        """Cancels the renewal of the session."""
         if self._renewal is not None:
             self._renewal.cancel()
             await asyncio.gather(self._renewal, return_exceptions=True)
 
     async def close(self) -> None:
-        """Ends the session, and with it the registration."""
+        """Closes the session, which deletes the registration."""
         if self.zookeeper is not None:
             await self.zookeeper.close()
 
     def _on_state(self, state: SessionState) -> None:
-        log.info("ZooKeeper session is %s", state.value)
+        log.info("zookeeper session state=%s", state.value)
         if state is not SessionState.EXPIRED or self._is_ending:
             return
-        if self.zookeeper is None or self._on_expired is None or self._begin_again is None:
+        if self.zookeeper is None or self._on_expired is None or self._on_new_session is None:
             return
         self._on_expired()
         if self._renewal is None or self._renewal.done():
-            # A session that ends while one is being begun is that one's own business.
-            renewal = self._renew(self.zookeeper, self._begin_again)
+            # A session that expires during a renewal is handled by that renewal.
+            renewal = self._renew(self.zookeeper, self._on_new_session)
             self._renewal = asyncio.get_running_loop().create_task(renewal, name="new-session")
 
-    async def _renew(self, zookeeper: ZooKeeper, begin_again: Callable[[ZooKeeper], Awaitable[None]]) -> None:
+    async def _renew(self, zookeeper: ZooKeeper, on_new_session: Callable[[ZooKeeper], Awaitable[None]]) -> None:
         while True:
             try:
                 await zookeeper.reconnect(self._configs.current.zookeeper_connection_timeout)
-                await begin_again(zookeeper)
+                await on_new_session(zookeeper)
                 return
             except ZooKeeperError as error:
-                log.warning("no new ZooKeeper session yet: %s", error)
+                log.warning("cannot open a new zookeeper session error=%s", error)
                 await asyncio.sleep(_RECONNECT_PAUSE_S)
             except KctlError as error:
                 self._fail(error)

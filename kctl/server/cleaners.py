@@ -1,7 +1,7 @@
-"""The log cleaners of a broker: as many as `log.cleaner.threads` says, each with one log at a time, in its own thread.
+"""The log cleaners of a broker: `log.cleaner.threads` threads, each of which compacts one log at a time.
 
-When a cleaner is done with its log it looks for the next at once; when there is none, after `log.cleaner.backoff.ms`.
-The memory for keys and the buffers are shared out among them, and they keep one pace.  Kafka: LogCleaner.
+A cleaner that has finished a log continues with the next at once; if there is none, after `log.cleaner.backoff.ms`.
+They share the memory for keys, the buffers and the rate limit.  Kafka: LogCleaner.
 
 Owner: event loop.
 """
@@ -27,7 +27,7 @@ _THREADS_MAX = 64
 
 
 class LogCleaners:
-    """`start` after the broker serves; `stop` before the logs close."""
+    """Call `start` when the broker serves, and `stop` before the logs are closed."""
 
     def __init__(
         self,
@@ -44,18 +44,18 @@ class LogCleaners:
         self.cleaner = LogCleaner(
             logs, last_stable_offset_of, random=random, pace=self._pace, buffers=lambda: buffers(configs)
         )
-        # Threads of their own: they may be held up for long, and syncs must not wait for them.
+        # A separate pool: cleaners may be delayed for long, and fsyncs must not wait for them.
         self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="log-cleaner")
         self._looking: asyncio.Task[None] | None = None
         self._working: set[asyncio.Task[None]] = set()
         self._is_stopped = False
 
     def start(self) -> None:
-        """Begins to look for what is to be cleaned."""
+        """Starts the periodic check for logs to compact."""
         self._looking = asyncio.get_running_loop().create_task(self._look(), name="look for logs to clean")
 
     async def stop(self) -> None:
-        """Ends all; a cleaning that is under way with the batch that it is at."""
+        """Stops; a running cleaning ends after its current batch."""
         self._is_stopped = True
         self._pace.stop()
         if self._looking is not None:
@@ -64,8 +64,8 @@ class LogCleaners:
         await self.idle()
         self._threads.shutdown()
 
-    def set_to_work(self) -> None:
-        """Every cleaner that is free begins with the dirtiest log that nobody is at."""
+    def start_idle_cleaners(self) -> None:
+        """Starts every idle cleaner on the dirtiest log that no other one cleans."""
         try:
             while not self._is_stopped and len(self._working) < self._configs.current.log_cleaner_threads:
                 due = self.cleaner.next(self._clock.now_ms())
@@ -77,28 +77,28 @@ class LogCleaners:
                 )
                 self._working.add(task)
         except Exception:
-            log.exception("looking for logs to compact failed; it is tried again")
+            log.exception("cannot select logs to compact backoff_ms=%s", self._configs.current.log_cleaner_backoff_ms)
 
     async def idle(self) -> None:
-        """Returns once nothing is being cleaned."""
+        """Returns when no log is being cleaned."""
         while self._working:
             await asyncio.wait(self._working)
 
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(max(self._configs.current.log_cleaner_backoff_ms, _BACKOFF_MS_MIN) / 1000)
-            self.set_to_work()
+            self.start_idle_cleaners()
 
     async def _clean(self, steps: Iterator[Callable[[], None]]) -> None:
         try:
             for work in steps:
                 await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except Exception:
-            log.exception("a cleaning failed; it is tried again")
+            log.exception("log cleaning failed backoff_ms=%s", self._configs.current.log_cleaner_backoff_ms)
             self._done()
         else:
             self._done()
-            self.set_to_work()
+            self.start_idle_cleaners()
 
     def _done(self) -> None:
         task = asyncio.current_task()
@@ -107,7 +107,7 @@ class LogCleaners:
 
 
 def buffers(configs: ConfigView) -> CleanerBuffers:
-    """The share of one cleaner.  A buffer for reading and one for writing; keys up to the load factor, as in Kafka."""
+    """The buffers of one cleaner: for reading, for writing, and for keys up to the load factor, as in Kafka."""
     current = configs.current
     threads = max(current.log_cleaner_threads, 1)
     return CleanerBuffers(

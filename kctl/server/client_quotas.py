@@ -1,9 +1,9 @@
 """Client quotas as data: entities, values and filters.  KIP-546, KIP-599, KIP-612.
 
-An entity is a user, a client id, both together, or an IP address; None in place of a name means the default.  Where its
-quotas are stored, and as which text, is Kafka's layout below /config.  Quotas are not enforced yet.
+An entity is a user, a client id, both together, or an IP address; None instead of a name means the default.  Quotas are
+stored as text below /config in Kafka's layout.  They are not enforced yet.
 
-Kafka's ZkAdminManager.alterClientQuotas, describeClientQuotas and DynamicConfig (2.8).
+Kafka: ZkAdminManager.alterClientQuotas, describeClientQuotas and DynamicConfig (2.8).
 
 Pure.
 """
@@ -21,7 +21,7 @@ from kctl.zookeeper.paths import DEFAULT_ENTITY, desanitize, sanitize
 
 
 class EntityType(StrEnum):
-    """The parts that an entity may have, as named on the wire."""
+    """The parts of an entity, by their names in the protocol."""
 
     USER = "user"
     CLIENT_ID = "client-id"
@@ -29,7 +29,7 @@ class EntityType(StrEnum):
 
 
 class MatchType(IntEnum):
-    """What a component of a filter matches, as numbered on the wire."""
+    """What a component of a filter matches, by the numbers in the protocol."""
 
     EXACT = 0
     DEFAULT = 1
@@ -40,15 +40,15 @@ Entity = Mapping[EntityType, str | None]
 """The name per type, None for the default."""
 
 FOLDERS = {EntityType.USER: "users", EntityType.CLIENT_ID: "clients", EntityType.IP: "ips"}
-"""Where the entities of one type are, below /config; those of a user's clients are below the user."""
+"""The nodes of the entities below /config; those of a user's clients are below the user."""
 
 _EPSILON = 1e-6
-"""How far a value of an integer quota may be from the integer.  Kafka's ZkAdminManager."""
+"""The largest difference of a value to an integer quota.  Kafka: ZkAdminManager."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaChange:
-    """One quota of an entity that is to change; None removes it."""
+    """A change of one quota; None removes it."""
 
     key: str
     value: float | None
@@ -56,7 +56,7 @@ class QuotaChange:
 
 @dataclass(frozen=True, slots=True)
 class FilterComponent:
-    """What the name of one type has to be; `name` counts for EXACT only."""
+    """The required name of one type; `name` is used for EXACT only."""
 
     match_type: MatchType
     name: str | None
@@ -66,9 +66,9 @@ Filter = Mapping[EntityType, FilterComponent]
 
 
 def checked_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """The entity of these types and names; of a type that is given twice the last name counts, as in Kafka.
+    """The entity of these types and names; if a type is given twice, the last name counts, as in Kafka.
 
-    Raises ApiError(INVALID_REQUEST) when there is no such entity.
+    Raises ApiError(INVALID_REQUEST) for an invalid combination.
     """
     entity: dict[EntityType, str | None] = {}
     for type_name, name in parts:
@@ -85,19 +85,19 @@ def checked_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
 
 
 def entity_path(entity: Entity) -> str:
-    """Where the quotas of the entity are, below /config: `users/alice/clients/<default>`."""
+    """The path of the entity's quotas below /config, for example `users/alice/clients/<default>`."""
     return "/".join(f"{FOLDERS[each]}/{_path_element(entity[each])}" for each in EntityType if each in entity)
 
 
 def entity_name(path_element: str) -> str | None:
-    """The name that a path element stands for; None for the default."""
+    """The name in a path element; None for the default."""
     return None if path_element == DEFAULT_ENTITY else desanitize(path_element)
 
 
 def changed_quotas(current: Mapping[str, str], entity: Entity, changes: Sequence[QuotaChange]) -> Mapping[str, str]:
-    """The stored configuration of the entity after the changes; what is no quota stays as it is.
+    """The stored configuration of the entity after the changes; other properties are kept.
 
-    Raises ApiError(INVALID_REQUEST) for a key that the entity cannot have or a value that the key cannot have.
+    Raises ApiError(INVALID_REQUEST) for a key that the entity cannot have, or an invalid value.
     """
     texts = _IP_QUOTAS if EntityType.IP in entity else _USER_AND_CLIENT_QUOTAS
     changed = dict(current)
@@ -113,7 +113,7 @@ def changed_quotas(current: Mapping[str, str], entity: Entity, changes: Sequence
 
 
 def stored_quotas(config: Mapping[str, str]) -> dict[str, float]:
-    """The quotas in the stored configuration of an entity.  Raises ApiError for one that is not a number."""
+    """The quotas in the stored configuration of an entity.  Raises ApiError for a value that is not a number."""
     quotas = {}
     for key in (*_USER_AND_CLIENT_QUOTAS, *_IP_QUOTAS):
         if key in config:
@@ -129,7 +129,7 @@ def stored_quotas(config: Mapping[str, str]) -> dict[str, float]:
 def checked_filter(components: Iterable[tuple[str, int, str | None]]) -> Filter:
     """The filter of these types, match types and names.
 
-    Raises ApiError: UNSUPPORTED_VERSION for a type that is not known, INVALID_REQUEST for what makes no sense.
+    Raises ApiError: UNSUPPORTED_VERSION for an unknown type, INVALID_REQUEST for an invalid combination.
     """
     wanted: dict[EntityType, FilterComponent] = {}
     for type_name, match_type, name in components:
@@ -151,13 +151,13 @@ def checked_filter(components: Iterable[tuple[str, int, str | None]]) -> Filter:
 
 
 def may_match(wanted: Filter, types: Iterable[EntityType], *, is_strict: bool) -> bool:
-    """Whether an entity of exactly these types can match: it has all that the filter names, and strictly no more."""
+    """True if an entity of exactly these types can match: it has all types of the filter, and no others if strict."""
     present = set(types)
     return wanted.keys() == present if is_strict else wanted.keys() <= present
 
 
 def matches(wanted: Filter, entity_type: EntityType, name: str | None) -> bool:
-    """Whether the filter lets this name pass; a type without a component passes, and ANY includes the default."""
+    """True if the name matches the filter; a type without a component matches, and ANY includes the default."""
     component = wanted.get(entity_type)
     if component is None or component.match_type is MatchType.ANY:
         return True
@@ -169,7 +169,7 @@ def _path_element(name: str | None) -> str:
 
 
 def _integer_text(bits: int, key: str, value: float) -> str:
-    """Kafka rounds as a JVM does: down, within the range of the type, and NaN to 0."""
+    """PeriodicChecks like a JVM: down, limited to the range of the type, and NaN to 0."""
     highest = (1 << bits - 1) - 1
     if math.isnan(value):
         return "0"
@@ -187,7 +187,7 @@ def _long_text(key: str, value: float) -> str:
 
 
 def _double_text(_key: str, value: float) -> str:
-    """As Java's Double.toString writes it."""
+    """The text of Java's Double.toString."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

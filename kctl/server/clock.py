@@ -1,4 +1,4 @@
-"""The real clock."""
+"""The system clock."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import time
 
 
 class SystemClock:
-    """environment.Clock of the machine."""
+    """environment.Clock of this machine."""
 
     def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
+        """Milliseconds of the monotonic clock."""
         return time.monotonic_ns() // 1_000_000

@@ -1,6 +1,6 @@
-"""What AlterConfigs and IncrementalAlterConfigs make of the overrides that a resource has.  KIP-133, KIP-339.
+"""Computes the overrides of a resource after AlterConfigs or IncrementalAlterConfigs.  KIP-133, KIP-339.
 
-Kafka's ZkAdminManager.alterConfigs and incrementalAlterConfigs (2.8).
+Kafka: ZkAdminManager.alterConfigs and incrementalAlterConfigs (2.8).
 
 Pure.
 """
@@ -19,7 +19,7 @@ from kctl.errors import ApiError, ErrorCode
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to, as numbered on the wire."""
+    """The owner of a configuration, by the numbers in the protocol."""
 
     TOPIC = 2
     BROKER = 4
@@ -27,7 +27,7 @@ class ResourceType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does with one property."""
+    """The operation of IncrementalAlterConfigs on one property."""
 
     SET = 0
     DELETE = 1
@@ -37,7 +37,7 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """One property that is to change; `operation` is the number that came."""
+    """A change of one property; `operation` is the number in the request."""
 
     name: str
     operation: int
@@ -45,7 +45,7 @@ class Alteration:
 
 
 def replaced(given: Sequence[tuple[str, str | None]]) -> dict[str, str]:
-    """AlterConfigs: what is given is all there is.  Raises ApiError(INVALID_REQUEST) for nulls."""
+    """AlterConfigs: the given properties replace all others.  Raises ApiError(INVALID_REQUEST) for nulls."""
     _refuse_nulls([name for name, value in given if value is None])
     return {name: value for name, value in given if value is not None}
 
@@ -55,8 +55,8 @@ def altered(
 ) -> dict[str, str]:
     """IncrementalAlterConfigs: the overrides after the alterations.
 
-    Raises ApiError: INVALID_REQUEST for a property named twice, a null where a value is needed, an operation that does
-    not exist, or appending to what is no list; INVALID_CONFIG for appending to what is unknown.
+    Raises ApiError: INVALID_REQUEST for a property listed twice, a missing value, an unknown operation, or appending to
+    a property that is no list; INVALID_CONFIG for appending to an unknown property.
     """
     check_alterations(alterations)
     overrides = dict(current)
@@ -78,7 +78,7 @@ def altered(
 
 
 def check_alterations(alterations: Sequence[Alteration]) -> None:
-    """Raises ApiError(INVALID_REQUEST) for what no resource could do."""
+    """Raises ApiError(INVALID_REQUEST) for alterations that are invalid for any resource."""
     repeated = sorted(name for name, count in Counter(each.name for each in alterations).items() if count > 1)
     if repeated:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {','.join(repeated)}")
@@ -89,9 +89,9 @@ def check_alterations(alterations: Sequence[Alteration]) -> None:
 
 
 def check_topic_overrides(overrides: Mapping[str, str]) -> None:
-    """Raises ApiError: INVALID_CONFIG for unknown names and contradictions, INVALID_REQUEST for wrong values.
+    """Raises ApiError: INVALID_CONFIG for unknown names and contradictions, INVALID_REQUEST for invalid values.
 
-    Kafka 2.8 makes that difference when a topic is altered, not when it is created.
+    Kafka 2.8 distinguishes them when a topic is altered, not when it is created.
     """
     known = {name: text for name, text in overrides.items() if name in TOPIC_PROPERTIES}
     if len(known) == len(overrides):

@@ -1,9 +1,9 @@
-"""Configuration that lives in ZooKeeper: read at start, and again whenever a change is announced.
+"""Dynamic configuration: read from ZooKeeper at start, and again after each change notification.
 
-/config/changes gets a numbered node for each change, which names the entity; its configuration is then read afresh, so
-that missing or repeating an announcement does no harm.  The creation of a topic is not announced there, though its
-configuration is written just before it: `topics_appeared` has that read when the controller tells of the topic.
-Announcements older than 15 minutes are cleared away.  Kafka's DynamicConfigManager.
+/config/changes has a sequential node for each change, with the name of the entity, whose configuration is then read, so
+a missing or repeated notification is harmless.  The creation of a topic has no notification, though its configuration
+is written just before it: `topics_appeared` reads it when the controller sends the topic's metadata.
+Notifications older than 15 minutes are deleted.  Kafka: DynamicConfigManager.
 
 Owner: event loop.
 """
@@ -28,7 +28,7 @@ _BROKERS = "brokers/"
 
 
 class ConfigChanges:
-    """Keeps a ConfigView as ZooKeeper has it.  `topic_changed` hears of each topic after the view has it."""
+    """Keeps a ConfigView up to date.  `topic_changed` is called for each topic after the view is updated."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ConfigChanges:
         self._fresh: dict[str, None] = {}
 
     async def load(self) -> None:
-        """Reads everything, and watches for changes from then on."""
+        """Reads all configuration, and watches for changes."""
         announced = await self._zookeeper.children(paths.CONFIG_CHANGES, watch=True)
         self._last_seen = max((number for number, _ in _numbered(announced)), default=-1)
         for entity in ("brokers/<default>", f"brokers/{self._broker_id}"):
@@ -58,13 +58,13 @@ class ConfigChanges:
         await asyncio.gather(*(self._apply(_TOPICS + topic) for topic in topics))
 
     def on_watch(self, event: WatchEvent) -> None:
-        """A watch of the session fired; those of others are ignored."""
+        """Handles a watch event of the session; watches of other components are ignored."""
         if event.path == paths.CONFIG_CHANGES:
             self._is_stale = True
             self._start_reading()
 
     def topics_appeared(self, topics: Iterable[str]) -> None:
-        """The controller told of these topics; those that are new to this broker have their configuration read."""
+        """Reads the configuration of those topics in an UpdateMetadata that are new to this broker."""
         for topic in topics:
             if topic not in self._view.topic_overrides:
                 self._fresh[topic] = None
@@ -72,7 +72,7 @@ class ConfigChanges:
             self._start_reading()
 
     async def close(self) -> None:
-        """Reads nothing any more."""
+        """Cancels pending reads."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
@@ -96,8 +96,8 @@ class ConfigChanges:
                         self._last_seen = number
                 await self._clear_old(names)
         except ZooKeeperError as error:
-            # With the next session everything is read again.
-            log.warning("configuration changes could not be read: %s", error)
+            # Everything is read again in the next session.
+            log.warning("cannot read configuration changes error=%s", error)
         finally:
             self._reading = None
 
@@ -111,10 +111,10 @@ class ConfigChanges:
         except (ConnectionLossError, SessionLostError):
             raise
         except (ValueError, ZooKeeperError) as error:
-            log.error("ignoring the configuration change %s: %s", path, error)
+            log.error("ignoring invalid configuration change path=%s error=%s", path, error)
         except Exception:
-            # The changes after it would not be read until another is announced.
-            log.exception("event=config_change_failed path=%s", path)
+            # Otherwise later changes would not be read before the next notification.
+            log.exception("cannot apply configuration change path=%s", path)
 
     async def _apply(self, entity: str) -> None:
         path = paths.config_entity(entity)
@@ -123,9 +123,9 @@ class ConfigChanges:
             data, _ = await self._zookeeper.get(path)
             overrides = znodes.decode_config(path, data)
         except NoNodeError:
-            pass  # Every topic has a node: without one it was deleted meanwhile.
+            pass  # Every topic has a node: this one was deleted in the meantime.
         except ValueError as error:
-            log.error("ignoring a configuration that cannot be read: %s", error)
+            log.error("ignoring invalid configuration path=%s error=%s", path, error)
             return
         if entity.startswith(_TOPICS):
             self._apply_topic(entity.removeprefix(_TOPICS), overrides)
@@ -137,16 +137,16 @@ class ConfigChanges:
             self._view.forget_topic(topic)
         else:
             for problem in self._view.set_topic(topic, overrides):
-                log.warning("topic %s: %s", topic, problem)
+                log.warning("ignoring invalid property topic=%s error=%s", topic, problem)
         self._topic_changed(topic)
 
     def _apply_broker(self, entity: str, overrides: dict[str, str]) -> None:
         if entity == "brokers/<default>":
             for each in self._view.set_dynamic_default(overrides):
-                log.warning("configuration of all brokers: %s", each)
+                log.warning("ignoring invalid property broker=<default> error=%s", each)
         elif entity == f"{_BROKERS}{self._broker_id}":
             for each in self._view.set_dynamic_broker(overrides):
-                log.warning("configuration of this broker: %s", each)
+                log.warning("ignoring invalid property broker=%s error=%s", self._broker_id, each)
 
     async def _clear_old(self, names: list[str]) -> None:
         oldest_ms = self._clock.now_ms() - _KEEP_MS
@@ -158,11 +158,11 @@ class ConfigChanges:
 
 
 def _numbered(names: Iterable[str]) -> list[tuple[int, str]]:
-    """Announcements in their order; what somebody else put there has no number, and is left out with a log line."""
+    """Notifications in order; nodes without a number, created by other programs, are skipped and logged."""
     numbered: list[tuple[int, str]] = []
     for name in names:
         try:
             numbered.append((paths.sequence_number(name), name))
         except ValueError:
-            log.error("ignoring what is no configuration change: %s/%s", paths.CONFIG_CHANGES, name)
+            log.error("ignoring znode that is no configuration change path=%s/%s", paths.CONFIG_CHANGES, name)
     return sorted(numbered)

@@ -1,6 +1,6 @@
-"""Where the overrides of a configuration resource are kept, and who may ask for them here.
+"""Reads, validates and replaces the overrides of configuration resources, where this broker may serve them.
 
-Kafka's ZkAdminManager.getBrokerId and ConfigHelper.resourceNameToBrokerId.
+Kafka: ZkAdminManager.getBrokerId and ConfigHelper.resourceNameToBrokerId.
 
 Owner: event loop.
 """
@@ -21,7 +21,7 @@ from kctl.server.topic_writer import TopicWriter
 
 
 def check_this_broker(name: str, broker_id: int) -> None:
-    """Raises ApiError(INVALID_REQUEST) for a name that is not this broker's id."""
+    """Raises ApiError(INVALID_REQUEST) for a name other than this broker's id."""
     try:
         named = int(name)
     except ValueError:
@@ -34,7 +34,7 @@ def check_this_broker(name: str, broker_id: int) -> None:
 
 
 def _check_sizes(overrides: Mapping[str, str]) -> None:
-    """Raises ApiError(INVALID_CONFIG)."""
+    """Raises ApiError(INVALID_CONFIG) for overrides that are too large for a znode."""
     total = 0
     for name, value in overrides.items():
         size = len(value.encode())
@@ -50,7 +50,7 @@ def _check_sizes(overrides: Mapping[str, str]) -> None:
 
 
 class ConfigResources:
-    """The overrides of topics and of this broker, to be read, judged and replaced."""
+    """The overrides of topics and of this broker."""
 
     def __init__(self, broker_id: int, configs: ConfigView, metadata: MetadataCache, topics: TopicWriter) -> None:
         self._broker_id = broker_id
@@ -59,7 +59,7 @@ class ConfigResources:
         self._topics = topics
 
     def entity_path(self, resource_type: int, name: str) -> str:
-        """Where the overrides are, below /config.  Raises ApiError when they cannot be altered here."""
+        """The path of the overrides below /config.  Raises ApiError if they cannot be altered on this broker."""
         if resource_type == ResourceType.TOPIC:
             if not name:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
@@ -77,7 +77,7 @@ class ConfigResources:
         )
 
     def check(self, resource_type: int, name: str, overrides: Mapping[str, str]) -> None:
-        """Raises ApiError for overrides that the resource cannot have."""
+        """Raises ApiError for invalid overrides."""
         _check_sizes(overrides)
         if resource_type == ResourceType.TOPIC:
             check_topic_overrides(overrides)
@@ -85,13 +85,13 @@ class ConfigResources:
             validate_dynamic_overrides(self._configs, overrides, per_broker=bool(name))
 
     def properties(self, resource_type: int) -> Mapping[str, Property]:
-        """What is known about the properties of such a resource."""
+        """The properties that this type of resource can have."""
         return TOPIC_PROPERTIES if resource_type == ResourceType.TOPIC else BROKER_PROPERTIES
 
     async def current(self, entity_path: str) -> dict[str, str]:
-        """The overrides as they are stored.  Raises ZooKeeperError."""
+        """The stored overrides.  Raises ZooKeeperError."""
         return await self._topics.config(entity_path)
 
     async def replace(self, entity_path: str, overrides: Mapping[str, str]) -> None:
-        """Stores overrides and tells all brokers.  Raises ZooKeeperError."""
+        """Stores overrides and notifies all brokers.  Raises ZooKeeperError."""
         await self._topics.change_config(entity_path, overrides)

@@ -1,4 +1,4 @@
-"""What a broker does when the controller tells it something: take roles, learn about the cluster, stop replicas.
+"""Applies the controller's requests: roles, metadata, replicas to stop.
 
 Owner: event loop.
 """
@@ -17,7 +17,7 @@ from kctl.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from kctl.protocol.apis.stop_replica import StopReplicaRequest
 from kctl.protocol.apis.update_metadata import UpdateMetadataRequest
 from kctl.server.config_changes import ConfigChanges
-from kctl.server.control_request_checks import check_live_brokers, without_impossible_partitions
+from kctl.server.control_request_checks import check_live_brokers, remove_invalid_partitions
 from kctl.server.coordinators.partitions import CoordinatorPartitions
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.metadata_cache import MetadataCache
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class BrokerControlPlane:
-    """controller.broker_channels.ControlPlane of this broker."""
+    """Implements controller.broker_channels.ControlPlane for this broker."""
 
     def __init__(
         self,
@@ -65,12 +65,12 @@ class BrokerControlPlane:
         self._markers = markers
         self._metadata_waits = metadata_waits
         self.broker_epoch = -1
-        """Transaction that registered this broker; requests meant for an earlier registration are refused."""
+        """Zxid of this broker's registration; requests for an earlier registration are refused."""
         self.known = asyncio.Event()
-        """Set once a controller has told this broker that it is one of the cluster."""
+        """Set when a controller has sent metadata that includes this broker."""
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
-        """Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+        """Applies roles; returns the error per partition.  Raises ApiError: STALE_{CONTROLLER,BROKER}_EPOCH."""
         self._check_broker_epoch(request.broker_epoch)
         errors, changed = self._replicas.become_leader_or_follower(request)
         refused = {partition.topic for partition, code in errors.items() if code is ErrorCode.INVALID_TOPIC_EXCEPTION}
@@ -78,18 +78,18 @@ class BrokerControlPlane:
         for partition in changed:
             self._fetchers.follow(partition)
             self._moves.resume(partition)
-            self._tell_coordinator(partition)
+            self._notify_coordinators(partition)
         self._fetchers.close_idle()
         return errors
 
     def update_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, INVALID_REQUEST."""
+        """Applies metadata.  Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, INVALID_REQUEST."""
         self._check_broker_epoch(request.broker_epoch)
         check_live_brokers(request.live_brokers)
         self._replicas.check_controller_epoch(request.controller_epoch)
-        problems = without_impossible_partitions(request)
+        problems = remove_invalid_partitions(request)
         if problems:
-            log.error("ignored partitions of UpdateMetadata count=%d first=%s", len(problems), problems[0])
+            log.warning("ignored partitions of UpdateMetadata count=%d first=%s", len(problems), problems[0])
         deleted = self._metadata.update(request)
         if self._broker_id in self._metadata.brokers:
             self.known.set()
@@ -104,20 +104,20 @@ class BrokerControlPlane:
         self._metadata_waits.changed(topics_told)
 
     def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
-        """Raises ApiError: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+        """Stops replicas; returns the error per partition.  Raises ApiError: STALE_{CONTROLLER,BROKER}_EPOCH."""
         self._check_broker_epoch(request.broker_epoch)
         errors, stopped = self._replicas.stop_replicas(request)
         for partition in stopped:
             self._fetchers.stop(partition.topic_partition)
             self._moves.stop(partition.topic_partition)
-            self._tell_coordinator(partition)
+            self._notify_coordinators(partition)
         return errors
 
     def _check_broker_epoch(self, epoch: int) -> None:
         if -1 < epoch < self.broker_epoch:
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
 
-    def _tell_coordinator(self, partition: Partition) -> None:
+    def _notify_coordinators(self, partition: Partition) -> None:
         topic, index = partition.topic_partition
         coordinated = self._coordinated.get(topic)
         if coordinated is None:
@@ -129,7 +129,7 @@ class BrokerControlPlane:
 
 
 def _topics_of(request: LeaderAndIsrRequest | UpdateMetadataRequest) -> list[str]:
-    """The topics that a request speaks of, each once, in their order."""
+    """The topics in a request, each once, in request order."""
     grouped = (topic.topic_name for topic in request.topic_states)
     ungrouped = (state.topic_name for state in request.ungrouped_partition_states)
     return list(dict.fromkeys([*grouped, *ungrouped]))

@@ -1,7 +1,7 @@
-"""What the contents of a controller's requests must satisfy before anything is done with them.
+"""Validates the contents of a controller's requests before they are applied.
 
-Names become paths and ids become keys, whoever sent them.  Each partition is judged by itself, so that one that was
-created by hand under an impossible name does not hold up the others.  Pure.
+Names become paths and ids become keys, so nothing is applied unchecked, from any sender.  Each partition is checked on
+its own, so that one that was created by hand under an invalid name does not block the others.  Pure.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _PORT_MAX = 65535
 
 
 def check_partition_name(partition: TopicPartition) -> None:
-    """Raises ApiError(INVALID_TOPIC_EXCEPTION) for a topic or partition that cannot exist."""
+    """Raises ApiError(INVALID_TOPIC_EXCEPTION) for an invalid topic name or partition index."""
     problem = partition_problem(*partition)
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 
 def check_role(state: LeaderAndIsrPartitionState) -> None:
-    """Raises ApiError(INVALID_REQUEST) for a role that no controller gives."""
+    """Raises ApiError(INVALID_REQUEST) for an invalid partition state."""
     problem = (
         _state_problem(state.leader, state.leader_epoch, state.partition_epoch, state.replicas, state.isr)
         or _ids_problem("adding replicas", state.adding_replicas)
@@ -39,7 +39,7 @@ def check_role(state: LeaderAndIsrPartitionState) -> None:
 
 
 def check_live_brokers(brokers: Iterable[UpdateMetadataBroker]) -> None:
-    """Raises ApiError(INVALID_REQUEST) for an id or a port that no broker has."""
+    """Raises ApiError(INVALID_REQUEST) for an invalid broker id or port."""
     for broker in brokers:
         if broker.id < 0:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"broker id {broker.id} is negative")
@@ -48,8 +48,8 @@ def check_live_brokers(brokers: Iterable[UpdateMetadataBroker]) -> None:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"broker {broker.id} has port {endpoint.port}")
 
 
-def without_impossible_partitions(request: UpdateMetadataRequest) -> list[str]:
-    """Removes partitions that cannot exist from the request; answers what was wrong with each."""
+def remove_invalid_partitions(request: UpdateMetadataRequest) -> list[str]:
+    """Removes invalid partitions from the request; returns the problem of each."""
     problems: list[str] = []
     for topic in request.topic_states:
         name_problem = topic_name_problem(topic.topic_name)
@@ -57,7 +57,7 @@ def without_impossible_partitions(request: UpdateMetadataRequest) -> list[str]:
             problems.append(name_problem)
             topic.partition_states = []
             continue
-        topic.partition_states = _possible(topic.partition_states, problems)
+        topic.partition_states = _valid(topic.partition_states, problems)
     named: list[UpdateMetadataPartitionState] = []
     for state in request.ungrouped_partition_states:
         name_problem = topic_name_problem(state.topic_name)
@@ -66,13 +66,11 @@ def without_impossible_partitions(request: UpdateMetadataRequest) -> list[str]:
         else:
             problems.append(name_problem)
     request.topic_states = [topic for topic in request.topic_states if topic.partition_states]
-    request.ungrouped_partition_states = _possible(named, problems)
+    request.ungrouped_partition_states = _valid(named, problems)
     return problems
 
 
-def _possible(
-    states: Iterable[UpdateMetadataPartitionState], problems: list[str]
-) -> list[UpdateMetadataPartitionState]:
+def _valid(states: Iterable[UpdateMetadataPartitionState], problems: list[str]) -> list[UpdateMetadataPartitionState]:
     possible: list[UpdateMetadataPartitionState] = []
     for state in states:
         problem = _metadata_problem(state)
@@ -85,7 +83,7 @@ def _possible(
 
 def _metadata_problem(state: UpdateMetadataPartitionState) -> str | None:
     if not 0 <= state.partition_index <= INT32_MAX:
-        return "its number is negative"
+        return "the partition index is negative"
     if state.leader == LEADER_DURING_DELETE:
         return None
     return _state_problem(state.leader, state.leader_epoch, state.zk_version, state.replicas, state.isr)
@@ -103,5 +101,5 @@ def _state_problem(
 
 def _ids_problem(what: str, ids: Sequence[int]) -> str | None:
     if ids and min(ids) < 0:
-        return f"the {what} hold the negative broker id {min(ids)}"
-    return f"the {what} name a broker twice" if len(set(ids)) < len(ids) else None
+        return f"the {what} contain the negative broker id {min(ids)}"
+    return f"the {what} list a broker twice" if len(set(ids)) < len(ids) else None

@@ -1,4 +1,4 @@
-"""Before a broker stops it asks the controller to let others lead, so that clients hardly notice.  KAFKA-340.
+"""Controlled shutdown: before a broker stops, the controller moves its leaderships to other brokers.  KAFKA-340.
 
 Owner: event loop.
 """
@@ -22,7 +22,7 @@ _LOCAL_TIMEOUT_S = 10.0
 
 
 class ControlledShutdown:
-    """One broker's farewell; `run` ends when nothing is left to move or the tries are used up."""
+    """The controlled shutdown of one broker; `run` ends when nothing is left to move or all attempts have failed."""
 
     def __init__(
         self,
@@ -42,20 +42,20 @@ class ControlledShutdown:
         self._version = version
 
     async def run(self, *, tries_max: int, backoff_ms: int) -> bool:
-        """Whether all leaderships that could move have moved."""
+        """Returns True if all leaderships that could move have moved."""
         if not self._metadata.brokers:
-            return True  # No controller ever gave this broker anything.
+            return True  # No controller ever assigned a partition to this broker.
         for attempt in range(tries_max):
             try:
                 remaining = await self._ask()
                 if not remaining:
                     return True
-                log.info("still leading partitions=%s that others could lead", len(remaining))
+                log.info("controlled shutdown incomplete remaining_partitions=%s", len(remaining))
             except (ConnectionLost, MalformedRequest, ApiError, TimeoutError) as error:
-                log.info("the controller could not be asked: %s", error or "no answer")
+                log.info("controlled shutdown request failed error=%s", error or "no response")
             if attempt + 1 < tries_max and len(self._metadata.brokers) > 1:
                 await asyncio.sleep(backoff_ms / 1000)
-        log.warning("stopping without a controlled shutdown")
+        log.warning("stopping without a controlled shutdown broker=%s", self._broker_id)
         return False
 
     async def _ask(self) -> list[TopicPartition]:

@@ -1,9 +1,14 @@
-"""Whether a request that names a controller comes from the one that ZooKeeper has elected.
+"""Checks that a request is from the controller elected in ZooKeeper.
 
-Kafka compares controller epochs only, so that any client can name a huge one and from then on shuts out the real
-controller.  Here a new pair of controller and epoch counts after ZooKeeper has confirmed it: /controller_epoch holds
-the epoch, /controller names the controller or is gone already, and the controller is registered under /brokers/ids.
-The pair is then remembered until /controller changes, so that a controller's requests cost one reading, not one each.
+Kafka compares controller epochs only, so any client can name a huge one and from then on shut out the real controller.
+Here a request counts after ZooKeeper has confirmed what it claims: /controller_epoch holds the epoch, /controller names
+the controller or is gone already, the controller is registered under /brokers/ids, and the broker epoch, if the request
+has one, is that of this broker's own registration (KIP-380).  A confirmed claim is kept until /controller changes,
+so that a controller's requests cost one reading, not one each.
+
+Two claims are refused without a reading.  This broker's own controller does not send requests to itself over the
+network.  And a controller that has sent the broker epoch once sends it always, because it depends on its
+inter.broker.protocol.version; the epoch is not known to clients.
 
 Owner: event loop.
 """
@@ -20,59 +25,95 @@ from kctl.zookeeper.operations import WatchEvent, ZooKeeper
 
 log = logging.getLogger(__name__)
 
+NO_BROKER_EPOCH = -1
+
+
+class Claim(NamedTuple):
+    """What a request says about its sender and its receiver."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    """-1 from controllers before inter.broker.protocol.version 2.2."""
+
 
 class _Elected(NamedTuple):
-    """What ZooKeeper says about the controller."""
+    """What ZooKeeper says."""
 
-    epoch: int
+    controller_epoch: int
     controller_id: int | None
-    """None when nobody is controller at the moment."""
+    """None while no controller is elected."""
     broker_ids: frozenset[str]
+    broker_epoch: int | None
+    """The transaction that registered this broker; None while it is not registered."""
 
-    def confirms(self, controller_id: int, epoch: int) -> bool:
-        return (
-            epoch == self.epoch
-            and self.controller_id in {None, controller_id}
-            and str(controller_id) in self.broker_ids
-        )
+    def refusal(self, claim: Claim) -> ErrorCode:
+        """NONE if the claim is true."""
+        if (
+            claim.controller_epoch != self.controller_epoch
+            or self.controller_id not in {None, claim.controller_id}
+            or str(claim.controller_id) not in self.broker_ids
+        ):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if claim.broker_epoch not in {NO_BROKER_EPOCH, self.broker_epoch}:
+            return ErrorCode.STALE_BROKER_EPOCH
+        return ErrorCode.NONE
 
 
-_NOBODY = _Elected(-1, None, frozenset())
+_NOT_READ = _Elected(-1, None, frozenset(), None)
 
 
 class ControllerAuthority:
-    """`check` before anything else is done for a request that names a controller."""
+    """Call `check` before processing a request from a controller."""
 
-    def __init__(self, zookeeper: ZooKeeper) -> None:
+    def __init__(self, broker_id: int, zookeeper: ZooKeeper) -> None:
+        self._broker_id = broker_id
         self._zookeeper = zookeeper
-        self._confirmed: tuple[int, int] | None = None
+        self._confirmed: Claim | None = None
         self._reading: asyncio.Task[_Elected] | None = None
 
     def on_watch(self, event: WatchEvent) -> None:
-        """Forgets the confirmed controller when /controller changes; the next request is looked up again."""
+        """Forgets the confirmed claim when /controller changes; the next request is looked up again."""
         if event.path == paths.CONTROLLER:
             self._confirmed = None
 
-    async def check(self, controller_id: int, epoch: int) -> None:
-        """Returns at once for the confirmed controller.  Raises ApiError(STALE_CONTROLLER_EPOCH) for any other.
+    async def check(self, claim: Claim) -> None:
+        """Returns at once for the confirmed claim.
 
-        However many requests wait, one reading of ZooKeeper is under way at a time.  One that began before this call
-        may be too old to know a new controller, so it can confirm but not refuse.
+        Raises ApiError: STALE_CONTROLLER_EPOCH if the sender is not the elected controller, STALE_BROKER_EPOCH if it
+        means an earlier registration of this broker.
         """
-        if self._confirmed == (controller_id, epoch):
+        if claim == self._confirmed:
             return
-        elected = _NOBODY
-        if self._reading is not None:
-            elected = await self._read()
-        if not elected.confirms(controller_id, epoch):
-            elected = await self._read()
-        if not elected.confirms(controller_id, epoch):
-            log.warning("refused a request of controller=%s epoch=%s", controller_id, epoch)
-            raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
-        self._confirmed = controller_id, epoch
+        refusal = self._obvious_refusal(claim) or await self._looked_up(claim)
+        if refusal:
+            log.warning(
+                "refused control request controller=%s controller_epoch=%s broker_epoch=%s error=%s",
+                *claim,
+                refusal.name,
+            )
+            raise ApiError(refusal)
+        self._confirmed = claim
+
+    def _obvious_refusal(self, claim: Claim) -> ErrorCode:
+        if claim.controller_id == self._broker_id:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        confirmed = self._confirmed
+        if confirmed is not None and claim == confirmed._replace(broker_epoch=NO_BROKER_EPOCH):
+            return ErrorCode.STALE_BROKER_EPOCH
+        return ErrorCode.NONE
+
+    async def _looked_up(self, claim: Claim) -> ErrorCode:
+        """However many requests wait, one reading of ZooKeeper is under way at a time.
+
+        One that began before this call may be too old to know a new controller, so it can confirm but not refuse.
+        """
+        if self._reading is not None and (await self._read()).refusal(claim) is ErrorCode.NONE:
+            return ErrorCode.NONE
+        return (await self._read()).refusal(claim)
 
     async def _read(self) -> _Elected:
-        """What the reading under way finds, or a new one if there is none."""
+        """The result of the reading under way, or of a new one if there is none."""
         if self._reading is None:
             self._reading = asyncio.get_running_loop().create_task(self._elected(), name="controller-authority")
             self._reading.add_done_callback(self._read_is_done)
@@ -82,17 +123,25 @@ class ControllerAuthority:
         self._reading = None
 
     async def _elected(self) -> _Elected:
-        """The epoch is read before the controller: both change in one transaction, so that the pair is never older."""
+        """Reads the epoch before the controller: both change in one transaction, so the pair is never older."""
         try:
             await self._zookeeper.sync(paths.CONTROLLER)
             data, _ = await self._zookeeper.get(paths.CONTROLLER_EPOCH)
             epoch = znodes.decode_controller_epoch(paths.CONTROLLER_EPOCH, data)
+            controller_id: int | None = None
+            broker_epoch: int | None = None
             try:
                 data, _ = await self._zookeeper.get(paths.CONTROLLER)
-                controller_id: int | None = znodes.decode_controller(paths.CONTROLLER, data).broker_id
+                controller_id = znodes.decode_controller(paths.CONTROLLER, data).broker_id
             except NoNodeError:
-                controller_id = None
-            return _Elected(epoch, controller_id, frozenset(await self._zookeeper.children(paths.BROKER_IDS)))
+                pass
+            try:
+                _, stat = await self._zookeeper.get(paths.broker(self._broker_id))
+                broker_epoch = stat.czxid
+            except NoNodeError:
+                pass
+            broker_ids = frozenset(await self._zookeeper.children(paths.BROKER_IDS))
+            return _Elected(epoch, controller_id, broker_ids, broker_epoch)
         except (ZooKeeperError, ValueError) as error:
-            log.warning("the controller could not be read from ZooKeeper: %s", error)
-            return _NOBODY
+            log.warning("cannot read the controller from ZooKeeper error=%s", error)
+            return _NOT_READ

@@ -1,10 +1,10 @@
-"""The folder of one broker: a lock that says whether it runs, a note that says where, its logs, its coordination data.
+"""The data folder of one broker: its lock, its address for other commands, its logs, its embedded ZooKeeper.
 
-broker.lock     locked for as long as the process lives; the lock goes with the process, however it ends
+broker.lock     locked while the process lives; the operating system releases it when the process ends
 broker.json     {"pid", "host", "port", "broker_id", "zookeeper", "started_ms"}, valid while the lock is held
-broker.out      what a detached broker printed
-logs/           the log directory, unless log.dirs says otherwise
-zookeeper/      the embedded coordination service, when it is used
+broker.out      output of a detached broker
+logs/           the log directory, unless log.dirs is set
+zookeeper/      data of the embedded ZooKeeper, if it is used
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _LOCK_PAUSE_S = 0.001
 
 
 class DataFolderError(KctlError):
-    """The folder cannot be used."""
+    """The data folder cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningBroker:
-    """What broker.json says."""
+    """The contents of broker.json."""
 
     pid: int
     host: str
@@ -40,11 +40,12 @@ class RunningBroker:
 
     @property
     def address(self) -> str:
+        """HOST:PORT of the broker."""
         return f"{self.host}:{self.port}"
 
 
 class DataFolder:
-    """Paths of a broker's folder; `acquire` makes this process its only user."""
+    """The paths in a broker's data folder; `acquire` locks it for this process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -52,14 +53,17 @@ class DataFolder:
 
     @property
     def logs(self) -> Path:
+        """The default log directory."""
         return self.path / "logs"
 
     @property
     def zookeeper(self) -> Path:
+        """The data directory of the embedded ZooKeeper."""
         return self.path / "zookeeper"
 
     @property
     def output(self) -> Path:
+        """The file with the output of a detached broker."""
         return self.path / "broker.out"
 
     def acquire(self) -> None:
@@ -80,20 +84,20 @@ class DataFolder:
         self._lock_fd = fd
 
     def announce(self, running: RunningBroker) -> None:
-        """Says where this process serves; for `stop`, `status` and people."""
+        """Writes broker.json, for `stop` and `status`."""
         temporary = self._state_path.with_suffix(".tmp")
         temporary.write_text(json.dumps(asdict(running)) + "\n", encoding="utf-8")
         temporary.replace(self._state_path)
 
     def release(self) -> None:
-        """Takes the note away and unlocks."""
+        """Deletes broker.json and unlocks."""
         if self._lock_fd is not None:
             self._state_path.unlink(missing_ok=True)
             os.close(self._lock_fd)
             self._lock_fd = None
 
     def is_locked(self) -> bool:
-        """Whether a broker uses the folder, be it starting, serving or stopping."""
+        """True if a broker uses the folder: starting, serving or stopping."""
         try:
             fd = os.open(self._lock_path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -129,10 +133,10 @@ class DataFolder:
 
 
 def _lock(fd: int) -> bool:
-    """Locks for this process alone.
+    """Takes an exclusive lock.
 
-    Those who only look share the lock for an instant, an owner shares it with nobody: as long as it can be shared
-    there is no owner, and to try again is right however often somebody looks.
+    `is_locked` takes a shared lock for an instant, and an owner an exclusive one: as long as a shared lock can be taken
+    there is no owner, so the attempt is repeated.
     """
     for _ in range(_LOCK_TRIES):
         if _flock(fd, fcntl.LOCK_EX):

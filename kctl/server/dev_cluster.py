@@ -1,10 +1,10 @@
-"""Several brokers and a coordination service on this machine, each a process of its own, for development.
+"""Several brokers and a ZooKeeper on this machine, each a process of its own, for development.
 
-DIR/cluster.json    the layout: brokers, ports, coordination, properties; the next start takes it up again
+DIR/cluster.json    the layout: brokers, ports, ZooKeeper, properties; the next start reads it
 DIR/broker-N/       the data folder of broker N, see `data_folder`
-DIR/zookeeper/      what the coordination service keeps, unless a real ensemble was named
-DIR/zookeeper.lock  locked for as long as the service lives, since the process inherits the lock; holds its id
-DIR/zookeeper.out   what it printed
+DIR/zookeeper/      data of the ZooKeeper, unless an external one is used
+DIR/zookeeper.lock  locked while the ZooKeeper runs, since the process inherits the lock; contains its process id
+DIR/zookeeper.out   its output
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _POLL_S = 0.05
 _PORT_MAX = 65_535
 
 _OWN = frozenset({"broker.id", "listeners", "advertised.listeners", "zookeeper.connect", "log.dir", "log.dirs"})
-"""What differs from broker to broker, or what the cluster decides."""
+"""Properties that differ between brokers, or that the cluster sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a cluster is made of.  Broker N listens at ports[N]; zookeeper is None for a service of its own."""
+    """The layout of a cluster.  Broker N listens at ports[N]; zookeeper is None if the cluster starts its own."""
 
     ports: tuple[int, ...]
     zookeeper: str | None
@@ -49,10 +49,11 @@ class Layout:
 
     @property
     def connect(self) -> str:
+        """The ZooKeeper connection string."""
         return self.zookeeper or f"{LOOPBACK}:{self.zookeeper_port}"
 
     def properties_of(self, broker_id: int) -> dict[str, str]:
-        """All properties of one broker: what it must have, what suits that many brokers, what was asked for."""
+        """All properties of one broker: required ones, defaults for the number of brokers, and overrides."""
         return {
             **defaults_for(len(self.ports)),
             **self.overrides,
@@ -64,7 +65,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One process of the cluster as it is now; a service that is not ours is `external`."""
+    """The state of one process of the cluster; an external ZooKeeper is `external`."""
 
     name: str
     state: str
@@ -75,11 +76,12 @@ class Member:
 
     @property
     def is_well(self) -> bool:
+        """True if it is serving."""
         return self.state in {"serving", "external"}
 
 
 def defaults_for(brokers: int) -> dict[str, str]:
-    """Properties that suit so many brokers: a lone one's, and every topic survives the loss of one of several."""
+    """Default properties for this number of brokers; with several, topics survive the loss of one broker."""
     replicas = str(min(3, brokers))
     return {
         **SINGLE_BROKER_PROPERTIES,
@@ -88,7 +90,7 @@ def defaults_for(brokers: int) -> dict[str, str]:
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": str(min(2, brokers)),
         "controlled.shutdown.retry.backoff.ms": "500",
-        "group.initial.rebalance.delay.ms": "500",  # A member's first questions take longer with several brokers.
+        "group.initial.rebalance.delay.ms": "500",  # A member's first requests take longer with several brokers.
     }
 
 
@@ -100,26 +102,25 @@ def settle(
     zookeeper: str | None,
     overrides: Mapping[str, str] | None,
 ) -> Layout:
-    """The layout that was asked for, where nothing was said that of `before`; port 0 stands for a free one.
+    """The layout from the options, with `before` for options that are None; port 0 means a free port.
 
-    Brokers can be added to a cluster, but neither taken away nor given another coordination service.  Pure.  Raises
-    UsageError.
+    Brokers can be added to a cluster, but not removed, and its ZooKeeper cannot be changed.  Pure.  Raises UsageError.
     """
     for name in sorted(_OWN & (overrides or {}).keys()):
-        raise UsageError(f"-o {name}: the brokers of a cluster get theirs by themselves; see --port and --zookeeper")
+        raise UsageError(f"-o {name}: set by the cluster for each broker; see --port and --zookeeper")
     known = len(before.ports) if before else 0
     count = brokers if brokers is not None else known or BROKERS
     if count < 1:
-        raise UsageError(f"--brokers {count}: a cluster has at least one")
+        raise UsageError(f"--brokers {count}: must be at least 1")
     if count < known:
-        raise UsageError(f"--brokers {count}: the cluster has {known} already, and they hold data")
+        raise UsageError(f"--brokers {count}: the cluster has {known} brokers, which cannot be removed")
     if before and zookeeper is not None and zookeeper != before.zookeeper:
-        raise UsageError(f"--zookeeper {zookeeper}: the cluster uses {before.zookeeper or 'a service of its own'}")
+        raise UsageError(f"--zookeeper {zookeeper}: the cluster uses {before.zookeeper or 'its own ZooKeeper'}")
     if before and port is not None and (port or before.ports[0]) != before.ports[0]:
-        raise UsageError(f"--port {port}: the cluster has its brokers from {before.ports[0]} on")
+        raise UsageError(f"--port {port}: the brokers of the cluster use the ports from {before.ports[0]}")
     first = before.ports[0] if before else PORT if port is None else port
     if not 0 <= first <= _PORT_MAX - count + 1:
-        raise UsageError(f"--port {first}: no room for {count} brokers between 0 and {_PORT_MAX}")
+        raise UsageError(f"--port {first}: {count} brokers need ports below {_PORT_MAX + 1}")
     ports = list(before.ports) if before else []
     while len(ports) < count:
         is_any = ports[-1] == 0 if ports else first == 0
@@ -133,13 +134,13 @@ def settle(
 
 
 class DevCluster:
-    """The cluster of one folder.  Owner: one command."""
+    """The cluster in one folder.  Owner: one command."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def layout(self) -> Layout | None:
-        """What was started here before; None when nothing was.  Raises KctlError."""
+        """The layout of an earlier start; None if there was none.  Raises KctlError."""
         try:
             document = json.loads(self._layout_path.read_text(encoding="utf-8"))
             return Layout(**{**document, "ports": tuple(document["ports"])})
@@ -149,10 +150,9 @@ class DevCluster:
             raise KctlError(f"{self._layout_path} cannot be read: {error}") from None
 
     def start(self, layout: Layout, *, on_warning: Callable[[str], None]) -> list[Member]:
-        """Start what does not run yet; a broker that does not start has a problem, and the others stay.
+        """Starts the processes that do not run; a broker that fails to start has a problem, the others keep running.
 
-        What several brokers warn of is told once.  Raises KctlError when the folder or the coordination service
-        cannot be used.
+        Each warning is passed to `on_warning` once.  Raises KctlError if the folder or the ZooKeeper cannot be used.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -175,11 +175,11 @@ class DevCluster:
         return [zookeeper, *(replace(one, problem=why) for one, why in zip(brokers, problems, strict=True))]
 
     def members(self, layout: Layout) -> list[Member]:
-        """The coordination service and the brokers as they are."""
+        """The state of the ZooKeeper and the brokers."""
         return [self._zookeeper(layout), *(self._broker(layout, number) for number in range(len(layout.ports)))]
 
     def stop(self, layout: Layout) -> list[Member]:
-        """Stop the brokers one after the other, each handing over what it leads, then the service."""
+        """Stops the brokers one after the other, each with a controlled shutdown, then the ZooKeeper."""
         stopped = []
         for number in range(len(layout.ports)):
             folder = self._folder(number)
@@ -198,7 +198,7 @@ class DevCluster:
         return [replace(self._zookeeper(layout), problem=problem), *stopped]
 
     def _start_broker(self, layout: Layout, number: int, on_warning: Callable[[str], None]) -> str | None:
-        """None, or why the broker does not run."""
+        """Starts a broker; returns None, or why it does not run."""
         folder = self._folder(number)
         if folder.running() is not None:
             return None
@@ -240,7 +240,7 @@ class DevCluster:
             said = self._output_path.read_bytes()[start:].decode(errors="replace")
             words = [line.removeprefix("kctl: ") for line in said.splitlines() if line.startswith("kctl: ")]
             raise KctlError(f"zookeeper: {' '.join(words) or f'ended with status {process.returncode}'}")
-        process.returncode = 0  # It lives on by itself; nothing here waits for it.
+        process.returncode = 0  # It keeps running; suppresses the warning about a child that was not waited for.
         if not serves:
             raise KctlError(f"zookeeper: does not serve after {START_TIMEOUT_S:.0f} s; see {self._output_path}")
 
@@ -254,7 +254,7 @@ class DevCluster:
         return f"zookeeper (process {pid}) has not stopped in {STOP_TIMEOUT_S:.0f} s"
 
     def _zookeeper_pid(self) -> int | None:
-        """The process that holds the lock; None when nobody does."""
+        """The process that holds the lock; None if there is none."""
         try:
             fd = os.open(self._lock_path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -282,7 +282,7 @@ class DevCluster:
         return Member(f"broker-{number}", state, address, running.pid if running else None, folder.path)
 
     def _with_ports(self, layout: Layout) -> Layout:
-        """Free ports for those that are to have any."""
+        """Replaces port 0 by free ports."""
         count = layout.ports.count(0) + (layout.zookeeper is None and layout.zookeeper_port == 0)
         free = _free_ports(count)
         ports = tuple(port or free.pop() for port in layout.ports)
@@ -305,7 +305,7 @@ class DevCluster:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports on which nobody listens; all are held until the last is known, so that none comes twice."""
+    """Free ports; all are bound until the last is known, so that they are distinct."""
     listeners = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
     ports = [listener.getsockname()[1] for listener in listeners]
     for listener in listeners:

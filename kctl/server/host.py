@@ -1,4 +1,4 @@
-"""A broker on this machine: its port, its data folder and, where no ZooKeeper is named, an embedded one around it.
+"""A broker on this machine: its port, its data folder and, unless ZooKeeper is configured, an embedded one.
 
 Owner: event loop.
 """
@@ -18,7 +18,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class BrokerHost:
-    """`start`, then `stop`; `failed` is done when the broker cannot go on."""
+    """Call `start`, then `stop`; `failed` is done when the broker cannot continue."""
 
     def __init__(self, folder: DataFolder, properties: Mapping[str, str], embedded_zookeeper_port: int | None) -> None:
         self.folder = folder
@@ -29,11 +29,12 @@ class BrokerHost:
 
     @property
     def failed(self) -> asyncio.Future[None]:
+        """Done with an exception when the broker cannot continue."""
         return self._broker.failed
 
     async def start(self) -> RunningBroker:
-        """Serves when it returns.  Raises KctlError when that cannot be; the caller then calls `stop`."""
-        # Before anything is touched: another broker on this port is the commonest reason not to start.
+        """Starts; when it returns, the broker serves.  Raises KctlError on failure; the caller then calls `stop`."""
+        # First of all, since the most common reason for a failed start is another broker on this port.
         self._broker.bind()
         self.folder.acquire()
         self._broker.open_logs()

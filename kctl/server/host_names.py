@@ -1,4 +1,4 @@
-"""Names of hosts, asked of the operating system's resolver."""
+"""Resolves host names with the operating system's resolver."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 
 async def resolves(name: str) -> bool:
-    """Whether the name is an IPv4 address or the name of a host that has one; asked in a thread."""
+    """True for an IPv4 address or a host name with one; resolved in a thread."""
     try:
         await asyncio.get_running_loop().getaddrinfo(name, None, family=socket.AF_INET, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

@@ -1,6 +1,6 @@
-"""Which versions brokers use among themselves: fixed by inter.broker.protocol.version, not negotiated.
+"""Request versions between brokers: fixed by inter.broker.protocol.version, not negotiated.
 
-In a mixed cluster every broker has to use exactly these, or a rolling upgrade breaks.  Kafka's ApiVersion gates.  Pure.
+In a mixed cluster every broker has to use exactly these, or a rolling upgrade fails.  Kafka: ApiVersion.  Pure.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from kctl.config.subjects.versions import version_rank
 
-UNSPOKEN = -1
+UNSUPPORTED = -1
 
 
 @dataclass(frozen=True, slots=True)
 class InterBrokerVersions:
-    """One version per API that brokers send to each other; UNSPOKEN for one that brokers of that time do not know."""
+    """One version per API that brokers send to each other; UNSUPPORTED for an API that did not exist then."""
 
     leader_and_isr: int
     update_metadata: int
@@ -26,8 +26,8 @@ class InterBrokerVersions:
 
 
 _TABLE: tuple[tuple[str, InterBrokerVersions], ...] = (
-    ("0.8.0", InterBrokerVersions(0, 0, 0, 0, 0, UNSPOKEN, 0)),
-    ("0.10.0", InterBrokerVersions(0, 2, 0, 2, 1, UNSPOKEN, 1)),
+    ("0.8.0", InterBrokerVersions(0, 0, 0, 0, 0, UNSUPPORTED, 0)),
+    ("0.10.0", InterBrokerVersions(0, 2, 0, 2, 1, UNSUPPORTED, 1)),
     ("0.11.0", InterBrokerVersions(0, 3, 0, 5, 2, 0, 1)),
     ("1.0-IV0", InterBrokerVersions(1, 4, 0, 5, 2, 0, 1)),
     ("1.1-IV0", InterBrokerVersions(1, 4, 0, 7, 2, 0, 1)),
@@ -45,53 +45,53 @@ _TABLE: tuple[tuple[str, InterBrokerVersions], ...] = (
 
 
 def inter_broker_versions(protocol_version: str) -> InterBrokerVersions:
-    """The versions that go with a value of inter.broker.protocol.version."""
+    """The versions for a value of inter.broker.protocol.version."""
     rank = version_rank(protocol_version)
     return [versions for name, versions in _TABLE if version_rank(name) <= rank][-1]
 
 
 def write_txn_markers_version(protocol_version: str) -> int:
-    """The version in which a transaction coordinator asks other brokers for markers; 1 is flexible."""
+    """The version of WriteTxnMarkers requests to other brokers; 1 is flexible."""
     return 1 if version_rank(protocol_version) >= version_rank("2.8-IV0") else 0
 
 
 def alters_isr_at_controller(protocol_version: str) -> bool:
-    """Whether leaders have the controller write in-sync replicas instead of writing them themselves (KIP-497)."""
+    """True if leaders change in-sync replicas through the controller instead of in ZooKeeper (KIP-497)."""
     return version_rank(protocol_version) >= version_rank("2.7-IV2")
 
 
 def allows_zstd(protocol_version: str) -> bool:
-    """Whether batches may be stored with zstd, which followers of an older version cannot read (KIP-110)."""
+    """True if batches may be stored with zstd, which followers of an older version cannot read (KIP-110)."""
     return version_rank(protocol_version) >= version_rank("2.1-IV0")
 
 
 def uses_topic_ids(protocol_version: str) -> bool:
-    """Whether topics have ids in ZooKeeper and in the controller's requests (KIP-516)."""
+    """True if topics have ids in ZooKeeper and in the controller's requests (KIP-516)."""
     return version_rank(protocol_version) >= version_rank("2.8-IV0")
 
 
 def has_features(protocol_version: str) -> bool:
-    """Whether the cluster keeps finalized features in ZooKeeper (KIP-584)."""
+    """True if the cluster keeps finalized features in ZooKeeper (KIP-584)."""
     return version_rank(protocol_version) >= version_rank("2.7-IV0")
 
 
 def registration_version(protocol_version: str) -> int:
-    """The version of a broker's node in /brokers/ids; 5 tells its features (KIP-584)."""
+    """The version of a broker's node in /brokers/ids; 5 has its features (KIP-584)."""
     return 5 if has_features(protocol_version) else 4
 
 
 def allows_static_members(protocol_version: str) -> bool:
-    """Whether all coordinators keep group.instance.id over a change of coordinator (KIP-345)."""
+    """True if all coordinators keep group.instance.id across a change of coordinator (KIP-345)."""
     return version_rank(protocol_version) >= version_rank("2.3-IV0")
 
 
 def offset_commit_value_version(protocol_version: str) -> int:
-    """The version of commits in __consumer_offsets, which all coordinators have to read; 3 has leader epochs."""
+    """The version of commits in __consumer_offsets, which all coordinators must support; 3 has leader epochs."""
     return _newest(protocol_version, ("2.1-IV1", 3), ("2.1-IV0", 2), oldest=1)
 
 
 def group_metadata_value_version(protocol_version: str) -> int:
-    """The version of groups in __consumer_offsets, which all coordinators have to read; 3 has static members."""
+    """The version of groups in __consumer_offsets, which all coordinators must support; 3 has static members."""
     return _newest(protocol_version, ("2.3-IV0", 3), ("2.1-IV0", 2), ("0.10.1-IV0", 1), oldest=0)
 
 

@@ -1,4 +1,4 @@
-"""The internal topics as the coordinators see them: a log to append to and to load from, and who leads which partition.
+"""The internal topics for the coordinators: appending to and loading their logs, and their partition leaders.
 
 Owner: event loop.
 """
@@ -25,18 +25,20 @@ _NEWEST_PRODUCE_VERSION = 9
 
 
 class CoordinatorAppends:
-    """transactions.ports.PartitionAppends: what this broker itself writes to the partitions that it leads."""
+    """transactions.ports.PartitionAppends: appends of this broker to the partitions that it leads."""
 
     def __init__(self, replicas: ReplicaManager, purgatory: Purgatory[TopicPartition]) -> None:
         self._replicas = replicas
         self._purgatory = purgatory
 
     def is_hosted(self, partition: TopicPartition) -> bool:
+        """True if this broker has a replica."""
         return partition in self._replicas.partitions
 
     def append(
         self, partition: TopicPartition, batch: bytes, *, required_acks: int, timeout_ms: int
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
+        """Appends a batch; see coordinators.ports.CoordinatorLog.append."""
         topic, index = partition
         try:
             led = self._replicas.partition(topic, index)
@@ -85,16 +87,18 @@ class InternalLog:
         self._topic = topic
 
     def partition_count(self) -> int | None:
+        """The number of partitions of the topic; None if it does not exist."""
         return self._metadata.partition_count(self._topic)
 
     def append(
         self, partition: int, batch: bytes, *, required_acks: int, timeout_ms: int
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
+        """Appends a batch; see coordinators.ports.CoordinatorLog.append."""
         topic_partition = TopicPartition(self._topic, partition)
         return self._appends.append(topic_partition, batch, required_acks=required_acks, timeout_ms=timeout_ms)
 
     async def read_all(self, partition: int) -> AsyncIterator[Piece]:
-        """Reads in a thread: a coordinator's partition may be large and cold."""
+        """Reads batches in a thread, since a coordinator's partition may be large and not in the page cache."""
         log = self._replicas.partition(self._topic, partition).log
         loop = asyncio.get_running_loop()
         try:
@@ -108,7 +112,7 @@ class InternalLog:
 
 
 class _DelayedAppend:
-    """An append until the high watermark has passed it."""
+    """An append that waits until the high watermark has passed it."""
 
     def __init__(
         self, partition: Partition, base_offset: int, required_offset: int, *, min_insync_replicas: int
@@ -120,7 +124,7 @@ class _DelayedAppend:
         self._min_insync_replicas = min_insync_replicas
 
     def outcome(self) -> AppendOutcome | None:
-        """How it ended, or None as long as that is open."""
+        """The result, or None if it is not known yet."""
         if not self._partition.is_leader:
             return AppendOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if not self._partition.log.log_directory.is_online:
@@ -132,6 +136,7 @@ class _DelayedAppend:
         return AppendOutcome(ErrorCode.NONE, self._base_offset)
 
     def try_complete(self) -> bool:
+        """Completes if the result is known."""
         outcome = self.outcome()
         if outcome is None:
             return False
@@ -139,6 +144,7 @@ class _DelayedAppend:
         return True
 
     def on_timeout(self) -> None:
+        """Completes with REQUEST_TIMED_OUT."""
         self._answer(AppendOutcome(ErrorCode.REQUEST_TIMED_OUT))
 
     def _answer(self, outcome: AppendOutcome) -> None:
@@ -154,9 +160,11 @@ class InternalTopicsView:
         self._auto_topics = auto_topics
 
     def partition_count(self, topic: str) -> int | None:
+        """The number of partitions of the topic; None if it does not exist."""
         return self._metadata.partition_count(topic)
 
     def leader_of(self, topic: str, partition: int, listener: str) -> CoordinatorNode | None:
+        """The leader's endpoint on this listener; None if there is none."""
         info = self._metadata.partition(TopicPartition(topic, partition))
         broker = self._metadata.brokers.get(info.leader) if info is not None else None
         endpoint = broker.endpoint(listener) if broker is not None else None
@@ -165,6 +173,7 @@ class InternalTopicsView:
         return CoordinatorNode(broker.broker_id, endpoint.host, endpoint.port)
 
     def ensure_topic(self, topic: str) -> None:
+        """Starts creating the topic."""
         self._auto_topics.request(topic)
 
 
@@ -175,6 +184,7 @@ class PartitionLeadersView:
         self._metadata = metadata
 
     def leader_of(self, partition: TopicPartition) -> int | None:
+        """The leader's id, NO_LEADER, or None if the partition does not exist."""
         info = self._metadata.partition(partition)
         if info is None:
             return None
@@ -182,16 +192,18 @@ class PartitionLeadersView:
 
     @property
     def is_informed(self) -> bool:
+        """True if the metadata has been received."""
         return self._metadata.partition_count(TRANSACTION_STATE_TOPIC) is not None
 
 
 class OffsetsInZooKeeper:
-    """groups.ports.ConsumerOffsetsInZooKeeper: where consumers of before 0.9 commit."""
+    """groups.ports.ConsumerOffsetsInZooKeeper: commits of consumers older than 0.9."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
 
     async def get(self, group_id: str, topic: str, partition: int) -> int | None:
+        """The committed offset, or None.  Raises ZooKeeperError, ApiError(INVALID_GROUP_ID)."""
         try:
             data, _ = await self._zookeeper.get(_offset_path(group_id, topic, partition))
             return int(data)
@@ -199,6 +211,7 @@ class OffsetsInZooKeeper:
             return None
 
     async def set(self, group_id: str, topic: str, partition: int, offset: int) -> None:
+        """Commits the offset.  Raises ZooKeeperError, ApiError(INVALID_GROUP_ID)."""
         path = _offset_path(group_id, topic, partition)
         data = str(offset).encode()
         try:
@@ -208,7 +221,7 @@ class OffsetsInZooKeeper:
 
 
 def _offset_path(group_id: str, topic: str, partition: int) -> str:
-    """Raises ApiError(INVALID_GROUP_ID) for a group id that would lead to another znode."""
+    """The znode of an offset.  Raises ApiError(INVALID_GROUP_ID) for a group id that would name another znode."""
     if "/" in group_id or group_id in {"", ".", ".."}:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
     return paths.consumer_offset(group_id, topic, partition)

@@ -1,8 +1,8 @@
-"""How long the event loop is busy before it looks at sockets and timers again.
+"""Measures how long the event loop is busy before it serves sockets and timers again.
 
-Every iteration of the loop is measured in wall time, which is what peers notice.  The measurement sits in the selector,
-between the end of one wait and the beginning of the next.  On request the processor time of the loop's thread is
-measured too: it does not depend on what else the machine does, but reading it costs a system call per iteration.
+Every iteration of the loop is measured in wall time, which is what clients notice.  The measurement is in the selector,
+between the end of one wait and the start of the next.  Optionally the CPU time of the loop's thread is measured too: it
+does not depend on the load of the machine, but reading it costs a system call per iteration.
 
 Owner: event loop.
 """
@@ -16,11 +16,11 @@ from bisect import bisect_left
 from typing import Any
 
 BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
-"""Upper bounds of the histogram's buckets; one more bucket counts what is above."""
+"""Upper bounds of the histogram's buckets; one more bucket counts larger values."""
 
 
 class Histogram:
-    """Durations in buckets."""
+    """A histogram of durations."""
 
     __slots__ = ("counts", "max_ms", "sum_ms")
 
@@ -36,7 +36,7 @@ class Histogram:
         return sum(self.counts)
 
     def observe(self, duration_ms: float) -> None:
-        """Counts one duration."""
+        """Adds one duration."""
         self.sum_ms += duration_ms
         if duration_ms <= BOUNDS_MS[0]:
             self.counts[0] += 1
@@ -45,19 +45,19 @@ class Histogram:
         self.max_ms = max(self.max_ms, duration_ms)
 
     def above(self, bound_ms: int) -> int:
-        """How many observations exceed one of BOUNDS_MS."""
+        """The number of observations above one of BOUNDS_MS."""
         return sum(self.counts[BOUNDS_MS.index(bound_ms) + 1 :])
 
 
 class LoopLag:
-    """What has been measured since the loop started."""
+    """The measurements since the loop started."""
 
     def __init__(self) -> None:
         self.wall = Histogram()
         self.cpu = Histogram()
 
     def __str__(self) -> str:
-        """For the log: `iterations=... wall_max_ms=... wall_above_20_ms=...`, and `cpu_...` where it was measured."""
+        """The log form: `iterations=... wall_max_ms=... wall_above_20_ms=...`, and `cpu_...` if it was measured."""
         text = f"iterations={self.wall.count} wall_max_ms={self.wall.max_ms:.1f} wall_above_20_ms={self.wall.above(20)}"
         if self.cpu.count:
             text += f" cpu_max_ms={self.cpu.max_ms:.1f} cpu_above_20_ms={self.cpu.above(20)}"
@@ -86,7 +86,7 @@ class _MeasuringSelector(selectors.DefaultSelector):
 
 
 class MeasuredEventLoop(asyncio.SelectorEventLoop):
-    """asyncio's loop with `lag`."""
+    """asyncio's event loop with the measurements in `lag`."""
 
     def __init__(self, *, measures_cpu: bool = False) -> None:
         self._measuring = _MeasuringSelector(measures_cpu=measures_cpu)
@@ -94,15 +94,15 @@ class MeasuredEventLoop(asyncio.SelectorEventLoop):
 
     @property
     def lag(self) -> LoopLag:
-        """All iterations until now."""
+        """The measurements of all iterations so far."""
         return self._measuring.lag
 
     @property
     def iteration_started_s(self) -> float:
-        """When the current iteration began, in the loop's time."""
+        """The start of the current iteration, in the loop's time."""
         return self._measuring.started_s
 
 
 def iteration_started_s(loop: asyncio.AbstractEventLoop) -> float:
-    """When the current iteration of the loop began; for loops without a measurement, now."""
+    """The start of the current iteration of the loop; for loops without measurements, now."""
     return loop.iteration_started_s if isinstance(loop, MeasuredEventLoop) else loop.time()

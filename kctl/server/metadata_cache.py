@@ -1,6 +1,6 @@
-"""What UpdateMetadata requests told this broker about the cluster: brokers, topics, leaders.
+"""The cluster's brokers, topics and leaders, from UpdateMetadata requests.
 
-Metadata, FindCoordinator and topic creation answer from here, never from ZooKeeper.  Kafka's MetadataCache.
+Metadata, FindCoordinator and topic creation use this cache, never ZooKeeper.  Kafka: MetadataCache.
 
 Owner: event loop.  Pure.
 """
@@ -19,14 +19,14 @@ UNKNOWN_CONTROLLER = -1
 
 @dataclass(frozen=True, slots=True)
 class LiveBroker:
-    """A broker that the controller counts as alive."""
+    """A live broker."""
 
     broker_id: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Where clients of this listener reach the broker; None if it does not have the listener."""
+        """The broker's endpoint for this listener; None if it does not have the listener."""
         return next((e for e in self.endpoints if e.listener == listener), None)
 
 
@@ -42,7 +42,7 @@ class PartitionInfo:
 
 
 class MetadataCache:
-    """`update` applies a request of the current controller; the rest asks."""
+    """`update` applies a request of the current controller; the other methods are queries."""
 
     def __init__(self) -> None:
         self.controller_id = UNKNOWN_CONTROLLER
@@ -52,7 +52,7 @@ class MetadataCache:
         self._names: dict[UUID, str] = {}
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:
-        """Takes over brokers and partitions; answers the partitions that were deleted."""
+        """Applies brokers and partitions; returns the partitions that were deleted."""
         self.controller_id = request.controller_id
         self.brokers = {
             broker.id: LiveBroker(
@@ -104,33 +104,36 @@ class MetadataCache:
         return self._topics.keys()
 
     def partitions(self, topic: str) -> dict[int, PartitionInfo] | None:
-        """The partitions of a topic by index, or None when there is no such topic."""
+        """The partitions of a topic by index, or None if the topic does not exist."""
         return self._topics.get(topic)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
+        """The state of a partition, or None if it does not exist."""
         return self._topics.get(topic_partition.topic, {}).get(topic_partition.partition)
 
     def has_partition(self, topic: str, partition: int) -> bool:
+        """True if the partition exists."""
         return partition in self._topics.get(topic, ())
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions the topic has, or None when there is no such topic."""
+        """The number of partitions of the topic, or None if the topic does not exist."""
         partitions = self._topics.get(topic)
         return None if partitions is None else len(partitions)
 
     def total_partition_count(self) -> int:
-        """How many partitions the cluster has."""
+        """The number of partitions of the cluster."""
         return sum(map(len, self._topics.values()))
 
     def topic_id(self, topic: str) -> UUID:
-        """The topic's id, the zero id when it has none."""
+        """The topic's id; the zero id if it has none."""
         return self._topic_ids.get(topic, ZERO_UUID)
 
     def topic_name(self, topic_id: UUID) -> str | None:
+        """The name of the topic with this id, or None."""
         return self._names.get(topic_id)
 
     def has_leaders(self, topic: str, partition_count: int) -> bool:
-        """Whether the topic has at least so many partitions, each led by a broker that is alive."""
+        """True if the topic has at least `partition_count` partitions, each with a live leader."""
         partitions = self._topics.get(topic)
         if partitions is None or len(partitions) < partition_count:
             return False

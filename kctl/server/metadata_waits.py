@@ -1,6 +1,6 @@
-"""Requests that wait until the metadata cache shows what they asked for: leaders of new partitions, a topic gone.
+"""Requests that wait for a state of the metadata cache: leaders of new partitions, a deleted topic.
 
-Kafka's DelayedCreatePartitions and DelayedDeleteTopics.
+Kafka: DelayedCreatePartitions and DelayedDeleteTopics.
 
 Owner: event loop.
 """
@@ -34,22 +34,22 @@ class _Wait:
 
 
 class MetadataWaits:
-    """Whoever updates the metadata cache calls `changed` afterwards."""
+    """Code that updates the metadata cache calls `changed` afterwards."""
 
     def __init__(self, timer: Timer) -> None:
         self._purgatory: Purgatory[str] = Purgatory(timer)
 
     def changed(self, topics: Iterable[str]) -> None:
-        """The cache has news about these topics."""
+        """The cache was updated for these topics: checks the requests that wait for them."""
         for topic in topics:
             self._purgatory.check(topic)
 
     def expire_all(self) -> None:
-        """Lets everybody go with what there is; for shutdown."""
+        """Completes all requests with the current state, for shutdown."""
         self._purgatory.expire_all()
 
     def until(self, topic: str, is_reached: Callable[[], bool], timeout_ms: int) -> asyncio.Future[bool]:
-        """Whether the cache came to show of this topic what `is_reached` looks for, within the time."""
+        """A future that is True once `is_reached` returns True for the topic, or False after the timeout."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._purgatory.complete_or_watch(_Wait(is_reached, future), (topic,), timeout_ms)
         return future

@@ -1,7 +1,7 @@
-"""How many files this process may have open.
+"""The limit on open files of this process.
 
-Every segment that takes appends or has been read holds a descriptor, and every connection one more.  Systems start
-processes with a low soft limit, often 1024, and let them raise it themselves up to the hard one.
+Every segment that takes appends or has been read has a descriptor, and so has every connection.  Systems start
+processes with a low soft limit, often 1024, which they may raise themselves up to the hard limit.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import resource
 
 from kctl.limits import RESERVED_DESCRIPTORS
 
-FOR_THE_REST = 1_000
-"""Connections, checkpoints, indexes while they are written, and what the interpreter has open."""
+OTHER_DESCRIPTORS = 1_000
+"""Connections, checkpoints, indexes that are being written, and files of the interpreter."""
 
 
 def raise_limit() -> int:
-    """Sets the soft limit to the hard one, where the system lets us; answers what it is now."""
+    """Sets the soft limit to the hard one, if allowed; returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):
@@ -25,21 +25,21 @@ def raise_limit() -> int:
 
 
 def limit() -> int:
-    """How many may be open at once."""
+    """The soft limit."""
     soft: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return soft
 
 
 def descriptors_for_connections(limit: int) -> int:
-    """Connections are refused whose descriptor is this number or above; the others are left to log files."""
+    """Connections with this or a larger descriptor are refused; the rest is reserved for log files."""
     if limit in {resource.RLIM_INFINITY, -1}:
         return 1 << 31
     return limit - min(RESERVED_DESCRIPTORS, limit // 4)
 
 
 def shortage(limit: int, *, segments: int) -> str | None:
-    """What to tell the operator when so many segments may not all be open at once; None when they may."""
-    needed = segments + FOR_THE_REST
+    """A warning if the limit is too low for all segments to be open at once; None if it is not."""
+    needed = segments + OTHER_DESCRIPTORS
     if limit in {resource.RLIM_INFINITY, -1} or limit >= needed:
         return None
     return (

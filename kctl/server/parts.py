@@ -1,8 +1,8 @@
-"""What a broker is made of, and who knows whom.
+"""Creates the components of a broker and connects them.
 
-The foundations are there before the broker knows who it is; the parts are made when it has an id, a session, its
-configuration and its logs, all of them and all at once, so that none ever sees another half made.  Here they are only
-connected: the order in which they start and stop is the broker's.
+The foundations exist before the broker knows its id; the parts are created when it has an id, a session, its
+configuration and its logs, all at once, so that no component sees another one half-initialised.  The order in which
+they start and stop is in `broker`.
 
 Owner: event loop.
 """
@@ -32,7 +32,7 @@ from kctl.server.inter_broker import (
     write_txn_markers_version,
 )
 from kctl.server.internal_topics import CoordinatorAppends, InternalLog, PartitionLeadersView
-from kctl.server.log_chores import LogChores
+from kctl.server.log_tasks import LogTasks
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.peers import BrokerPeers
@@ -59,7 +59,7 @@ from kctl.zookeeper.operations import ZooKeeper
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foundations:
-    """What is there from the beginning, whoever this broker turns out to be."""
+    """The components that do not depend on the broker's id."""
 
     world: World
     configs: ConfigView
@@ -71,18 +71,18 @@ class Foundations:
     logs: LogManager
 
     def log_config(self, topic: str) -> LogConfig:
-        """How the topic's logs are kept, as things stand now."""
-        spoken = self.configs.current.inter_broker_protocol_version
-        return replace(LogConfig.of(self.configs.topic(topic)), allows_zstd=allows_zstd(spoken))
+        """The current configuration of the topic's logs."""
+        protocol_version = self.configs.current.inter_broker_protocol_version
+        return replace(LogConfig.of(self.configs.topic(topic)), allows_zstd=allows_zstd(protocol_version))
 
     def unclean_topics(self, topics: Iterable[str]) -> frozenset[str]:
-        """Those of the topics for which a leader that was not in sync is better than none."""
+        """Those of the topics with unclean.leader.election.enable."""
         return frozenset(topic for topic in topics if self.configs.topic(topic).unclean_leader_election_enable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerParts:
-    """Everything that does something in one broker of one cluster."""
+    """The components of one broker that depend on its id and cluster."""
 
     broker_id: int
     cluster_id: str
@@ -93,7 +93,7 @@ class BrokerParts:
     moves: LogDirMoves
     throttles: ReplicationThrottles
     record_work: RecordWork
-    chores: LogChores
+    log_tasks: LogTasks
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     partition_markers: PartitionMarkers
@@ -109,7 +109,7 @@ class BrokerParts:
 def assemble(
     base: Foundations, *, broker_id: int, cluster_id: str, zookeeper: ZooKeeper, config_changes: ConfigChanges
 ) -> BrokerParts:
-    """Makes all parts and connects them; none of them does anything yet."""
+    """Creates all parts and connects them; none of them is started."""
     world, config = base.world, base.configs.current
     versions = inter_broker_versions(config.inter_broker_protocol_version)
     listener = inter_broker_listener(config)
@@ -229,13 +229,13 @@ def assemble(
         moves=moves,
         throttles=throttles,
         record_work=RecordWork(),
-        chores=LogChores(base.logs, replicas, world.clock, configs=base.configs, random=world.random),
+        log_tasks=LogTasks(base.logs, replicas, world.clock, configs=base.configs, random=world.random),
         groups=groups,
         transactions=transactions,
         partition_markers=partition_markers,
         producer_ids=producer_ids,
         control_plane=control_plane,
-        authority=ControllerAuthority(zookeeper),
+        authority=ControllerAuthority(broker_id, zookeeper),
         controller=controller,
         topics=topics,
         auto_topics=AutoTopics(topics, base.metadata, base.configs, world.random),
@@ -246,7 +246,7 @@ def assemble(
 def _state_store(
     base: Foundations, zookeeper: ZooKeeper, control_plane: BrokerControlPlane, peers: BrokerPeers, broker_id: int
 ) -> StateStore:
-    """Who writes the in-sync replicas that a leader wants: the leader itself or, since 2.7, the controller."""
+    """The writer of in-sync replicas: ZooKeeper or, since 2.7, the controller."""
     if not alters_isr_at_controller(base.configs.current.inter_broker_protocol_version):
         return ZooKeeperStates(zookeeper, base.world.clock)
     return ControllerStates(

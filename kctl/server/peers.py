@@ -11,7 +11,7 @@ from kctl.server.metadata_cache import MetadataCache
 
 
 class BrokerPeers:
-    """Finds brokers in the metadata cache."""
+    """Connects to brokers in the metadata cache."""
 
     def __init__(
         self, broker_id: int, *, transport: Transport, metadata: MetadataCache, listener: str, timeout_ms: int
@@ -23,19 +23,19 @@ class BrokerPeers:
         self._timeout_ms = timeout_ms
 
     async def connect(self, broker_id: int, purpose: str) -> Connection:
-        """A new connection to a broker that the metadata knows.  Raises ConnectionLost."""
+        """Connects to a broker in the metadata.  Raises ConnectionLost."""
         broker = self._metadata.brokers.get(broker_id)
         endpoint = broker.endpoint(self._listener) if broker is not None else None
         if endpoint is None:
-            raise ConnectionLost(f"broker {broker_id} is not known, or has no listener {self._listener}")
+            raise ConnectionLost(f"broker {broker_id} is unknown, or has no listener {self._listener}")
         return await self.connect_to(endpoint, purpose)
 
     async def connect_to_controller(self, purpose: str) -> Connection:
-        """A new connection to the controller that the metadata names.  Raises ConnectionLost."""
+        """Connects to the controller in the metadata.  Raises ConnectionLost."""
         return await self.connect(self._metadata.controller_id, purpose)
 
     async def connect_to(self, endpoint: Endpoint, purpose: str) -> Connection:
-        """A new connection to an endpoint.  Raises ConnectionLost."""
+        """Connects to an endpoint.  Raises ConnectionLost."""
         return await self._transport.connect(
             endpoint.host,
             endpoint.port,

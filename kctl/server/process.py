@@ -1,4 +1,4 @@
-"""A broker as a process: its configuration, its log lines, its signals, its life in the background."""
+"""A broker as a process: configuration, log, signals, detached start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, TextIO
 
 from kctl.config.broker import SINGLE_BROKER_PROPERTIES
-from kctl.config.loading import load_broker_config
+from kctl.config.config_loading import load_broker_config
 from kctl.config.properties import format_properties
 from kctl.errors import KctlError
 from kctl.log_format import EscapingFormatter
@@ -30,22 +30,22 @@ log = logging.getLogger(__name__)
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _REASON = "kctl: "
 _WARNING = "kctl: warning: "
-"""How the lines begin that kctl says to whoever started it."""
+"""Prefixes of the lines that kctl prints for the user who started it."""
 _DETACHED = "KCTL_BROKER_DETACHED"
 MEASURE_LOOP_CPU = "KCTL_MEASURE_LOOP_CPU"
-"""Environment variable that has the processor time of each iteration of the event loop measured, for tests."""
+"""Environment variable that enables measuring the CPU time of event loop iterations, for tests."""
 GC_THRESHOLDS = (50_000, 20, 100)
-"""A full collection over all that a busy broker holds takes tens of milliseconds; it comes rarely."""
+"""A full collection over the objects of a busy broker takes tens of milliseconds, so it is made rare."""
 
 SWITCH_INTERVAL_S = 0.0005
-"""How long a thread that reads records may keep the interpreter from the event loop.  The loop waits for it up to four
-times per request.  With Python's 5 ms and two such threads, small produce requests took 5.4 ms (median) instead of
-0.2 ms; with 0.5 ms they take 1.0 ms."""
+"""How long a thread that reads records may hold the interpreter lock.  The event loop waits for it up to four times per
+request.  With Python's 5 ms and two such threads, small produce requests took 5.4 ms (median) instead of 0.2 ms; with
+0.5 ms they take 1.0 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What somebody asked to be started."""
+    """The options of a broker to start."""
 
     folder: DataFolder
     file_properties: Mapping[str, str]
@@ -54,11 +54,11 @@ class Wanted:
 
     @property
     def given(self) -> dict[str, str]:
-        """The file's properties, and the overrides, which win."""
+        """The file's properties and the overrides, which take precedence."""
         return {**self.file_properties, **self.overrides}
 
     def properties(self) -> dict[str, str]:
-        """All properties: the file's, the overrides, and what a broker for one machine needs where they are silent."""
+        """All properties: the file's, the overrides, and defaults for a single broker."""
         given = self.given
         base: dict[str, str] = {}
         if not given.get("zookeeper.connect", "").strip():
@@ -77,11 +77,11 @@ def run(
     on_warning: Callable[[str], None],
     log_stream: TextIO | None,
 ) -> None:
-    """Runs a broker until SIGINT or SIGTERM.  Raises KctlError when it cannot start; nothing is left behind then."""
+    """Runs a broker until SIGINT or SIGTERM.  Raises KctlError if it cannot start; then nothing is left running."""
     properties = wanted.properties()
     _, warnings = load_broker_config(properties)
     for warning in warnings:
-        # What nobody wrote is nothing to warn about.
+        # Only properties that the user set are worth a warning.
         if warning.partition(":")[0] not in SINGLE_BROKER_PROPERTIES.keys() - wanted.given.keys():
             on_warning(warning)
     _set_up_logging(log_stream)
@@ -105,7 +105,7 @@ async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Call
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             running = starting.result()
-            # What start-up made lives as long as the process: no collection needs to look at it again.
+            # Objects created at start live as long as the process: excludes them from garbage collection.
             gc.collect()
             gc.freeze()
             gc.set_threshold(*GC_THRESHOLDS)
@@ -126,9 +126,9 @@ async def _serve(wanted: Wanted, properties: Mapping[str, str], on_serving: Call
 
 
 def start_detached(wanted: Wanted, *, on_warning: Callable[[str], None]) -> RunningBroker:
-    """Starts a broker in a process of its own and waits until it serves.  Raises KctlError with its last words.
+    """Starts a broker in a process of its own and waits until it serves.  Raises KctlError with its error output.
 
-    Its properties go through a pipe: everybody can read a process's command line, and some of them are passwords.
+    Properties are passed through a pipe, because any user can read a process's command line and some are passwords.
     """
     command = [sys.executable, "-m", "kctl", "broker", "start", "--data-dir", str(wanted.folder.path)]
     command += ["--config", "/dev/stdin"]
@@ -145,9 +145,9 @@ def start_detached(wanted: Wanted, *, on_warning: Callable[[str], None]) -> Runn
     )
     assert child.stdin is not None
     assert child.stderr is not None
-    with child.stdin as pipe, suppress(BrokenPipeError):  # The last words of one that has ended say why.
+    with child.stdin as pipe, suppress(BrokenPipeError):  # The error output of an ended process says why.
         pipe.write(format_properties(wanted.given))
-    # The child closes this pipe when it serves, or ends.
+    # The child closes this pipe when it serves or ends.
     said = child.stderr.read()
     lines = []
     for line in said.splitlines():
@@ -160,12 +160,12 @@ def start_detached(wanted: Wanted, *, on_warning: Callable[[str], None]) -> Runn
         status = child.wait()
         reasons = [line.removeprefix(_REASON) for line in lines if line.startswith(_REASON)]
         raise KctlError("\n".join(reasons or lines[-1:]) or f"the broker ended with status {status}")
-    child.returncode = 0  # It lives on by itself; nothing here waits for it.
+    child.returncode = 0  # It keeps running; suppresses the warning about a child that was not waited for.
     return running
 
 
 def _go_to_background(folder: DataFolder) -> None:
-    """In a detached process: everything printed from now on goes to a file."""
+    """In a detached process: redirects all output to a file."""
     if os.environ.pop(_DETACHED, None) is None:
         return
     sys.stderr.flush()

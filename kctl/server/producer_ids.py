@@ -1,6 +1,6 @@
-"""Producer ids, unique in the cluster: each broker takes blocks of 1,000 from ZooKeeper by compare and set.
+"""Producer ids, unique in the cluster: each broker allocates blocks of 1,000 in ZooKeeper by conditional writes.
 
-A block that is not used up when the broker stops is lost, which costs nothing: there are 2^63 ids.
+The rest of a block is lost when the broker stops, which is harmless: there are 2^63 ids.
 
 Owner: event loop.
 """
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class ProducerIds:
-    """`next` is all that is asked of it."""
+    """Allocates producer ids; see `next`."""
 
     def __init__(self, broker_id: int, zookeeper: ZooKeeper) -> None:
         self._broker_id = broker_id
@@ -29,8 +29,8 @@ class ProducerIds:
         self._turn = asyncio.Lock()
 
     async def next(self) -> int:
-        """An id that nobody had before.  Raises ZooKeeperError when no block can be had."""
-        # One allocation at a time: all who wait for it share the block.
+        """A producer id that was never used before.  Raises ZooKeeperError if no block can be allocated."""
+        # One allocation at a time: all callers that wait share the block.
         async with self._turn:
             if self._next > self._end:
                 block = await self._allocate()
@@ -49,5 +49,5 @@ class ProducerIds:
                 await self._zookeeper.set(path, znodes.encode_producer_id_block(block), version=stat.version)
             except BadVersionError:
                 continue
-            log.info("took producer ids from %s to %s", block.block_start, block.block_end)
+            log.info("allocated producer ids first=%s last=%s", block.block_start, block.block_end)
             return block

@@ -1,4 +1,4 @@
-"""A broker's presence in ZooKeeper: the nodes every broker finds or makes, the cluster's id, its own registration.
+"""A broker's nodes in ZooKeeper: the common nodes, the cluster id, its registration.
 
 Owner: event loop.
 """
@@ -24,7 +24,7 @@ class BrokerIdInUse(KctlError):
 
 
 async def ensure_paths(zookeeper: ZooKeeper) -> None:
-    """Creates what every broker expects to exist."""
+    """Creates the nodes that every broker expects to exist."""
     for path in paths.PERSISTENT_AT_START:
         if await zookeeper.exists(path) is None:
             try:
@@ -34,22 +34,22 @@ async def ensure_paths(zookeeper: ZooKeeper) -> None:
 
 
 async def cluster_id(zookeeper: ZooKeeper, random: Random) -> str:
-    """The cluster's id; the first broker makes it: 22 characters of URL-safe base64."""
+    """The cluster id; the first broker creates it: 22 characters of URL-safe base64."""
     while True:
         try:
             data, _ = await zookeeper.get(paths.CLUSTER_ID)
             return znodes.decode_cluster_id(paths.CLUSTER_ID, data)
         except NoNodeError:
             raw = UUID(int=random.getrandbits(128), version=4).bytes
-            fresh = base64.urlsafe_b64encode(raw).decode().rstrip("=")
+            new_id = base64.urlsafe_b64encode(raw).decode().rstrip("=")
             try:
-                await zookeeper.create(paths.CLUSTER_ID, znodes.encode_cluster_id(fresh), make_parents=True)
+                await zookeeper.create(paths.CLUSTER_ID, znodes.encode_cluster_id(new_id), make_parents=True)
             except NodeExistsError:
                 continue
 
 
 async def choose_broker_id(zookeeper: ZooKeeper, config: BrokerConfig, *, stored: int | None) -> int:
-    """The configured id, the one in meta.properties, or a new one.  Raises KctlError when the first two differ."""
+    """The configured id, the one in meta.properties, or a new one.  Raises KctlError if the first two differ."""
     configured = config.broker_id
     if configured >= 0 and stored is not None and configured != stored:
         raise KctlError(
@@ -65,16 +65,16 @@ async def choose_broker_id(zookeeper: ZooKeeper, config: BrokerConfig, *, stored
 
 
 async def register(zookeeper: ZooKeeper, broker_id: int, registration: BrokerRegistration) -> int:
-    """Registers the broker for as long as the session lives; answers its epoch.
+    """Registers the broker for the duration of the session; returns its epoch.
 
-    A registration that a killed process of this same broker left behind is replaced: this process holds the broker's
-    port and data folder, so that one cannot be alive.  Raises BrokerIdInUse for anybody else's.
+    The registration of a killed process of this broker is replaced: this process holds the broker's port and data
+    folder, so that one cannot be alive.  Raises BrokerIdInUse for the registration of any other broker.
     """
     path = paths.broker(broker_id)
     data = znodes.encode_broker(registration)
     while True:
         try:
-            # Two steps in one transaction, because only the second one's answer tells the first one's zxid.
+            # Two operations in one transaction: only the result of the second one has the zxid of the first.
             _, stat = await zookeeper.multi([Create(path, None, ephemeral=True), SetData(path, data, 0)])
         except NodeExistsError:
             await _clear_leftover(zookeeper, broker_id, registration)
@@ -85,18 +85,18 @@ async def register(zookeeper: ZooKeeper, broker_id: int, registration: BrokerReg
 
 
 async def announce_failed_log_dir(zookeeper: ZooKeeper, broker_id: int) -> None:
-    """The controller finds out which replicas are gone.  Raises ZooKeeperError."""
+    """Notifies the controller, which then finds the offline replicas.  Raises ZooKeeperError."""
     event = znodes.encode_log_dir_event(znodes.LogDirEvent(broker_id))
     await zookeeper.create(paths.LOG_DIR_EVENT_PREFIX, event, sequence=True)
 
 
 async def _generate_broker_id(zookeeper: ZooKeeper, reserved_max: int) -> int:
-    """Above reserved.broker.max.id, counted by the version of a node."""
+    """An id above reserved.broker.max.id, counted by the version of a node."""
     stat = await zookeeper.set(paths.BROKER_ID_SEQUENCE, None)
     return reserved_max + stat.version
 
 
-async def _clear_leftover(zookeeper: ZooKeeper, broker_id: int, mine: BrokerRegistration) -> None:
+async def _clear_leftover(zookeeper: ZooKeeper, broker_id: int, own: BrokerRegistration) -> None:
     path = paths.broker(broker_id)
     try:
         data, stat = await zookeeper.get(path)
@@ -105,10 +105,10 @@ async def _clear_leftover(zookeeper: ZooKeeper, broker_id: int, mine: BrokerRegi
     try:
         other = znodes.decode_broker(path, data)
     except ValueError as error:
-        log.error("replacing a broker registration that cannot be read: %s", error)
+        log.error("replacing invalid broker registration broker=%s error=%s", broker_id, error)
         await zookeeper.delete(path, recursive=True)
         return
-    if set(other.endpoints).isdisjoint(mine.endpoints) and stat.ephemeral_owner != zookeeper.session_id:
+    if set(other.endpoints).isdisjoint(own.endpoints) and stat.ephemeral_owner != zookeeper.session_id:
         where = ", ".join(f"{e.host}:{e.port}" for e in other.endpoints)
         raise BrokerIdInUse(
             f"broker.id={broker_id} is registered by another broker at {where}: "
@@ -121,7 +121,7 @@ async def _clear_leftover(zookeeper: ZooKeeper, broker_id: int, mine: BrokerRegi
             operations.append(Delete(paths.CONTROLLER, controller_stat.version))
     except NoNodeError:
         pass
-    log.info("replacing the registration that a dead process of broker=%s left behind", broker_id)
+    log.info("replacing the registration of a dead process broker=%s", broker_id)
     try:
         await zookeeper.multi(operations)
     except NoNodeError:

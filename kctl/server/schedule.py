@@ -1,4 +1,4 @@
-"""Chores of the broker that come round again and again."""
+"""Periodic tasks of the broker."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ log = logging.getLogger(__name__)
 
 
 async def run_every(
-    interval_ms: int, chore: Callable[[], Awaitable[None] | None], *, first_after_ms: int | None = None
+    interval_ms: int, task: Callable[[], Awaitable[None] | None], *, first_after_ms: int | None = None
 ) -> None:
-    """Runs `chore` until cancelled; a failure is logged and the next round comes all the same."""
+    """Runs `task` until cancelled; a failure is logged and does not stop later runs."""
     await asyncio.sleep((interval_ms if first_after_ms is None else first_after_ms) / 1000)
     while True:
         try:
-            result = chore()
+            result = task()
             if result is not None:
                 await result
         except Exception:
-            log.exception("a periodic chore failed; it is tried again in %s ms", interval_ms)
+            log.exception("periodic task failed; retrying interval_ms=%s", interval_ms)
         await asyncio.sleep(interval_ms / 1000)

@@ -1,6 +1,6 @@
-"""SCRAM credentials as Kafka stores them: text in the configuration of the user, one entry per mechanism.  KIP-554.
+"""SCRAM credentials in Kafka's format: text in the configuration of the user, one entry per mechanism.  KIP-554.
 
-Kafka's ScramCredentialUtils, ScramFormatter and ZkAdminManager.alterUserScramCredentials (2.8).
+Kafka: ScramCredentialUtils, ScramFormatter and ZkAdminManager.alterUserScramCredentials (2.8).
 
 Pure.
 """
@@ -22,25 +22,25 @@ ITERATIONS_MAX = 16_384
 
 
 class Mechanism(IntEnum):
-    """A mechanism as numbered on the wire."""
+    """A mechanism, by its number in the protocol."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
 
     @property
     def config_key(self) -> str:
-        """The name under which a credential is stored: `SCRAM-SHA-256`."""
+        """The key of a stored credential: `SCRAM-SHA-256`."""
         return self.name.replace("_", "-")
 
     @property
     def hash_name(self) -> str:
-        """As hashlib names it."""
+        """The name in hashlib."""
         return self.name.removeprefix("SCRAM_").replace("_", "").lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A credential that is to be removed; `mechanism` is the number that came."""
+    """A credential to remove; `mechanism` is the number in the request."""
 
     user: str
     mechanism: int
@@ -48,7 +48,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Upsertion:
-    """A credential that is to be added or replaced; `mechanism` is the number that came."""
+    """A credential to add or replace; `mechanism` is the number in the request."""
 
     user: str
     mechanism: int
@@ -61,12 +61,12 @@ Alteration = Deletion | Upsertion
 
 
 def iterations_by_mechanism(config: Mapping[str, str]) -> dict[Mechanism, int]:
-    """The credentials in the stored configuration of a user.  Raises ApiError for text that is no credential."""
+    """The credentials in the stored configuration of a user.  Raises ApiError for an invalid credential."""
     return {each: _iterations(config[each.config_key]) for each in Mechanism if each.config_key in config}
 
 
 def refusals(alterations: Sequence[Alteration]) -> dict[str, ApiError]:
-    """The users whose alterations are refused before anything is read, each with the reason."""
+    """The users whose alterations are refused before anything is read, with the error of each."""
     refused: dict[str, ApiError] = {}
     named = Counter((each.user, each.mechanism) for each in alterations)
     for (user, _), count in named.items():
@@ -80,9 +80,9 @@ def refusals(alterations: Sequence[Alteration]) -> dict[str, ApiError]:
 
 
 def altered(current: Mapping[str, str], alterations: Sequence[Alteration]) -> Mapping[str, str]:
-    """The stored configuration of a user after alterations that `refusals` let through.
+    """The stored configuration of a user after alterations that `refusals` accepted.
 
-    Raises ApiError(RESOURCE_NOT_FOUND) when a credential that is to be removed does not exist.
+    Raises ApiError(RESOURCE_NOT_FOUND) if a credential to remove does not exist.
     """
     changed = dict(current)
     for each in alterations:
@@ -112,7 +112,7 @@ def _problem(alteration: Alteration) -> ApiError | None:
 
 
 def _credential_text(upsertion: Upsertion, mechanism: Mechanism) -> str:
-    """Keys as in RFC 5802, 3: the password itself is not needed to check a client, so it is not stored."""
+    """The stored keys of RFC 5802, section 3: verifying a client does not need the password, so it is not stored."""
     client_key = hmac.digest(upsertion.salted_password, b"Client Key", mechanism.hash_name)
     stored_key = hashlib.new(mechanism.hash_name, client_key).digest()
     server_key = hmac.digest(upsertion.salted_password, b"Server Key", mechanism.hash_name)
@@ -126,7 +126,7 @@ def _credential_text(upsertion: Upsertion, mechanism: Mechanism) -> str:
 
 
 def _iterations(text: str) -> int:
-    """The text itself is a secret, so no error shows it."""
+    """The number of iterations; errors do not include the text, which is secret."""
     parts = dict(part.partition("=")[::2] for part in text.split(","))
     try:
         return int(parts["iterations"])

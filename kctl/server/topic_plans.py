@@ -1,8 +1,8 @@
-"""Whether a topic, or more of its partitions, may be created as asked, and which brokers get the replicas.
+"""Validates requests to create topics or partitions, and assigns replicas to brokers.
 
-Kafka's ZkAdminManager.createTopics and createPartitions with AdminZkClient's checks, in their order (2.8).
+Kafka: ZkAdminManager.createTopics and createPartitions with AdminZkClient's checks, in their order (2.8).
 
-Pure: what the cluster looks like, and chance, are arguments.
+Pure: the state of the cluster and randomness are arguments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kctl.protocol.apis.create_partitions import CreatePartitionsTopic
 from kctl.protocol.apis.create_topics import CreatableTopic
 
 BROKER_DEFAULT = -1
-"""A number of partitions or replicas that is left to the broker, or to the assignments that come with it."""
+"""A number of partitions or replicas that the broker, or a given assignment, determines."""
 
 Assignment = Mapping[int, tuple[int, ...]]
 Racks = Mapping[int, str | None]
@@ -30,7 +30,7 @@ Racks = Mapping[int, str | None]
 
 @dataclass(frozen=True, slots=True)
 class NewTopicPlan:
-    """A topic that may be created."""
+    """A topic that can be created."""
 
     name: str
     assignment: Assignment
@@ -38,21 +38,23 @@ class NewTopicPlan:
 
     @property
     def partition_count(self) -> int:
+        """The number of partitions."""
         return len(self.assignment)
 
     @property
     def replication_factor(self) -> int:
+        """The number of replicas per partition."""
         return len(self.assignment[0])
 
 
 class PartitionRoom:
-    """How many partitions one request may still create in a cluster that has `partition_count`."""
+    """The number of partitions that one request may still create in a cluster that has `partition_count`."""
 
     def __init__(self, partition_count: int) -> None:
         self._left = min(PARTITIONS_CREATED_PER_REQUEST_MAX, max(PARTITIONS_PER_CLUSTER_MAX - partition_count, 0))
 
     def take(self, count: int) -> None:
-        """Raises ApiError(INVALID_PARTITIONS) when there is not so much room."""
+        """Uses up `count` partitions.  Raises ApiError(INVALID_PARTITIONS) if fewer are left."""
         if count > self._left:
             raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,
@@ -63,7 +65,7 @@ class PartitionRoom:
 
 
 def plan_new_topic(
-    asked: CreatableTopic,
+    requested: CreatableTopic,
     *,
     existing: Collection[str],
     brokers: Racks,
@@ -71,72 +73,73 @@ def plan_new_topic(
     random: Random,
     room: PartitionRoom,
 ) -> NewTopicPlan:
-    """Raises ApiError with what is wrong, the first thing found.
+    """The plan for a topic.  Raises ApiError with the first problem found.
 
-    `existing` are the names of all topics, those being deleted included.  Brokers in a given assignment need not exist.
+    `existing` are the names of all topics, including those being deleted.  Brokers in a given assignment need not
+    exist.
     """
-    if asked.name in existing:
-        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.")
-    overrides = _overrides(asked)
-    count = _partition_count(asked, config)
+    if requested.name in existing:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{requested.name}' already exists.")
+    overrides = _overrides(requested)
+    count = _partition_count(requested, config)
     placement.check_partition_count(count)
     room.take(count)
-    assignment = _assignment(asked, brokers, config, random)
-    _check_name(asked.name, existing)
+    assignment = _assignment(requested, brokers, config, random)
+    _check_name(requested.name, existing)
     _check_shape(assignment)
     validate_topic_overrides(overrides)
-    return NewTopicPlan(asked.name, assignment, overrides)
+    return NewTopicPlan(requested.name, assignment, overrides)
 
 
 def plan_added_partitions(
-    asked: CreatePartitionsTopic, *, existing: Assignment, brokers: Racks, room: PartitionRoom
+    requested: CreatePartitionsTopic, *, existing: Assignment, brokers: Racks, room: PartitionRoom
 ) -> Assignment:
-    """The replicas of the partitions to add.  Raises ApiError; the caller has seen that the topic is not in motion."""
-    added_count = asked.count - len(existing)
+    """The replicas of the partitions to add.  Raises ApiError; the caller has excluded a pending reassignment."""
+    added_count = requested.count - len(existing)
     if added_count < 0:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"Topic has {len(existing)} partitions, which is more than the requested {asked.count}.",
+            f"Topic has {len(existing)} partitions, which is more than the requested {requested.count}.",
         )
     if added_count == 0:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {len(existing)} partitions.")
-    placement.check_partition_count(asked.count)
+    placement.check_partition_count(requested.count)
     room.take(added_count)
-    if asked.assignments is None:
+    if requested.assignments is None:
         return placement.assign_added_partitions(brokers, existing, added_count)
-    given = [tuple(entry.broker_ids) for entry in asked.assignments]
+    given = [tuple(entry.broker_ids) for entry in requested.assignments]
     _check_added(given, added_count, replication_factor=len(existing[0]), brokers=brokers)
     return {len(existing) + index: replicas for index, replicas in enumerate(given)}
 
 
-def _overrides(asked: CreatableTopic) -> dict[str, str]:
-    nulls = sorted(entry.name for entry in asked.configs if entry.value is None)
+def _overrides(requested: CreatableTopic) -> dict[str, str]:
+    nulls = sorted(entry.name for entry in requested.configs if entry.value is None)
     if nulls:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
-    return {entry.name: entry.value for entry in asked.configs if entry.value is not None}
+    return {entry.name: entry.value for entry in requested.configs if entry.value is not None}
 
 
-def _partition_count(asked: CreatableTopic, config: BrokerConfig) -> int:
-    if asked.assignments:
-        return len(asked.assignments)
-    return config.num_partitions if asked.num_partitions == BROKER_DEFAULT else asked.num_partitions
+def _partition_count(requested: CreatableTopic, config: BrokerConfig) -> int:
+    if requested.assignments:
+        return len(requested.assignments)
+    return config.num_partitions if requested.num_partitions == BROKER_DEFAULT else requested.num_partitions
 
 
-def _assignment(asked: CreatableTopic, brokers: Racks, config: BrokerConfig, random: Random) -> Assignment:
-    if not asked.assignments:
-        partition_count, replication_factor = asked.num_partitions, asked.replication_factor
+def _assignment(requested: CreatableTopic, brokers: Racks, config: BrokerConfig, random: Random) -> Assignment:
+    if not requested.assignments:
+        partition_count, replication_factor = requested.num_partitions, requested.replication_factor
         return placement.assign_replicas(
             brokers,
             config.num_partitions if partition_count == BROKER_DEFAULT else partition_count,
             config.default_replication_factor if replication_factor == BROKER_DEFAULT else replication_factor,
             random,
         )
-    if asked.num_partitions != BROKER_DEFAULT or asked.replication_factor != BROKER_DEFAULT:
+    if requested.num_partitions != BROKER_DEFAULT or requested.replication_factor != BROKER_DEFAULT:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            "Numbers of partitions or replicas and an assignment were both given; only one of the two can be used.",
+            "Both an assignment and a number of partitions or replicas were given; only one is allowed.",
         )
-    return {entry.partition_index: tuple(entry.broker_ids) for entry in asked.assignments}
+    return {entry.partition_index: tuple(entry.broker_ids) for entry in requested.assignments}
 
 
 def _check_name(name: str, existing: Collection[str]) -> None:
@@ -162,13 +165,13 @@ def _check_shape(assignment: Assignment) -> None:
         if not replicas:
             raise _bad_assignment(f"Partition {partition} has no replicas.")
         if len(set(replicas)) < len(replicas):
-            raise _bad_assignment(f"Partition {partition} has a broker twice: {list(replicas)}.")
+            raise _bad_assignment(f"Partition {partition} has a duplicate broker: {list(replicas)}.")
 
 
 def _check_replica_count(replicas: Collection[tuple[int, ...]]) -> None:
     count = sum(map(len, replicas))
     if count > REPLICAS_PER_TOPIC_MAX:
-        raise _bad_assignment(f"{count} replicas are more than a topic may have, {REPLICAS_PER_TOPIC_MAX}.")
+        raise _bad_assignment(f"{count} replicas exceed the limit of {REPLICAS_PER_TOPIC_MAX} per topic.")
 
 
 def _check_added(

@@ -1,6 +1,6 @@
-"""Topics as they come into being: the configuration first, then the assignment that the controller watches.
+"""Writes topics to ZooKeeper: the configuration first, then the assignment that the controller watches.
 
-Kafka's AdminZkClient.
+Kafka: AdminZkClient.
 
 Owner: event loop.
 """
@@ -24,16 +24,16 @@ _METADATA_TOPIC_ID = UUID(int=1)
 
 
 class TopicWriter:
-    """Writes what has been decided and checked."""
+    """Writes topics and configurations that are validated already."""
 
     def __init__(self, zookeeper: ZooKeeper, random: Random, *, has_topic_ids: bool = True) -> None:
-        """`has_topic_ids` is false while brokers of before 2.8 may be in the cluster."""
+        """`has_topic_ids` is False while brokers older than 2.8 may be in the cluster."""
         self._zookeeper = zookeeper
         self._random = random
         self._has_topic_ids = has_topic_ids
 
     async def create(self, name: str, assignment: Assignment, overrides: Mapping[str, str]) -> UUID:
-        """The id of the new topic, ZERO_UUID if topics have none.  Raises ApiError(TOPIC_ALREADY_EXISTS)."""
+        """Creates a topic; returns its id, ZERO_UUID if topics have none.  Raises ApiError(TOPIC_ALREADY_EXISTS)."""
         if await self._zookeeper.exists(paths.topic(name)) is not None:
             raise _exists(name)
         await self._put(paths.topic_config(name), znodes.encode_config(overrides))
@@ -46,20 +46,20 @@ class TopicWriter:
         return ZERO_UUID if topic_id is None else topic_id
 
     async def assignment(self, name: str) -> znodes.TopicAssignment:
-        """What is written now.  Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION)."""
+        """The stored assignment.  Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION)."""
         try:
             data, _ = await self._zookeeper.get(paths.topic(name))
         except NoNodeError as error:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.") from error
-        with _told_precisely():
+        with _invalid_znode_as_api_error():
             return znodes.decode_topic(paths.topic(name), data)
 
     async def add_partitions(self, name: str, added: Assignment) -> None:
-        """Appends partitions.  Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST when it just changed."""
+        """Appends partitions.  Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST for a concurrent change."""
         path = paths.topic(name)
         try:
             data, stat = await self._zookeeper.get(path)
-            with _told_precisely():
+            with _invalid_znode_as_api_error():
                 known = znodes.decode_topic(path, data)
             grown = znodes.TopicAssignment(
                 {**known.replicas, **added}, known.topic_id, known.adding_replicas, known.removing_replicas
@@ -68,26 +68,24 @@ class TopicWriter:
         except NoNodeError as error:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.") from error
         except BadVersionError as error:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST, f"topic {name} was changed by somebody else; try again"
-            ) from error
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {name} was changed concurrently; try again") from error
 
     async def request_deletion(self, name: str) -> None:
-        """Asks the controller to delete the topic; asking twice is the same as once."""
+        """Requests the deletion of the topic from the controller; idempotent."""
         try:
             await self._zookeeper.create(paths.delete_topic(name), None)
         except NodeExistsError:
             return
 
     async def change_config(self, entity_path: str, overrides: Mapping[str, str]) -> None:
-        """Replaces the overrides of `topics/NAME`, `brokers/N`, ... and tells all brokers."""
+        """Replaces the overrides of `topics/NAME`, `brokers/N`, ... and notifies all brokers."""
         await self._put(paths.config_entity(entity_path), znodes.encode_config(overrides))
         await self._announce_config(entity_path)
 
     async def update_config(self, entity_path: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
-        """Replaces the overrides of an entity by what `change` makes of them and tells all brokers.
+        """Replaces the overrides of an entity by the result of `change` and notifies all brokers.
 
-        No update of another writer is lost: `change` is called again when the overrides have changed meanwhile.
+        No concurrent update is lost: `change` is called again if the overrides have changed in the meantime.
         Raises what `change` raises, and ZooKeeperError.
         """
         path = paths.config_entity(entity_path)
@@ -97,29 +95,29 @@ class TopicWriter:
         await self._announce_config(entity_path)
 
     async def config_entities(self, parent_path: str) -> list[str]:
-        """The path elements of the entities below `users`, `users/NAME/clients`, ...; none when there is no node."""
+        """The path elements of the entities below `users`, `users/NAME/clients`, ...; none if there is no node."""
         try:
             return await self._zookeeper.children(paths.config_entity(parent_path))
         except NoNodeError:
             return []
 
     async def config(self, entity_path: str) -> dict[str, str]:
-        """The overrides of an entity; none when it has no node."""
+        """The overrides of an entity; none if it has no node."""
         path = paths.config_entity(entity_path)
         try:
             data, _ = await self._zookeeper.get(path)
         except NoNodeError:
             return {}
-        with _told_precisely():
+        with _invalid_znode_as_api_error():
             return znodes.decode_config(path, data)
 
     async def _try_update(self, path: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> bool:
-        """False when another writer was faster."""
+        """Returns False if another writer changed the node first."""
         data, version = b"", None
         with contextlib.suppress(NoNodeError):
             data, stat = await self._zookeeper.get(path)
             version = stat.version
-        with _told_precisely():
+        with _invalid_znode_as_api_error():
             current = znodes.decode_config(path, data)
         changed = znodes.encode_config(change(current))
         try:
@@ -143,11 +141,11 @@ class TopicWriter:
             try:
                 await self._zookeeper.create(path, data, make_parents=True)
             except NodeExistsError:
-                # Somebody was faster; the last word counts.
+                # Another writer created it first; the last write wins.
                 await self._zookeeper.set(path, data)
 
     def _new_id(self) -> UUID:
-        """Random, but never one whose text begins with a dash, which shells would take for an option."""
+        """A random id whose text does not begin with a dash, which shells would treat as an option."""
         while True:
             candidate = UUID(int=self._random.getrandbits(128), version=4)
             is_reserved = candidate in {ZERO_UUID, _METADATA_TOPIC_ID}
@@ -160,8 +158,8 @@ def _exists(name: str) -> ApiError:
 
 
 @contextlib.contextmanager
-def _told_precisely() -> Iterator[None]:
-    """Whoever asked hears which node makes no sense; Kafka has no code for it."""
+def _invalid_znode_as_api_error() -> Iterator[None]:
+    """Turns an invalid znode into an error that names it; Kafka has no error code for it."""
     try:
         yield
     except ValueError as error:

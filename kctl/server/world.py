@@ -1,6 +1,6 @@
-"""Everything outside of a broker that it depends on, as one bundle of ports.
+"""The environment of a broker as one bundle of ports.
 
-`process` builds the real one; simulations build theirs: virtual time, a network in memory, a disk that can fail.
+`process` creates the real one; simulations use virtual time, a network in memory, and a disk that can fail.
 """
 
 from __future__ import annotations
@@ -23,19 +23,27 @@ from kctl.zookeeper.session import ZooKeeperSession
 
 
 class Listening(Protocol):
-    """The listeners of a broker and the connections that came in through them; see network.acceptor."""
+    """The listeners of a broker and their connections; see network.acceptor."""
 
-    def bind(self, endpoint: Endpoint) -> Endpoint: ...
+    def bind(self, endpoint: Endpoint) -> Endpoint:
+        """Binds a listener; returns its endpoint with the actual port.  Raises ListenError."""
+        ...
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        """Starts accepting connections."""
+        ...
 
-    def stop_accepting(self) -> None: ...
+    def stop_accepting(self) -> None:
+        """Stops accepting connections."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Closes listeners and connections."""
+        ...
 
 
 class OpenSession(Protocol):
-    """Makes a ZooKeeper session that is not started yet."""
+    """Creates a ZooKeeper session that is not started yet."""
 
     def __call__(
         self,
@@ -48,14 +56,14 @@ class OpenSession(Protocol):
 
 
 class Listen(Protocol):
-    """Makes listeners that hand frames to `handle`."""
+    """Creates listeners that pass frames to `handle`."""
 
     def __call__(self, *, handle: Handle, frame_bytes_max: int, connections_max_idle_ms: int) -> Listening: ...
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """One broker's surroundings."""
+    """The environment of one broker."""
 
     clock: Clock
     random: random.Random
@@ -66,7 +74,7 @@ class World:
 
 
 def real_world() -> World:
-    """This machine."""
+    """The environment of this machine."""
     return World(
         clock=SystemClock(),
         random=random.SystemRandom(),

@@ -1,4 +1,4 @@
-"""The partition log on disk, in Apache Kafka's own formats.  Synchronous; all file access goes through files.Files.
+"""The partition log on disk, in Apache Kafka's file formats.  Synchronous; all file access goes through files.Files.
 
 Reading order: files and names; config; offset_index, time_index, transaction_index, segment_indexes; segment, segments;
 producer_state, leader_epochs; checkpoints, metadata_files; appending, rolling, retention, flushing, lookup (rules and

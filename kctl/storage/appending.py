@@ -1,8 +1,7 @@
-"""Whether a log may take the batches of a producer, and what an append is answered with.  Does no IO.
+"""Checks a validated append against the producer state of the log.  Does no IO and changes no state.
 
-A client's batch has to follow what the log has of its producer, by epoch and sequence number; one that the log has
-already is answered with the offsets that the first copy got.  Before this kctl.records.validate has looked at the
-batches by themselves; kctl.storage.producer_state has the rules of a producer.  Nothing is changed here.
+kctl.records.validate has already checked the batches on their own.  The rules for producers (epoch, sequence numbers)
+are in kctl.storage.producer_state.  Kafka's UnifiedLog.analyzeAndValidateProducerState.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ NO_APPEND_TIME = -1
 
 
 class AppendResult(NamedTuple):
-    """What became of an append; a duplicate carries the offsets that its first copy got."""
+    """The result of an append.  For a duplicate, the offsets are those of the batch that was appended first."""
 
     base_offset: int
     last_offset: int
@@ -30,7 +29,10 @@ class AppendResult(NamedTuple):
 def check_producers(
     valid: ValidBatches, producers: ProducerState, *, with_sequence: bool, log_start_offset: int
 ) -> AppendResult | None:
-    """The result of a batch that was appended before; raises ApiError for one that may not be appended."""
+    """Return the result of the first append if `valid` is a duplicate, None if it may be appended.
+
+    Raises ApiError as ProducerState.check and check_marker do.
+    """
     for header in valid.headers:
         if header.producer_id < 0:
             continue

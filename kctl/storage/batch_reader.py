@@ -1,9 +1,9 @@
-"""Walking the batches of a log file from one position to another, in constant memory.
+"""Iterates over the batches of a log file between two positions, in constant memory.
 
-Three walks: headers only, which skips over the records; whole batches, which reads every byte once; and headers past
-any damage.  The first two raise CorruptLog at the first place where no batch can be; what came before has been yielded.
-A message of magic 0 or 1, from an older Kafka, is a batch of its own; that of a wrapper counts as one record at its
-last offset (records.legacy).
+read_headers skips the records, read_batches reads every byte once, and read_past_damage continues after corrupt bytes.
+The first two raise CorruptLog at the first position without a valid batch, after yielding the batches before it.  A
+message of magic 0 or 1 counts as a batch; a compressed wrapper message counts as one record at its last offset
+(kctl.records.legacy).
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from kctl.records.salvage import BatchCutter
 from kctl.storage.files import File
 
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
-"""Indexes and batches hold offsets relative to the base of their segment in 31 bits."""
+"""Indexes and batches store offsets relative to the base offset of their segment, in 31 bits."""
 _HEADER_READ_SIZE = 4096
 _BATCH_READ_SIZE = 1 << 20
 
 
 def read_headers(file: File, start: int, end: int, *, read_size: int = _HEADER_READ_SIZE) -> Iterator[BatchHeader]:
-    """The headers of the batches in [start, end); `position` is that in the file."""
+    """Yield the headers of the batches in [start, end); `header.position` is the position in the file.
+
+    Raises CorruptLog.
+    """
     chunk, chunk_start = b"", start
     position = start
     while position < end:
@@ -32,14 +35,17 @@ def read_headers(file: File, start: int, end: int, *, read_size: int = _HEADER_R
         if offset + HEADER_SIZE > len(chunk):
             chunk, chunk_start, offset = file.read_at(position, min(read_size, end - position)), position, 0
         header = _header(file, chunk, offset, position, end)
-        position = header.end  # Before the caller has the header, who may look at it from another angle.
+        position = header.end  # Advance first: the caller may change header.position.
         yield header
 
 
 def read_batches(
     file: File, start: int, end: int, *, read_size: int = _BATCH_READ_SIZE
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches in [start, end) with their bytes; `position` is that in the file."""
+    """Yield each batch in [start, end) as (header, bytes); `header.position` is the position in the file.
+
+    Raises CorruptLog.
+    """
     chunk, chunk_start = memoryview(b""), start
     position = start
     while position < end:
@@ -59,13 +65,13 @@ def read_batches(
 def read_past_damage(
     file: File, base_offset: int, end: int, *, read_size: int = _BATCH_READ_SIZE
 ) -> Iterator[BatchHeader]:
-    """The headers of the batches before `end` that can be believed, by the rule of kctl.records.salvage."""
+    """Yield the headers of the valid batches before `end`, skipping corrupt ones as kctl.records.salvage does."""
     cutter = BatchCutter(base_offset)
     position = wanted = 0
     while position < end:
         left = end - position
         size = min(max(read_size, wanted), left)
-        # What somebody has cut off is damaged like zeros.
+        # If the file was truncated by another process, the missing bytes are treated as zeros.
         data = file.read_at(position, size).ljust(size, b"\0")
         cut = cutter.cut(data, left=left, end_offset=base_offset + RELATIVE_OFFSET_MAX)
         for header in cut.batches:
@@ -75,14 +81,14 @@ def read_past_damage(
 
 
 def check_crc(file: File, header: BatchHeader, batch: memoryview) -> None:
-    """Raises CorruptLog when the bytes do not have the checksum in their header."""
+    """Raise CorruptLog when the checksum of `batch` differs from the one in its header."""
     actual = crc_of(batch, 0, len(batch), header.magic)
     if actual != header.crc:
-        raise CorruptLog(file.path, header.position, f"checksum {actual:#010x}, header says {header.crc:#010x}")
+        raise CorruptLog(file.path, header.position, f"checksum is {actual:#010x}, expected {header.crc:#010x}")
 
 
 def first_offset(file: File, header: BatchHeader) -> int:
-    """The base offset, for which a wrapper of old messages has to be read.  Raises CorruptLog."""
+    """Return the offset of the first record; reads a magic 0 or 1 wrapper to find it.  Raises CorruptLog."""
     if header.magic == 2:
         return header.base_offset
     message = file.read_at(header.position, header.size)
@@ -101,5 +107,5 @@ def _header(file: File, chunk: bytes | memoryview, offset: int, position: int, e
         raise CorruptLog(file.path, position, error.reason) from error
     header.position = position
     if header.end > end:
-        raise CorruptLog(file.path, position, f"batch of {header.size} bytes passes the end at {end}")
+        raise CorruptLog(file.path, position, f"batch of {header.size} bytes extends past the end at {end}")
     return header

@@ -7,7 +7,7 @@
     <offset>.snapshot          binary, with its own checksum
 
 docs/formats/checkpoints.md and producer-snapshot.md have the bytes.  Pure functions make and read text and bytes;
-whoever owns a file writes it atomically through Files.  Readers raise CorruptLog.
+the owner of a file writes it atomically through Files.  The parse functions raise CorruptLog.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 
 
 def offsets_text(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """An offset checkpoint."""
+    """Return the content of an offset checkpoint file."""
     return _checkpoint(f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
 
 
 def parse_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
-    """The entries of an offset checkpoint; an empty file has none."""
+    """Parse an offset checkpoint file; an empty file has no entries.  Raises CorruptLog."""
     offsets: dict[TopicPartition, int] = {}
     for position, line in _checkpoint_lines(data, path):
         words = line.split()
@@ -57,12 +57,12 @@ def parse_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
 
 
 def epochs_text(entries: Iterable[EpochEntry]) -> bytes:
-    """A leader epoch checkpoint."""
+    """Return the content of a `leader-epoch-checkpoint` file."""
     return _checkpoint(f"{entry.epoch} {entry.start_offset}" for entry in entries)
 
 
 def parse_epochs(data: bytes, path: str) -> list[EpochEntry]:
-    """The entries of a leader epoch checkpoint; an empty file has none."""
+    """Parse a `leader-epoch-checkpoint` file; an empty file has no entries.  Raises CorruptLog."""
     entries: list[EpochEntry] = []
     for position, line in _checkpoint_lines(data, path):
         words = line.split()
@@ -80,7 +80,7 @@ def _checkpoint(lines: Iterable[str]) -> bytes:
 
 
 def _checkpoint_lines(data: bytes, path: str) -> list[tuple[int, str]]:
-    """(position, line) of the entries, whose count is the one announced."""
+    """Return (position, line) of each entry.  Raises CorruptLog if the count in the header differs."""
     if not data:
         return []
     try:
@@ -100,17 +100,17 @@ def _checkpoint_lines(data: bytes, path: str) -> list[tuple[int, str]]:
         raise CorruptLog(path, min(2, len(data)), "the number of entries is missing")
     entries = positioned[2:]
     if len(entries) != int(positioned[1][1]):
-        raise CorruptLog(path, len(data), f"{len(entries)} entries, {positioned[1][1]} announced")
+        raise CorruptLog(path, len(data), f"{len(entries)} entries, expected {positioned[1][1]}")
     return entries
 
 
 def uuid_text(value: UUID) -> str:
-    """A UUID as Kafka writes it: 22 characters of URL-safe base64."""
+    """Return a UUID as Kafka writes it: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def parse_uuid(text: str) -> UUID:
-    """Raises ValueError."""
+    """Parse 22 characters of URL-safe base64.  Raises ValueError."""
     try:
         return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except binascii.Error as error:
@@ -118,12 +118,12 @@ def parse_uuid(text: str) -> UUID:
 
 
 def partition_metadata_text(topic_id: UUID) -> bytes:
-    """`partition.metadata`; no newline at the end, as Kafka writes it."""
+    """Return the content of `partition.metadata`; without a newline at the end, as Kafka writes it."""
     return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
 
 
 def parse_partition_metadata(data: bytes, path: str) -> UUID:
-    """The topic id of the log."""
+    """Return the topic id in a `partition.metadata` file.  Raises CorruptLog."""
     fields = dict(_pairs(data, path, separator=":"))
     if fields.get("version") != "0":
         raise CorruptLog(path, 0, f"version '{fields.get('version', '')}', expected 0")
@@ -135,14 +135,14 @@ def parse_partition_metadata(data: bytes, path: str) -> UUID:
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Whose data a log dir holds."""
+    """The broker and the cluster that the data in a log directory belongs to."""
 
     broker_id: int | None
     cluster_id: str | None
 
 
 def meta_properties_text(meta: MetaProperties) -> bytes:
-    """`meta.properties` of a ZooKeeper-mode broker."""
+    """Return the content of `meta.properties` of a broker in ZooKeeper mode."""
     lines = ["#", "version=0"]
     if meta.broker_id is not None:
         lines.append(f"broker.id={meta.broker_id}")
@@ -152,10 +152,10 @@ def meta_properties_text(meta: MetaProperties) -> bytes:
 
 
 def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
-    """Raises CorruptLog for KRaft's version 1 too: such a directory is not ours to write to."""
+    """Parse `meta.properties`.  Raises CorruptLog, also for version 1, which KRaft writes."""
     fields = dict(_pairs(data, path, separator="="))
     if fields.get("version") != "0":
-        raise CorruptLog(path, 0, f"version '{fields.get('version', '')}' is not that of a ZooKeeper-mode broker, 0")
+        raise CorruptLog(path, 0, f"version '{fields.get('version', '')}', expected 0, the version of ZooKeeper mode")
     broker_id = fields.get("broker.id")
     try:
         return MetaProperties(None if broker_id is None else int(broker_id), fields.get("cluster.id"))
@@ -178,22 +178,24 @@ def _pairs(data: bytes, path: str, *, separator: str) -> list[tuple[str, str]]:
 
 
 def snapshot_bytes(entries: Iterable[SnapshotEntry]) -> bytes:
-    """A producer state snapshot, version 1."""
+    """Return the content of a producer state snapshot, version 1.  ProducerStateManager.writeSnapshot."""
     body = [_SNAPSHOT_ENTRY.pack(*entry) for entry in entries]
     content = b"".join([struct.pack(">i", len(body)), *body])
     return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(content)) + content
 
 
 def parse_snapshot(data: bytes, path: str) -> list[SnapshotEntry]:
-    """The producers in a snapshot."""
+    """Parse a producer state snapshot.  Raises CorruptLog."""
     if len(data) < _SNAPSHOT_HEADER.size:
-        raise CorruptLog(path, 0, f"{len(data)} bytes are too few for a snapshot")
+        raise CorruptLog(path, 0, f"file is too short for a snapshot: {len(data)} bytes")
     version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
     if version != SNAPSHOT_VERSION:
         raise CorruptLog(path, 0, f"version {version}, expected {SNAPSHOT_VERSION}")
     actual = crc32c(memoryview(data)[_SNAPSHOT_CHECKED_FROM:])
     if actual != crc:
-        raise CorruptLog(path, 2, f"checksum {actual:#010x}, header says {crc:#010x}")
+        raise CorruptLog(path, 2, f"checksum is {actual:#010x}, expected {crc:#010x}")
     if count < 0 or len(data) != _SNAPSHOT_HEADER.size + count * _SNAPSHOT_ENTRY.size:
-        raise CorruptLog(path, _SNAPSHOT_CHECKED_FROM, f"{count} entries do not fill {len(data)} bytes")
+        raise CorruptLog(
+            path, _SNAPSHOT_CHECKED_FROM, f"{count} entries do not match the file size of {len(data)} bytes"
+        )
     return [SnapshotEntry(*fields) for fields in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEADER.size :])]

@@ -1,22 +1,22 @@
-"""The log cleaner: keeps the last record of each key of logs whose cleanup policy says `compact`.
+"""The log cleaner: keeps the last record of each key in logs with the cleanup policy `compact`.
 
-    cleaner.next(...)       loop    the dirtiest log with enough to do, if any
-    cleaner.steps(log)      loop    a generator; what it yields is to be called in a thread, then the next is asked for
+    cleaner.next(...)       loop    return the log with the highest dirty ratio that is due, if any
+    cleaner.steps(log)      loop    a generator of callables; run each one in a thread, then ask for the next
 
-One cleaning of one log (kctl.storage.cleaning has what the thread does):
+One cleaning of one log (kctl.storage.cleaning has the work of the thread):
 
-    1. loop     looks at segments, aborted transactions, active producers; from here on the work is on values
-    2. thread   reads the dirty part and notes the last offset of each key, until the memory for that is used up
-    3. thread   per group of neighbours: writes what is left of them to `.cleaned` files, indexes and all, synced
+    1. loop     note segments, aborted transactions and active producers; the thread works on these values only
+    2. thread   read the dirty part and note the last offset of each key, until the memory for keys is full
+    3. thread   for each group of adjacent segments: write the remaining records to `.cleaned` files, with indexes; sync
     4. loop     `.cleaned` -> `.swap`, the old files -> `.deleted`, `.swap` -> final names; steps 3 and 4 for each group
-    5. thread   the cleaner checkpoint
+    5. thread   write the cleaner checkpoint
 
-A crash leaves each group as it was or as it shall be (kctl.storage.leftovers); the checkpoint comes last, and cleaning
-once more what is clean changes nothing.  Appends and reads go on meanwhile.  When the log was truncated or deleted, or
-its first segments went, the cleaning is given up.  Whatever else goes wrong makes the log uncleanable until the next
-start, except that a rename that fails takes the log directory offline: its files are neither old nor new then.
+After a crash each group is either old or new (kctl.storage.leftovers).  The checkpoint is written last, so a clean part
+may be cleaned again, which changes nothing.  Appends and reads continue during a cleaning.  A cleaning is aborted when
+the log is truncated or deleted, or when its first segments are deleted.  After any other failure the log is uncleanable
+until the next start; a failed rename takes the log directory offline, because its files are then neither old nor new.
 
-Owner: event loop, except for what `steps` yields.
+Owner: event loop, except for the callables that `steps` yields.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import NamedTuple
 from kctl.environment import Random
 from kctl.errors import CorruptLog, LogDirFailure
 from kctl.model import TopicPartition
-from kctl.storage.cleaning import Cleaning, CleaningGivenUp, Draft, FullSpeed, Pace
+from kctl.storage.cleaning import Cleaning, CleaningAborted, Draft, FullSpeed, Pace
 from kctl.storage.compaction import Cleanable, clean_point, cleanable
 from kctl.storage.compaction_batches import LatestRecords
 from kctl.storage.log import Log
@@ -45,13 +45,13 @@ class CleanerBuffers(NamedTuple):
     """Memory that one cleaning may use."""
 
     keys_bytes: int = 128 << 20
-    """Kctl reckons more for a key than Kafka does: kctl.storage.compaction_batches."""
+    """More than Kafka needs per key; kctl.storage.compaction_batches has the size of an entry."""
     io_bytes: int = 256 << 10
-    """For reading, and as much for writing; a larger batch is read and written whole."""
+    """Size of the read buffer and of the write buffer; a larger batch is read and written as a whole."""
 
 
 class CleanerStatistics(NamedTuple):
-    """What the last cleaning did."""
+    """The statistics of the last cleaning."""
 
     bytes_read: int
     bytes_written: int
@@ -59,7 +59,7 @@ class CleanerStatistics(NamedTuple):
 
 
 class LogCleaner:
-    """Finds logs to clean, and cleans them, several at a time if asked to."""
+    """Selects logs to clean and cleans them; several cleanings may run at the same time."""
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class LogCleaner:
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
-        """The logs that are not cleaned until the next start, and why."""
+        """Return the logs that are not cleaned until the next start, with the reason."""
         return {tp: why for tp, (log, why) in self._uncleanable.items() if self._logs.get(tp) is log}
 
     def next(self, now_ms: int) -> tuple[Log, Cleanable] | None:
-        """The dirtiest of the logs that are due and not being cleaned."""
+        """Return the log with the highest dirty ratio that is due and is not being cleaned; None if there is none."""
         due: list[tuple[Log, Cleanable]] = []
         uncleanable = self.uncleanable
         for tp, log in self._logs.logs.items():
@@ -94,18 +94,18 @@ class LogCleaner:
             if tp in uncleanable or tp in self._under_way:
                 continue
             if self._logs.futures.get(tp) is not None:
-                continue  # Its copy would be part clean and part not, and the checkpoint moves with it.
+                continue  # The future log would be partly clean, and the cleaner checkpoint moves with it.
             try:
                 found = self.cleanable(log, now_ms)
             except (OSError, CorruptLog) as error:
-                self._give_up_on(log, error)
+                self._mark_uncleanable(log, error)
                 continue
             if found.is_due(log.config):
                 due.append((log, found))
         return max(due, key=lambda candidate: candidate[1].dirty_ratio, default=None)
 
     def cleanable(self, log: Log, now_ms: int) -> Cleanable:
-        """What of the log may be cleaned now.  Raises OSError, CorruptLog."""
+        """Return the part of the log that may be cleaned now.  Raises OSError, CorruptLog."""
         self._follow_truncations(log)
         return cleanable(
             log.segments,
@@ -120,16 +120,16 @@ class LogCleaner:
         )
 
     def _follow_truncations(self, log: Log) -> None:
-        """What was appended after a truncation is dirty again, even below the checkpoint."""
+        """Lower the cleaner checkpoint to the truncation point: records appended after a truncation are dirty."""
         offset = log.take_truncation()
         checkpointed = self._logs.checkpoints.cleaner_offset(log.topic_partition)
         if offset is not None and checkpointed is not None and offset < checkpointed:
             self._logs.checkpoints.write_cleaner_offset(log.topic_partition, offset)
 
     def steps(self, log: Log, found: Cleanable, now_ms: int) -> Iterator[Callable[[], None]]:
-        """Clean one log.  Call what comes, in a thread, before asking for the next; it raises nothing.
+        """Clean one log.  Run each yielded callable in a thread before asking for the next one; they never raise.
 
-        Until it has come to its end or was closed, `next` does not name the log.
+        `next` does not return this log until the generator is exhausted or closed.
         """
         self._under_way.add(log.topic_partition)
         return self._steps(log, found, now_ms)
@@ -146,17 +146,19 @@ class LogCleaner:
     def _guarded(self, log: Log, steps: Iterator[Callable[[], None]]) -> Iterator[Callable[[], None]]:
         try:
             yield from steps
-        except CleaningGivenUp as reason:
-            _logger.info("cleaning given up log=%s reason=%s", log.topic_partition, reason)
+        except CleaningAborted as reason:
+            _logger.info("log cleaning aborted log=%s reason=%s", log.topic_partition, reason)
         except LogDirFailure:
-            return  # The directory has said so in the log.
-        except Exception as error:  # One log that cannot be cleaned must not keep the others dirty.
+            return  # LogDirectory.fail has logged it.
+        except Exception as error:  # One log that cannot be cleaned must not stop the cleaning of the others.
             if self._logs.get(log.topic_partition) is log:
-                self._give_up_on(log, error)
+                self._mark_uncleanable(log, error)
 
-    def _give_up_on(self, log: Log, error: Exception) -> None:
+    def _mark_uncleanable(self, log: Log, error: Exception) -> None:
         reason = f"{type(error).__name__}: {error}"
-        _logger.error("not cleaned until the next start log=%s reason=%s", log.topic_partition, reason)
+        _logger.error(
+            "log cleaning failed, log is uncleanable until restart log=%s reason=%s", log.topic_partition, reason
+        )
         self._uncleanable[log.topic_partition] = log, reason
 
     def _clean(self, log: Log, found: Cleanable, now_ms: int, drafts: list[str]) -> Iterator[Callable[[], None]]:
@@ -189,7 +191,7 @@ class LogCleaner:
             step.check()
             log.replace_segments(old, [draft.segment], now_ms=now_ms)
             drafts.clear()
-        # The old files must not be what a power failure leaves of a log whose checkpoint says that it is clean.
+        # Sync before the checkpoint: after a power failure the old files must not be back in a log marked as clean.
         step = _Step(lambda: self._logs.files.sync_directory(cleaning.directory))
         yield step.run
         self._check_unchanged(log, [], truncations)
@@ -211,29 +213,31 @@ class LogCleaner:
 
     def _check_unchanged(self, log: Log, old: Sequence[Segment], truncations: int) -> None:
         if self._logs.get(log.topic_partition) is not log or not log.log_directory.is_online:
-            raise CleaningGivenUp("the log is gone")
+            raise CleaningAborted("the log was deleted")
         if self._logs.futures.get(log.topic_partition) is not None:
-            raise CleaningGivenUp("the log moves to another directory")
+            raise CleaningAborted("the log is being moved to another directory")
         if log.truncations != truncations:
-            raise CleaningGivenUp("the log was truncated")
+            raise CleaningAborted("the log was truncated")
         present = {id(segment) for segment in log.segments}
         if not all(id(segment) in present for segment in old):
-            raise CleaningGivenUp("its segments were deleted")
+            raise CleaningAborted("its first segments were deleted")
 
 
 class _Step:
-    """Work for a thread, which keeps what it raised for the loop."""
+    """Work for a thread; keeps the exception for the event loop."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         self._error: Exception | None = None
 
     def run(self) -> None:
+        """Run the work in the current thread; never raises."""
         try:
             self._work()
         except Exception as error:
             self._error = error
 
     def check(self) -> None:
+        """Raise the exception of the work, if any."""
         if self._error is not None:
             raise self._error

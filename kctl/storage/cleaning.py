@@ -1,16 +1,16 @@
-"""One cleaning: the work in a thread, on values taken from the log when it began.  Kafka's Cleaner.
+"""One cleaning: the work in a thread, on values taken from the log when the cleaning began.  Kafka's Cleaner.
 
-    cleaning = Cleaning(log, ...)            loop: notes segments, aborted transactions, active producers
-    cleaning.note_keys()                     thread: the last offset of each key of the dirty part, if there is room
-    for old, sources in cleaning.groups()    loop: neighbours that become one segment
+    cleaning = Cleaning(log, ...)            loop: note segments, aborted transactions, active producers
+    cleaning.note_keys()                     thread: note the last offset of each key of the dirty part
+    for old, sources in cleaning.groups()    loop: adjacent segments that become one segment
         draft = Draft(cleaning, sources)
-        draft.write()                        thread: what is left of them, in `.cleaned` files, indexes and all, synced
-        draft.segment                        loop: to be swapped in for `old`
+        draft.write()                        thread: write the remaining records to `.cleaned` files, with indexes; sync
+        draft.segment                        loop: the segment to replace `old` with
 
-What stays: the last record of each key, tombstones and markers as long as somebody may need them, and of each active
-producer the batch that its state is in, if need be without its records.  Offsets never change.
+Kept are the last record of each key, tombstones and transaction markers until their delete horizon, and the last batch
+of each active producer, without records if necessary, because its sequence numbers are needed.  Offsets never change.
 
-Closed segments are read by their paths and drafts are written beside them; the log itself is not touched again.
+Closed segments are read by path and drafts are written beside them; the thread does not access the log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kctl.records.control import ControlType, control_type
 from kctl.records.header import BatchHeader, CorruptBatch
 from kctl.storage.batch_reader import check_crc, read_batches
 from kctl.storage.compaction import Cleanable, SourceSegment, Transactions, group_segments, removal_horizon_ms
-from kctl.storage.compaction_batches import LatestRecords, emptied
+from kctl.storage.compaction_batches import LatestRecords, without_records
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.log import Log
@@ -41,40 +41,43 @@ from kctl.storage.producer_state import NO_OFFSET
 from kctl.storage.segment import Segment
 
 
-class CleaningGivenUp(KctlError):
-    """The log changed, or the broker stops."""
+class CleaningAborted(KctlError):
+    """The cleaning cannot continue: the log changed or the broker stops."""
 
 
 class Pace(Protocol):
-    """Holds a cleaning down to the speed it may have."""
+    """Limits the rate of a cleaning."""
 
     def spend(self, byte_count: int) -> None:
-        """Called in the thread for all that is read and written.  Raises CleaningGivenUp when it is to stop."""
+        """Account for `byte_count` bytes read or written; called in the thread.  Raises CleaningAborted to stop the
+        cleaning.
+        """
         ...
 
 
 class FullSpeed:
-    """A pace that never waits."""
+    """A pace without a limit."""
 
     def spend(self, byte_count: int) -> None:
-        """Nothing to wait for."""
+        """Return at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class _LastOfProducer:
-    """Which batch carries an active producer's state: that of its last data, or else a marker of its epoch."""
+    """The batch that holds the state of an active producer: its last data batch, or a marker of its epoch."""
 
     data_offset: int
     epoch: int
 
     def is_in(self, header: BatchHeader) -> bool:
+        """True if `header` is the header of that batch."""
         if self.data_offset != NO_OFFSET:
             return header.last_offset == self.data_offset and not header.is_control
         return header.is_control and header.producer_epoch == self.epoch
 
 
 class Cleaning:
-    """One cleaning: what was true of the log when it began, and what has been found since."""
+    """One cleaning: the values taken from the log when it began, and its results so far."""
 
     def __init__(
         self, log: Log, found: Cleanable, *, files: Files, pace: Pace, io_bytes: int, latest: LatestRecords, now_ms: int
@@ -103,12 +106,14 @@ class Cleaning:
         }
 
     def note_keys(self) -> None:
-        """Thread: find the last record of each key in the dirty part, or in as much of it as memory has room for."""
-        self._take_in_keys()
-        for _ in self.latest.settle():
+        """Find the last record of each key in the dirty part, or in as much of it as fits into memory.  Runs in a
+        thread.
+        """
+        self._read_keys()
+        for _ in self.latest.find_last():
             self.pace.spend(0)
 
-    def _take_in_keys(self) -> None:
+    def _read_keys(self) -> None:
         latest = self.latest
         dirty = [source for source in self._sources if source.end_offset > latest.start_offset]
         first = dirty[0].base_offset
@@ -122,7 +127,7 @@ class Cleaning:
                     elif transactions.is_aborted(header):
                         latest.skip(header)
                     else:
-                        latest.take_in(header, batch)
+                        latest.add(header, batch)
                 except CorruptBatch as error:
                     raise CorruptLog(source.path, header.position, error.reason) from error
                 if latest.is_full:
@@ -130,14 +135,16 @@ class Cleaning:
             latest.end_offset = source.end_offset
 
     def groups(self) -> Iterator[tuple[list[Segment], list[SourceSegment]]]:
-        """Segments that become one, and the same as values."""
+        """Yield each group of segments that become one segment, as segments and as SourceSegment values."""
         old = iter(self.old)
         sources = [source for source in self._sources if source.base_offset < self.latest.end_offset]
         for group in group_segments(sources, self.config):
             yield [next(old) for _ in group], group
 
     def read(self, source: SourceSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Thread: the batches of a segment that is to be cleaned, each checked.  Raises CorruptLog."""
+        """Yield the batches of a source segment after checking their checksums.  Runs in a thread.  Raises
+        CorruptLog.
+        """
         for header, batch in self._batches(source):
             self.bytes_read += header.size
             yield header, batch
@@ -154,7 +161,7 @@ class Cleaning:
 
 
 class Draft:
-    """What a group of segments becomes."""
+    """The segment that replaces a group of segments."""
 
     def __init__(self, cleaning: Cleaning, sources: Sequence[SourceSegment]) -> None:
         self._cleaning = cleaning
@@ -170,15 +177,15 @@ class Draft:
 
     @property
     def segment(self) -> Segment:
-        """The segment, once it has been written."""
+        """The written segment."""
         assert self._segment is not None
         return self._segment
 
     def write(self) -> None:
-        """Thread: write, index and sync it.  Raises OSError, CorruptLog, CleaningGivenUp."""
+        """Write, index and sync the segment.  Runs in a thread.  Raises OSError, CorruptLog, CleaningAborted."""
         cleaning = self._cleaning
         for path in self.paths:
-            cleaning.files.remove(path)  # Of a cleaning that was given up.
+            cleaning.files.remove(path)  # Files left by an aborted cleaning.
         segment = self._segment = Segment.create(
             cleaning.files,
             cleaning.directory,
@@ -199,7 +206,7 @@ class Draft:
                     self._take(parse_any_header(left), left)
         self._write_buffer()
         segment.become_inactive()
-        # Retention without timestamps and the age of tombstones go by this time; the sync takes it along.
+        # Retention without timestamps and the delete horizon use the modification time; the sync writes it too.
         cleaning.files.set_modified_ms(segment.path(LOG_SUFFIX), self._sources[-1].modified_ms)
         for file in segment.files_to_sync():
             file.sync()
@@ -219,7 +226,7 @@ class Draft:
         left: bytes | memoryview | None = None
         if not cleaning.transactions.is_aborted(header):
             left = cleaning.latest.filter(header, batch, drops_tombstones=may_remove)
-        return emptied(header) if left is None and is_last else left
+        return without_records(header) if left is None and is_last else left
 
     def _keeps_marker(self, header: BatchHeader, batch: memoryview, *, may_remove: bool) -> bool:
         kind = _kind_of(batch)
@@ -245,7 +252,7 @@ class Draft:
 
 
 def _kind_of(batch: memoryview) -> ControlType:
-    """What a control batch says; one without a record, which Apache Kafka's cleaner leaves, says nothing."""
+    """Return the control type; UNKNOWN for a batch without records, which Apache Kafka's cleaner leaves."""
     record = next(iterate_records(batch), None)
     return ControlType.UNKNOWN if record is None else control_type(record)
 

@@ -1,7 +1,7 @@
-"""Closing: at the end of a broker, what its logs have only in memory or unsynced reaches the disk.
+"""Closes the logs at shutdown: writes and syncs what is in memory only.  Kafka's LogManager.shutdown.
 
-A log that cannot be closed takes its directory offline, which then gets no mark of a clean shutdown; the others are
-closed all the same.  All are released, whatever became of them.  Kafka's LogManager.shutdown.
+A log that cannot be closed takes its directory offline, which then gets no clean shutdown marker.  The other logs are
+closed.  The files of all logs are released in any case.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from kctl.storage.flushing import FlushPlan
 from kctl.storage.log import Log
 
 _CLOSED_AT_ONCE = 64
-"""What is to be synced is open until it is: up to six files of each log."""
+"""Files to be synced stay open until they are synced: up to six per log."""
 
 
 def close_logs(logs: Sequence[Log], executor: Executor | None = None) -> None:
-    """Leave the files as a clean shutdown does, several at a time where there is an executor, and let go of them."""
+    """Leave the files as after a clean shutdown and release them; in parallel if there is an executor."""
     for start in range(0, len(logs), _CLOSED_AT_ONCE):
         _close(logs[start : start + _CLOSED_AT_ONCE], executor)
 
@@ -41,7 +41,7 @@ def _close(logs: Sequence[Log], executor: Executor | None) -> None:
 
 
 def _plan(log: Log) -> FlushPlan | None:
-    """What is left to be synced; None for a log that needs nothing, or whose directory is or goes offline."""
+    """Return what is left to sync; None if the log needs no sync or its directory is offline or fails now."""
     if not log.log_directory.is_online:
         return None
     try:
@@ -51,7 +51,7 @@ def _plan(log: Log) -> FlushPlan | None:
 
 
 def _failure_of(plan: FlushPlan) -> OSError | None:
-    """Runs the plan; in a thread of the executor, where it touches nothing shared."""
+    """Run the plan and return its error.  Called in a thread of the executor; changes no shared state."""
     try:
         plan.run()
     except OSError as error:

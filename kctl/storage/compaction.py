@@ -1,9 +1,9 @@
-"""What of a log is worth compacting, in which pieces, and what becomes of its transactions.  Pure.
+"""Which part of a log to compact, in which groups of segments, and which transaction data to remove.  Pure.
 
-    | clean: one record per key  | dirty: not looked at yet  | not yet to be touched         |
+    | clean: one record per key  | dirty: may be compacted       | uncleanable for now           |
     log start            clean point                   end offset                       log end
 
-Nothing is touched from the first segment on that is active, reaches beyond the last stable offset, or has a record
+The uncleanable part starts at the first segment that is active, reaches beyond the last stable offset, or has a record
 younger than `min.compaction.lag.ms`.  Kafka's LogCleanerManager and Cleaner (2.8).
 """
 
@@ -23,16 +23,18 @@ NO_HORIZON = 0
 
 
 class LogSegment(Protocol):
-    """What the rules need to know of a segment; the timestamps may cost a look into a file."""
+    """The properties of a segment that the rules need.  Reading a timestamp may read a file."""
 
     base_offset: int
     size: int
 
     @property
-    def largest_timestamp(self) -> int: ...
+    def largest_timestamp(self) -> int:
+        """The largest timestamp of the records in ms, or -1."""
 
     @property
-    def first_timestamp(self) -> int: ...
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch in ms, or -1."""
 
 
 class Cleanable(NamedTuple):
@@ -43,14 +45,15 @@ class Cleanable(NamedTuple):
     clean_bytes: int
     dirty_bytes: int
     is_overdue: bool
-    """A dirty record is older than `max.compaction.lag.ms`."""
+    """True if a dirty record is older than `max.compaction.lag.ms`."""
 
     @property
     def dirty_ratio(self) -> float:
+        """Dirty bytes divided by clean and dirty bytes; `min.cleanable.dirty.ratio` is compared with it."""
         return self.dirty_bytes / max(self.clean_bytes + self.dirty_bytes, 1)
 
     def is_due(self, config: LogConfig) -> bool:
-        """Whether compacting it is worth the work, or demanded."""
+        """True if the dirty ratio is high enough or `max.compaction.lag.ms` has passed."""
         return self.dirty_bytes > 0 and (self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio)
 
 
@@ -68,7 +71,7 @@ class SourceSegment(NamedTuple):
 
 
 def clean_point(checkpointed: int | None, *, log_start_offset: int, log_end_offset: int) -> int:
-    """The offset from which on the log is dirty; a checkpoint that cannot belong to the log does not count."""
+    """Return the first dirty offset; ignores a checkpoint outside of the log."""
     if checkpointed is None or not log_start_offset <= checkpointed <= log_end_offset:
         return log_start_offset
     return checkpointed
@@ -82,7 +85,7 @@ def cleanable(
     last_stable_offset: int,
     now_ms: int,
 ) -> Cleanable:
-    """What of the log, the last of whose segments is active, may be compacted."""
+    """Return the part of the log that may be compacted; the last of `segments` is the active one."""
     young_ms = now_ms - config.min_compaction_lag_ms
     old_ms = now_ms - config.max_compaction_lag_ms
     clean_bytes = dirty_bytes = 0
@@ -104,17 +107,17 @@ def cleanable(
 
 
 def removal_horizon_ms(segments: Iterable[SourceSegment], first_dirty_offset: int, config: LogConfig) -> int:
-    """Segments that were last modified up to then lose their tombstones and the markers of transactions without data.
+    """Return the delete horizon: segments last modified before it (ms) lose tombstones and unneeded markers.
 
-    `delete.retention.ms` counts from the end of the clean part, as it was written: so a tombstone outlives the cleaning
-    that made it the only record of its key by at least that time.
+    It is the modification time of the last clean segment minus `delete.retention.ms`, so a tombstone stays for at least
+    that time after the cleaning that made it the only record of its key.  Cleaner.doClean (2.8).
     """
     modified = [segment.modified_ms for segment in segments if segment.base_offset < first_dirty_offset]
     return modified[-1] - config.delete_retention_ms if modified else NO_HORIZON
 
 
 def group_segments(segments: Iterable[SourceSegment], config: LogConfig) -> list[list[SourceSegment]]:
-    """Neighbours that become one segment: their files and indexes stay within bounds, their offsets within 31 bits."""
+    """Group adjacent segments that fit into one segment by size, index size and 31-bit relative offsets."""
     groups: list[list[SourceSegment]] = []
     size = index_size = time_index_size = 0
     for segment in segments:
@@ -134,19 +137,19 @@ def group_segments(segments: Iterable[SourceSegment], config: LogConfig) -> list
 
 
 class Transactions:
-    """Which batches belong to aborted transactions, and which markers have lost all their data; batches come in order.
+    """Tracks aborted transactions over the batches of a log, in offset order.
 
-    A marker may go once no batch of its transaction comes before it any more: one cleaning after the data went.
+    A marker may be removed once its transaction has no batches left before it, that is one cleaning after its data.
     """
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._ahead = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._aborted: dict[int, AbortedTransaction] = {}
         self._with_data: set[int] = set()
-        """Producers of whose present transaction data has come by."""
+        """Producers with data in their current transaction."""
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether the records of this batch of data were never committed."""
+        """True if the data batch belongs to an aborted transaction."""
         if not header.is_transactional:
             return False
         self._come_to(header.last_offset)
@@ -155,7 +158,7 @@ class Transactions:
         return transaction is not None and header.base_offset < transaction.last_offset
 
     def on_marker(self, header: BatchHeader, kind: ControlType) -> tuple[bool, AbortedTransaction | None]:
-        """Whether the marker still has data before it, and the transaction if it was aborted."""
+        """Return whether the marker's transaction still has data; the transaction ends with it."""
         self._come_to(header.last_offset)
         transaction = self._aborted.pop(header.producer_id, None)
         has_data = header.producer_id in self._with_data

@@ -1,11 +1,11 @@
-"""The batches of a compaction: which records are the last of their key, and what is left of a batch.  Pure.
+"""The batches of a compaction: finds the last record of each key and filters batches.  Pure.
 
-Records are not decoded: what stays is copied as it stands, because the offsets and timestamps in it are relative to the
-header of the batch, which stays as well.  A compressed batch of magic 0 or 1 stays whole until all of it may go.
+Records are not decoded: those that stay are copied unchanged, because their offsets and timestamps are relative to the
+batch header, which is kept too.  A compressed wrapper of magic 0 or 1 is kept until all of its records can be removed.
 
-The records of the dirty part are numbered as they are taken in, and where each ends in its batch is kept.  So the
-second pass looks up none of their keys: a byte per record says whether it stays, and runs of records are copied.  Only
-the records of the clean part are walked, and stay when nobody has written their key since.
+Records of the dirty part are numbered in the first pass, and the end of each record in its batch is kept.  The second
+pass therefore looks up no keys of the dirty part: one byte per record says whether it stays, and runs of records are
+copied at once.  Only records of the clean part are walked; they stay if the dirty part does not have their key.
 """
 
 from __future__ import annotations
@@ -22,25 +22,24 @@ from kctl.records.header import BatchHeader, CorruptBatch, TimestampType, wrappe
 from kctl.records.walk import LONG_KEY_SIZE, is_tombstone, largest_timestamp_delta, walk_keys
 
 ENTRY_BYTES = 128
-"""What a key costs in memory beside its own bytes: the object that it is (33), its number (32), its share of a
-dictionary that has just grown (60)."""
+"""Memory of a key beside its bytes: the object (33), its number (32), its share of a dictionary just resized (60)."""
 RECORD_BYTES = 5
-"""Where a record ends, and whether it stays."""
+"""Memory of a record: its end in the batch and whether it stays."""
 BATCH_BYTES = 16
 _DIGEST_SIZE = 24
 _AT_ONCE = 1000
-"""Records that are looked at between two pauses: less than a millisecond's work."""
+"""Records processed between two calls of `pause`: less than a millisecond of work."""
 
 _Name = bytes | int | None
-"""A key, the number that its digest is, or none."""
+"""A key, the digest of a long key as a number, or None for a record without key."""
 
 
 class LatestRecords:
-    """Which records between `start_offset` and `end_offset` are the last of their key.
+    """Finds the records between `start_offset` and `end_offset` that are the last of their key.
 
-    Take in all batches, `settle`, and filter.  Long keys are represented by a digest under `secret`, which whoever
-    writes keys cannot know; it is a number, so that no short key passes for it.  `pause` is called within large
-    batches.
+    Call `add` for all batches, then `find_last`, then `filter`.  Long keys are represented by a digest keyed with
+    `secret`, so that clients cannot construct collisions; the digest is a number, which differs from every short key.
+    `pause` is called within large batches.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class LatestRecords:
 
     @property
     def memory_bytes(self) -> int:
-        """What is used of the memory."""
+        """Memory in use, in bytes."""
         return (
             ENTRY_BYTES * len(self._numbers)
             + self._key_bytes
@@ -73,15 +72,15 @@ class LatestRecords:
 
     @property
     def is_full(self) -> bool:
-        """The last batch may have brought more than fits: batches are taken whole."""
+        """True once the memory is used up; the last batch may exceed it, because batches are taken in as a whole."""
         return self.memory_bytes >= self._memory_bytes
 
     def skip(self, header: BatchHeader) -> None:
-        """Nothing in this batch counts."""
+        """Ignore the records of a batch, such as a control batch."""
         self.end_offset = max(self.end_offset, header.next_offset)
 
-    def take_in(self, header: BatchHeader, batch: memoryview) -> None:
-        """Note the keys of a batch of data, which comes after all others.  Raises CorruptBatch."""
+    def add(self, header: BatchHeader, batch: memoryview) -> None:
+        """Note the keys of a data batch; batches come in offset order.  Raises CorruptBatch."""
         if header.next_offset <= self.start_offset:
             return
         if self._base_offsets and header.base_offset <= self._base_offsets[-1]:
@@ -110,8 +109,10 @@ class LatestRecords:
     def _newest(self, count: int) -> Iterator[bytes | int]:
         return (key for key in islice(reversed(self._numbers), count) if key is not None)
 
-    def settle(self) -> Iterator[None]:
-        """All has been taken in: find what stays, a little at a time."""
+    def find_last(self) -> Iterator[None]:
+        """Determine the records that stay, after all batches were taken in; a generator, so that the caller can
+        pause.
+        """
         stays = self._stays = bytearray(len(self._ends))
         numbers = iter(self._numbers.values())
         while part := list(islice(numbers, _AT_ONCE)):
@@ -120,7 +121,7 @@ class LatestRecords:
             yield
 
     def filter(self, header: BatchHeader, batch: memoryview, *, drops_tombstones: bool) -> bytes | memoryview | None:
-        """What is left of a batch of data: the same bytes, fewer records in the same batch, or None for no records.
+        """Return the batch unchanged, a batch with fewer records, or None if no records are left.
 
         Raises CorruptBatch.
         """
@@ -156,7 +157,7 @@ class LatestRecords:
         return assemble_batch(_header_for(header, region, stays, ends, count), _cut(region, stays, ends))
 
     def _numbers_of(self, header: BatchHeader) -> slice | None:
-        """The numbers of the records of a batch that was taken in."""
+        """Return the numbers of the records of a batch, None if it was not taken in."""
         index = bisect_left(self._base_offsets, header.base_offset)
         if index == len(self._base_offsets) or self._base_offsets[index] != header.base_offset:
             return None
@@ -165,7 +166,7 @@ class LatestRecords:
         return slice(self._first_numbers[index], end)
 
     def _stays_of(self, header: BatchHeader) -> bytearray | None:
-        """A 1 for each record of the batch that is the last of its key; None for batches of the clean part."""
+        """Return a byte per record, 1 if it is the last of its key; None for a batch of the clean part."""
         numbers = self._numbers_of(header)
         return None if numbers is None else self._stays[numbers]
 
@@ -183,7 +184,7 @@ class LatestRecords:
         return False
 
     def _walk(self, header: BatchHeader, region: bytes) -> Iterator[tuple[list[_Name], list[int]]]:
-        """Keys, and where the records end, some at a time."""
+        """Yield keys and the ends of the records, up to _AT_ONCE at a time."""
         left, end = header.record_count, 0
         try:
             while left > 0:
@@ -193,7 +194,7 @@ class LatestRecords:
                 if left:
                     self._pause()
         except (IndexError, ValueError) as error:
-            raise CorruptBatch(header.position, f"record does not parse: {error}") from error
+            raise CorruptBatch(header.position, f"malformed record: {error}") from error
         if end != len(region):
             raise CorruptBatch(header.position, f"{len(region) - end} bytes after the last record")
 
@@ -204,13 +205,13 @@ class LatestRecords:
         return int.from_bytes(blake2b(key, digest_size=_DIGEST_SIZE, key=self._secret).digest(), "big")
 
 
-def emptied(header: BatchHeader) -> bytes:
-    """The batch without records, which remembers a producer's last sequence number."""
+def without_records(header: BatchHeader) -> bytes:
+    """Return the batch without records; it keeps a producer's last sequence number (KIP-98)."""
     return rebuild_batch(header, [])
 
 
 def _cut(region: bytes, stays: bytearray, ends: Sequence[int]) -> bytearray:
-    """The records that stay."""
+    """Return the bytes of the records that stay."""
     kept = bytearray()
     first = stays.find(1)
     while first >= 0:
@@ -246,7 +247,9 @@ def _header_for(header: BatchHeader, region: bytes, stays: bytearray, ends: Sequ
 
 
 def _region(header: BatchHeader, batch: memoryview) -> bytes:
-    """The plain records of the batch that `batch` starts with, wherever its header was read from."""
+    """Return the uncompressed records of the batch at the start of `batch`; `header` may have been read from
+    elsewhere.
+    """
     position, header.position = header.position, 0
     try:
         return bytes(records_region(batch, header))

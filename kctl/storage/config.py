@@ -1,4 +1,4 @@
-"""The settings of one log: a frozen picture of its topic's configuration, in types that storage works with."""
+"""The settings of one log: an immutable copy of its topic's configuration in the types that storage uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOREVER = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class LogConfig:
-    """One attribute per topic property, named like it with dots as underscores; the defaults are Kafka 2.8's.
+    """One attribute per topic property, with underscores for dots; the defaults are those of Kafka 2.8.
 
     Replaced as a whole when the topic's configuration changes.
     """
@@ -43,13 +43,14 @@ class LogConfig:
     message_timestamp_type: str = "CreateTime"
     message_timestamp_difference_max_ms: int = TIMESTAMP_DIFFERENCE_UNLIMITED
     allows_zstd: bool = True
-    """No topic property: inter.broker.protocol.version decides."""
+    """Not a topic property: true from inter.broker.protocol.version 2.1 on (KIP-110)."""
 
     @classmethod
     def of(cls, topic_config: object) -> LogConfig:
-        """From anything that has these attributes, such as a TopicConfig; what it lacks keeps its default.
+        """Return the settings from an object with these attributes, such as a TopicConfig; missing ones get the
+        default.
 
-        A cleanup policy may be text with commas, or any collection of words.
+        `cleanup_policy` may be a comma-separated string or a collection of strings.
         """
         values = {
             field.name: getattr(topic_config, field.name) for field in fields(cls) if hasattr(topic_config, field.name)
@@ -60,20 +61,22 @@ class LogConfig:
 
     @property
     def is_compacted(self) -> bool:
+        """True if `cleanup.policy` contains `compact`."""
         return "compact" in self.cleanup_policy
 
     @property
     def deletes_old_segments(self) -> bool:
+        """True if `cleanup.policy` contains `delete`."""
         return "delete" in self.cleanup_policy
 
     @property
     def roll_ms(self) -> int:
-        """How old an active segment gets; a compacted log closes it in time for the compaction it has promised."""
+        """The maximum age of an active segment in ms; for a compacted log at most `max.compaction.lag.ms` (KIP-354)."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @cached_property
     def append_rules(self) -> AppendRules:
-        """What a produced batch is checked against."""
+        """The rules that a produced batch is validated against."""
         codec = None if self.compression_type == "producer" else Codec.named(self.compression_type)
         append_time = self.message_timestamp_type == "LogAppendTime"
         return AppendRules(

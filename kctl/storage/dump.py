@@ -1,11 +1,11 @@
-"""What the files of a log hold, one line after the other, and what is wrong with them.  For people and their tools.
+"""Reads the files of a log offline, entry by entry, and reports what is wrong with them.
 
-`walk` knows a file by its name, as the broker does.  It never writes and needs no broker to be stopped, and its memory
-does not grow with the file.  What it finds wrong comes as a Problem in the place where it was found, and it goes on
-after it where it can.
+`walk` recognises a file by its name, as the broker does.  It only reads, works while a broker runs, and uses memory
+that does not depend on the file size.  Errors in a file are returned as a Problem at the place where they were found,
+and reading continues after them where possible.
 
-Checked are: of a log, that offsets never go back (compaction leaves gaps) and that batches have their checksum; of an
-index, that entries ascend and that the log beside it has a batch where they point (kctl.storage.dump_indexes).
+Checked are, for a log, that offsets never decrease (compaction leaves gaps) and that checksums are right; for an index,
+that entries ascend and point to batches of the log beside it (kctl.storage.dump_indexes).
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from kctl.storage.names import (
 from kctl.storage.transaction_index import parse_transaction_index
 
 KINDS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
-"""Kinds of files whose names begin with an offset."""
+"""Kinds of files with an offset at the start of their name."""
 OFFSET_CHECKPOINTS = frozenset(
     {RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_CHECKPOINT}
 )
 PROPERTIES = frozenset({PARTITION_METADATA, META_PROPERTIES})
 NAMED = OFFSET_CHECKPOINTS | PROPERTIES | {LEADER_EPOCH_CHECKPOINT, QUORUM_STATE}
-"""Kinds of files with one name only."""
+"""Kinds of files with one fixed name."""
 
 
 def kind_of(path: str) -> str | None:
-    """Which of KINDS or NAMED, or METADATA_SNAPSHOT_SUFFIX, a file is by its name; None for all others.
+    """Return which of KINDS, NAMED or METADATA_SNAPSHOT_SUFFIX the file is by its name; None for other files.
 
-    Files that wait for their removal are of their kind, too.
+    A `.deleted` suffix is ignored.
     """
     name = os.path.basename(path)
     if name in NAMED:
@@ -70,7 +70,7 @@ def kind_of(path: str) -> str | None:
 
 
 def files_of(path: str) -> list[str]:
-    """The files that can be dumped in a partition's folder or a whole log dir; `path` itself when it is no folder.
+    """Return the files in a partition's directory or a log directory that can be dumped; `path` itself if it is a file.
 
     Raises OSError.
     """
@@ -97,17 +97,17 @@ def walk(
     size: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Line]:
-    """All that the file holds; that it cannot be read is a Problem, too.
+    """Yield the entries of the file and its Problems; a file that cannot be read gives a Problem too.
 
-    Of a log, only the part that can hold offsets from `first_offset` to `last_offset` is read, which its index helps to
-    find, and no more than its first `size` bytes.
+    For a log, only the part that can hold offsets from `first_offset` to `last_offset` is read, located by its index,
+    and at most its first `size` bytes.
     """
     kind = kind_of(path)
     try:
         match kind:
             case ".log":
                 yield from _log(path, base_offset_of(path), first_offset, last_offset, size, progress)
-            case ".checkpoint":  # Batches of a snapshot are numbered from 0.
+            case ".checkpoint":  # The offsets of a snapshot start at 0.
                 yield from _log(path, 0, 0, last_offset, size, progress)
             case ".index":
                 yield from offset_index(path, base_offset_of(path))
@@ -125,7 +125,7 @@ def walk(
                 yield from _quorum_state(read_regular(path), path)
             case None:
                 check_regular(path)
-                yield Problem(f"no file of a log: its name is no 20 digits and one of {', '.join(KINDS)}")
+                yield Problem(f"not a log file: expected a name of 20 digits and one of {', '.join(KINDS)}")
             case _ if kind in OFFSET_CHECKPOINTS:
                 for tp, offset in parse_offsets(read_regular(path), path).items():
                     yield CheckpointLine(tp.topic, tp.partition, offset)
@@ -138,14 +138,14 @@ def walk(
 
 
 def base_offset_of(path: str) -> int:
-    """The offset in the name of a file of one of KINDS."""
+    """Return the offset in the name of a file of one of KINDS."""
     parsed = parse_offset_file_name(os.path.basename(path))
     assert parsed is not None
     return parsed[0]
 
 
 def check_records(line: BatchLine) -> Problem | None:
-    """What is wrong inside of a sound batch."""
+    """Return what is wrong inside of a batch with a valid checksum, if anything."""
     header = line.header
     before = -1
     try:
@@ -170,11 +170,11 @@ def _properties(data: bytes, path: str) -> Iterator[PropertyLine | Problem]:
     for line in lines:
         name, found, value = line.partition(separator)
         if line.strip() and not line.startswith("#"):
-            yield PropertyLine(name.strip(), value.strip()) if found else Problem(f"'{line}' is no property")
+            yield PropertyLine(name.strip(), value.strip()) if found else Problem(f"'{line}' is not a property")
 
 
 def _quorum_state(data: bytes, path: str) -> Iterator[PropertyLine]:
-    """Kafka: FileQuorumStateStore.  Raises CorruptLog."""
+    """Yield the fields of `quorum-state`.  Kafka: FileQuorumStateStore.  Raises CorruptLog."""
     try:
         state = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -204,7 +204,7 @@ def _log(
                 if last_offset is not None and header.magic == 2 and header.base_offset > last_offset:
                     return
                 if header.base_offset < expected:
-                    reason = f"batch at offset {header.base_offset}, but {expected} was to follow"
+                    reason = f"batch has base offset {header.base_offset}, expected {expected}"
                     yield Problem(reason, header.position, header.size)
                 expected = header.next_offset
             yield line
@@ -213,7 +213,7 @@ def _log(
 
 
 def _start(file: RealFile, path: str, base_offset: int, first_offset: int, end: int) -> int:
-    """Where to begin reading so that no batch with `first_offset` or more is missed; 0 unless the index is sound."""
+    """Return a position from which reading misses no batch with `first_offset` or more; 0 if the index is damaged."""
     if first_offset <= base_offset:
         return 0
     index = os.path.join(os.path.dirname(path), offset_file_name(base_offset, INDEX_SUFFIX))

@@ -1,8 +1,8 @@
-"""The batches of a log file that may be damaged: read once, front to back, in memory that does not grow with the file.
+"""Reads the batches of a log file that may be damaged, from start to end, in memory independent of the file size.
 
-Where the bytes are no batch, the search goes on for the next place where a whole batch with its checksum begins, and
-what lies between is one Problem.  A batch with a wrong checksum is shown and said; reading goes on behind it if another
-batch begins there, and searches inside of it otherwise, because then its length is not to be trusted either.
+Where the bytes are not a batch, the next whole batch with a valid checksum is searched for, and the bytes before it are
+one Problem.  A batch with a wrong checksum is returned with a Problem; reading continues after it if another batch
+begins there, and otherwise inside of it, because its length may be wrong as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kctl.storage.files import File
 
 READ_SIZE = 1 << 20
 LARGE_BATCH = 16 << 20
-"""Batches above this are checked piece by piece and only held whole when their records are asked for."""
+"""Larger batches are checked in chunks and are only read as a whole when their records are requested."""
 
 Progress = Callable[[int], None]
 
@@ -36,7 +36,9 @@ Progress = Callable[[int], None]
 def read_log(
     file: File, base_offset: int, start: int, end: int, progress: Progress | None = None
 ) -> Iterator[BatchLine | Problem]:
-    """All batches in [start, end), which begins with one, and what is wrong there; `progress` hears of positions."""
+    """Yield the batches in [start, end), which begins with a batch, and Problems; `progress` is called with
+    positions.
+    """
     position = start
     chunk, chunk_start = memoryview(b""), start
     while position < end:
@@ -53,7 +55,7 @@ def read_log(
             continue
         header.position = position
         if header.end > end:
-            reason = f"batch of {header.size} bytes passes the end at {end}"
+            reason = f"batch of {header.size} bytes extends past the end at {end}"
             problem, position = _damage(file, base_offset, position, end, reason)
             yield problem
             continue
@@ -72,7 +74,7 @@ def read_log(
             position = header.end
             yield BatchLine(header, is_sound=True, view=view, file=file)
             continue
-        reason = f"checksum {checksum:#010x}, header says {header.crc:#010x}"
+        reason = f"checksum is {checksum:#010x}, expected {header.crc:#010x}"
         if header.end == end or _plausible(file, base_offset, header.end, end) is not None:
             position = header.end
             yield BatchLine(header, is_sound=False, view=view, file=file)
@@ -83,7 +85,7 @@ def read_log(
 
 
 def first_bytes(lines: Iterator[BatchLine | Problem], size: int | None) -> Iterator[BatchLine | Problem]:
-    """The lines about what ends within the first `size` bytes of the file; all without a size."""
+    """Return the lines that end within the first `size` bytes of the file; all of them if `size` is None."""
     for line in lines:
         if size is not None:
             end = line.header.end if isinstance(line, BatchLine) else (line.position or 0) + (line.size or 0)
@@ -93,41 +95,43 @@ def first_bytes(lines: Iterator[BatchLine | Problem], size: int | None) -> Itera
 
 
 def _parse(buffer: Buffer, position: int) -> BatchHeader:
-    """The header at a position, of any format.  Raises CorruptBatch."""
+    """Return the header at a position, of any format.  Raises CorruptBatch."""
     if len(buffer) - position > MAGIC_POSITION and buffer[position + MAGIC_POSITION] in {0, 1}:
         return legacy.parse_message(buffer, position)
     return parse_header(buffer, position)
 
 
 def header_at(file: File, position: int, end: int) -> BatchHeader:
-    """The header of the batch at a position, which has to end at or before `end`.  Raises CorruptBatch."""
+    """Return the header of the batch at a position, which must end at or before `end`.  Raises CorruptBatch."""
     header = _parse(file.read_at(position, min(HEADER_SIZE, max(end - position, 0))), 0)
     header.position = position
     if header.end > end:
-        raise CorruptBatch(position, f"batch of {header.size} bytes passes the end at {end}")
+        raise CorruptBatch(position, f"batch of {header.size} bytes extends past the end at {end}")
     return header
 
 
 def _damage(file: File, base_offset: int, position: int, end: int, reason: str) -> tuple[Problem, int]:
-    """What to say of bytes that are no batch, and where to go on."""
+    """Return the Problem for bytes that are not a batch, and the position to continue at."""
     if _is_zero(file, position, end):
         size = end - position
-        return Problem(f"{size} zero bytes at the end: room that a crash left", position, size), end
+        return Problem(
+            f"{size} zero bytes at the end, preallocated and not trimmed before a crash", position, size
+        ), end
     found = find_batch(file, base_offset, position + 1, end)
     size = (end if found is None else found) - position
     if found is None:
-        return Problem(f"{size} bytes from here on are no batches: {reason}", position, size), end
-    return Problem(f"{size} bytes are no batches: {reason}; the next batch is at {found}", position, size), found
+        return Problem(f"the remaining {size} bytes are not batches: {reason}", position, size), end
+    return Problem(f"{size} bytes are not batches: {reason}; the next batch is at {found}", position, size), found
 
 
 def find_batch(file: File, base_offset: int, start: int, end: int) -> int | None:
-    """The first position in [start, end) where a whole batch with its checksum begins."""
+    """Return the first position in [start, end) of a whole batch with a valid checksum; None if there is none."""
     effort = SEARCH_EFFORT * (end - start) + READ_SIZE
     position = start
     while position + HEADER_SIZE <= end:
         chunk = file.read_at(position, min(READ_SIZE, end - position))
         if len(chunk) < HEADER_SIZE:
-            return None  # Somebody has cut the file meanwhile.
+            return None  # The file was truncated meanwhile.
         for start_in_chunk in possible_starts(chunk, 0, base_offset):
             candidate = position + start_in_chunk
             header = _plausible(file, base_offset, candidate, end)
@@ -138,13 +142,13 @@ def find_batch(file: File, base_offset: int, start: int, end: int) -> int | None
             effort -= header.size
             if effort < 0:
                 return None
-        # Starts that the end of this chunk cuts off are found again in the next.
+        # A header that the end of this chunk cuts off is found again in the next chunk.
         position += len(chunk) - HEADER_SIZE + 1
     return None
 
 
 def _plausible(file: File, base_offset: int, position: int, end: int) -> BatchHeader | None:
-    """The header at a position when nothing in it is impossible."""
+    """Return the header at a position if all of its fields are possible, else None."""
     try:
         header = _parse(file.read_at(position, HEADER_SIZE), 0)
     except CorruptBatch:
@@ -154,7 +158,7 @@ def _plausible(file: File, base_offset: int, position: int, end: int) -> BatchHe
 
 
 def _checksum(file: File, header: BatchHeader) -> int:
-    """The checksum of a batch, read piece by piece."""
+    """Return the checksum of a batch, read in chunks."""
     over: Callable[[bytes, int], int] = crc32c if header.magic == 2 else zlib.crc32
     at = header.position + (ATTRIBUTES_POSITION if header.magic == 2 else MAGIC_POSITION)
     checksum = 0

@@ -1,7 +1,7 @@
-"""Indexes read offline: their entries, what is wrong with them, and the check that a broker makes at its start.
+"""Reads indexes offline: their entries, their errors, and the sanity check of a broker at its start.
 
-Files are read piece by piece.  A pointer is good when look-ups that start from it cannot miss anything: Kafka's
-followers index several batches at once under the last one's offset.
+Files are read in chunks.  An entry is accepted if look-ups that start from it miss no record: Kafka's followers add one
+entry for several batches, with the offset of the last one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _READ_ZEROS = 1 << 16
 
 
 def open_file(path: str) -> RealFile:
-    """A regular file, for reading only.  Raises OSError."""
+    """Open a regular file for reading.  Raises OSError."""
     return RealFile(path, open_regular(path))
 
 
@@ -36,26 +36,27 @@ class LogBeside:
     __slots__ = ("_file", "size")
 
     def __init__(self, index_path: str) -> None:
-        """Raises OSError, FileNotFoundError when the log is elsewhere."""
+        """Raises FileNotFoundError if the log is not beside the index, and other OSErrors."""
         stem = os.path.basename(index_path).partition(".")[0]
         self._file = open_file(os.path.join(os.path.dirname(index_path), stem + LOG_SUFFIX))
         self.size = self._file.size()
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def header_at(self, position: int) -> BatchHeader:
-        """The header of the batch at a position.  Raises CorruptBatch."""
+        """Return the header of the batch at a position.  Raises CorruptBatch."""
         return header_at(self._file, position, self.size)
 
     def batches(self, base_offset: int, start: int = 0) -> Iterator[BatchLine]:
-        """The batches from a position on; what is wrong with them is for those who dump the log to say."""
+        """Yield the batches from a position on; errors in the log are left to a dump of the log itself."""
         for line in read_log(self._file, base_offset, start, self.size):
             if isinstance(line, BatchLine):
                 yield line
 
     def headers(self) -> Iterator[BatchHeader]:
-        """Up to where the log stops making sense; nothing but headers is read."""
+        """Yield the headers of the batches up to the first corrupt one."""
         position = 0
         while position < self.size:
             try:
@@ -67,7 +68,7 @@ class LogBeside:
 
 
 def log_beside(index_path: str) -> LogBeside | None:
-    """The log of an index, None where it is elsewhere."""
+    """Return the log of an index; None if it is not beside it."""
     try:
         return LogBeside(index_path)
     except FileNotFoundError:
@@ -75,7 +76,7 @@ def log_beside(index_path: str) -> LogBeside | None:
 
 
 def entries(path: str, entry: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """(position, fields) of all that fits into the file, zeros too."""
+    """Yield (position, fields) of all whole entries in the file, including zeros."""
     file = open_file(path)
     try:
         yield from _entries(file, file.size(), entry)
@@ -84,7 +85,9 @@ def entries(path: str, entry: struct.Struct) -> Iterator[tuple[int, tuple[int, .
 
 
 def used_entries(path: str, entry: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """(position, fields); zeros at the end are room, not entries.  Raises CorruptLog for a size that cannot be."""
+    """Yield (position, fields) without the zeros at the end.  Raises CorruptLog if the size is not a multiple of an
+    entry.
+    """
     file = open_file(path)
     try:
         size = file.size()
@@ -98,18 +101,18 @@ def used_entries(path: str, entry: struct.Struct) -> Iterator[tuple[int, tuple[i
 
 
 def _entries(file: RealFile, size: int, entry: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """(position, fields) of the entries in the first `size` bytes."""
+    """Yield (position, fields) of the entries in the first `size` bytes."""
     piece = _READ_ENTRIES * entry.size
     for start in range(0, size - size % entry.size, piece):
         data = file.read_at(start, min(piece, size - size % entry.size - start))
-        whole = len(data) - len(data) % entry.size  # Somebody may have cut the file meanwhile.
+        whole = len(data) - len(data) % entry.size  # The file may have been truncated meanwhile.
         yield from zip(range(start, start + whole, entry.size), entry.iter_unpack(data[:whole]), strict=True)
 
 
 def _end_of_data(file: RealFile, size: int) -> int:
-    """Where the zeros begin that the first `size` bytes of the file end with.
+    """Return the position of the zeros at the end of the first `size` bytes of the file.
 
-    Brokers preallocate 10 MB for an index, and the operating system knows which of it was never written.
+    Brokers preallocate 10 MB for an index; the operating system reports which parts were never written.
     """
     end = _end_of_extents(file, size)
     while end:
@@ -122,7 +125,7 @@ def _end_of_data(file: RealFile, size: int) -> int:
 
 
 def _end_of_extents(file: RealFile, size: int) -> int:
-    """Where the last bytes end that were written; `size` where the file system does not tell."""
+    """Return the end of the last written extent; `size` if the file system does not support SEEK_DATA."""
     end = 0
     try:
         while end < size:
@@ -133,7 +136,7 @@ def _end_of_extents(file: RealFile, size: int) -> int:
 
 
 def offset_index(path: str, base_offset: int) -> Iterator[OffsetIndexLine | Problem]:
-    """The entries of an `.index`, each with what is wrong with it.  Raises CorruptLog."""
+    """Yield the entries of an `.index`, each followed by its Problems.  Raises CorruptLog."""
     log = log_beside(path)
     before = (-1, -1)
     try:
@@ -152,12 +155,12 @@ def offset_index(path: str, base_offset: int) -> Iterator[OffsetIndexLine | Prob
 
 def _bad_pointer(log: LogBeside, offset: int, position: int) -> str | None:
     if position == log.size:
-        return f"entry {offset} points to {position}, behind the end of the log"
+        return f"entry {offset} points to {position}, past the end of the log"
     try:
         header = log.header_at(position)
     except CorruptBatch as problem:
         if position > log.size:
-            return f"entry {offset} points to {position}, behind the end of the log"
+            return f"entry {offset} points to {position}, past the end of the log"
         return f"entry {offset} points to {position}, where the log has no batch: {problem.reason}"
     if header.last_offset > offset:
         return f"entry {offset} points to {position}, where the log has offsets up to {header.last_offset}"
@@ -165,7 +168,7 @@ def _bad_pointer(log: LogBeside, offset: int, position: int) -> str | None:
 
 
 def time_index(path: str, base_offset: int) -> Iterator[TimeIndexLine | Problem]:
-    """The entries of a `.timeindex`, each with what is wrong with it.  Raises CorruptLog."""
+    """Yield the entries of a `.timeindex`, each followed by its Problems.  Raises CorruptLog."""
     log = log_beside(path)
     before = (-1, -1)
     try:
@@ -183,10 +186,12 @@ def time_index(path: str, base_offset: int) -> Iterator[TimeIndexLine | Problem]
             if log is None:
                 continue
             if header is None or (header.magic == 2 and header.base_offset > offset):
-                reason = f"entry {timestamp} is for offset {offset}, which the log does not have"
+                reason = f"entry {timestamp} is for offset {offset}, which is not in the log"
                 yield Problem(reason, at, TIME_ENTRY.size)
             elif header.max_timestamp != timestamp:
-                reason = f"entry {timestamp} for offset {offset}: the batch says {header.max_timestamp}"
+                reason = (
+                    f"entry {timestamp} for offset {offset}: the max timestamp of the batch is {header.max_timestamp}"
+                )
                 yield Problem(reason, at, TIME_ENTRY.size)
     finally:
         if log is not None:
@@ -194,9 +199,9 @@ def time_index(path: str, base_offset: int) -> Iterator[TimeIndexLine | Problem]
 
 
 def insane(path: str, kind: str) -> str | None:
-    """Why a broker would rebuild the index at its start; None when it would not.
+    """Return why a broker would rebuild the index at its start; None if it would not.
 
-    OffsetIndex.sanityCheck and TimeIndex.sanityCheck of Kafka: they look at the size, the first and the last entry.
+    OffsetIndex.sanityCheck and TimeIndex.sanityCheck of Kafka: they check the size, the first and the last entry.
     """
     entry = OFFSET_ENTRY if kind == INDEX_SUFFIX else TIME_ENTRY
     file = open_file(path)
@@ -213,5 +218,5 @@ def insane(path: str, kind: str) -> str | None:
     if relative_offset < 0:
         return f"the last offset is {-relative_offset} less than the base offset"
     if size % entry.size:
-        return f"{size} bytes are no multiple of {entry.size}"
+        return f"{size} bytes are not a multiple of {entry.size}"
     return None

@@ -1,4 +1,4 @@
-"""What dumping a file of a log tells, piece by piece."""
+"""The entries of a dumped file: batches, index entries, checkpoint entries, properties and problems."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ MAGIC = 2
 
 
 class BatchLine:
-    """A batch in a log; `header.position` is that in the file."""
+    """A batch in a log; `header.position` is its position in the file."""
 
     __slots__ = ("_file", "_view", "header", "is_sound")
 
     def __init__(self, header: BatchHeader, *, is_sound: bool, view: memoryview | None, file: File) -> None:
         self.header = header
         self.is_sound = is_sound
-        """Whether the bytes have the checksum that the header claims."""
+        """True if the checksum is right."""
         self._view = view
         self._file = file
 
     def data(self) -> memoryview:
-        """All bytes of the batch.  What is large is read only when somebody asks for it."""
+        """Return all bytes of the batch; a large batch is read on demand."""
         if self._view is None:
             return memoryview(self._file.read_at(self.header.position, self.header.size))
         return self._view
 
     def records(self) -> Iterator[Record]:
-        """The records.  Raises CorruptBatch, positioned in the file, where they stop making sense."""
+        """Yield the records.  Raises CorruptBatch, with a position in the file, at the first malformed record."""
         data = self.data()
         try:
             if self.header.magic == MAGIC:
@@ -48,7 +48,7 @@ class BatchLine:
 
 @dataclass(frozen=True, slots=True)
 class OffsetIndexLine:
-    """Look-ups of `offset` or more start at `position`."""
+    """An entry of an offset index: look-ups of `offset` or more start at `position`."""
 
     offset: int
     position: int
@@ -56,7 +56,7 @@ class OffsetIndexLine:
 
 @dataclass(frozen=True, slots=True)
 class TimeIndexLine:
-    """No record before `offset` is later than `timestamp`."""
+    """An entry of a time index: no record before `offset` has a timestamp larger than `timestamp` (ms)."""
 
     timestamp: int
     offset: int
@@ -64,7 +64,7 @@ class TimeIndexLine:
 
 @dataclass(frozen=True, slots=True)
 class EpochLine:
-    """Records from `start_offset` on were written under the leader of `epoch`."""
+    """An entry of a leader epoch checkpoint: the first offset of an epoch."""
 
     epoch: int
     start_offset: int
@@ -72,7 +72,7 @@ class EpochLine:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLine:
-    """What an offset checkpoint says of a partition."""
+    """An entry of an offset checkpoint."""
 
     topic: str
     partition: int
@@ -81,7 +81,7 @@ class CheckpointLine:
 
 @dataclass(frozen=True, slots=True)
 class PropertyLine:
-    """A name and its value in a small text file."""
+    """A name and its value in a text file."""
 
     name: str
     value: str
@@ -89,16 +89,16 @@ class PropertyLine:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is not as it should be, in words; `size` bytes at `position` of the file where that is known."""
+    """An error in a file, as a sentence; `size` bytes at `position` of the file where that is known."""
 
     reason: str
     position: int | None = None
     size: int | None = None
     is_unreadable: bool = False
-    """The operating system refused to open or read the file."""
+    """True if the operating system refused to open or read the file."""
 
     def __post_init__(self) -> None:
-        if len(self.reason) > PROBLEM_TEXT_MAX:  # It quotes what it has found.
+        if len(self.reason) > PROBLEM_TEXT_MAX:  # The reason may quote bytes of the file.
             object.__setattr__(self, "reason", f"{self.reason[:PROBLEM_TEXT_MAX]}...")
 
 

@@ -1,8 +1,8 @@
-"""Building the indexes of a segment anew, offline, from its batches.
+"""Rebuilds the indexes of a segment from its batches, offline.
 
 The rules are those of a broker's recovery (kctl.storage.segment): an offset index entry for the first batch after every
 `index.interval.bytes`, a time index entry with it when the largest timestamp has grown, and one more at the end.
-Batches with a wrong checksum get no entry and count for nothing; behind bytes that are no batches the indexes go on.
+Batches with a wrong checksum get no entry and are ignored; the indexes continue after bytes that are not batches.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from kctl.storage.files import RealFiles
 from kctl.storage.names import INDEX_SUFFIX, LOCK, LOG_SUFFIX, TIME_INDEX_SUFFIX, offset_file_name
 
 INDEX_INTERVAL_BYTES = 4096
-"""The default of `index.interval.bytes`; any interval makes a right index."""
+"""The default of `index.interval.bytes`; any interval makes a correct index."""
 _POSITION_MAX = (1 << 31) - 1
 
 
 class InUse(KctlError):
-    """A broker works on the directory."""
+    """A broker is using the directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexChange:
-    """What becomes of one index file; `before` is None where there was none."""
+    """The change of one index file; `before` is None if the file did not exist."""
 
     path: str
     before: int | None
@@ -44,9 +44,10 @@ class IndexChange:
 
 @contextlib.contextmanager
 def exclusive(directories: list[str]) -> Iterator[None]:
-    """Keep brokers out of the log dirs that these partitions' folders lie in.  Raises InUse.
+    """Lock the log directories that contain these partition directories against brokers.  Raises InUse.
 
-    Our broker holds a flock, Apache Kafka's a POSIX lock; a log dir without a lock file has never had a broker.
+    kctl's broker holds a flock, Apache Kafka's a POSIX lock; a log directory without a lock file was never used by a
+    broker.
     """
     with contextlib.ExitStack() as stack:
         for log_dir in sorted({os.path.dirname(os.path.abspath(directory)) for directory in directories}):
@@ -60,12 +61,12 @@ def exclusive(directories: list[str]) -> Iterator[None]:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise InUse(f"a broker works on {log_dir}: stop it first") from None
+                raise InUse(f"a broker is using {log_dir}; stop it first") from None
         yield
 
 
 def logs_of(paths: list[str]) -> list[str]:
-    """The logs that these files of segments belong to, each once."""
+    """Return the `.log` files that these files belong to, without duplicates."""
     logs: dict[str, None] = {}
     for path in paths:
         name = offset_file_name(base_offset_of(path), LOG_SUFFIX)
@@ -76,7 +77,9 @@ def logs_of(paths: list[str]) -> list[str]:
 def rebuild_indexes(
     log_path: str, *, dry_run: bool, progress: Progress | None = None
 ) -> Iterator[IndexChange | Problem]:
-    """Replace what differs, or say what would be; problems are those of the log.  Raises OSError."""
+    """Replace the indexes that differ, or only report them for `dry_run`; Problems are those of the log.  Raises
+    OSError.
+    """
     base_offset = base_offset_of(log_path)
     offsets, times = bytearray(), bytearray()
     largest, largest_at = -1, base_offset
@@ -84,6 +87,7 @@ def rebuild_indexes(
     since_entry = 0
 
     def add_time() -> None:
+        """Add a time index entry if the largest timestamp has grown."""
         nonlocal last_time
         if largest > last_time:
             times.extend(TIME_ENTRY.pack(largest, largest_at - base_offset))
@@ -99,7 +103,11 @@ def rebuild_indexes(
             if not line.is_sound:
                 continue
             if not 0 <= header.last_offset - base_offset <= _POSITION_MAX or header.position > _POSITION_MAX:
-                yield Problem(f"batch at {header.base_offset} is too far for an index", header.position, header.size)
+                yield Problem(
+                    f"batch at {header.base_offset} is too far from the base offset to be indexed",
+                    header.position,
+                    header.size,
+                )
                 break
             if header.max_timestamp > largest:
                 largest, largest_at = header.max_timestamp, header.last_offset

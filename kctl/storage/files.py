@@ -1,7 +1,7 @@
-"""The disk as a port, and the real disk behind it.
+"""The file system interface of storage, and its implementation by the operating system.
 
-Everything that storage does to files passes here, so that a simulated disk (kctl.testing.sim_files) can fail the n-th
-operation, tear writes and forget what was not synced.  Paths are text.  All calls raise OSError and nothing else.
+All file access of storage goes through `Files`, so that a simulated disk (kctl.testing.sim_files) can fail the n-th
+operation, tear writes and lose data that was not synced.  Paths are text.  All calls raise OSError and nothing else.
 """
 
 from __future__ import annotations
@@ -15,97 +15,105 @@ Buffer = bytes | bytearray | memoryview
 
 
 class File(Protocol):
-    """One open file.  Reads and writes name their position; there is no shared cursor."""
+    """An open file.  Reads and writes take a position; there is no shared cursor."""
 
     @property
     def path(self) -> str:
-        """Where the file was when it was opened; renaming does not change it."""
+        """The path when the file was opened; a rename does not change it."""
         ...
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`; shorter only at the end of the file."""
+        """Return up to `size` bytes from `position`; fewer only at the end of the file."""
         ...
 
     def write_at(self, position: int, data: Buffer) -> None:
-        """All of `data` at `position`."""
+        """Write all of `data` at `position`."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file, or lengthen it with a hole that reads as zeros."""
+        """Truncate the file, or extend it with a hole that reads as zeros."""
         ...
 
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Return the size in bytes."""
 
     def sync(self) -> None:
-        """Return when the content is on the disk."""
+        """Return when the content is on the disk (fsync)."""
         ...
 
     def fileno(self) -> int:
-        """The descriptor, for sendfile.  A simulated file has none and raises OSError."""
+        """Return the descriptor, for sendfile.  A simulated file has none and raises OSError."""
         ...
 
     def close(self) -> None:
-        """Closing twice does nothing."""
+        """Close the file; closing twice does nothing."""
         ...
 
 
 class Lock(Protocol):
     """An exclusive lock on a directory, held until released or until the process ends."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Release the lock."""
 
 
 class Entry(Protocol):
-    """One name in a directory."""
+    """An entry of a directory."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name without the directory."""
 
     @property
-    def is_directory(self) -> bool: ...
+    def is_directory(self) -> bool:
+        """True for a directory."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The size in bytes."""
 
 
 class Files(Protocol):
-    """What storage asks of a disk."""
+    """The file system operations that storage needs."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """An existing file for reading and writing, created empty when missing if `create`."""
+        """Open a file for reading and writing; with `create` a missing file is created empty."""
         ...
 
     def list(self, directory: str) -> list[Entry]:
-        """What the directory holds, by name."""
+        """Return the entries of the directory, sorted by name."""
         ...
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """True if the path exists."""
 
-    def size(self, path: str) -> int: ...
+    def size(self, path: str) -> int:
+        """Return the size of the file in bytes."""
 
     def modified_ms(self, path: str) -> int:
-        """Time of the last change of the content, on the disk's clock."""
+        """Return the modification time in ms since the epoch."""
         ...
 
-    def set_modified_ms(self, path: str, time_ms: int) -> None: ...
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        """Set the modification time in ms since the epoch."""
 
     def read(self, path: str) -> bytes:
-        """The whole content of a small file."""
+        """Return the content of a small file."""
         ...
 
     def write_atomically(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """Replace the file by way of `path.tmp` and a rename; readers see the old or the new content.
+        """Replace the file by writing `path.tmp` and renaming it; readers see the old or the new content.
 
-        Without `sync` a power failure may leave either, or an empty file.
+        Without `sync`, after a power failure the file may have either content or be empty.
         """
         ...
 
     def make_directory(self, path: str) -> None:
-        """Create the directory and its parents; existing is fine."""
+        """Create the directory and its parents; an existing one is fine."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Move within the disk, replacing a file at `target`."""
+        """Rename a file or directory within the file system, replacing a file at `target`."""
         ...
 
     def remove(self, path: str) -> None:
@@ -113,11 +121,11 @@ class Files(Protocol):
         ...
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all it holds; a missing one is fine."""
+        """Remove a directory and its content; a missing one is fine."""
         ...
 
     def sync_directory(self, path: str) -> None:
-        """Return when the names in the directory are on the disk."""
+        """Return when the entries of the directory are on the disk."""
         ...
 
     def lock(self, path: str) -> Lock:
@@ -126,7 +134,7 @@ class Files(Protocol):
 
 
 class RealFile:
-    """A file of the operating system; closed at the latest when nobody refers to it any more."""
+    """A file of the operating system; closed at the latest by the garbage collector."""
 
     __slots__ = ("_fd", "path")
 
@@ -135,6 +143,7 @@ class RealFile:
         self._fd = fd
 
     def read_at(self, position: int, size: int) -> bytes:
+        """See File.read_at."""
         data = os.pread(self._fd, size, position)
         if len(data) == size or not data:
             return data
@@ -146,24 +155,30 @@ class RealFile:
         return b"".join(parts)
 
     def write_at(self, position: int, data: Buffer) -> None:
+        """See File.write_at."""
         size = len(data)
         written = os.pwrite(self._fd, data, position)
         while written < size:
             written += os.pwrite(self._fd, memoryview(data)[written:], position + written)
 
     def truncate(self, size: int) -> None:
+        """See File.truncate."""
         os.ftruncate(self._fd, size)
 
     def size(self) -> int:
+        """See File.size."""
         return os.fstat(self._fd).st_size
 
     def sync(self) -> None:
+        """See File.sync."""
         os.fsync(self._fd)
 
     def fileno(self) -> int:
+        """See File.fileno."""
         return self._fd
 
     def close(self) -> None:
+        """See File.close."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -186,7 +201,7 @@ class RealEntry:
 
 
 class RealLock:
-    """A flock; the kernel releases it when the process dies."""
+    """A flock; the kernel releases it when the process ends."""
 
     __slots__ = ("_fd",)
 
@@ -194,19 +209,22 @@ class RealLock:
         self._fd = fd
 
     def release(self) -> None:
+        """Release the lock and close the file."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
 
 class RealFiles:
-    """The operating system's files."""
+    """The file system of the operating system."""
 
     def open(self, path: str, *, create: bool = False) -> File:
+        """See Files.open."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return RealFile(path, os.open(path, flags, 0o644))
 
     def list(self, directory: str) -> list[Entry]:
+        """See Files.list."""
         entries: list[Entry] = []
         with os.scandir(directory) as found:
             for entry in found:
@@ -217,22 +235,28 @@ class RealFiles:
         return entries
 
     def exists(self, path: str) -> bool:
+        """See Files.exists."""
         return os.path.exists(path)
 
     def size(self, path: str) -> int:
+        """See Files.size."""
         return os.stat(path).st_size
 
     def modified_ms(self, path: str) -> int:
+        """See Files.modified_ms."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
+        """See Files.set_modified_ms."""
         os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def read(self, path: str) -> bytes:
+        """See Files.read."""
         with open(path, "rb") as file:
             return file.read()
 
     def write_atomically(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        """See Files.write_atomically."""
         draft = path + ".tmp"
         with open(draft, "wb") as file:
             file.write(data)
@@ -244,24 +268,29 @@ class RealFiles:
             self.sync_directory(os.path.dirname(path))
 
     def make_directory(self, path: str) -> None:
+        """See Files.make_directory."""
         os.makedirs(path, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
+        """See Files.rename."""
         os.replace(source, target)
 
     def remove(self, path: str) -> None:
+        """See Files.remove."""
         try:
             os.unlink(path)
         except FileNotFoundError:
             return
 
     def remove_tree(self, path: str) -> None:
+        """See Files.remove_tree."""
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
             return
 
     def sync_directory(self, path: str) -> None:
+        """See Files.sync_directory."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -269,6 +298,7 @@ class RealFiles:
             os.close(fd)
 
     def lock(self, path: str) -> Lock:
+        """See Files.lock."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,8 @@
-"""Which directories of a broker's log directories are logs, before any of them is opened.
+"""Finds the logs in a broker's log directories before any of them is opened.
 
-A log moves to another log directory as a copy, `<partition>.<id>-future`, which takes the place of the log when it is
-complete (kctl.storage.future_logs).  A process may die, or a disk fail, between the two renames of that moment; then
-the partition is there twice, and a file in the log that was replaced says so.
+A log is moved to another log directory as a copy, `<partition>.<id>-future`, which replaces the log when it is complete
+(kctl.storage.future_logs).  If the process or a disk fails between the two renames, the partition exists twice, and the
+file REPLACED_MARK in the old directory marks the log that was replaced.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ _logger = logging.getLogger(__name__)
 
 
 class FoundLog(NamedTuple):
-    """A log's directory."""
+    """The directory of a log."""
 
     tp: TopicPartition
     name: str
 
     @property
     def is_future(self) -> bool:
-        """Whether it is a copy that has not taken its place yet."""
+        """True for a future log, which has not replaced the log yet."""
         return self.name.endswith(FUTURE_DIRECTORY_SUFFIX)
 
 
 @dataclass(slots=True)
 class FoundLogs:
-    """What there is to open."""
+    """The logs to open."""
 
     by_directory: dict[str, list[FoundLog]] = field(default_factory=dict)
     """By the path of the log directory."""
     outdated: dict[TopicPartition, str] = field(default_factory=dict)
-    """Logs that must not be used while the directory is offline that their newer copy is in, and why."""
+    """Logs that must not be used while the log directory of their newer copy is offline, with the reason."""
 
 
 def find_logs(
     directories: Sequence[LogDirectory], *, files: Files, removals: DelayedRemovals, random: Random
 ) -> FoundLogs:
-    """Look at all directories that are online; what waits for removal is queued, what is no log is left alone.
+    """List the logs in all online directories; queue logs marked for deletion for removal, ignore other directories.
 
     A directory that cannot be read goes offline.  Raises ConfigError when a partition is in two of them.
     """
@@ -63,12 +63,12 @@ def find_logs(
     for directory in directories:
         with _failing(directory):
             if directory.is_online:
-                search.look_into(directory)
+                search.add_directory(directory)
     return search.result()
 
 
 class _Search:
-    """What has been found so far, of each partition the place of its log and of its copy."""
+    """The logs and future logs found so far, by partition."""
 
     def __init__(
         self, directories: Sequence[LogDirectory], files: Files, removals: DelayedRemovals, random: Random
@@ -80,24 +80,26 @@ class _Search:
         self._places: dict[TopicPartition, LogDirectory] = {}
         self._copies: dict[TopicPartition, tuple[LogDirectory, str]] = {}
 
-    def look_into(self, directory: LogDirectory) -> None:
+    def add_directory(self, directory: LogDirectory) -> None:
+        """Add the logs of one log directory."""
         for entry in self._files.list(directory.path):
             if not entry.is_directory or entry.name in NOT_A_LOG:
                 continue
             path = f"{directory.path}/{entry.name}"
             parsed = parse_log_directory_name(entry.name)
             if parsed is None:
-                _logger.warning("Ignoring %s, which is not the directory of a log", path)
+                _logger.warning("ignoring directory that is not a log path=%s", path)
             elif parsed[1] == DELETE_DIRECTORY_SUFFIX:
                 self._removals.add([path], due_ms=0, is_directory=True)
             elif parsed[1] == FUTURE_DIRECTORY_SUFFIX:
                 self._take_copy(parsed[0], directory, entry.name)
             elif parsed[1]:
-                _logger.warning("Ignoring %s, the log of a partition that was not this broker's any more", path)
+                _logger.warning("ignoring stray log path=%s", path)
             else:
                 self._take(parsed[0], directory)
 
     def result(self) -> FoundLogs:
+        """Return the logs to open."""
         found = FoundLogs()
         for tp, directory in self._places.items():
             with _failing(directory):
@@ -107,14 +109,16 @@ class _Search:
                     found.outdated[tp] = reason
         for tp, (directory, name) in self._copies.items():
             if self._places.get(tp) is directory:
-                _logger.warning("Ignoring %s/%s: the log is in this directory already", directory.path, name)
+                _logger.warning(
+                    "ignoring future log path=%s/%s reason=the log is already in this directory", directory.path, name
+                )
             else:
                 found.by_directory.setdefault(directory.path, []).append(FoundLog(tp, name))
         return found
 
     def _take_copy(self, tp: TopicPartition, directory: LogDirectory, name: str) -> None:
         if tp in self._copies:
-            _logger.warning("Ignoring %s/%s: %s moves to another directory", directory.path, name, tp)
+            _logger.warning("ignoring future log path=%s/%s reason=%s has another future log", directory.path, name, tp)
         else:
             self._copies[tp] = directory, name
 
@@ -132,33 +136,33 @@ class _Search:
             raise ConfigError(
                 "log.dirs",
                 f"{directory.path}/{tp}",
-                f"{tp} is in {other.path} as well; remove the one whose disk failed while the log moved",
+                f"{tp} is also in {other.path}; remove the copy on the disk that failed while the log was being moved",
             )
 
     def _is_replaced(self, tp: TopicPartition, directory: LogDirectory) -> bool:
         return self._files.exists(f"{directory.path}/{tp}/{REPLACED_MARK}")
 
     def _remove(self, tp: TopicPartition, directory: LogDirectory) -> None:
-        _logger.info("Removing %s/%s, whose place another directory has taken", directory.path, tp)
+        _logger.info("removing replaced log path=%s/%s", directory.path, tp)
         target = f"{directory.path}/{delete_directory_name(tp, f'{self._random.getrandbits(128):032x}')}"
         self._files.rename(f"{directory.path}/{tp}", target)
         self._removals.add([target], due_ms=0, is_directory=True)
 
     def _why_outdated(self, tp: TopicPartition, directory: LogDirectory) -> str | None:
-        """A mark without a newer log: that one is out of reach, or it never came so far."""
+        """Return why the log must not be used: it is marked as replaced and its copy is in an offline directory."""
         if not self._is_replaced(tp, directory):
             return None
         mark = f"{directory.path}/{tp}/{REPLACED_MARK}"
         newer = self._directories.get(self._files.read(mark).decode(errors="replace").strip())
         if newer is not None and not newer.is_online:
-            return f"it was moving to {newer.path}, which is offline; remove {mark} to use what is here"
+            return f"the log was being moved to {newer.path}, which is offline; remove {mark} to use this copy"
         self._files.remove(mark)
         return None
 
 
 @contextmanager
 def _failing(directory: LogDirectory) -> Iterator[None]:
-    """Takes the directory offline when its disk fails, and goes on."""
+    """Take the directory offline on OSError and continue."""
     try:
         yield
     except OSError as error:

@@ -1,13 +1,13 @@
-"""Reading a log from its start to its end by where its bytes lie, so that no damage to indexes or batches can stop it.
+"""Reads a log from its start to its end by file position, so that damaged indexes or batches cannot stop it.
 
     reading = FrontToBack(log, buffer_bytes)
-    while (read := reading.next_read()) is not None:      loop: which segment, and from where
-        piece = read()                                    thread: the batches that can be believed, and what is lost
+    while (read := reading.next_read()) is not None:      loop: choose the segment and position
+        piece = read()                                    thread: valid batches and the damage between them
 
-Appends that come meanwhile are read as well.  When a cleaner takes the segment away, reading goes on in the one that it
-put there, behind the last offset that was read.
+Appends during the reading are read as well.  If the cleaner replaces the segment, reading continues in its replacement
+after the last offset that was read.
 
-Owner: event loop, except for what `next_read` gives.
+Owner: event loop, except for the callables that `next_read` returns.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ from kctl.storage.segment import Segment
 
 
 class FrontToBack:
-    """One read at a time: each is to be done before the next is asked for."""
+    """One reading; each read must complete before the next one is requested."""
 
     def __init__(self, log: Log, buffer_bytes: int) -> None:
-        """`buffer_bytes` are read at once, more where a batch is larger."""
+        """Read `buffer_bytes` at a time, more for a larger batch."""
         self._log = log
         self._buffer_bytes = buffer_bytes
         self._enter(log.log_start_offset)
 
     def next_read(self) -> Callable[[], Piece] | None:
-        """What reads the next piece, for a thread; None at the end of the log.  Both raise OSError."""
+        """Return a callable that reads the next piece, for a thread; None at the end of the log.
+
+        Both raise OSError.
+        """
         while True:
             segments = self._log.segments
             if self._segment not in segments:
@@ -47,7 +50,7 @@ class FrontToBack:
             self._enter(following)
 
     def _enter(self, offset: int) -> None:
-        """Go on in the segment that holds `offset`."""
+        """Continue in the segment that holds `offset`."""
         segments = self._log.segments
         self._segment: Segment = max(
             (each for each in segments if each.base_offset <= offset),
@@ -60,7 +63,7 @@ class FrontToBack:
     def _read(self, file: File, size: int, end_offset: int) -> Piece:
         left = size - self._position
         wanted = min(max(self._buffer_bytes, self._wanted), left)
-        # A file that somebody has cut is damaged like one with zeros in it.
+        # A file truncated by another process is read as if it ended with zeros.
         data = file.read_at(self._position, wanted).ljust(wanted, b"\0")
         cut = self._cutter.cut(data, left=left, end_offset=end_offset)
         self._position, self._wanted = self._position + cut.consumed, cut.wanted

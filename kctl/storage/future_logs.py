@@ -1,14 +1,14 @@
-"""Logs on their way to another log directory.  KIP-113.
+"""Future logs: copies of logs that are being moved to another log directory.  KIP-113.
 
-The copy of a log lives in `<partition>.<id>-future` of its new directory and takes in what the log has.  Once both end
-at the same offset it takes the log's place:
+The future log is in `<partition>.<id>-future` of its new directory and copies the records of the log.  When both have
+the same end offset it replaces the log:
 
-    1. thread   what the copy holds is synced, and the log gets the mark REPLACED_MARK
-    2. loop     if they still end alike: the copy gets the log's name, the log becomes `-delete`
+    1. thread   sync the future log, and create REPLACED_MARK in the directory of the log
+    2. loop     if the end offsets are still equal: rename the future log to the log's name, and the log to `-delete`
 
-A crash before the first rename leaves the log and its copy, which goes on growing after the start.  A crash, or a disk
-that fails, between the two leaves the partition twice, and the mark tells which one to take (kctl.storage.finding).
-Kafka's LogManager.replaceCurrentWithFutureLog, whose next start refuses to choose.
+After a crash before the first rename both logs exist, and copying continues after the start.  After a crash or a disk
+failure between the renames the partition exists twice, and the mark says which one to use (kctl.storage.finding).
+Kafka's LogManager.replaceCurrentWithFutureLog; after such a crash Kafka refuses to start.
 
 Owner: event loop, except for ReplacementPlan.run.
 """
@@ -26,7 +26,7 @@ from kctl.storage.names import REPLACED_MARK
 
 
 class ReplacementPlan:
-    """Step 1: never raises; who made it looks at `failures`, if the log and its copy are still there."""
+    """Step 1.  Never raises; errors are in `failures`, which apply only if the log and its copy still exist."""
 
     __slots__ = ("_copy_directory", "_files", "_flush", "_mark", "_text", "failures")
 
@@ -39,7 +39,7 @@ class ReplacementPlan:
         self.failures: list[tuple[str, OSError]] = []
 
     def run(self) -> None:
-        """Sync the copy and mark the log."""
+        """Sync the future log and mark the log as replaced."""
         path = self._copy_directory
         try:
             self._flush.run()
@@ -50,7 +50,7 @@ class ReplacementPlan:
 
 
 class FutureLogs:
-    """The copies, and where logs that do not exist yet shall be."""
+    """The future logs, and the preferred directories of logs that do not exist yet."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -60,37 +60,40 @@ class FutureLogs:
 
     @property
     def logs(self) -> Mapping[TopicPartition, Log]:
+        """The future logs by partition."""
         return self._logs
 
     def get(self, tp: TopicPartition) -> Log | None:
+        """Return the future log of the partition, if any."""
         return self._logs.get(tp)
 
     def add(self, tp: TopicPartition, copy: Log) -> None:
+        """Add a future log."""
         self._logs[tp] = copy
 
     def prefer(self, tp: TopicPartition, path: str) -> None:
-        """The partition's log is to be created in this directory."""
+        """Create the partition's log in this directory, when it is created."""
         self._preferred[tp] = path
 
     def take_preferred(self, tp: TopicPartition) -> str | None:
-        """Where the log shall be created, if somebody has asked for that."""
+        """Return and forget the directory that was preferred for the log, if any."""
         return self._preferred.pop(tp, None)
 
     def plan_replacement(self, log: Log, copy: Log) -> tuple[FlushPlan, ReplacementPlan]:
-        """What to run before the copy can take the log's place.  Raises LogDirFailure."""
+        """Return the work to run in a thread before the future log can replace the log.  Raises LogDirFailure."""
         flush = copy.plan_flush()
         return flush, ReplacementPlan(self._files, flush, log=log, copy=copy)
 
     def marked(self, log: Log, copy: Log) -> None:
-        """The plan has run: the log has its mark, which goes again when the copy has been given up meanwhile."""
+        """Record that the plan has run; remove the mark if the future log was deleted meanwhile."""
         self._marked[log.topic_partition] = log
         if self._logs.get(log.topic_partition) is not copy:
             self._unmark(log.topic_partition)
 
     def is_ready(self, log: Log) -> bool:
-        """Whether the copy can take the log's place now.
+        """True if the future log can replace the log now.
 
-        It ends where the log ends, and nothing that is safe on the log's disk is not on that of the copy.
+        Both have the same end offset, and everything that is synced in the log is synced in the future log.
         """
         tp = log.topic_partition
         copy = self._logs.get(tp)
@@ -103,11 +106,11 @@ class FutureLogs:
         )
 
     def take_place(self, tp: TopicPartition) -> Log:
-        """Give the copy the log's name; from now on it is the log.  Raises OSError, with the copy as it was or lost."""
+        """Rename the future log to the log's name.  Raises OSError; the future log is then unchanged or lost."""
         copy = self._logs[tp]
         target = f"{copy.log_directory.path}/{tp}"
         self._files.rename(copy.directory, target)
-        # The log must not be gone from its disk before the copy has its name on another.
+        # Sync the new name before the log is removed from its own disk.
         self._files.sync_directory(copy.log_directory.path)
         copy.moved_to(target)
         del self._logs[tp]
@@ -115,13 +118,13 @@ class FutureLogs:
         return copy
 
     def remove(self, tp: TopicPartition) -> Log | None:
-        """Forget the copy, and that the log was to be replaced."""
+        """Forget the future log and remove the mark of the log."""
         copy = self._logs.pop(tp, None)
         self._unmark(tp)
         return copy
 
-    def lose(self, directory: LogDirectory) -> None:
-        """The directory went offline: copies in it are given up, where they are."""
+    def forget_directory(self, directory: LogDirectory) -> None:
+        """Forget the future logs in a directory that went offline; their files stay."""
         for tp in [tp for tp, copy in self._logs.items() if copy.log_directory is directory]:
             copy = self.remove(tp)
             if copy is not None:

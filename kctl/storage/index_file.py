@@ -1,8 +1,8 @@
-"""The file behind an index of a segment: fixed-size entries, zero-filled to its full size while the segment is active.
+"""The file of an index of a segment: fixed-size entries, preallocated with zeros while the segment is active.
 
-New entries gather in memory and reach the file a block at a time: an index is only trusted after a clean shutdown or
-when its segment lies below the recovery point, and both write and sync it first; recovery rebuilds all others from the
-log.  The file is opened for each block and closed again, so that idle logs hold no descriptors.
+New entries are buffered and written a block at a time.  That is safe because an index is only trusted after a clean
+shutdown or when its segment is below the recovery point, and both write and sync it first; recovery rebuilds all others
+from the log.  The file is opened for each block and closed again, so idle logs hold no descriptors.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class IndexFile:
 
     @property
     def size(self) -> int:
-        """Bytes of all entries, written or not."""
+        """Bytes of all entries, including buffered ones."""
         return self._written + len(self._pending)
 
     def create(self, *, preallocate: bool) -> None:
-        """An index without entries, whatever was there before."""
+        """Create an index without entries, replacing an existing file."""
         self._pending.clear()
         self._written = 0
         file = self._files.open(self.path, create=True)
@@ -45,7 +45,7 @@ class IndexFile:
             file.close()
 
     def read(self) -> bytes:
-        """All entries; zeros at the end are room, not entries.  Raises CorruptLog, FileNotFoundError."""
+        """Return all entries without the zeros at the end.  Raises CorruptLog, FileNotFoundError."""
         data = self._files.read(self.path)
         if len(data) % self.entry_size:
             raise CorruptLog(self.path, len(data), f"size is not a multiple of {self.entry_size}")
@@ -55,7 +55,7 @@ class IndexFile:
         return data[: self._written]
 
     def read_last(self) -> bytes:
-        """The last entry of a trimmed file; empty when it has none.  Raises CorruptLog, FileNotFoundError."""
+        """Return the last entry of a trimmed file, empty if there is none.  Raises CorruptLog, FileNotFoundError."""
         file = self._files.open(self.path)
         try:
             size = file.size()
@@ -66,13 +66,13 @@ class IndexFile:
             file.close()
 
     def append(self, entry: bytes) -> None:
-        """One more entry; raises OSError when a block is due and cannot be written."""
+        """Add an entry.  Raises OSError when a block is full and cannot be written."""
         self._pending += entry
         if len(self._pending) >= _PENDING_MAX:
             self.write_pending()
 
     def write_pending(self) -> None:
-        """Hand all entries to the operating system."""
+        """Write all buffered entries to the file."""
         if self._pending:
             file = self._files.open(self.path, create=True)
             try:
@@ -83,18 +83,18 @@ class IndexFile:
             self._pending.clear()
 
     def cut(self, entry_count: int) -> None:
-        """Keep the first `entry_count` entries; the file ends with them."""
+        """Keep the first `entry_count` entries and truncate the file."""
         self.write_pending()
         self._written = entry_count * self.entry_size
         self._set_length(self._written)
 
     def trim(self) -> None:
-        """Give the room behind the entries back."""
+        """Truncate the preallocated space after the entries."""
         self.write_pending()
         self._set_length(self._written)
 
     def preallocate(self) -> None:
-        """Make room up to the full size, reading as zeros."""
+        """Extend the file with zeros to its full size."""
         self._set_length(self.size_max)
 
     def _set_length(self, size: int) -> None:

@@ -1,7 +1,7 @@
-"""Which leader epoch wrote from which offset on: the leader epoch cache of a log.  Pure.  KIP-101, KIP-279.
+"""The leader epoch cache of a log: the first offset of each leader epoch.  Pure.  KIP-101, KIP-279.
 
-Entries ascend in both columns.  The log writes the list to `leader-epoch-checkpoint` after each call that returns True.
-Followers and consumers ask for the end offset of an epoch to find out where their history parts from the leader's.
+Epochs and start offsets ascend.  The log writes the list to `leader-epoch-checkpoint` after each call that returns
+True.  Followers and consumers ask for the end offset of an epoch to find where their log diverges from the leader's.
 """
 
 from __future__ import annotations
@@ -15,36 +15,37 @@ UNDEFINED_OFFSET = -1
 
 
 class EpochEntry(NamedTuple):
-    """`epoch` started at `start_offset`."""
+    """The first offset of an epoch."""
 
     epoch: int
     start_offset: int
 
 
 class LeaderEpochs:
-    """The epochs of one log.  Owner: event loop (recovery runs before the loop knows the log)."""
+    """The epochs of one log.  Owner: event loop (recovery runs before the log is shared)."""
 
     __slots__ = ("_entries",)
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
-        """Entries as they stand in the checkpoint; ones that contradict earlier entries give way to the later."""
+        """Take over the entries of a checkpoint; earlier entries that conflict with later ones are dropped."""
         self._entries: list[EpochEntry] = []
         for epoch, start_offset in entries:
             self.assign(epoch, start_offset)
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
+        """A copy of the entries, in order."""
         return tuple(self._entries)
 
     @property
     def latest_epoch(self) -> int:
-        """The newest epoch, or UNDEFINED_EPOCH."""
+        """The latest epoch, or UNDEFINED_EPOCH."""
         return self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """`epoch` writes from `start_offset` on; says whether that was news.
+        """Start `epoch` at `start_offset`; return True if that changed the cache.
 
-        Entries that this contradicts (epoch not below, or start not below) are dropped.
+        Drops the existing entries that are not below it in both epoch and offset.
         """
         entries = self._entries
         if entries:
@@ -57,10 +58,11 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, requested: int, *, log_end_offset: int) -> tuple[int, int]:
-        """The largest known epoch <= `requested` and the offset where it ends; followers truncate there.
+        """Return (epoch, end offset) of the largest known epoch <= `requested`; followers truncate to that offset.
 
-        The current epoch ends at the log's end.  Newer than all known, or UNDEFINED_EPOCH: (-1, -1).  Older than all
-        known: (requested, start of the oldest), because what lay before it is deleted.  LeaderEpochFileCache.
+        The latest epoch ends at the log end.  An epoch above all known ones, or UNDEFINED_EPOCH, gives (-1, -1).  An
+        epoch below all known ones gives (requested, start of the oldest), because its records were deleted.
+        LeaderEpochFileCache.endOffsetFor.
         """
         if requested == UNDEFINED_EPOCH or requested > self.latest_epoch:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -71,19 +73,21 @@ class LeaderEpochs:
         return (self._entries[index - 1].epoch, end) if index else (requested, end)
 
     def epoch_for(self, offset: int) -> int:
-        """The epoch that wrote `offset`, or UNDEFINED_EPOCH when it lies before all known epochs."""
+        """Return the epoch of `offset`, or UNDEFINED_EPOCH for an offset before all known epochs."""
         index = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[index - 1].epoch if index else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """The log now ends at `end_offset`: epochs that start there or later never happened.  Says whether any went."""
+        """Drop the epochs that start at or after `end_offset`; return True if there were any."""
         count = len(self._entries)
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
         return len(self._entries) != count
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """The log now starts at `start_offset`: of the epochs at or before it only the last stays, starting there."""
+        """Keep of the epochs at or before `start_offset` only the last, and move its start there; return True on a
+        change.
+        """
         index = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if index == 0 or (index == 1 and self._entries[0].start_offset == start_offset):
             return False
@@ -92,7 +96,7 @@ class LeaderEpochs:
         return True
 
     def clear(self) -> bool:
-        """Forget all epochs; says whether there were any."""
+        """Drop all epochs; return True if there were any."""
         had_entries = bool(self._entries)
         self._entries.clear()
         return had_entries

@@ -1,16 +1,16 @@
-"""Files in a log's directory that tell of work that a crash interrupted.
+"""Completes or undoes work on segment files that a crash interrupted.
 
-    .deleted   was about to be removed: remove it
-    .cleaned   a cleaner's draft: remove it, and every .swap at or behind it, because one group's output may be several
-               segments of which not all had become .swap
-    .swap      finished output: the segments it replaces go, then it takes its final name
+    .deleted   scheduled for removal: remove it
+    .cleaned   unfinished output of the cleaner: remove it, and every .swap at or after it, because the output of a
+               group may be several segments of which not all were renamed to .swap
+    .swap      finished output: remove the segments that it replaces, then rename it to its final name
 
-A segment that is split or cleaned is therefore there either as it was or as it shall be.  What is swapped in had been
-written and synced, indexes and all, so nothing has to be read again.
+A segment that was split or cleaned is therefore either old or new.  Swapped files and their indexes were synced before,
+so nothing has to be read again.
 
-The final names are given index first and batches last, after all old files lost theirs: while there is an `.index.swap`
-everything with a final name is old.  Apache Kafka renames the batches first; what it leaves then are indexes that are
-still called `.swap` beside batches that are not.
+Indexes are renamed to their final names first and batches last, after all old files were renamed to `.deleted`: while
+an `.index.swap` exists, every file with a final name is old.  Apache Kafka renames the batches first; it may leave
+indexes named `.swap` beside batches with their final name.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from kctl.storage.segment import Segment
 
 _logger = logging.getLogger(__name__)
 
-_NOWHERE = 1 << 63
-"""Behind all offsets."""
+_OFFSET_AFTER_ALL = 1 << 63
+"""An offset after all offsets."""
 
 
-def settle_leftovers(files: Files, directory: str, config: LogConfig) -> None:
-    """Leave only files with final names in the directory; it may be interrupted anywhere.  Raises OSError."""
+def resolve_leftovers(files: Files, directory: str, config: LogConfig) -> None:
+    """Leave only files with final names in the directory; can be interrupted at any point.  Raises OSError."""
     cleaned: dict[str, int] = {}
     swaps: dict[str, int] = {}
     for entry in files.list(directory):
@@ -47,14 +47,14 @@ def settle_leftovers(files: Files, directory: str, config: LogConfig) -> None:
         if entry.name.endswith((DELETED_SUFFIX, ".tmp")):
             files.remove(f"{directory}/{entry.name}")
         elif entry.name.endswith(CLEANED_SUFFIX):
-            cleaned[entry.name] = parsed[0] if parsed is not None else _NOWHERE
+            cleaned[entry.name] = parsed[0] if parsed is not None else _OFFSET_AFTER_ALL
         elif entry.name.endswith(SWAP_SUFFIX) and parsed is not None:
             swaps[entry.name] = parsed[0]
-    first_draft = min(cleaned.values(), default=_NOWHERE)
+    first_draft = min(cleaned.values(), default=_OFFSET_AFTER_ALL)
     for name, offset in swaps.items():
         if offset >= first_draft:
             files.remove(f"{directory}/{name}")
-    for name in cleaned:  # After what they told of.
+    for name in cleaned:  # The files that depend on them were handled above.
         files.remove(f"{directory}/{name}")
     swapped = sorted(offset for name, offset in swaps.items() if name.endswith(LOG_SUFFIX + SWAP_SUFFIX))
     swapped = [offset for offset in swapped if offset < first_draft]
@@ -88,22 +88,22 @@ def _finish_swap(files: Files, directory: str, config: LogConfig, swapped: list[
         segment.change_suffix("")
         segment.close()
     files.sync_directory(directory)
-    _logger.info("Finished a swap of %d cleaned segments in %s", len(segments), directory)
+    _logger.info("completed interrupted segment swap segments=%d path=%s", len(segments), directory)
 
 
 def _end_of(segment: Segment) -> int:
-    """The offset after the last sound batch; what is behind it is recovery's business."""
+    """Return the offset after the last valid batch; recovery handles the bytes after it."""
     offset = segment.base_offset
     try:
         for header in segment.headers():
             offset = header.next_offset
     except CorruptLog as error:
-        _logger.warning("A cleaned segment is damaged: %s", error)
+        _logger.warning("cleaned segment is corrupt error=%s", error)
     return offset
 
 
 def _finish_indexes(files: Files, directory: str) -> None:
-    """Indexes of a swap whose batches have their final name already get theirs; what belongs to nothing goes."""
+    """Rename `.swap` indexes of segments whose batches have their final name; remove other `.swap` files."""
     for entry in files.list(directory):
         parsed = parse_offset_file_name(entry.name)
         if not entry.name.endswith(SWAP_SUFFIX):

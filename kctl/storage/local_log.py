@@ -1,16 +1,16 @@
-"""The segments of a log and their files: how segments begin, are cut, and go.  Kafka 3's LocalLog.
+"""The segments of a log and their files: rolls, truncates, deletes and replaces segments.  Kafka 3's LocalLog.
 
-Between any two steps on the disk the process may die, so their order is such that the next start can tell what was
-meant (kctl.storage.recovery, kctl.storage.leftovers):
+The process may be killed between any two operations on the disk, so they are ordered such that the next start can
+complete or undo them (kctl.storage.recovery, kctl.storage.leftovers):
 
-    roll          the old segment is closed before there is a new one
-    truncate_to   segments behind the cut go newest first, so that what is left has no hole; the cut is synced
-    clear         all go newest first, and only then there is a new one
-    retire        the files are renamed to `.deleted` now and removed later: readers may go on with what they hold
-    replace       drafts get `.swap`, then the old segments retire, then the drafts get their final names
+    roll          close the old segment before creating the new one
+    truncate_to   delete the segments after the offset newest first, so that no hole is left; sync the truncation
+    clear         delete all segments newest first, then create a new one
+    retire        rename the files to `.deleted` now and remove them later: readers may still use them
+    replace       rename drafts to `.swap`, retire the old segments, rename the drafts to their final names
 
-Offsets come in as arguments: what records are visible, who wrote them and in which epoch is the log's business.  The
-list and the files agree after each call; an OSError leaves them apart, and the log directory goes offline for it.
+Offsets are arguments: which records are visible, and their producers and epochs, is decided by the log.  The list and
+the files agree after each call; after an OSError they may not, and the log directory goes offline.
 
 Owner: event loop.
 """
@@ -29,7 +29,7 @@ from kctl.storage.segments import SegmentList
 
 
 class LocalLog:
-    """All methods raise OSError."""
+    """The segments of one log.  All methods raise OSError."""
 
     __slots__ = ("_files", "_random", "_removals", "directory", "segments")
 
@@ -38,7 +38,7 @@ class LocalLog:
     ) -> None:
         self.directory = directory
         self.segments = segments
-        """The same object for as long as the log lives."""
+        """The same object for the lifetime of the log."""
         self._files = files
         self._removals = removals
         self._random = random
@@ -48,33 +48,33 @@ class LocalLog:
         self.segments.add(self._new_segment(base_offset, config, now_ms))
 
     def truncate_to(self, offset: int) -> None:
-        """Drop all records from `offset` on, which lies in the first segment or behind it."""
+        """Delete all records from `offset` on; `offset` is in or after the first segment."""
         for segment in self.segments.take_after(offset):
             segment.remove()
         active = self.segments.active
         active.truncate_to(offset)
-        active.file.sync()  # Otherwise a power failure would bring the records back.
+        active.file.sync()  # Otherwise the records could be back after a power failure.
         active.become_active()
 
     def clear(self) -> None:
-        """Remove the files of all segments at once; `begin_at` has to follow."""
+        """Remove the files of all segments at once; call `begin_at` next."""
         for segment in reversed(self.segments.all()):
             segment.remove()
 
     def begin_at(self, base_offset: int, config: LogConfig) -> None:
-        """Have one empty segment instead of all, as old as the active one was."""
+        """Replace all segments by an empty one with the creation time of the active one."""
         self.segments.replace_all(self._new_segment(base_offset, config, self.segments.active.created_ms))
 
     def retire(self, segment: Segment, *, due_ms: int) -> None:
-        """Let the files of a segment that is not in the list any more go at `due_ms`."""
+        """Rename the files of a segment that was removed from the list to `.deleted`; they are removed at `due_ms`."""
         self.retire_files(segment.mark_deleted(), due_ms=due_ms)
 
     def retire_files(self, paths: list[str], *, due_ms: int) -> None:
-        """Let files go at `due_ms` that have been renamed to `.deleted`."""
+        """Remove files that were renamed to `.deleted` at `due_ms`."""
         self._removals.add(paths, due_ms=due_ms)
 
     def replace(self, old: Sequence[Segment], new: Sequence[Segment], *, due_ms: int) -> None:
-        """Take a cleaner's drafts for the closed segments that they were made of; the files of those go at `due_ms`."""
+        """Replace closed segments by the cleaner's drafts made from them; the old files are removed at `due_ms`."""
         for segment in reversed(new):
             segment.change_suffix(SWAP_SUFFIX)
         self.segments.replace(list(old), list(new))
@@ -85,19 +85,19 @@ class LocalLog:
             segment.change_suffix("")
 
     def files_to_sync(self, recovery_point: int, *, closed_segments_only: bool) -> list[File]:
-        """What holds the records from the recovery point on, opened."""
+        """Return the open files with the records from the recovery point on, for fsync."""
         segments = self.segments.from_index(self.segments.floor_index(recovery_point))
         if closed_segments_only:
             segments.pop()
         return [file for segment in segments for file in segment.files_to_sync()]
 
     def release(self) -> None:
-        """Close the files as they are."""
+        """Close the files without writing anything."""
         for segment in self.segments:
             segment.close()
 
     def moved_to(self, directory: str) -> None:
-        """The directory has been renamed; what is opened from now on is looked for there."""
+        """Use the new path of the directory for files opened from now on."""
         self.directory = directory
         for segment in self.segments:
             segment.moved_to(directory)

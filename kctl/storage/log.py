@@ -1,16 +1,16 @@
 """The log of one partition: appending, reading, rolling, truncating, deleting.
 
-A log is a list of segments, the leader epochs and the producer state that belong to them, and three offsets:
+A log has a list of segments, the leader epochs and the producer state, and three offsets:
 
-    log start offset   below it records are gone for readers, whatever files still hold
-    recovery point     below it everything is known to be on the disk; recovery starts at its segment
+    log start offset   records below it are not readable, even if files still contain them
+    recovery point     everything below it is on the disk; recovery starts at its segment
     log end offset     the offset of the next record
 
-The high watermark is replication's business and comes in as an argument.  Order of an append: check everything, roll if
-due, write the batches, index them, then update producers, epochs and the end offset.  What fails before the write
-changes nothing, and an OSError takes the log directory offline.
+The high watermark belongs to replication and is an argument.  Order of an append: check everything, roll if due, write
+the batches, index them, then update producers, epochs and the end offset.  A failure before the write changes nothing;
+an OSError takes the log directory offline.
 
-kctl.storage.recovery opens logs.  Owner: event loop.
+kctl.storage.recovery opens logs.  Kafka's UnifiedLog.  Owner: event loop.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from kctl.storage.local_log import LocalLog
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.lookup import RecordsSlice
 from kctl.storage.metadata_files import MetadataFiles
-from kctl.storage.producer_replay import replay_producers, take_in_producer
+from kctl.storage.producer_replay import apply_producer_batch, replay_producers
 from kctl.storage.producer_snapshots import ProducerSnapshots
 from kctl.storage.producer_state import ProducerState
 from kctl.storage.retention import deletable_segments
@@ -54,7 +54,7 @@ _EPOCH = struct.Struct(">i")
 
 @dataclass(slots=True)
 class LogContents:
-    """What recovery found in a log's directory."""
+    """The state of a log as recovery found it in the log's directory."""
 
     segments: SegmentList
     log_start_offset: int
@@ -68,7 +68,7 @@ class LogContents:
 
 
 class Log:
-    """One partition's records on disk."""
+    """The log of one partition."""
 
     __slots__ = (
         "_files",
@@ -103,7 +103,7 @@ class Log:
     ) -> None:
         self.topic_partition = topic_partition
         self.config = config
-        """Replaceable at any time."""
+        """May be replaced at any time."""
         self.topic_id = contents.topic_id
         self.log_directory = log_directory
         self.log_start_offset = contents.log_start_offset
@@ -120,46 +120,51 @@ class Log:
 
     @property
     def directory(self) -> str:
-        """Where it is now."""
+        """The current path of the log's directory."""
         return self._local.directory
 
     @property
     def segments(self) -> list[Segment]:
-        """The segments, oldest first; a copy."""
+        """A copy of the list of segments, oldest first."""
         return self._segments.all()
 
     @property
     def active_segment(self) -> Segment:
+        """The segment that takes appends."""
         return self._segments.active
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all batches."""
+        """Size of all batches in bytes."""
         return self._segments.size
 
     @property
     def recovery_point(self) -> int:
-        """Below it everything is known to be on the disk."""
+        """Everything below this offset is on the disk."""
         return self._flush.recovery_point
 
     @property
     def truncations(self) -> int:
-        """How often records at the end have been taken away since the start."""
+        """The number of truncations since the start."""
         return self._flush.truncations
 
     @property
     def settled_end_offset(self) -> int:
-        """Up to where appends may be acknowledged: the log's end, unless `flush.messages` asks for a sync first."""
+        """Appends below this offset may be acknowledged: the log end offset, or less while `flush.messages` requires
+        a sync.
+        """
         unsettled_from = self._flush.unsettled_from
         return self.log_end_offset if unsettled_from is None else unsettled_from
 
     @property
     def awaits_flush(self) -> bool:
-        """Whether appends wait for a sync; whoever appends has to see to it: plan_flush, run, flushed."""
+        """True if appends must be synced before they are acknowledged; the caller does so with plan_flush, run,
+        flushed.
+        """
         return self._flush.unsettled_from is not None
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Below it every transaction is decided, and its marker replicated; readers of committed records stop there."""
+        """The last stable offset: every transaction below it is complete and its marker replicated (KIP-98)."""
         state = self.producer_state
         if not state.has_transactions:
             return high_watermark
@@ -179,13 +184,13 @@ class Log:
         request_version: int = 9,
         allowance: Allowance | None = None,
     ) -> AppendResult:
-        """Give the records their offsets and write them.
+        """Assign offsets to the records and append them as the leader.
 
-        A client's records may have been validated before, in a thread; otherwise `allowance` is what their validation
-        may use, and AllowanceExceeded is raised where that is not enough.  A writable buffer is patched in place
-        (offsets, leader epoch; timestamps for LogAppendTime).  What does not come from a client may be several batches,
-        control batches among them, and is spared the sequence check.  Raises ApiError as the table of
-        kctl.records.validate and kctl.storage.producer_state say, and LogDirFailure.
+        A client's records may have been validated before, in a thread; otherwise `allowance` bounds the validation, and
+        AllowanceExceeded is raised where it is not enough.  A writable buffer is changed in place (offsets, leader
+        epoch; timestamps for LogAppendTime).  With `from_client` False, records may be several batches including
+        control batches, and sequence numbers are not checked.  Raises LogDirFailure, and ApiError as described in
+        kctl.records.validate and kctl.storage.producer_state.  UnifiedLog.appendAsLeader.
         """
         self.log_directory.check()
         rules = self.config.append_rules
@@ -214,11 +219,12 @@ class Log:
         return self._append(valid, append_time, now_ms)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int = 0) -> AppendResult:
-        """Write what a leader sent, offsets, epochs and all; a batch cut off at the end is left out.
+        """Append batches fetched from a leader, with their offsets and epochs; an incomplete batch at the end is
+        ignored.
 
-        An empty log starts with the batch that holds its start offset: records may have been deleted up to the middle
-        of it.  Raises ApiError(CORRUPT_MESSAGE), ApiError(OFFSET_OUT_OF_RANGE) when the records do not continue this
-        log, and LogDirFailure.
+        An empty log may start with a batch that contains its start offset, because records may be deleted up to the
+        middle of a batch.  Raises ApiError(CORRUPT_MESSAGE), ApiError(OFFSET_OUT_OF_RANGE) when the records do not
+        continue this log, and LogDirFailure.  UnifiedLog.appendAsFollower.
         """
         self.log_directory.check()
         valid = validate_replicated(records)
@@ -231,7 +237,7 @@ class Log:
         for header in valid.headers:
             if header.base_offset < expected:
                 raise ApiError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE, f"batch at {header.base_offset} came where {expected} was due"
+                    ErrorCode.OFFSET_OUT_OF_RANGE, f"batch has base offset {header.base_offset}, expected {expected}"
                 )
             expected = header.next_offset
         return self._append(valid, NO_APPEND_TIME, now_ms)
@@ -242,7 +248,7 @@ class Log:
             return AppendResult(self.log_end_offset, self.log_end_offset - 1, append_time, self.log_start_offset)
         try:
             self._segment_for(valid, now_ms).append(valid.buffer, headers)
-            self._take_in(valid)
+            self._apply_batches(valid)
         except OSError as error:
             raise self.log_directory.fail(error) from error
         flush, end = self._flush, headers[-1].next_offset
@@ -251,8 +257,8 @@ class Log:
         self.log_end_offset = end
         return AppendResult(headers[0].base_offset, headers[-1].last_offset, append_time, self.log_start_offset)
 
-    def _take_in(self, valid: ValidBatches) -> None:
-        """Tell the epochs and producers of batches that are in the active segment."""
+    def _apply_batches(self, valid: ValidBatches) -> None:
+        """Update epochs and producers from batches that were written to the active segment."""
         epochs, producers = self.leader_epochs, self.producer_state
         for header in valid.headers:
             if header.leader_epoch > epochs.latest_epoch:
@@ -261,7 +267,7 @@ class Log:
             if header.producer_id < 0:
                 producers.end_offset = header.next_offset
             else:
-                take_in_producer(producers, self._segments.active, header, valid.buffer)
+                apply_producer_batch(producers, self._segments.active, header, valid.buffer)
 
     def _segment_for(self, valid: ValidBatches, now_ms: int) -> Segment:
         headers = valid.headers
@@ -282,13 +288,13 @@ class Log:
         return self._segments.active
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """`epoch` writes from `start_offset` on; a new leader says so before it appends.  Raises LogDirFailure."""
+        """Start `epoch` at `start_offset`; a new leader calls this before its first append.  Raises LogDirFailure."""
         if self.leader_epochs.assign(epoch, start_offset):
             with self.disk():
                 self._metadata.write_epochs(self.leader_epochs.entries)
 
     def assign_topic_id(self, topic_id: UUID) -> None:
-        """Write `partition.metadata`, before the first append that knows the id.  Raises LogDirFailure."""
+        """Write `partition.metadata` (KIP-516) before the first append with a topic id.  Raises LogDirFailure."""
         with self.disk():
             self._metadata.write_topic_id(topic_id)
         self.topic_id = topic_id
@@ -296,10 +302,10 @@ class Log:
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, max_offset: int, min_one_batch: bool = True) -> RecordsSlice:
-        """The batches from the one that holds `offset`, of one segment, ending before `max_offset`.
+        """Return the batches from the one that contains `offset`, of one segment, that end before `max_offset`.
 
-        Offsets from `max_offset` to the log's end read as nothing.  Raises ApiError(OFFSET_OUT_OF_RANGE) outside of
-        [log_start_offset, log_end_offset], and LogDirFailure.
+        For offsets from `max_offset` to the log end the result is empty.  Raises ApiError(OFFSET_OUT_OF_RANGE) outside
+        of [log_start_offset, log_end_offset], and LogDirFailure.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise ApiError(
@@ -308,7 +314,7 @@ class Log:
                 f"{self.log_end_offset}",
             )
         self.log_directory.check()
-        try:  # Not disk(), which would cost more than the rest of a read at the log's end.
+        try:  # The context manager disk() would cost more than the rest of a read at the log end.
             return lookup.read_slice(
                 self._segments,
                 offset,
@@ -323,14 +329,14 @@ class Log:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
     def is_on_older_segment(self, records: RecordsSlice, end_offset: int) -> bool:
-        """Whether `records`, which were read from this log, lie before the segment that holds `end_offset`.
+        """True if `records`, which were read from this log, are in a segment before the one that contains `end_offset`.
 
-        A read ends with its segment, so nothing is ever added to them.
+        A read ends with its segment, so a later read of the same offset returns nothing more.
         """
         return records.is_before_segment_of(end_offset, self._segments)
 
     def offset_for_timestamp(self, timestamp_ms: int, *, max_offset: int) -> TimestampOffset | None:
-        """The first record at or after `timestamp_ms` and before `max_offset`, however long the search takes.
+        """Return the first record at or after `timestamp_ms` and before `max_offset`; may block for long.
 
         Raises LogDirFailure, ApiError(CORRUPT_MESSAGE).
         """
@@ -341,29 +347,31 @@ class Log:
         return search.found
 
     def timestamp_search(self, timestamp_ms: int, *, max_offset: int) -> TimestampSearch:
-        """The same search in scans, which `next_scan` gives."""
+        """Return the same search, divided into scans of bounded cost; see `next_scan`."""
         return TimestampSearch(
             self._segments.all(), timestamp_ms, log_start_offset=self.log_start_offset, max_offset=max_offset
         )
 
     def next_scan(self, search: TimestampSearch) -> TimestampScan | None:
-        """What the search has to run next, inside of `disk`.  Raises LogDirFailure, ApiError(CORRUPT_MESSAGE)."""
+        """Return the next scan of the search, None at its end.  Raises LogDirFailure, ApiError(CORRUPT_MESSAGE)."""
         with self.disk():
             return search.next_scan()
 
     def end_offset_for_epoch(self, requested_epoch: int) -> tuple[int, int]:
-        """The largest known epoch <= `requested_epoch` and where it ends; see LeaderEpochs.end_offset_for."""
+        """Return (epoch, end offset) of the largest known epoch <= `requested_epoch`; see
+        LeaderEpochs.end_offset_for.
+        """
         return self.leader_epochs.end_offset_for(requested_epoch, log_end_offset=self.log_end_offset)
 
     def aborted_transactions(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in [fetch_offset, upper_bound).  Raises LogDirFailure."""
+        """Return the aborted transactions with records in [fetch_offset, upper_bound).  Raises LogDirFailure."""
         with self.disk():
             return lookup.aborted_transactions(self._segments, fetch_offset, upper_bound)
 
     # Rolling and flushing
 
     def roll(self, now_ms: int) -> None:
-        """Close the active segment and start a new one at the log's end; nothing happens while it is empty."""
+        """Close the active segment and start a new one at the log end, unless it is empty.  Raises LogDirFailure."""
         with self.disk():
             self._roll_at(self.log_end_offset, now_ms)
 
@@ -378,14 +386,16 @@ class Log:
         self._local.roll(base_offset, self.config, now_ms)
 
     def plan_due_flush(self, now_ms: int) -> FlushPlan | None:
-        """What has to be synced by now: closed segments, and all when `flush.ms` is over.  Raises LogDirFailure."""
+        """Return the flush that is due: closed segments, or all records after `flush.ms`; else None.  Raises
+        LogDirFailure.
+        """
         active = self._segments.active.base_offset
         if not self._flush.is_due(now_ms, self.config, active_base_offset=active, log_end_offset=self.log_end_offset):
             return None
         return self.plan_flush(closed_segments_only=not self._flush.is_time_over(now_ms, self.config))
 
     def plan_flush(self, *, closed_segments_only: bool = False) -> FlushPlan:
-        """What has to be synced for all records, or for those of closed segments, to be safe.  Raises LogDirFailure."""
+        """Return a plan to sync all records, or only those of closed segments.  Raises LogDirFailure."""
         end = self._segments.active.base_offset if closed_segments_only else self.log_end_offset
         with self.disk():
             files = self._local.files_to_sync(self.recovery_point, closed_segments_only=closed_segments_only)
@@ -394,13 +404,13 @@ class Log:
             return self._plan_sync(files, end)
 
     def _plan_sync(self, files: Sequence[File], offset: int) -> FlushPlan:
-        """Of these files, and of what is owed a sync beside the segments."""
+        """Return a plan for these files and for the unsynced files beside the segments."""
         beside = [self._files.open(path) for path in self.snapshots.take_unsynced() + self._metadata.take_unsynced()]
         truncations = self._flush.truncations
         return FlushPlan(self._files, self.directory, [*files, *beside], offset=offset, truncations=truncations)
 
     def flushed(self, plan: FlushPlan, now_ms: int | None = None) -> None:
-        """Take note that `plan` has run: everything below its offset is safe."""
+        """Advance the recovery point after `plan` has run."""
         self._flush.flushed(plan, self.config, log_end_offset=self.log_end_offset, now_ms=now_ms)
 
     def flush(self) -> None:
@@ -413,10 +423,10 @@ class Log:
     # Cutting
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        """Hide the records below `offset`; says whether that was news.  Raises ApiError(OFFSET_OUT_OF_RANGE)."""
+        """Advance the log start offset; return True if it changed.  Raises ApiError(OFFSET_OUT_OF_RANGE)."""
         if offset > self.log_end_offset:
             raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is behind the end of the log, {self.log_end_offset}"
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is beyond the log end offset {self.log_end_offset}"
             )
         if offset <= self.log_start_offset:
             return False
@@ -428,10 +438,10 @@ class Log:
         return True
 
     def truncate_to(self, offset: int) -> bool:
-        """Make `offset` the end of the log; says whether anything went.  Raises LogDirFailure.
+        """Make `offset` the log end offset; return True if anything changed.  Raises LogDirFailure.
 
-        Also at the very end an epoch may be gone: of a leader that wrote nothing in it, and whose followers never
-        heard of it.  A follower that kept it would ask about it for ever.
+        An epoch without records may be removed even if `offset` is the log end: its leader wrote nothing and its
+        followers may not know it.  A follower that kept it would request the end of that epoch again and again.
         """
         with self.disk():
             if offset >= self.log_end_offset:
@@ -452,7 +462,7 @@ class Log:
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop all records; the next one gets `offset`.  Raises LogDirFailure."""
+        """Delete all records; the next one gets `offset`.  Raises LogDirFailure."""
         with self.disk():
             self._start_over(offset)
 
@@ -471,7 +481,7 @@ class Log:
         self._truncated_to = offset if self._truncated_to is None else min(self._truncated_to, offset)
 
     def take_truncation(self) -> int | None:
-        """The lowest end that the log has been cut to since the last call, if it has been cut."""
+        """Return the lowest truncation offset since the last call, None if there was no truncation."""
         offset, self._truncated_to = self._truncated_to, None
         return offset
 
@@ -483,9 +493,10 @@ class Log:
             replay_producers(self.producer_state, self._segments, end)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int, *, starts_only: bool = False) -> int:
-        """Delete the segments that retention has no use for; their files go `file.delete.delay.ms` later.
+        """Delete the segments that retention allows to delete; their files are removed after `file.delete.delay.ms`.
 
-        With `starts_only` those that lie before the log's start offset.  Returns how many.  Raises LogDirFailure.
+        With `starts_only` only those before the log start offset.  Returns the number of segments.  Raises
+        LogDirFailure.
         """
         with self.disk():
             count = deletable_segments(
@@ -502,7 +513,7 @@ class Log:
             if count == len(self._segments):
                 self._roll_at(self.log_end_offset, now_ms)
             taken = self._segments.take_first(count)
-            # First the offset, then the files: readers never look for what is on its way out.
+            # Advance the start offset before deleting files, so that readers do not look for deleted segments.
             start = max(self.log_start_offset, self._segments.first.base_offset)
             self._flush.recovery_point = max(self._flush.recovery_point, self._segments.first.base_offset)
             self.increment_log_start_offset(start)
@@ -513,7 +524,7 @@ class Log:
             return count
 
     def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment], *, now_ms: int) -> None:
-        """Take a cleaner's drafts for the closed segments that they were made of.  Raises LogDirFailure."""
+        """Replace closed segments by the cleaner's drafts made from them.  Raises LogDirFailure."""
         with self.disk():
             self._local.replace(old, new, due_ms=now_ms + self.config.file_delete_delay_ms)
             self.snapshots.keep_only(segment.base_offset for segment in self._segments)
@@ -521,10 +532,10 @@ class Log:
     # Closing
 
     def plan_close(self) -> FlushPlan | None:
-        """Leave the files as a clean shutdown does: producer snapshot, trimmed indexes.  Raises LogDirFailure.
+        """Write the producer snapshot, trim the indexes and return a plan for the remaining sync.  Raises
+        LogDirFailure.
 
-        What is left is to sync what has changed since the last flush, if anything has: most logs of a broker with many
-        have got a new leader epoch at most.
+        The plan is None if nothing changed since the last flush, which is the case for most logs of a large broker.
         """
         with self.disk():
             state = self.producer_state
@@ -540,19 +551,19 @@ class Log:
             return None
 
     def release(self) -> None:
-        """Close the files as they are: for a log whose directory failed or is about to be deleted."""
+        """Close the files without writing anything: the log's directory failed or is about to be deleted."""
         self._flush.unsettled_from = None
         self._local.release()
 
     def moved_to(self, directory: str) -> None:
-        """The directory has been renamed; what is opened from now on is looked for there."""
+        """Use the new path of the directory for files opened from now on."""
         self._local.moved_to(directory)
         self.snapshots.moved_to(directory)
         self._metadata.moved_to(directory)
 
     @contextmanager
     def disk(self) -> Iterator[None]:
-        """Turns OSError into a failed log directory, and damage that readers meet into its error code."""
+        """Turn OSError into LogDirFailure and CorruptLog into ApiError(CORRUPT_MESSAGE)."""
         self.log_directory.check()
         try:
             yield

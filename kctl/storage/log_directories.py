@@ -1,7 +1,7 @@
-"""The log directories of a broker: whose they are, who uses them, and what their small files say.
+"""The log directories of a broker: their owner, their locks and their checkpoint files.
 
-Each holds a lock while it is open, meta.properties with the broker and the cluster that the data belongs to, and four
-checkpoints.  A directory that cannot be used goes offline, and the others are used.  Owner: event loop.
+Each has a lock that is held while it is open, meta.properties with the broker id and the cluster id of its data, and
+four checkpoints.  A directory that cannot be used goes offline; the others are used.  Owner: event loop.
 """
 
 from __future__ import annotations
@@ -22,19 +22,22 @@ from kctl.storage.names import CLEANER_CHECKPOINT, LOCK, META_PROPERTIES, RECOVE
 
 _logger = logging.getLogger(__name__)
 
-_CHECKPOINTS_TO_DO_WITHOUT = frozenset({RECOVERY_POINT_CHECKPOINT, CLEANER_CHECKPOINT})
-"""Without them more is read, or compacted, again.  What the others say nobody could find out: without start offsets
-deleted records would come back, without high watermarks a follower might cut its log to nothing.  A directory where one
-of those is damaged goes offline until the file is repaired or removed; Apache Kafka does so for all four."""
+_REBUILDABLE_CHECKPOINTS = frozenset({RECOVERY_POINT_CHECKPOINT, CLEANER_CHECKPOINT})
+"""Without these files more is recovered or compacted again; no data is lost.
+
+The other checkpoints cannot be rebuilt: without start offsets deleted records would be readable again, without high
+watermarks a follower might truncate its log to nothing.  A directory where one of those is corrupt goes offline until
+the file is repaired or removed; Apache Kafka does so for all four.
+"""
 
 
 class LogDirectoryLocked(LogDirFailure):
-    """Another process uses the log directory."""
+    """Another process is using the log directory."""
 
 
 @dataclass(slots=True)
 class LogDirectoryFiles:
-    """A log directory with what its files say."""
+    """A log directory and the content of its files."""
 
     state: LogDirectory
     lock: Lock | None = None
@@ -44,10 +47,13 @@ class LogDirectoryFiles:
     cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
 
     def path(self, name: str) -> str:
+        """Return the path of a file in the directory."""
         return f"{self.state.path}/{name}"
 
     def open(self, files: Files) -> None:
-        """Create, lock and read it; it may be offline afterwards.  Raises LogDirectoryLocked, ConfigError."""
+        """Create, lock and read the directory; it may be offline afterwards.  Raises LogDirectoryLocked,
+        ConfigError.
+        """
         state = self.state
         try:
             files.make_directory(state.path)
@@ -56,28 +62,32 @@ class LogDirectoryFiles:
             if files.exists(path):
                 self.meta = parse_meta_properties(files.read(path), path)
         except BlockingIOError as error:
-            raise LogDirectoryLocked(state.path, "another broker uses this log directory (it holds .lock)") from error
+            raise LogDirectoryLocked(
+                state.path, "another broker is using this log directory (.lock is locked)"
+            ) from error
         except OSError as error:
             state.fail(error)
         except CorruptLog as error:
             raise ConfigError("log.dirs", state.path, str(error)) from error
 
     def read_offsets(self, files: Files, name: str) -> dict[TopicPartition, int]:
-        """What one of the checkpoints says.  Raises OSError, and CorruptLog for one that nothing else can replace."""
+        """Read a checkpoint; a missing one is empty.  Raises OSError, and CorruptLog for a file that cannot be
+        rebuilt.
+        """
         path = self.path(name)
         if not files.exists(path):
             return {}
         try:
             return parse_offsets(files.read(path), path)
         except CorruptLog as error:
-            if name not in _CHECKPOINTS_TO_DO_WITHOUT:
+            if name not in _REBUILDABLE_CHECKPOINTS:
                 raise
-            _logger.error("Starting without a checkpoint, which costs time but no records: %s", error)
+            _logger.error("ignoring corrupt checkpoint file, no records are lost error=%s", error)
             return {}
 
 
 class LogDirectories:
-    """All of `log.dirs`, in order, online or not."""
+    """All directories of `log.dirs`, in order, online or not."""
 
     def __init__(self, paths: Sequence[str], files: Files, on_failure: Callable[[LogDirectory], None]) -> None:
         self._files = files
@@ -91,24 +101,26 @@ class LogDirectories:
 
     @property
     def states(self) -> list[LogDirectory]:
+        """The state of each directory, in the order of `log.dirs`."""
         return [directory.state for directory in self._all]
 
     @property
     def online(self) -> list[LogDirectory]:
+        """The directories that are online."""
         return [state for state in self.states if state.is_online]
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster that the data belongs to, or None on a first start."""
+        """The cluster id of the data, None on a first start."""
         return next((found.meta.cluster_id for found in self._all if found.meta is not None), None)
 
     @property
     def broker_id(self) -> int | None:
-        """The broker that the data belongs to, or None on a first start."""
+        """The broker id of the data, None on a first start."""
         return next((found.meta.broker_id for found in self._all if found.meta is not None), None)
 
     def open(self) -> None:
-        """See LogManager.open_directories."""
+        """Open all directories; see LogManager.open_directories."""
         for directory in self._all:
             if directory.lock is None and directory.state.is_online:
                 directory.open(self._files)
@@ -121,13 +133,13 @@ class LogDirectories:
                 raise ConfigError("log.dirs", ",".join(d.path for d in self.states), f"different {name}: {values}")
 
     def check_online(self) -> None:
-        """Raises LogDirFailure when none can be used."""
+        """Raise LogDirFailure when no directory is online."""
         if not self.online:
             failed = self._all[0].state
             raise LogDirFailure(failed.path, failed.failure or "no log directory is usable")
 
     def assign_identity(self, *, broker_id: int, cluster_id: str) -> None:
-        """Write meta.properties where it is missing.  Raises ConfigError when it names someone else."""
+        """Write meta.properties where it is missing.  Raises ConfigError if an existing one has other ids."""
         meta = MetaProperties(broker_id, cluster_id)
         for directory in self._all:
             if not directory.state.is_online or directory.meta == meta:
@@ -135,9 +147,9 @@ class LogDirectories:
             path = directory.path(META_PROPERTIES)
             found = directory.meta
             if found is not None and found.cluster_id not in {None, cluster_id}:
-                raise ConfigError("log.dirs", directory.state.path, f"{path} is of cluster {found.cluster_id}")
+                raise ConfigError("log.dirs", directory.state.path, f"{path} belongs to cluster {found.cluster_id}")
             if found is not None and found.broker_id not in {None, broker_id}:
-                raise ConfigError("broker.id", broker_id, f"{path} says {found.broker_id}")
+                raise ConfigError("broker.id", broker_id, f"{path} has broker.id {found.broker_id}")
             try:
                 self._files.write_atomically(path, meta_properties_text(meta))
             except OSError as error:
@@ -145,25 +157,25 @@ class LogDirectories:
             directory.meta = meta
 
     def take_failures(self, failures: Iterable[tuple[str, OSError]]) -> None:
-        """Take the directories offline that hold these paths: what a plan of kctl.storage.plans has met."""
+        """Take the directories of these failed paths offline; see kctl.storage.plans."""
         for path, error in failures:
             for state in self.states:
                 if path.startswith(state.path + "/"):
                     state.fail(error)
 
     def at(self, path: str) -> LogDirectoryFiles:
-        """Raises ApiError(LOG_DIR_NOT_FOUND) when it is none of them."""
+        """Return the directory with this path.  Raises ApiError(LOG_DIR_NOT_FOUND)."""
         for directory in self._all:
             if directory.state.path == path:
                 return directory
         raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs")
 
     def of(self, log: Log) -> LogDirectoryFiles:
-        """The one that the log is in."""
+        """Return the directory of a log."""
         return next(found for found in self._all if found.state is log.log_directory)
 
     def emptiest_first(self, logs: Iterable[Log]) -> list[LogDirectoryFiles]:
-        """The online ones, those with fewer logs before the others, and else in order."""
+        """Return the online directories by ascending number of logs, ties in the order of `log.dirs`."""
         online = [directory for directory in self._all if directory.state.is_online]
         if len(online) == 1:
             return online

@@ -1,7 +1,7 @@
-"""One of the directories in `log.dirs`, and whether the operating system still lets us use it.
+"""A directory of `log.dirs` and its online state.
 
-The first OSError, or a checkpoint that cannot be believed, takes the directory offline: its logs answer
-KAFKA_STORAGE_ERROR from then on, the others go on.  It comes back with the next start of the broker.
+The first OSError, or a corrupt checkpoint, takes the directory offline: requests for its logs fail with
+KAFKA_STORAGE_ERROR, and other directories are not affected.  It is used again after a restart of the broker.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from kctl.errors import CorruptLog, LogDirFailure
 _logger = logging.getLogger(__name__)
 
 
-class CheckpointTurns:
-    """Who may write a checkpoint file of the directory, and which plan did so last.  Owner: whoever holds the lock."""
+class CheckpointWriters:
+    """Orders writers of a checkpoint file: a lock, and the number of the last plan that wrote it.
+
+    Owner: the thread that holds the lock.
+    """
 
     __slots__ = ("last_written", "lock")
 
@@ -26,32 +29,33 @@ class CheckpointTurns:
 
 
 class LogDirectory:
-    """Owner: event loop."""
+    """One log directory.  Owner: event loop."""
 
-    __slots__ = ("_on_failure", "checkpoint_turns", "failure", "path")
+    __slots__ = ("_on_failure", "checkpoint_writers", "failure", "path")
 
     def __init__(self, path: str, on_failure: Callable[[LogDirectory], None] | None = None) -> None:
         self.path = path
         self.failure: str | None = None
         """Why the directory is offline; None while it is online."""
         self._on_failure = on_failure
-        self.checkpoint_turns = CheckpointTurns()
+        self.checkpoint_writers = CheckpointWriters()
 
     @property
     def is_online(self) -> bool:
+        """True until the first failure."""
         return self.failure is None
 
     def check(self) -> None:
-        """Raises LogDirFailure when the directory is offline."""
+        """Raise LogDirFailure when the directory is offline."""
         if self.failure is not None:
             raise LogDirFailure(self.path, self.failure)
 
     def fail(self, error: OSError | CorruptLog) -> LogDirFailure:
-        """Take the directory offline because of `error`; the caller raises what this returns."""
+        """Take the directory offline because of `error`; returns the LogDirFailure for the caller to raise."""
         reason = _reason(error)
         if self.failure is None:
             self.failure = reason
-            _logger.error("Log directory %s goes offline: %s", self.path, reason)
+            _logger.error("log directory offline path=%s reason=%s", self.path, reason)
             if self._on_failure is not None:
                 self._on_failure(self)
         return LogDirFailure(self.path, reason)
@@ -64,7 +68,7 @@ def _reason(error: OSError | CorruptLog) -> str:
 
 
 class DelayedRemovals:
-    """Files and directories that were renamed and are removed after `file.delete.delay.ms`.  Owner: event loop."""
+    """Files and directories that are removed after `file.delete.delay.ms`, already renamed.  Owner: event loop."""
 
     __slots__ = ("_due",)
 
@@ -75,10 +79,11 @@ class DelayedRemovals:
         return len(self._due)
 
     def add(self, paths: list[str], *, due_ms: int, is_directory: bool = False) -> None:
+        """Remove the paths at `due_ms`."""
         self._due.extend((due_ms, path, is_directory) for path in paths)
 
     def moved(self, directory: str, new_directory: str) -> None:
-        """What waits in `directory` is found in `new_directory` now."""
+        """Use the new path of `directory` for files in it."""
         inside = directory + "/"
         self._due = [
             (due_ms, new_directory + path[len(directory) :] if path.startswith(inside) else path, is_directory)
@@ -86,7 +91,7 @@ class DelayedRemovals:
         ]
 
     def take_due(self, now_ms: int) -> list[tuple[str, bool]]:
-        """(path, is directory) of all whose time has come."""
+        """Return (path, is directory) of all entries that are due, and forget them."""
         due = [(path, is_directory) for due_ms, path, is_directory in self._due if due_ms <= now_ms]
         self._due = [entry for entry in self._due if entry[0] > now_ms]
         return due

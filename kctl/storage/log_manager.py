@@ -1,11 +1,12 @@
-"""All logs of a broker, in one or more log directories.
+"""All logs of a broker, in one or more log directories.  Kafka's LogManager.
 
-Start: open_directories (locks, meta.properties), load (all logs, recovered where the last shutdown was not clean).
-Running: get_or_create, delete; create_future, replace_with_future, delete_future for logs that move to another
-directory; and what a scheduler calls: apply_retention, plan_flushes, plan_removals, and the plans of `checkpoints`.
+Start: open_directories (locks, meta.properties), load (all logs, with recovery after an unclean shutdown).
+Running: get_or_create, delete; create_future, replace_with_future, delete_future for logs that are moved to another
+directory; and for a scheduler: apply_retention, plan_flushes, plan_removals, and the plans of `checkpoints`.
 Stop: clean_shutdown.
 
-What may block for long comes as a plan, made here and run anywhere (see kctl.storage.plans).  Owner: event loop.
+Work that may block for long is returned as a plan, which can be run in any thread (kctl.storage.plans).  Owner: event
+loop.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from kctl.storage.confined_files import ConfinedFiles
 from kctl.storage.files import Files
 from kctl.storage.flushing import FlushPlan
 from kctl.storage.future_logs import FutureLogs, ReplacementPlan
-from kctl.storage.loading import load_logs
 from kctl.storage.log import Log
 from kctl.storage.log_directories import LogDirectories, LogDirectoryFiles
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
+from kctl.storage.log_loading import load_logs
 from kctl.storage.names import CLEAN_SHUTDOWN, delete_directory_name, future_directory_name
 from kctl.storage.offset_checkpoints import OffsetCheckpoints
 from kctl.storage.plans import CheckpointPlan, RemovalPlan
@@ -50,7 +51,7 @@ class LogManager:
         executor: Executor | None = None,
         on_log_dir_failure: Callable[[str], None] | None = None,
     ) -> None:
-        """`executor` loads and closes many logs at once; without it that is done one after the other."""
+        """`executor` opens and closes logs in parallel; without it they are opened and closed one at a time."""
         self._files = files = ConfinedFiles(files, log_dirs)
         self._clock = clock
         self._random = random
@@ -60,47 +61,49 @@ class LogManager:
         self._directories = LogDirectories(log_dirs, files, self._directory_failed)
         self._logs: dict[TopicPartition, Log] = {}
         self.futures = FutureLogs(files)
-        """Copies of logs on their way to another directory."""
+        """Future logs: copies of logs that are being moved to another directory."""
         self.checkpoints = OffsetCheckpoints(files, self._directories, self._logs, self.futures)
-        """What files beside the logs say of them."""
+        """The checkpoint files of all log directories."""
         self._removals = DelayedRemovals()
         self.unreadable: dict[TopicPartition, str] = {}
-        """Logs that are on the disk but cannot be used, and why; they are never deleted."""
+        """Logs on the disk that cannot be used, with the reason; their files are never deleted."""
         self.high_watermarks: dict[TopicPartition, int] = {}
-        """As they were checkpointed before the start."""
+        """High watermarks from the checkpoints, as read at start."""
 
     @property
     def files(self) -> Files:
-        """The disk that the logs are on."""
+        """The file system of the logs."""
         return self._files
 
     @property
     def logs(self) -> Mapping[TopicPartition, Log]:
+        """The logs by partition, without future logs."""
         return self._logs
 
     @property
     def directories(self) -> list[LogDirectory]:
-        """All of `log.dirs`, in order, online or not."""
+        """All directories of `log.dirs`, in order, online or not."""
         return self._directories.states
 
     @property
     def online_directories(self) -> list[LogDirectory]:
+        """The directories that are online."""
         return self._directories.online
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster that the data belongs to, or None on a first start."""
+        """The cluster id of the data, None on a first start."""
         return self._directories.cluster_id
 
     @property
     def broker_id(self) -> int | None:
-        """The broker that the data belongs to, or None on a first start."""
+        """The broker id of the data, None on a first start."""
         return self._directories.broker_id
 
     # Start
 
     def open_directories(self) -> None:
-        """Create and lock the log directories and read whose they are; calling twice does nothing.
+        """Create and lock the log directories and read their meta.properties; calling twice does nothing.
 
         Raises LogDirectoryLocked; LogDirFailure when none can be used; ConfigError when they belong to different
         brokers or clusters.
@@ -108,14 +111,14 @@ class LogManager:
         self._directories.open()
 
     def assign_identity(self, *, broker_id: int, cluster_id: str) -> None:
-        """Write meta.properties where it is missing.  Raises ConfigError when it names someone else."""
+        """Write meta.properties where it is missing.  Raises ConfigError if an existing one has other ids."""
         self._directories.assign_identity(broker_id=broker_id, cluster_id=cluster_id)
 
     def load(self, topic_configs: Mapping[str, LogConfig] | None = None) -> None:
-        """Open all logs, with the configs of their topics or the default one.
+        """Open all logs with the configuration of their topics, or the default one.
 
-        Raises what open_directories does.  A directory that fails meanwhile, or whose checkpoints cannot be believed,
-        goes offline; a log that cannot be read is noted in `unreadable`; the others are served.
+        Raises as open_directories does.  A directory that fails or has a corrupt checkpoint goes offline; a log that
+        cannot be opened is added to `unreadable`; the other logs are served.
         """
         self.open_directories()
         configs = topic_configs or {}
@@ -137,16 +140,17 @@ class LogManager:
     # Logs
 
     def get(self, tp: TopicPartition) -> Log | None:
+        """Return the log of the partition, None if there is none."""
         return self._logs.get(tp)
 
     def get_or_create(
         self, tp: TopicPartition, topic_id: UUID | None = None, config: LogConfig | None = None, *, is_new: bool = True
     ) -> Log:
-        """The log of the partition, created in the online directory with the fewest logs when there is none.
+        """Return the log of the partition; create it in the online directory with the fewest logs if there is none.
 
-        Raises LogDirFailure, and ApiError: INVALID_TOPIC_EXCEPTION when there can be no such partition,
-        INCONSISTENT_TOPIC_ID when the files are of another topic of that name, KAFKA_STORAGE_ERROR when the log is
-        unreadable or might be in an offline directory (`is_new` says it cannot).
+        Raises LogDirFailure, and ApiError: INVALID_TOPIC_EXCEPTION for an invalid topic or partition,
+        INCONSISTENT_TOPIC_ID when the log belongs to another topic of that name, KAFKA_STORAGE_ERROR when the log is
+        unreadable or may be in an offline directory (`is_new` excludes the latter).
         """
         log = self._logs.get(tp)
         if log is None:
@@ -201,9 +205,10 @@ class LogManager:
             raise directory.state.fail(error) from error
 
     def delete(self, *partitions: TopicPartition) -> None:
-        """Take logs out of service: their directories are renamed now and removed after `file.delete.delay.ms`.
+        """Delete logs: their directories are renamed now and removed after `file.delete.delay.ms`.
 
-        The checkpoints forget them at once, so that a topic of the same name starts anew.  Unknown ones are skipped.
+        They are removed from the checkpoints at once, so that a new topic of the same name starts empty.  Unknown
+        partitions are ignored.
         """
         deleted: list[TopicPartition] = []
         for tp in partitions:
@@ -217,7 +222,7 @@ class LogManager:
         self.checkpoints.forget(deleted)
 
     def _retire(self, log: Log) -> None:
-        """Readers may go on with the files until they are removed."""
+        """Rename the log's directory; readers can use open files until they are removed."""
         log.release()
         if not log.log_directory.is_online:
             return
@@ -236,17 +241,17 @@ class LogManager:
         return f"{self._random.getrandbits(128):032x}"
 
     def _all(self) -> list[Log]:
-        """All logs and all copies on their way."""
+        """Return all logs and future logs."""
         return [*self._logs.values(), *self.futures.logs.values()]
 
     # Moving logs to other directories
 
     def is_directory_online(self, path: str) -> bool:
-        """Raises ApiError(LOG_DIR_NOT_FOUND) when it is none of `log.dirs`."""
+        """Return whether the directory is online.  Raises ApiError(LOG_DIR_NOT_FOUND) if it is not in `log.dirs`."""
         return self._directories.at(path).state.is_online
 
     def create_future(self, tp: TopicPartition, path: str) -> Log:
-        """An empty copy of the log in another directory, beginning where the log begins.
+        """Create an empty future log in another directory, with the start offset of the log.
 
         Raises ApiError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR while any directory is offline; and LogDirFailure.
         """
@@ -262,11 +267,13 @@ class LogManager:
         return copy
 
     def plan_replacement(self, tp: TopicPartition) -> tuple[FlushPlan, ReplacementPlan]:
-        """What has to run before the copy can take the log's place.  Raises LogDirFailure."""
+        """Return the work to run in a thread before the future log can replace the log.  Raises LogDirFailure."""
         return self.futures.plan_replacement(self._logs[tp], self.futures.logs[tp])
 
     def replacement_prepared(self, log: Log, copy: Log, plans: tuple[FlushPlan, ReplacementPlan], now_ms: int) -> None:
-        """The plan has run.  What failed takes its directory offline, unless the log or the copy is gone by now."""
+        """Record that the plans have run.  Failures take directories offline, unless the log or the copy was
+        deleted.
+        """
         flush, plan = plans
         is_current = self._logs.get(log.topic_partition) is log and self.futures.get(log.topic_partition) is copy
         if plan.failures and is_current:
@@ -276,13 +283,15 @@ class LogManager:
             self.futures.marked(log, copy)
 
     def replace_with_future(self, tp: TopicPartition) -> Log:
-        """Let the copy take the log's place; the log's files go `file.delete.delay.ms` later.  Answers the new log.
+        """Replace the log by its future log and return the latter; the old files are removed after
+        `file.delete.delay.ms`.
 
-        The caller has seen FutureLogs.is_ready.  Raises LogDirFailure when the copy's directory fails; then the log
-        stays what it is.  When the old directory fails, the copy has taken its place all the same.
+        The caller has checked FutureLogs.is_ready.  Raises LogDirFailure when the directory of the future log fails;
+        the log is then unchanged.  If the old directory fails, the log is replaced all the same.
         """
         log, copy = self._logs[tp], self.futures.logs[tp]
-        for entry in log.leader_epochs.entries:  # An epoch that nothing has been written in is in no batch.
+        # An epoch without records is in no batch, so it is not copied with the records.
+        for entry in log.leader_epochs.entries:
             if entry.epoch > copy.leader_epochs.latest_epoch:
                 copy.assign_epoch(entry.epoch, entry.start_offset)
         copy.log_directory.check()
@@ -297,7 +306,7 @@ class LogManager:
         return copy
 
     def delete_future(self, tp: TopicPartition) -> None:
-        """Give the copy up, if there is one."""
+        """Delete the future log, if there is one."""
         copy = self.futures.remove(tp)
         if copy is not None:
             self._retire(copy)
@@ -305,52 +314,54 @@ class LogManager:
     # What a scheduler calls
 
     def apply_retention(self, now_ms: int, high_watermark_of: Callable[[TopicPartition], int]) -> int:
-        """Delete the segments that no log needs any more; returns how many.  Failing directories go offline."""
+        """Delete the segments that retention allows to delete; returns their number.  Failing directories go
+        offline.
+        """
         deleted = 0
         for log in self._all():
             if log.log_directory.is_online:
-                # Of a copy goes what has gone of the log; its own size and age say nothing before it is complete.
+                # A future log is incomplete: only the log start offset counts, not its size and age.
                 starts_only = self.futures.get(log.topic_partition) is log
                 try:
                     deleted += log.delete_old_segments(
                         now_ms, high_watermark_of(log.topic_partition), starts_only=starts_only
                     )
                 except LogDirFailure:
-                    continue  # The directory has said so in the log.
+                    continue  # LogDirectory.fail has logged it.
                 except ApiError as error:
-                    _logger.error("Retention of %s failed: %s", log.topic_partition, error)
+                    _logger.error("retention failed log=%s error=%s", log.topic_partition, error)
         return deleted
 
     def plan_flushes(self, now_ms: int) -> list[tuple[Log, FlushPlan]]:
-        """For each log with something due to be synced, the plan; after running it call `log.flushed(plan, now_ms)`."""
+        """Return a plan for each log with a flush that is due; after running it call `log.flushed(plan, now_ms)`."""
         plans: list[tuple[Log, FlushPlan]] = []
         for log in self._all():
             if log.log_directory.is_online:
                 try:
                     plan = log.plan_due_flush(now_ms)
                 except LogDirFailure:
-                    continue  # The directory has said so in the log.
+                    continue  # LogDirectory.fail has logged it.
                 if plan is not None:
                     plans.append((log, plan))
         return plans
 
     def plan_removals(self, now_ms: int) -> RemovalPlan:
-        """The files and directories whose removal is due."""
+        """Return a plan to remove the files and directories that are due."""
         return RemovalPlan(self._files, self._removals.take_due(now_ms))
 
     def take_failures(self, plan: CheckpointPlan | RemovalPlan | ReplacementPlan) -> None:
-        """After a plan has run elsewhere: take the directories offline that failed it."""
+        """Take the directories offline in which the plan failed."""
         self._directories.take_failures(plan.failures)
 
     def _directory_failed(self, state: LogDirectory) -> None:
-        self.futures.lose(state)
+        self.futures.forget_directory(state)
         if self._on_log_dir_failure is not None:
             self._on_log_dir_failure(state.path)
 
     # Stop
 
     def clean_shutdown(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Close all logs and leave each online directory with its checkpoints and the mark of a clean shutdown."""
+        """Close all logs; write the checkpoints and the clean shutdown marker of each online directory."""
         close_logs(self._all(), self._executor)
         self.checkpoints.write_recovery_points()
         self.checkpoints.write_log_start_offsets()
@@ -365,7 +376,7 @@ class LogManager:
         self.release()
 
     def release(self) -> None:
-        """Give up the locks and the files, as a process does that dies."""
+        """Release locks and files without writing anything, as a killed process does."""
         for log in self._all():
             log.release()
         for directory in self._directories:

@@ -1,6 +1,6 @@
-"""Finding records in the segments of a log: by offset, by aborted transaction.
+"""Finds records in the segments of a log by offset, and aborted transactions.
 
-Nothing is changed here, except that indexes are loaded, and rebuilt where they turn out to be damaged.
+Changes nothing, except that indexes are loaded, and rebuilt if they are damaged.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from kctl.storage.transaction_index import AbortedTransaction
 
 
 class RecordsSlice:
-    """Bytes of a log file, for sendfile or to be read.
+    """A byte range of a log file, for sendfile or to be read.
 
-    The slice holds its file open, so it stays readable when the segment is deleted meanwhile.  It starts with a batch
-    and may end inside of one.
+    The slice keeps its file open, so it stays readable when the segment is deleted.  It starts with a batch and may end
+    inside of one.
     """
 
     __slots__ = ("_file", "_segment", "position", "size")
@@ -30,21 +30,21 @@ class RecordsSlice:
         return self.size
 
     def fileno(self) -> int:
-        """The descriptor; `position` and `size` say which part of it."""
+        """Return the descriptor of the file; the slice is `size` bytes at `position`."""
         return self._file.fileno()
 
     def read(self) -> bytes:
-        """The bytes.  Raises OSError."""
+        """Return the bytes.  Raises OSError."""
         return self._file.read_at(self.position, self.size) if self.size else b""
 
     def is_before_segment_of(self, offset: int, segments: SegmentList) -> bool:
-        """Whether these are records of a segment that lies before the one that holds `offset`."""
+        """True if the slice is in a segment before the one that contains `offset`."""
         if self._segment is None or self.size == 0:
             return False
         return self._segment.base_offset < segments.at(offset).base_offset
 
     def upper_bound(self, max_offset: int) -> int:
-        """An offset above all of its records, as near as the index tells, and not above `max_offset`."""
+        """Return an offset above all records of the slice, as exact as the index allows, at most `max_offset`."""
         if self._segment is None:
             return max_offset
         offset = self._segment.indexes.offset.offset_at_or_after(self.position + self.size)
@@ -54,18 +54,18 @@ class RecordsSlice:
 def read_slice(
     segments: SegmentList, offset: int, max_bytes: int, *, max_offset: int, log_end_offset: int, min_one_batch: bool
 ) -> RecordsSlice:
-    """The batches from the one that holds `offset` on, up to `max_offset`, out of one segment.
+    """Return the batches of one segment from the one that contains `offset`, up to `max_offset`.
 
-    At most `max_bytes`, unless the first batch is larger and `min_one_batch` asks for it whole: otherwise a consumer
-    with a small limit would never get past it.  Without that it gets nothing, since consumers take a part of a batch
-    for a broker's mistake.  Raises CorruptLog.
+    At most `max_bytes`, unless the first batch is larger and `min_one_batch` is set (KIP-74): otherwise a consumer with
+    a small limit could not make progress.  Without `min_one_batch` a larger batch gives an empty slice, because
+    consumers of old Fetch versions report an incomplete batch as an error.  Raises CorruptLog.
     """
     bound = min(max_offset, log_end_offset)
     if offset < bound:
         index = segments.floor_index(offset)
         for segment in segments.from_index(index):
             header = segment.locate(offset)
-            if header is None:  # All its batches end before: compaction took the last ones.
+            if header is None:  # All batches of the segment end before it: compaction removed the last ones.
                 continue
             end = _end_position(segment, bound, log_end_offset)
             size = min(max_bytes, max(end - header.position, 0))
@@ -76,7 +76,7 @@ def read_slice(
 
 
 def _end_position(segment: Segment, bound: int, log_end_offset: int) -> int:
-    """Where the first batch starts that reaches `bound`; a batch is visible as a whole or not at all."""
+    """Return the position of the first batch that reaches `bound`; a batch is visible as a whole or not at all."""
     if bound >= log_end_offset:
         return segment.size
     header = segment.locate(bound)
@@ -84,7 +84,7 @@ def _end_position(segment: Segment, bound: int, log_end_offset: int) -> int:
 
 
 def aborted_transactions(segments: SegmentList, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
-    """The aborted transactions with records in [fetch_offset, upper_bound).  Raises CorruptLog."""
+    """Return the aborted transactions with records in [fetch_offset, upper_bound).  Raises CorruptLog."""
     found: list[AbortedTransaction] = []
     for segment in segments.from_index(segments.floor_index(fetch_offset)):
         if not segment.transaction_index.exists:

@@ -1,9 +1,9 @@
-"""The two files of a log that say something of all its records: `leader-epoch-checkpoint` and `partition.metadata`.
+"""The files `leader-epoch-checkpoint` and `partition.metadata` of a log.
 
-Each is replaced as a whole, at once, so that it says what the log says; it is synced with the next flush of the log.
-Kafka's LeaderEpochCheckpointFile and PartitionMetadataFile.
+Each is replaced as a whole when its content changes, and synced with the next flush of the log.  Kafka's
+LeaderEpochCheckpointFile and PartitionMetadataFile.
 
-Owner: event loop (recovery runs before the loop knows the log).
+Owner: event loop (recovery runs before the log is shared).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kctl.storage.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 
 
 class MetadataFiles:
-    """Those of one log."""
+    """The metadata files of one log."""
 
     __slots__ = ("_directory", "_files", "_unsynced")
 
@@ -29,33 +29,34 @@ class MetadataFiles:
 
     @property
     def has_unsynced(self) -> bool:
+        """True if a file was written since the last flush."""
         return bool(self._unsynced)
 
     def moved_to(self, directory: str) -> None:
-        """The log's directory has another name now."""
+        """Use the new path of the log's directory."""
         self._directory = directory
 
     def read_epochs(self) -> list[EpochEntry]:
-        """Raises CorruptLog, OSError."""
+        """Return the leader epochs, none for a missing file.  Raises CorruptLog, OSError."""
         path = self._path(LEADER_EPOCH_CHECKPOINT)
         return parse_epochs(self._files.read(path), path)
 
     def write_epochs(self, entries: Iterable[EpochEntry]) -> None:
-        """Raises OSError."""
+        """Replace `leader-epoch-checkpoint`.  Raises OSError."""
         self._write(LEADER_EPOCH_CHECKPOINT, epochs_text(entries))
 
     def read_topic_id(self) -> UUID | None:
-        """None for an empty file.  Raises CorruptLog, OSError."""
+        """Return the topic id, None for an empty file.  Raises CorruptLog, OSError."""
         path = self._path(PARTITION_METADATA)
         data = self._files.read(path)
         return parse_partition_metadata(data, path) if data else None
 
     def write_topic_id(self, topic_id: UUID) -> None:
-        """Raises OSError."""
+        """Replace `partition.metadata`.  Raises OSError."""
         self._write(PARTITION_METADATA, partition_metadata_text(topic_id))
 
     def take_unsynced(self) -> list[str]:
-        """The files written since the last call."""
+        """Return the files written since the last call."""
         paths = [self._path(name) for name in sorted(self._unsynced)]
         self._unsynced.clear()
         return paths

@@ -6,8 +6,8 @@
 <base offset, 20 digits>.log .index .timeindex .txnindex    the files of one segment
 <offset, 20 digits>.snapshot                          producer state of all records before that offset
 <offset, 20 digits>-<epoch, 10 digits>.checkpoint     KRaft: snapshot of the metadata of all records before that offset
-bootstrap.checkpoint, quorum-state                    KRaft: what a cluster starts with | vote and leader
-replaced                                              another log dir has, or is about to have, this log's copy
+bootstrap.checkpoint, quorum-state                    KRaft: initial metadata of a cluster | vote and leader
+replaced                                              the log was or is being replaced by its copy in another log dir
 ... + .deleted | .cleaned | .swap                     waiting for removal | cleaner's draft | finished, to be swapped in
 """
 
@@ -42,29 +42,29 @@ BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 QUORUM_STATE = "quorum-state"
 LOCK = ".lock"
 REPLACED_MARK = "replaced"
-"""In the directory of a log whose copy takes its place: the log dir that the copy is in.  Kafka ignores the file."""
+"""In the directory of a log that is being replaced: the log directory of its copy.  Kafka ignores the file."""
 
 DELETE_DIRECTORY_SUFFIX = "-delete"
 FUTURE_DIRECTORY_SUFFIX = "-future"
 STRAY_DIRECTORY_SUFFIX = "-stray"
 NOT_A_LOG = frozenset({"__cluster_metadata-0", "remote-log-index-cache"})
-"""Directories that newer versions of Kafka leave in a log dir and that are no logs of ours."""
+"""Directories that newer versions of Kafka create in a log directory and that are not logs of this broker."""
 
 _NAME_LENGTH_MAX = 255
 _OFFSET_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.[a-z]+)?)\Z")
 _METADATA_SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _MOVED_DIRECTORY = re.compile(r"(.+)\.[0-9a-f]{32}(-delete|-future|-stray)\Z")
 _PARTITION = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
-"""Without leading zeros: `orders-00` is not the directory of partition 0, whose name is `orders-0`."""
+"""Without leading zeros: `orders-00` is not a name of partition 0, whose directory is `orders-0`."""
 
 
 def offset_file_name(offset: int, suffix: str) -> str:
-    """The file of the kind `suffix` that belongs to `offset`."""
+    """Return the name of the file of kind `suffix` for `offset`."""
     return f"{offset:020d}{suffix}"
 
 
 def parse_offset_file_name(name: str) -> tuple[int, str, str] | None:
-    """(offset, kind suffix, state suffix or '') of a file that belongs to an offset; None for any other name."""
+    """Return (offset, kind suffix, state suffix or '') of a file name with an offset; None for other names."""
     match = _OFFSET_FILE.match(name)
     if match is None:
         return None
@@ -72,15 +72,15 @@ def parse_offset_file_name(name: str) -> tuple[int, str, str] | None:
 
 
 def parse_metadata_snapshot_name(name: str) -> tuple[int, int] | None:
-    """(end offset, epoch) of a KRaft snapshot; None for any other name, also that of the bootstrap snapshot."""
+    """Return (end offset, epoch) of a KRaft snapshot; None for other names, including the bootstrap snapshot."""
     match = _METADATA_SNAPSHOT.fullmatch(name)
     return None if match is None else (int(match[1]), int(match[2]))
 
 
 def parse_log_directory_name(name: str) -> tuple[TopicPartition, str] | None:
-    """The partition of a log's directory and '', '-delete', '-future' or '-stray'; None when it is no such directory.
+    """Return the partition of a log's directory and '', '-delete', '-future' or '-stray'; None for other names.
 
-    The topic of a directory that is to be deleted may have been cut.
+    The topic name in a `-delete` directory may be truncated.
     """
     state = ""
     match = _MOVED_DIRECTORY.match(name)
@@ -93,11 +93,11 @@ def parse_log_directory_name(name: str) -> tuple[TopicPartition, str] | None:
 
 
 def delete_directory_name(tp: TopicPartition, unique_hex: str) -> str:
-    """The name a log gets while its files wait for removal; the topic is cut where the name would become too long."""
+    """Return the name of a log's directory until it is removed; a topic name that is too long is truncated."""
     ending = f"-{tp.partition}.{unique_hex}{DELETE_DIRECTORY_SUFFIX}"
     return tp.topic[: _NAME_LENGTH_MAX - len(ending)] + ending
 
 
 def future_directory_name(tp: TopicPartition, unique_hex: str) -> str:
-    """The name of the copy of a log that moves into this log dir."""
+    """Return the name of the directory of a future log."""
     return f"{tp}.{unique_hex}{FUTURE_DIRECTORY_SUFFIX}"

@@ -1,15 +1,15 @@
-"""The checkpoints of a broker's logs: small files that say an offset for each partition, a set in each log directory.
+"""The offset checkpoints of a broker: files with an offset per partition, one set in each log directory.
 
-    recovery-point-offset-checkpoint     up to where a log is known to be on the disk; recovery starts there
-    log-start-offset-checkpoint          where a log begins, if its first segment does not tell
-    replication-offset-checkpoint        the high watermarks, which the caller knows
-    cleaner-offset-checkpoint            up to where a log has been compacted
+    recovery-point-offset-checkpoint     everything below is on the disk; recovery starts there
+    log-start-offset-checkpoint          the log start offset, if it is not the base offset of the first segment
+    replication-offset-checkpoint        the high watermark, which the caller passes in
+    cleaner-offset-checkpoint            the log has been compacted up to this offset
 
-A log's entry is in the directory that the log is in, and nowhere else once it was moved or deleted: a topic of the same
-name must start anew.  A file is written whole or not at all, and lists all that is known at that time.
+The entry of a log is in the directory of the log only, and is removed when the log is deleted or moved, because a new
+topic of the same name must start empty.  A file is replaced as a whole and contains all entries.
 
-Each `plan_` makes a plan to be run anywhere, after which `LogManager.take_failures` is due; `write_` does both at once.
-Kafka's LogManager with its OffsetCheckpointFiles.  Owner: event loop.
+Each `plan_` method returns a plan that can be run in any thread, after which `LogManager.take_failures` must be called;
+the `write_` methods do both.  Kafka's LogManager with its OffsetCheckpointFiles.  Owner: event loop.
 """
 
 from __future__ import annotations
@@ -32,36 +32,38 @@ from kctl.storage.plans import CheckpointPlan
 
 
 class OffsetCheckpoints:
-    """Those of all log directories."""
+    """The checkpoints of all log directories."""
 
     def __init__(
         self, files: Files, directories: LogDirectories, logs: Mapping[TopicPartition, Log], futures: FutureLogs
     ) -> None:
-        """`logs` and `futures` are looked at whenever a plan is made."""
+        """`logs` and `futures` are read whenever a plan is made."""
         self._files = files
         self._directories = directories
         self._logs = logs
         self._futures = futures
 
     def plan_recovery_points(self) -> CheckpointPlan:
-        """How far each log is known to be on the disk."""
+        """Return a plan to write the recovery points."""
         return self._plan(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
 
     def write_recovery_points(self) -> None:
+        """Write the recovery points."""
         self._write(self.plan_recovery_points())
 
     def plan_log_start_offsets(self) -> CheckpointPlan:
-        """The start offsets that the segments alone do not tell."""
+        """Return a plan to write the log start offsets that differ from the base offset of the first segment."""
         return self._plan(
             LOG_START_OFFSET_CHECKPOINT,
             lambda log: log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None,
         )
 
     def write_log_start_offsets(self) -> None:
+        """Write the log start offsets."""
         self._write(self.plan_log_start_offsets())
 
     def plan_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> CheckpointPlan:
-        """The high watermarks of the partitions, each in the directory of its log; copies on their way have none."""
+        """Return a plan to write the high watermarks to the directories of their logs; future logs have none."""
         return self._plan(
             HIGH_WATERMARK_CHECKPOINT,
             lambda log: (
@@ -70,15 +72,16 @@ class OffsetCheckpoints:
         )
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write the high watermarks."""
         self._write(self.plan_high_watermarks(high_watermarks))
 
     def cleaner_offset(self, tp: TopicPartition) -> int | None:
-        """Up to where the log has been compacted, as checkpointed."""
+        """Return the offset up to which the log has been compacted; None if it was never compacted."""
         directory = self._directory_of(tp)
         return None if directory is None else directory.cleaner_offsets.get(tp)
 
     def plan_cleaner_offset(self, tp: TopicPartition, offset: int) -> CheckpointPlan | None:
-        """The log has been compacted up to `offset`; None when its directory is offline."""
+        """Return a plan to write the cleaner offset of a log; None when its directory is offline."""
         directory = self._directory_of(tp)
         if directory is None or not directory.state.is_online:
             return None
@@ -86,19 +89,20 @@ class OffsetCheckpoints:
         return self._plan_cleaner_offsets(directory)
 
     def write_cleaner_offset(self, tp: TopicPartition, offset: int) -> None:
+        """Write the cleaner offset of a log."""
         plan = self.plan_cleaner_offset(tp, offset)
         if plan is not None:
             self._write(plan)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """The partitions have no logs any more."""
+        """Remove the entries of deleted partitions."""
         for tp in partitions:
             for directory in self._directories:
                 directory.cleaner_offsets.pop(tp, None)
         self._write_all_logs()
 
     def moved(self, tp: TopicPartition, *, old: LogDirectoryFiles, new: LogDirectoryFiles) -> None:
-        """The log is in another directory now, compacted as far as it was."""
+        """Move the cleaner offset of a log that was moved to another directory."""
         cleaned = old.cleaner_offsets.pop(tp, None)
         if cleaned is not None:
             new.cleaner_offsets[tp] = cleaned

@@ -1,7 +1,7 @@
-"""The `.index` of a segment: which file position a look-up of an offset may start from.
+"""The `.index` of a segment: maps offsets to file positions.
 
-Entries are 8 bytes: last offset of a batch minus the segment's base offset, and the position where that batch starts.
-They ascend in both columns and are sparse: one for the first batch after every `index.interval.bytes`.
+Entries are 8 bytes: the last offset of a batch minus the segment's base offset, and the position of the batch.  Both
+ascend.  The index is sparse: one entry for the first batch after every `index.interval.bytes`.  Kafka's OffsetIndex.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SWAP = sys.byteorder == "little"
 
 
 class OffsetIndex:
-    """Two columns in memory, read from the file when the first look-up needs them."""
+    """The entries as two columns in memory, read from the file by the first look-up."""
 
     __slots__ = ("_offsets", "_positions", "base_offset", "file")
 
@@ -33,13 +33,14 @@ class OffsetIndex:
 
     @property
     def is_full(self) -> bool:
+        """True if no more entries fit."""
         return self.file.size >= self.file.size_max
 
     def __len__(self) -> int:
         return self.file.size // ENTRY_SIZE
 
     def create(self, *, preallocate: bool) -> None:
-        """Start without entries, in memory and on disk."""
+        """Create an index without entries."""
         self._offsets, self._positions = array("i"), array("i")
         self.file.create(preallocate=preallocate)
 
@@ -49,40 +50,42 @@ class OffsetIndex:
         if _SWAP:
             columns.byteswap()
         offsets, positions = columns[0::2], columns[1::2]
-        # Kafka looks at the last entry only; what a look-up finds is checked against the log by the segment.
+        # Kafka checks the last entry only; the segment checks the result of a look-up against the log.
         if offsets and not (offsets[0] >= 0 and offsets[-1] >= offsets[0] and 0 <= positions[-1] < log_size):
             last = len(positions) - 1
             raise CorruptLog(
-                self.file.path, last * ENTRY_SIZE, f"last entry ({offsets[-1]}, {positions[-1]}) is impossible"
+                self.file.path,
+                last * ENTRY_SIZE,
+                f"last entry (offset {offsets[-1]}, position {positions[-1]}) does not fit the log file",
             )
         self._offsets, self._positions = offsets, positions
 
     def unload(self) -> None:
-        """Free the memory; the next look-up loads again."""
+        """Free the memory; the next look-up reads the file again."""
         self.file.write_pending()
         self._offsets, self._positions = None, array("i")
 
     def append(self, offset: int, position: int) -> None:
-        """One more entry, larger than all before in both columns."""
+        """Add an entry; offset and position must be larger than those of all others."""
         assert self._offsets is not None
         self._offsets.append(offset - self.base_offset)
         self._positions.append(position)
         self.file.append(_ENTRY.pack(offset - self.base_offset, position))
 
     def lookup(self, offset: int) -> int:
-        """The position of the greatest entry at or below `offset`; 0 when there is none."""
+        """Return the position of the last entry at or below `offset`; 0 if there is none."""
         assert self._offsets is not None
         slot = bisect_right(self._offsets, offset - self.base_offset)
         return self._positions[slot - 1] if slot else 0
 
     def offset_at_or_after(self, position: int) -> int | None:
-        """The offset of the first entry whose batch starts at or after `position`; None when there is none."""
+        """Return the offset of the first entry whose batch starts at or after `position`; None if there is none."""
         assert self._offsets is not None
         slot = bisect_left(self._positions, position)
         return self.base_offset + self._offsets[slot] if slot < len(self._offsets) else None
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries at or above `offset`; the file ends with the rest."""
+        """Remove the entries at or above `offset` and truncate the file."""
         assert self._offsets is not None
         count = bisect_left(self._offsets, offset - self.base_offset)
         del self._offsets[count:]

@@ -1,7 +1,7 @@
-"""Work on files that the owner of the logs hands to somebody with time: made of values, it touches nothing shared but
-the turns that writers of checkpoints take.
+"""Blocking work on files that the event loop prepares and a thread runs.
 
-A plan never raises: what failed is in `failures` afterwards, for LogManager.take_failures on the loop.
+A plan consists of values and shares no state, except the locks of the checkpoint files.  It never raises: errors are in
+`failures` afterwards, for LogManager.take_failures on the loop.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _plan_numbers = count()
 
 
 class CheckpointPlan:
-    """Checkpoint files to be replaced, one per log directory.
+    """Replaces checkpoint files, one per log directory.
 
-    Plans for one file may be run by several threads at once.  Each writes alone, and one that a newer plan has
-    overtaken writes nothing.
+    Several threads may run plans for the same file.  They are serialised, and a plan that is older than the last one
+    written does nothing.
     """
 
     __slots__ = ("_files", "_number", "_writes", "failures")
@@ -27,7 +27,7 @@ class CheckpointPlan:
     def __init__(self, files: Files, writes: Sequence[tuple[LogDirectory, str, bytes]]) -> None:
         self._files = files
         self._number = next(_plan_numbers)
-        self._writes = [(directory.checkpoint_turns, path, data) for directory, path, data in writes]
+        self._writes = [(directory.checkpoint_writers, path, data) for directory, path, data in writes]
         self.failures: list[tuple[str, OSError]] = []
 
     def run(self) -> None:
@@ -45,7 +45,7 @@ class CheckpointPlan:
 
 
 class RemovalPlan:
-    """Files and directories that nobody needs any more."""
+    """Removes files and directories."""
 
     __slots__ = ("_files", "_paths", "failures")
 
@@ -58,7 +58,7 @@ class RemovalPlan:
         return len(self._paths)
 
     def run(self) -> None:
-        """Remove them; large files take their time."""
+        """Remove the files; large files take time."""
         for path, is_directory in self._paths:
             try:
                 if is_directory:

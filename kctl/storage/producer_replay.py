@@ -1,4 +1,4 @@
-"""Keeping producer state in step with the batches of a log, as they are appended and when they are read again."""
+"""Updates producer state from the batches of a log, at append and at recovery."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kctl.storage.segments import SegmentList
 from kctl.storage.transaction_index import AbortedTransaction
 
 
-def take_in_producer(state: ProducerState, segment: Segment, header: BatchHeader, buffer: Buffer) -> None:
-    """Tell `state` of a batch with a producer id that lies in `segment`; note an aborted transaction in its index."""
+def apply_producer_batch(state: ProducerState, segment: Segment, header: BatchHeader, buffer: Buffer) -> None:
+    """Update `state` from a batch with a producer id in `segment`; add an aborted transaction to its index."""
     if not header.is_control:
         state.append(header)
         return
@@ -39,7 +39,7 @@ def take_in_producer(state: ProducerState, segment: Segment, header: BatchHeader
 
 
 def replay_producers(state: ProducerState, segments: SegmentList, end_offset: int) -> None:
-    """Bring `state` from its end offset to `end_offset` by reading the batches between, past any damage."""
+    """Advance `state` to `end_offset` by reading the batches from its end offset on, skipping corrupt ones."""
     for segment in segments.from_index(segments.floor_index(state.end_offset)):
         if segment.base_offset >= end_offset:
             break
@@ -48,7 +48,7 @@ def replay_producers(state: ProducerState, segments: SegmentList, end_offset: in
             if start is not None:
                 _replay(state, segment.headers(start.position), segment.file, end_offset)
         except CorruptLog:
-            # Those that have been replayed already are passed over.
+            # Skip batches that were already replayed.
             sound = read_past_damage(segment.file, segment.base_offset, segment.size)
             _replay(state, sound, segment.file, end_offset)
     state.skip_to(end_offset)
@@ -62,7 +62,7 @@ def _replay(state: ProducerState, headers: Iterator[BatchHeader], file: File, en
 
 
 def replay_batch(state: ProducerState, header: BatchHeader, file: File) -> None:
-    """Tell `state` of one batch of the log; the bytes are only read for control batches."""
+    """Update `state` from one batch of the log; only control batches are read."""
     if header.producer_id < 0 or header.last_offset < state.end_offset:
         state.skip_to(header.next_offset)
     elif header.is_control:
@@ -76,7 +76,9 @@ def replay_batch(state: ProducerState, header: BatchHeader, file: File) -> None:
 
 
 def marker_in(buffer: Buffer, header: BatchHeader, position: int | None = None) -> EndTransactionMarker | None:
-    """The transaction marker in the control batch at `position` (by default the header's); None for other records."""
+    """Return the transaction marker of the control batch at `position` (by default the header's); None for other
+    types.
+    """
     view = memoryview(buffer)[header.position if position is None else position :]
     try:
         record = next(iterate_records(view), None)

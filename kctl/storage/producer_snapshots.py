@@ -1,7 +1,7 @@
-"""The `.snapshot` files of a log: the state of its producers at some offsets, which spares a start the reading.
+"""The `.snapshot` files of a log: producer state at an offset, so that a start does not read the whole log.
 
-One is written at every roll, at a clean close and after recovery.  There is one for each segment's base offset (for
-recovery after a truncation) and the newest; others are removed.  A damaged one is dropped and the next older one tried.
+A snapshot is written at every roll, at a clean shutdown and after recovery.  Kept are those at the base offsets of the
+segments (for recovery after a truncation) and the newest one.  A corrupt one is removed and the next older one is used.
 """
 
 from __future__ import annotations
@@ -31,22 +31,24 @@ class ProducerSnapshots:
 
     @property
     def latest_offset(self) -> int | None:
-        """The offset of the newest snapshot."""
+        """The offset of the newest snapshot, None if there is none."""
         return self._offsets[-1] if self._offsets else None
 
     @property
     def has_unsynced(self) -> bool:
+        """True if a snapshot was written since the last flush."""
         return bool(self._unsynced)
 
     def moved_to(self, directory: str) -> None:
-        """The log's directory has another name now."""
+        """Use the new path of the log's directory."""
         self._directory = directory
 
     def path(self, offset: int) -> str:
+        """Return the path of the snapshot at `offset`."""
         return f"{self._directory}/{offset_file_name(offset, SNAPSHOT_SUFFIX)}"
 
     def write(self, state: ProducerState) -> None:
-        """A snapshot at the state's end offset, unless there is one.  It is synced with the next flush."""
+        """Write a snapshot at the end offset of `state`, unless it exists.  It is synced with the next flush."""
         offset = state.end_offset
         if offset in self._offsets:
             return
@@ -56,47 +58,51 @@ class ProducerSnapshots:
         self._unsynced.append(offset)
 
     def load_latest(self, state: ProducerState, *, at_most: int, at_least: int) -> None:
-        """Put `state` to the newest readable snapshot in the range; to knowing nothing at `at_least` without one."""
+        """Load the newest readable snapshot in the range; without one `state` is cleared, with the end offset
+        `at_least`.
+        """
         for offset in reversed([offset for offset in self._offsets if offset <= at_most]):
             if offset < at_least:
                 break
             try:
                 state.load(parse_snapshot(self._files.read(self.path(offset)), self.path(offset)), offset)
             except CorruptLog as error:
-                _logger.warning("Dropping a producer snapshot: %s", error)
+                _logger.warning("removing corrupt producer snapshot error=%s", error)
                 self.remove(offset)
             else:
                 return
         state.clear(at_least)
 
     def take_unsynced(self) -> list[str]:
-        """Snapshots written since the last call that are still there."""
+        """Return the existing snapshots written since the last call."""
         paths = [self.path(offset) for offset in self._unsynced if offset in self._offsets]
         self._unsynced.clear()
         return paths
 
     def remove(self, offset: int) -> None:
+        """Remove the snapshot at `offset`, if any."""
         if offset in self._offsets:
             self._offsets.remove(offset)
             self._files.remove(self.path(offset))
 
     def remove_after(self, offset: int) -> None:
-        """Snapshots of records that are gone after a truncation."""
+        """Remove the snapshots after `offset`, which is the log end after a truncation."""
         for later in [other for other in self._offsets if other > offset]:
             self.remove(later)
 
     def remove_all(self) -> None:
+        """Remove all snapshots."""
         for offset in list(self._offsets):
             self.remove(offset)
 
     def keep_only(self, base_offsets: Iterable[int]) -> None:
-        """Remove what belongs to no segment and is not the newest."""
+        """Remove all snapshots but the newest and those at a base offset of a segment."""
         keep = {*base_offsets, self.latest_offset}
         for offset in [other for other in self._offsets if other not in keep]:
             self.remove(offset)
 
     def mark_deleted(self, offset: int) -> list[str]:
-        """Rename the snapshot at `offset`, if any, to `.deleted`; returns its new path."""
+        """Rename the snapshot at `offset`, if any, to `.deleted`; return its new path."""
         if offset not in self._offsets or offset == self.latest_offset:
             return []
         self._offsets.remove(offset)

@@ -1,20 +1,20 @@
-"""What a partition remembers of its producers: sequence numbers, epochs, open transactions.  Pure.  KIP-98, KIP-360.
+"""The producer state of a partition: epochs, sequence numbers, open transactions.  Pure.  KIP-98, KIP-360.
 
 Per producer id: the epoch, up to five of its last batches (a client has at most five requests in flight, so a retry is
-always among them), the first offset of its open transaction, the epoch of the coordinator that wrote its last marker.
+always among them), the first offset of its open transaction, and the coordinator epoch of its last marker.
 
 A batch from a client is
-    a duplicate   same epoch, first and last sequence as a remembered batch: it is answered as if it were appended now
-    fenced        older epoch: INVALID_PRODUCER_EPOCH
-    in order      first sequence follows the last one (2**31-1 is followed by 0); a new epoch starts at 0; a producer
-                  that the partition does not know may start anywhere, because its records may have been deleted
-    out of order  anything else: OUT_OF_ORDER_SEQUENCE_NUMBER
+    a duplicate   same epoch, first and last sequence number as a retained batch: answered as if it were appended now
+    fenced        lower epoch: INVALID_PRODUCER_EPOCH
+    in order      its first sequence number follows the last one (2**31-1 is followed by 0); a new epoch starts at 0; an
+                  unknown producer may start with any number, because its records may have been deleted
+    out of order  otherwise: OUT_OF_ORDER_SEQUENCE_NUMBER
 
-The last stable offset is below every record whose transaction is open, or ended by a marker that the high watermark has
-not passed yet.  Only the last batch of a producer is in snapshots: a restart shrinks the window of duplicates to one.
-Kafka's ProducerStateManager and ProducerAppendInfo.
+The last stable offset is the first offset of the oldest transaction that is open, or whose marker is not below the high
+watermark.  Snapshots contain only the last batch of a producer, so after a restart only that one is recognised as a
+duplicate.  Kafka's ProducerStateManager and ProducerAppendInfo.
 
-Owner: event loop (recovery runs before the loop knows the log).
+Owner: event loop (recovery runs before the log is shared).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_COORDINATOR_EPOCH = -1
 
 
 class ProducerBatch(NamedTuple):
-    """One appended batch of a producer."""
+    """An appended batch of a producer; `timestamp` is in ms."""
 
     first_sequence: int
     last_sequence: int
@@ -43,7 +43,7 @@ class ProducerBatch(NamedTuple):
 
 
 class SnapshotEntry(NamedTuple):
-    """One producer as snapshots keep it; `offset_delta` is last minus first offset of its last batch."""
+    """A producer in a snapshot; `offset_delta` is last minus first offset of its last batch."""
 
     producer_id: int
     producer_epoch: int
@@ -56,7 +56,7 @@ class SnapshotEntry(NamedTuple):
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction whose marker lies at `last_offset`."""
+    """A transaction that was ended by the marker at `last_offset`."""
 
     producer_id: int
     first_offset: int
@@ -65,7 +65,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerEntry:
-    """What is known of one producer id."""
+    """The state of one producer id."""
 
     __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "epoch", "last_timestamp", "producer_id")
 
@@ -79,16 +79,17 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
+        """The last sequence number of the epoch, or NO_SEQUENCE."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def next_sequence(self) -> int:
-        """The sequence number that is in order within the epoch."""
+        """The expected sequence number of the next batch in this epoch."""
         return (self.batches[-1].last_sequence + 1) & SEQUENCE_MAX if self.batches else 0
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last data record, or -1 when only markers are known."""
+        """Offset of the last data record, or -1 if only markers are known."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
 
@@ -100,15 +101,15 @@ class ProducerState:
     def __init__(self, end_offset: int = 0) -> None:
         self.producers: dict[int, ProducerEntry] = {}
         self.end_offset = end_offset
-        """Everything before this offset has been taken in."""
-        # Both by first offset; offsets only grow, so the dicts are in order.
+        """All batches before this offset have been applied."""
+        # Both are keyed by first offset and in its order, because offsets only grow.
         self._open: dict[int, int] = {}
         self._unreplicated: dict[int, int] = {}
 
     def check(self, header: BatchHeader, *, with_sequence: bool = True) -> ProducerBatch | None:
-        """Whether a data batch with a producer id may be appended; the remembered batch if it is a duplicate.
+        """Check a data batch with a producer id; return the retained batch if it is a duplicate, else None.
 
-        Coordinators write for producers without sequence numbers, so theirs are not looked at.  Raises ApiError:
+        Without `with_sequence` sequence numbers are not checked, as for batches of coordinators.  Raises ApiError:
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
         """
         entry = self.producers.get(header.producer_id)
@@ -125,12 +126,12 @@ class ProducerState:
         if entry.current_txn_first_offset != NO_OFFSET and not header.is_transactional:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"producer {entry.producer_id} has a transaction open and sent a batch outside of it",
+                f"producer {entry.producer_id} sent a non-transactional batch during an open transaction",
             )
         return None
 
     def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
-        """Whether a coordinator may write this marker.
+        """Check a transaction marker from a coordinator.
 
         Raises ApiError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
@@ -146,7 +147,7 @@ class ProducerState:
             )
 
     def append(self, header: BatchHeader) -> None:
-        """Take in a data batch that has its offsets; no questions asked, as for followers and recovery."""
+        """Apply a data batch with its offsets, without checks: it was appended by a leader."""
         self.end_offset = header.next_offset
         if header.producer_id < 0:
             return
@@ -163,7 +164,7 @@ class ProducerState:
             self._open[header.base_offset] = header.producer_id
 
     def append_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> CompletedTransaction | None:
-        """Take in a transaction marker that has its offset; the transaction that it ends, if one was open."""
+        """Apply a transaction marker; return the transaction that it ends, if one was open."""
         self.end_offset = header.next_offset
         entry = self._entry(header.producer_id)
         first_offset = entry.current_txn_first_offset
@@ -180,38 +181,40 @@ class ProducerState:
         )
 
     def skip_to(self, offset: int) -> None:
-        """Nothing between here and `offset` concerned producers."""
+        """Advance the end offset over batches without a producer id."""
         self.end_offset = max(self.end_offset, offset)
 
     def stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """The last stable offset at the moment when this transaction is over, high watermark aside."""
+        """Return the last stable offset once this transaction is completed, ignoring the high watermark."""
         first_open = next(iter(self._open), None)
         return completed.last_offset + 1 if first_open is None else first_open
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Transactions whose markers are replicated hold nobody up any more."""
+        """Forget completed transactions whose markers are below the high watermark."""
         for first_offset, marker_offset in list(self._unreplicated.items()):
             if marker_offset < high_watermark:
                 del self._unreplicated[first_offset]
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction starts that is open or whose marker is not known to be replicated."""
+        """First offset of the oldest transaction that is open or whose marker may not be replicated; None if there
+        is none.
+        """
         candidates = [next(iter(self._open), None), min(self._unreplicated, default=None)]
         return min((offset for offset in candidates if offset is not None), default=None)
 
     @property
     def has_transactions(self) -> bool:
-        """Whether any transaction may hold the last stable offset below the high watermark."""
+        """True if a transaction may hold the last stable offset below the high watermark."""
         return bool(self._open or self._unreplicated)
 
     def on_log_start_offset(self, log_start_offset: int) -> None:
-        """Records before `log_start_offset` are gone, and with them the transactions that had ended there."""
+        """Forget completed transactions whose records were deleted."""
         self.on_high_watermark(log_start_offset)
         self.skip_to(log_start_offset)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without an open transaction that were idle for `expiration_ms`; returns how many."""
+        """Forget producers without an open transaction that were idle for `expiration_ms`; return their number."""
         idle = [
             producer_id
             for producer_id, entry in self.producers.items()
@@ -222,11 +225,11 @@ class ProducerState:
         return len(idle)
 
     def snapshot(self) -> list[SnapshotEntry]:
-        """What a snapshot at `end_offset` holds."""
+        """Return the entries of a snapshot at `end_offset`."""
         return [_snapshot_of(entry) for entry in self.producers.values()]
 
     def load(self, entries: Iterable[SnapshotEntry], end_offset: int) -> None:
-        """Replace everything by what a snapshot taken at `end_offset` holds."""
+        """Replace the state by the entries of a snapshot at `end_offset`."""
         self.clear(end_offset)
         transactions: list[tuple[int, int]] = []
         for saved in entries:
@@ -242,7 +245,7 @@ class ProducerState:
         self._open.update(sorted(transactions))
 
     def clear(self, end_offset: int) -> None:
-        """Know nothing, up to `end_offset`."""
+        """Forget all producers and set the end offset."""
         self.producers.clear()
         self._open.clear()
         self._unreplicated.clear()

@@ -1,15 +1,15 @@
-"""Opening a log that is on the disk, whatever the last process left there.
+"""Opens a log from its directory, whatever state it was left in.  Kafka's LogLoader.
 
-    1. finish or undo what a cleaner or a deletion was in the middle of (.deleted, .cleaned, .swap)
-    2. list the segments; drop indexes without batches
+    1. complete or undo interrupted work of a cleaner or a deletion (.deleted, .cleaned, .swap)
+    2. list the segments; remove indexes without batches
     3. after an unclean shutdown, read every batch from the segment of the recovery point on: rebuild the indexes,
-       epochs and producer state, cut the log at the first byte that is no sound batch, drop all segments behind the cut
-    4. a log that ends before its checkpointed start offset starts over there
-    5. bring epochs and producer state in line with what is left
+       epochs and producer state; truncate at the first invalid batch and delete all segments after it
+    4. a log that ends before its checkpointed start offset is emptied and starts at that offset
+    5. truncate epochs and producer state to the log
 
-Damage near the end of a log that was shut down cleanly stays where it is, and the log goes on behind it.  Any other
-damage where none should be makes step 3 start from the first segment.  Each log is opened by itself, so many can be
-opened at once in threads.  Kafka's LogLoader.
+After a clean shutdown, damage near the end of a log is left as it is, and appends go to a new segment.  Damage
+elsewhere makes step 3 start from the first segment.  Logs are independent, so many can be opened in parallel in
+threads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kctl.storage.batch_reader import check_crc
 from kctl.storage.config import LogConfig
 from kctl.storage.files import Files
 from kctl.storage.leader_epochs import LeaderEpochs
-from kctl.storage.leftovers import settle_leftovers
+from kctl.storage.leftovers import resolve_leftovers
 from kctl.storage.log import Log, LogContents
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
 from kctl.storage.metadata_files import MetadataFiles
@@ -40,7 +40,7 @@ from kctl.storage.names import (
     TRANSACTION_INDEX_SUFFIX,
     parse_offset_file_name,
 )
-from kctl.storage.producer_replay import replay_producers, take_in_producer
+from kctl.storage.producer_replay import apply_producer_batch, replay_producers
 from kctl.storage.producer_snapshots import ProducerSnapshots
 from kctl.storage.producer_state import ProducerState
 from kctl.storage.segment import Segment
@@ -49,7 +49,7 @@ from kctl.storage.segments import SegmentList
 _logger = logging.getLogger(__name__)
 
 _KINDS = frozenset({*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX})
-"""Of files that belong to an offset; others that are named so are not ours to remove."""
+"""Kinds of files that belong to an offset and may be removed; other files are ignored."""
 
 
 def open_log(
@@ -66,7 +66,8 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
 ) -> Log:
-    """The log in `directory`, created if missing; the last three arguments are what the log dir's checkpoints say.
+    """Open the log in `directory`, created if missing; the last three arguments are from the log directory's
+    checkpoints.
 
     Raises OSError.
     """
@@ -74,7 +75,9 @@ def open_log(
         loader = _Loader(files, directory, config, now_ms, log_start_offset)
         contents = loader.load(was_clean=was_clean, recovery_point=recovery_point)
     except CorruptLog as error:
-        _logger.warning("Log %s is damaged below its recovery point; reading all of it: %s", directory, error)
+        _logger.warning(
+            "log is corrupt below its recovery point, recovering all segments path=%s error=%s", directory, error
+        )
         loader = _Loader(files, directory, config, now_ms, log_start_offset)
         contents = loader.load(was_clean=False, recovery_point=0)
     return Log(
@@ -91,7 +94,7 @@ def open_log(
 
 
 class _Loader:
-    """The steps of opening one log, with what they know so far."""
+    """The steps of opening one log and their results so far."""
 
     def __init__(
         self, files: Files, directory: str, config: LogConfig, now_ms: int, checkpointed_start_offset: int
@@ -109,9 +112,10 @@ class _Loader:
         self.metadata = MetadataFiles(files, directory)
 
     def load(self, *, was_clean: bool, recovery_point: int) -> LogContents:
+        """Run the steps and return the state of the log."""
         if not self.files.exists(self.directory):
             self.files.make_directory(self.directory)
-        settle_leftovers(self.files, self.directory, self.config)
+        resolve_leftovers(self.files, self.directory, self.config)
         segments, topic_id = self._list()
         log_end_offset = self.log_start_offset
         if segments:
@@ -124,7 +128,7 @@ class _Loader:
                 self._epochs_of_batches(segments)
             if log_end_offset < self.log_start_offset:
                 _logger.warning(
-                    "Log %s ends at %d, before its start offset %d: it starts over there",
+                    "log ends before its start offset, starting it anew path=%s log_end_offset=%d log_start_offset=%d",
                     self.directory,
                     log_end_offset,
                     self.log_start_offset,
@@ -137,8 +141,8 @@ class _Loader:
         else:
             segments[-1].become_active()
         contents = SegmentList(segments)
-        self._settle_epochs(log_end_offset)
-        self._settle_producers(contents, log_end_offset)
+        self._truncate_epochs(log_end_offset)
+        self._restore_producers(contents, log_end_offset)
         return LogContents(
             segments=contents,
             log_start_offset=self.log_start_offset,
@@ -152,10 +156,10 @@ class _Loader:
         )
 
     def _clean_end(self, segments: list[Segment], recovery_point: int) -> int:
-        """Where the log ended when it was closed.
+        """Return the end offset of a log that was shut down cleanly.
 
-        The batches say it.  Where the last of them have been damaged since, the checkpoint does: then nothing is cut,
-        because most of what is there may be sound, and the log goes on in a new segment.
+        It is read from the batches.  If the last ones are corrupt, the recovery point is used instead: nothing is
+        truncated, because most of the batches may be valid, and a new segment is started there.
         """
         last = segments[-1]
         try:
@@ -164,7 +168,7 @@ class _Loader:
             if recovery_point <= last.base_offset:
                 raise
             _logger.error(
-                "Log %s is damaged near its end; it stays as it is and goes on at offset %d in a new segment: %s",
+                "log is corrupt near its end, keeping it and appending to a new segment path=%s offset=%d error=%s",
                 self.directory,
                 recovery_point,
                 error,
@@ -174,7 +178,7 @@ class _Loader:
         return recovery_point
 
     def _list(self) -> tuple[list[Segment], UUID | None]:
-        """The segments in order, the topic id; epochs and snapshots go to their attributes."""
+        """Return the segments in order and the topic id; sets epochs and snapshots."""
         sizes: dict[int, int] = {}
         others: list[tuple[int, str, str]] = []
         snapshot_offsets: list[int] = []
@@ -189,7 +193,7 @@ class _Loader:
             elif entry.name == LEADER_EPOCH_CHECKPOINT:
                 self._read_epochs()
             elif parsed is None or parsed[2] or parsed[1] not in _KINDS:
-                _logger.warning("Ignoring %s, which is no file of a log", path)
+                _logger.warning("ignoring unknown file path=%s", path)
             elif parsed[1] == LOG_SUFFIX:
                 sizes[parsed[0]] = entry.size
             elif parsed[1] == SNAPSHOT_SUFFIX:
@@ -198,7 +202,7 @@ class _Loader:
                 others.append((parsed[0], parsed[1], path))
         for offset, _, path in others:
             if offset not in sizes:
-                _logger.warning("Removing %s, an index without its segment", path)
+                _logger.warning("removing orphaned index path=%s", path)
                 self.files.remove(path)
         self.snapshots = ProducerSnapshots(self.files, self.directory, snapshot_offsets)
         aborted = {offset for offset, kind, _ in others if kind == TRANSACTION_INDEX_SUFFIX}
@@ -217,16 +221,16 @@ class _Loader:
         return segments, topic_id
 
     def _topic_id(self) -> UUID | None:
-        """None also for a malformed file, which a loss of power leaves behind: it is synced with the log, not before.
+        """Return the topic id, None if the file is corrupt, as after a power failure: it is synced with the log, not at
+        once.
 
-        Kafka, which syncs it at once, takes the log directory offline.
+        Kafka syncs it at once and takes the log directory offline if it is corrupt.
         """
         try:
             return self.metadata.read_topic_id()
         except CorruptLog as error:
             _logger.warning(
-                "event=malformed_partition_metadata reason=%s: the log is taken for one of the topic as it is now, "
-                "whose id is written to the file when the controller tells it",
+                "ignoring corrupt partition.metadata, it is rewritten with the topic id from the controller error=%s",
                 error,
             )
             return None
@@ -236,7 +240,7 @@ class _Loader:
             self.epochs = LeaderEpochs(self.metadata.read_epochs())
             self.epochs_on_disk = self.epochs.entries
         except CorruptLog as error:
-            _logger.warning("The leader epochs will be read from the batches: %s", error)
+            _logger.warning("rebuilding leader epochs from the batches error=%s", error)
             self.epochs = LeaderEpochs()
             self.epochs_are_lost = True
 
@@ -263,7 +267,7 @@ class _Loader:
             if damage is not None:
                 dropped = segments[index + 1 :]
                 _logger.warning(
-                    "Recovered %s: cut at position %d of %s, %d later segments dropped: %s",
+                    "truncated corrupt log path=%s position=%d file=%s segments_deleted=%d reason=%s",
                     self.directory,
                     segment.size,
                     segment.path(LOG_SUFFIX),
@@ -276,7 +280,7 @@ class _Loader:
         return end_offset
 
     def _recover_segment(self, segment: Segment, expected_offset: int) -> tuple[int, CorruptLog | None]:
-        """Read the segment, rebuilding all that belongs to it; its end offset, and why it was cut, if it was."""
+        """Read the segment and rebuild its indexes; return its end offset, and why it was truncated, if it was."""
         progress = _Progress(segment, max(expected_offset, segment.base_offset))
         segment.transaction_index.clear()
         damage: CorruptLog | None = None
@@ -288,13 +292,15 @@ class _Loader:
         return progress.next_offset, damage
 
     def _sound_batches(self, progress: _Progress) -> Iterator[BatchHeader]:
-        """The batches of the segment up to the first that is not sound; epochs and producers hear of each."""
+        """Yield the batches of the segment up to the first invalid one; applies each to epochs and producers."""
         segment = progress.segment
         for header, batch in segment.batches():
             path = segment.path(LOG_SUFFIX)
             if header.base_offset < progress.next_offset or header.last_offset_delta < 0 or header.record_count < 0:
                 raise CorruptLog(
-                    path, header.position, f"batch at {header.base_offset} where {progress.next_offset} was due"
+                    path,
+                    header.position,
+                    f"batch has base offset {header.base_offset}, expected at least {progress.next_offset}",
                 )
             check_crc(segment.file, header, batch)
             yield header
@@ -307,7 +313,7 @@ class _Loader:
                 self.producers.end_offset = header.next_offset
             else:
                 header.position = 0
-                take_in_producer(self.producers, segment, header, batch)
+                apply_producer_batch(self.producers, segment, header, batch)
 
     def _drop(self, segments: list[Segment]) -> None:
         for segment in reversed(segments):
@@ -316,13 +322,13 @@ class _Loader:
     def _new_segment(self, base_offset: int) -> Segment:
         return Segment.create(self.files, self.directory, base_offset, self.config, now_ms=self.now_ms)
 
-    def _settle_epochs(self, log_end_offset: int) -> None:
+    def _truncate_epochs(self, log_end_offset: int) -> None:
         self.epochs.truncate_from_end(log_end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
         if self.epochs.entries != self.epochs_on_disk:
             self.metadata.write_epochs(self.epochs.entries)
 
-    def _settle_producers(self, segments: SegmentList, log_end_offset: int) -> None:
+    def _restore_producers(self, segments: SegmentList, log_end_offset: int) -> None:
         self.snapshots.remove_after(log_end_offset)
         if self.producers.end_offset < log_end_offset:
             self.snapshots.load_latest(self.producers, at_most=log_end_offset, at_least=self.log_start_offset)
@@ -333,12 +339,12 @@ class _Loader:
 
 
 def _segment_of(segments: list[Segment], recovery_point: int) -> int:
-    """The index of the segment that holds the recovery point."""
+    """Return the index of the segment that contains the recovery point."""
     return max((index for index, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
 
 
 class _Progress:
-    """How far the recovery of a segment has come."""
+    """The state of the recovery of one segment."""
 
     __slots__ = ("next_offset", "position", "segment")
 

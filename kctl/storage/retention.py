@@ -1,7 +1,7 @@
-"""Which segments of a log have outlived their use.  Pure.
+"""Which segments of a log retention deletes.  Pure.  Kafka's UnifiedLog.deleteOldSegments.
 
-Segments go oldest first and the search stops at the first that stays, so a log never has holes.  A segment goes only
-when all of it lies below the high watermark.  The active segment may go too, unless it is empty.
+Segments are deleted oldest first up to the first one that is kept, so a log never has holes.  A segment is deleted only
+when all of it is below the high watermark.  The active segment may be deleted too, unless it is empty.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ def deletable_segments(
     now_ms: int,
     starts_only: bool = False,
 ) -> int:
-    """How many of the oldest segments may go.
+    """Return how many of the oldest segments may be deleted.
 
-    By log start offset always; by size and age if the cleanup policy says delete, unless `starts_only` forbids that.
-    Log.deleteOldSegments.
+    Always by log start offset; by size and age if `cleanup.policy` contains `delete` and `starts_only` is False.
     """
     ends = [following.base_offset for _, following in pairwise(segments)] + [log_end_offset]
     last = len(segments) - 1
 
     def leading(goes: Callable[[int], bool]) -> int:
+        """Return how many of the first segments meet the condition."""
         count = 0
         while count <= last and ends[count] <= high_watermark and goes(count):
             if count == last and not segments[count].size:
@@ -51,10 +51,11 @@ def deletable_segments(
 
 
 def _excess(segments: Sequence[Segment], retention_bytes: int) -> Callable[[int], bool]:
-    """Whether the log without segments up to and with the index still has `retention_bytes`; asked in order."""
+    """Return a condition on the index of a segment: the log without it still has `retention_bytes`; called in order."""
     excess = sum(segment.size for segment in segments) - retention_bytes
 
     def goes(index: int) -> bool:
+        """True if the segment can be deleted."""
         nonlocal excess
         excess -= segments[index].size
         return excess >= 0

@@ -1,4 +1,4 @@
-"""When the active segment is closed and a new one started.  Pure.  Kafka's LogSegment.shouldRoll."""
+"""When to roll the active segment.  Pure.  Kafka's LogSegment.shouldRoll."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kctl.storage.config import LogConfig
 
 
 class ActiveSegment(Protocol):
-    """What the rule needs to know of the active segment."""
+    """The properties of the active segment that the rule needs."""
 
     base_offset: int
     size: int
@@ -17,16 +17,18 @@ class ActiveSegment(Protocol):
     roll_jitter_ms: int
 
     @property
-    def has_full_index(self) -> bool: ...
+    def has_full_index(self) -> bool:
+        """True if no more index entries fit."""
 
     @property
-    def first_timestamp(self) -> int: ...
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch in ms, or -1."""
 
 
 def should_roll(
     segment: ActiveSegment, config: LogConfig, *, append_size: int, max_timestamp: int, last_offset: int, now_ms: int
 ) -> bool:
-    """Whether `append_size` more bytes, up to `last_offset` and `max_timestamp`, belong into a new segment."""
+    """True if `append_size` more bytes, up to `last_offset` and `max_timestamp`, must go to a new segment."""
     if segment.size > config.segment_bytes - append_size:
         return segment.size > 0
     if segment.has_full_index or last_offset - segment.base_offset > (1 << 31) - 1:
@@ -35,7 +37,9 @@ def should_roll(
 
 
 def age_ms(segment: ActiveSegment, max_timestamp: int, now_ms: int) -> int:
-    """By record time where there is one, so that a replica rolls where the leader did; by the clock otherwise."""
+    """Return the age in ms by record time, so that a replica rolls where the leader did; by the clock without
+    timestamps.
+    """
     if segment.first_timestamp > NO_TIMESTAMP and max_timestamp > NO_TIMESTAMP:
         return max_timestamp - segment.first_timestamp
     return now_ms - segment.created_ms

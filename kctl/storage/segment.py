@@ -1,10 +1,10 @@
-"""One segment of a log: a file of batches and its indexes.
+"""One segment of a log: a file of batches and its indexes.  Kafka's LogSegment.
 
-The last segment of a log is active: it takes appends and its index files have their full size.  The others are closed:
-their indexes are trimmed, and loaded again when a look-up needs them (kctl.storage.segment_indexes).  A damaged or
-missing index is rebuilt from the file of batches, with one warning.
+The last segment of a log is active: it takes appends, and its index files are preallocated.  The others are closed:
+their indexes are trimmed, and read when a look-up needs them (kctl.storage.segment_indexes).  A damaged or missing
+index is rebuilt from the batches, with one warning.
 
-Owner: event loop; recovery and cleaning use segments that the loop does not know yet.
+Owner: event loop; recovery and cleaning use segments that are not in a log yet.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from kctl.storage.transaction_index import TransactionIndex
 _logger = logging.getLogger(__name__)
 
 INDEXES_FIRST = (*SEGMENT_SUFFIXES[1:], LOG_SUFFIX)
-"""The offset index before all, and the batches after all: kctl.storage.leftovers tells by these two how far it came."""
+"""The offset index first and the batches last: kctl.storage.leftovers infers the progress of a swap from this order."""
 
 
 class Segment:
-    """Batches from `base_offset` on, in one file."""
+    """The batches from `base_offset` on, in one file."""
 
     __slots__ = (
         "_file",
@@ -75,7 +75,7 @@ class Segment:
         has_transaction_index: bool = False,
         suffix: str = "",
     ) -> None:
-        """A segment that is on the disk already; `suffix` is that of a cleaner's draft."""
+        """A segment that exists on the disk; `suffix` is that of a cleaner's draft."""
         self._files = files
         self.directory = directory
         self.base_offset = base_offset
@@ -94,7 +94,7 @@ class Segment:
         self._first_timestamp: int | None = None
         self._last_start = base_offset
         self._last_position = -1
-        """Base offset and position of the batch appended last, which readers at the end of the log ask for."""
+        """Base offset and position of the last appended batch, a shortcut for readers at the end of the log."""
 
     @classmethod
     def create(
@@ -108,7 +108,7 @@ class Segment:
         roll_jitter_ms: int = 0,
         suffix: str = "",
     ) -> Segment:
-        """A new, empty, active segment; files of that name lose their content."""
+        """Create an empty active segment; existing files of that name are truncated."""
         segment = cls(
             files,
             directory,
@@ -130,31 +130,31 @@ class Segment:
         return segment
 
     def path(self, kind: str) -> str:
-        """The segment's file of one kind."""
+        """Return the path of the segment's file of one kind."""
         return f"{self.directory}/{offset_file_name(self.base_offset, kind)}{self.suffix}"
 
     @property
     def file(self) -> File:
-        """The file of batches, opened when first needed."""
+        """The file of batches, opened on first use."""
         if self._file is None:
             self._file = self._files.open(self.path(LOG_SUFFIX))
         return self._file
 
     @property
     def indexes(self) -> SegmentIndexes:
-        """Both indexes, loaded, and rebuilt if they have to be."""
+        """Both indexes, loaded, and rebuilt if they are damaged."""
         if not self._indexes.is_loaded:
             self._load_indexes()
         return self._indexes
 
     @property
     def has_full_index(self) -> bool:
-        """Whether no more index entries fit; of the active segment."""
+        """True if no more index entries fit; for the active segment."""
         return self._indexes.is_full
 
     @property
     def largest_timestamp(self) -> int:
-        """The largest timestamp of the records, or NO_TIMESTAMP."""
+        """The largest timestamp of the records in ms, or NO_TIMESTAMP."""
         try:
             return self._indexes.largest()[0]
         except (CorruptLog, FileNotFoundError):
@@ -162,17 +162,18 @@ class Segment:
 
     @property
     def modified_ms(self) -> int:
+        """Modification time of the file of batches in ms since the epoch."""
         return self._files.modified_ms(self.path(LOG_SUFFIX))
 
     @property
     def retention_timestamp(self) -> int:
-        """What retention by time goes by: the largest timestamp, or the file's time when no record has one."""
+        """The timestamp for retention: the largest timestamp, or the modification time if no record has a timestamp."""
         largest = self.largest_timestamp
         return largest if largest >= 0 else self.modified_ms
 
     @property
     def first_timestamp(self) -> int:
-        """The max timestamp of the first batch, or NO_TIMESTAMP; `segment.ms` counts from it."""
+        """The max timestamp of the first batch in ms, or NO_TIMESTAMP; `segment.ms` counts from it."""
         if self._first_timestamp is None:
             header = next(self.headers(), None)
             if header is None:
@@ -181,7 +182,7 @@ class Segment:
         return self._first_timestamp
 
     def append(self, buffer: memoryview, headers: Sequence[BatchHeader]) -> None:
-        """Write whole batches, positioned in `buffer` by `headers`, behind the others."""
+        """Write whole batches, positioned in `buffer` by `headers`, to the end of the file."""
         start = self.size
         self.file.write_at(start, buffer)
         indexes = self._indexes
@@ -194,9 +195,9 @@ class Segment:
         self.size = start + len(buffer)
 
     def locate(self, offset: int) -> BatchHeader | None:
-        """The first batch that ends at or after `offset`, or None when all end before it.
+        """Return the first batch that ends at or after `offset`; None if all end before it.
 
-        Raises CorruptLog when the log file itself makes no sense.
+        Raises CorruptLog when the log file itself is corrupt.
         """
         if offset >= self._last_start and self._last_position >= 0:
             header = next(read_headers(self.file, self._last_position, self.size), None)
@@ -214,26 +215,28 @@ class Segment:
         for header in read_headers(self.file, start, self.size):
             is_late = start and header.position == start and header.base_offset > offset
             if is_late and first_offset(self.file, header) > offset:
-                raise CorruptLog(self.path(INDEX_SUFFIX), 0, f"sends a look-up of offset {offset} too far")
+                raise CorruptLog(
+                    self.path(INDEX_SUFFIX), 0, f"the entry for offset {offset} points past the batch that holds it"
+                )
             if header.last_offset >= offset:
                 return header
         return None
 
     def headers(self, start: int = 0) -> Iterator[BatchHeader]:
-        """The batch headers from a position on."""
+        """Yield the batch headers from a position on.  Raises CorruptLog."""
         return read_headers(self.file, start, self.size)
 
     def batches(self, start: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """The batches from a position on, with their bytes; checksums are not looked at."""
+        """Yield the batches from a position on, with their bytes, without checking checksums.  Raises CorruptLog."""
         return read_batches(self.file, start, self.size)
 
     def next_offset(self) -> int:
-        """The offset after the last record, found by reading from the last index entry."""
+        """Return the offset after the last record; reads from the last index entry on.  Raises CorruptLog."""
         tail = self._tail()
         return tail[-1].next_offset if tail else self.base_offset
 
     def _tail(self) -> list[BatchHeader]:
-        """The batches from the last index entry on."""
+        """Yield the batch headers from the last index entry on."""
         start = self.indexes.offset.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
         if start:
             try:
@@ -244,7 +247,8 @@ class Segment:
         return list(self.headers(start))
 
     def position_for_timestamp(self, timestamp: int, start_offset: int) -> int | None:
-        """Where to search for the first record at or after both `timestamp` and `start_offset`; None if not here.
+        """Return where to search for the first record at or after both `timestamp` and `start_offset`; None if not
+        here.
 
         Raises CorruptLog as `locate` does.
         """
@@ -254,7 +258,7 @@ class Segment:
         return None if first is None else first.position
 
     def truncate_to(self, offset: int) -> int:
-        """Drop the batch that holds `offset` and all after it; returns how many bytes went."""
+        """Remove the batch that contains `offset` and all later ones; return the number of bytes removed."""
         position = self._cut_position(offset)
         self.indexes.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
@@ -272,7 +276,9 @@ class Segment:
         return removed
 
     def _cut_position(self, offset: int) -> int:
-        """Where the batch that holds `offset` starts; where damage hides that, behind the last sound one below it."""
+        """Return the position of the batch that contains `offset`; if it cannot be read, the end of the last valid
+        one below it.
+        """
         try:
             header = self.locate(offset)
         except CorruptLog:
@@ -281,36 +287,38 @@ class Segment:
         return self.size if header is None else header.position
 
     def cut_at(self, position: int) -> None:
-        """Recovery: drop the bytes from `position` on, which hold no batch."""
+        """Remove the bytes from `position` on, which are not batches; for recovery."""
         self.file.truncate(position)
         self.size = position
 
     def rebuild_indexes(self, headers: Iterator[BatchHeader] | None = None) -> None:
-        """Write both indexes anew while `headers` (by default those of the file) pass by, up to the first damage.
+        """Write both indexes from `headers` (by default those of the file), up to the first corrupt batch.
 
-        Raises CorruptLog from `headers`; the indexes hold what came before.
+        Raises CorruptLog from `headers`; the indexes then cover the batches before it.
         """
         self._indexes.rebuild(self.headers() if headers is None else headers)
 
     def become_inactive(self) -> bool:
-        """No more appends: trim everything.  Says whether the time index got a closing entry, to be synced."""
+        """Trim the files after the last append; return True if the time index got a final entry, which must be
+        synced.
+        """
         has_closing_entry = self._indexes.close()
         if self._preallocate:
             self.file.truncate(self.size)
         return has_closing_entry
 
     def become_active(self) -> None:
-        """Appends will follow: load the indexes and give their files full size."""
+        """Load the indexes and preallocate their files, before appends."""
         self.indexes.open_for_appends()
 
     def unload_indexes(self) -> None:
-        """Free what look-ups have loaded; not for the active segment."""
+        """Free the memory of the indexes; not for the active segment."""
         self._indexes.unload()
 
     def files_to_sync(self) -> list[File]:
-        """Everything of the segment that has to be on the disk before the recovery point may pass it, opened.
+        """Return all files that must be synced before the recovery point may pass the segment, opened.
 
-        An index that somebody has removed is rebuilt: an empty one in its place would pass for the whole one.
+        A missing index is rebuilt: an empty one created in its place would be taken for a complete one.
         """
         self._indexes.write_pending()
         for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -322,9 +330,9 @@ class Segment:
         return [self.file, *(self._files.open(self.path(kind), create=True) for kind in kinds)]
 
     def change_suffix(self, suffix: str, kinds: Sequence[str] = INDEXES_FIRST) -> list[str]:
-        """Rename all files of the segment, by default the batches last; returns their new paths.
+        """Rename all files of the segment, by default the batches last; return their new paths.
 
-        Readers that hold the file keep it.
+        Readers with the file open are not affected.
         """
         new_paths: list[str] = []
         old_paths = [self.path(kind) for kind in kinds]
@@ -338,7 +346,7 @@ class Segment:
         return new_paths
 
     def moved_to(self, directory: str) -> None:
-        """The log's directory has another name now.  Readers that hold the file keep it."""
+        """Use the new path of the log's directory.  Readers with the file open are not affected."""
         self.directory = directory
         self._tell_indexes()
 
@@ -347,7 +355,7 @@ class Segment:
         self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files to `.deleted`, the batches first: then a crash leaves no batches without their indexes."""
+        """Rename the files to `.deleted`, the batches first, so that a crash leaves no batches without indexes."""
         return self.change_suffix(DELETED_SUFFIX, SEGMENT_SUFFIXES)
 
     def remove(self) -> None:
@@ -356,7 +364,7 @@ class Segment:
             self._files.remove(self.path(kind))
 
     def close(self) -> None:
-        """Release the file once no reader holds it."""
+        """Close the file once no reader uses it."""
         self._file = None
 
     def _load_indexes(self) -> None:
@@ -366,12 +374,12 @@ class Segment:
             self._rebuild_after(error)
 
     def _rebuild_after(self, error: CorruptLog | FileNotFoundError) -> None:
-        _logger.warning("Rebuilding the indexes of %s: %s", self.path(LOG_SUFFIX), error)
+        _logger.warning("rebuilding indexes file=%s reason=%s", self.path(LOG_SUFFIX), error)
         try:
             self.rebuild_indexes()
         except CorruptLog as damage:
-            _logger.error("Some batches cannot be read: %s", damage)
+            _logger.error("unreadable batches error=%s", damage)
             self.rebuild_indexes(read_past_damage(self.file, self.base_offset, self.size))
-        # The segment may lie below the recovery point, where nobody would look at its indexes after a power failure.
+        # The segment may be below the recovery point, where recovery would not check its indexes after a power failure.
         for file in self.files_to_sync():
             file.sync()

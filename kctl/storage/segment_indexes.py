@@ -1,14 +1,14 @@
-"""The two sparse indexes of a segment, by offset and by timestamp, which grow and shrink together.
+"""The offset index and the time index of a segment, which are changed together.
 
     offset index    an entry for the first batch after every `index.interval.bytes`
     time index      with each of them the largest timestamp so far, if it has grown; one more when the segment is closed
 
-The largest timestamp of the batches after the last entry is in no file: it is kept here, and whoever cuts the segment
-says again what is left there.  While appends come both are in memory, and their files have full size; afterwards the
-files are trimmed, and the memory may be freed until a look-up needs it.
+The largest timestamp of the batches after the last entry is in no file: it is kept in memory, and `resume` recomputes
+it after a truncation.  While the segment is active both indexes are in memory and their files preallocated; afterwards
+the files are trimmed, and the memory may be freed until a look-up needs it.
 
-An index says nothing that the batches do not say: what is damaged or gone is written anew from them.  That is the
-segment's to decide, since it has the batches; here damage is raised.  Kafka's LogSegment with its LazyIndexes.
+Indexes can be rebuilt from the batches.  The segment does that, because it has the batches; the methods here raise
+errors for damaged files.  Kafka's LogSegment with its LazyIndexes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kctl.storage.time_index import TimeIndex
 
 
 class SegmentIndexes:
-    """Owner: as the segment's."""
+    """The indexes of one segment.  Owner: that of the segment."""
 
     __slots__ = (
         "_base_offset",
@@ -37,21 +37,21 @@ class SegmentIndexes:
     )
 
     def __init__(self, files: Files, offset_path: str, time_path: str, *, base_offset: int, config: LogConfig) -> None:
-        """Indexes that are on the disk already, not in memory yet."""
+        """Indexes that exist on the disk; they are not loaded."""
         self._base_offset = base_offset
         self._interval_bytes = config.index_interval_bytes
         size_max = config.segment_index_bytes
         self.offset = OffsetIndex(files, offset_path, base_offset=base_offset, size_max=size_max)
         self.time = TimeIndex(files, time_path, base_offset=base_offset, size_max=size_max)
         self.is_loaded = False
-        """Whether both are in memory; look-ups need that."""
+        """True if both are in memory, as look-ups need."""
         self.is_full = False
-        """Whether no more entries fit; while appends come."""
+        """True if no more entries fit; for active segments."""
         self._bytes_since_entry = 0
         self._largest: tuple[int, int] | None = None
 
     def create(self, *, preallocate: bool) -> None:
-        """Start without entries, whatever was there before."""
+        """Create both without entries."""
         self.offset.create(preallocate=preallocate)
         self.time.create(preallocate=preallocate)
         self.is_loaded = True
@@ -65,7 +65,7 @@ class SegmentIndexes:
         self.is_loaded = True
 
     def unload(self) -> None:
-        """Free the memory, but for the largest timestamp; not while appends come."""
+        """Free the memory except the largest timestamp; not for the active segment."""
         if self.is_loaded:
             self.largest()
             self.offset.unload()
@@ -73,16 +73,17 @@ class SegmentIndexes:
             self.is_loaded = False
 
     def largest(self) -> tuple[int, int]:
-        """(largest timestamp, last offset of its batch); (NO_TIMESTAMP, base offset) if no record has a timestamp.
+        """Return (largest timestamp, last offset of its batch); (NO_TIMESTAMP, base offset) if no record has a
+        timestamp.
 
-        Of a closed segment this is the last entry, which is read alone.  Raises CorruptLog, FileNotFoundError.
+        For a closed segment only the last entry is read.  Raises CorruptLog, FileNotFoundError.
         """
         if self._largest is None:
             self._largest = self.time.last()
         return self._largest
 
     def add(self, header: BatchHeader, position: int) -> None:
-        """A batch is appended at `position`; makes entries if they are due."""
+        """Add entries for a batch appended at `position`, if they are due."""
         largest = self._largest
         assert largest is not None
         if header.max_timestamp > largest[0]:
@@ -95,7 +96,7 @@ class SegmentIndexes:
         self._bytes_since_entry += header.size
 
     def rebuild(self, headers: Iterable[BatchHeader]) -> None:
-        """Write both anew while `headers` pass by, and close them, even when what iterates raises."""
+        """Write both from `headers` and close them, even if iterating raises."""
         self.create(preallocate=False)
         try:
             for header in headers:
@@ -104,14 +105,14 @@ class SegmentIndexes:
             self.close()
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries at or above `offset`; `resume` has to follow."""
+        """Remove the entries at or above `offset`; call `resume` next."""
         self.offset.truncate_to(offset)
         self.time.truncate_to(offset)
         self._largest = None
         self._bytes_since_entry = 0
 
     def resume(self, tail: Iterable[BatchHeader]) -> None:
-        """After a cut: `tail` are the batches from the last entry on, whose timestamps may be in no entry."""
+        """Restore the largest timestamp after a truncation; `tail` are the batches from the last entry on."""
         largest = self.time.last()
         for header in tail:
             if header.max_timestamp > largest[0]:
@@ -119,14 +120,14 @@ class SegmentIndexes:
         self._largest = largest
 
     def open_for_appends(self) -> None:
-        """Give the files their full size."""
+        """Preallocate the files."""
         self.largest()
         self.is_full = self.offset.is_full or self.time.is_full
         self.offset.file.preallocate()
         self.time.file.preallocate()
 
     def close(self) -> bool:
-        """No more appends: add the closing time index entry and trim the files.  Says whether the entry was news."""
+        """Add the final time index entry and trim the files; return True if the entry was added."""
         entries = len(self.time)
         if self.is_loaded:
             self.time.append(*self.largest(), closing=True)
@@ -135,11 +136,11 @@ class SegmentIndexes:
         return len(self.time) != entries
 
     def write_pending(self) -> None:
-        """Hand all entries to the operating system."""
+        """Write all buffered entries to the files."""
         self.offset.file.write_pending()
         self.time.file.write_pending()
 
     def renamed(self, offset_path: str, time_path: str) -> None:
-        """The files have these names now."""
+        """Use the new paths of the files."""
         self.offset.file.path = offset_path
         self.time.file.path = time_path

@@ -1,8 +1,8 @@
-"""The `.timeindex` of a segment: up to which offset no record is later than a timestamp.
+"""The `.timeindex` of a segment: maps timestamps to offsets.
 
-Entries are 12 bytes: the largest timestamp so far, and the last offset of the batch that has it, minus the segment's
-base offset.  Both columns ascend.  An entry comes with each entry of the offset index if the timestamp has grown, and
-one more when the segment is closed; one place is kept free for that.
+Entries are 12 bytes: the largest timestamp so far in ms, and the last offset of the batch that has it, minus the
+segment's base offset.  Both ascend.  An entry is added with each entry of the offset index if the timestamp has grown,
+and one more when the segment is closed; one slot is reserved for that.  Kafka's TimeIndex.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SWAP = sys.byteorder == "little"
 
 
 class TimeIndex:
-    """Two columns in memory, read from the file when the first look-up needs them."""
+    """The entries as two columns in memory, read from the file by the first look-up."""
 
     __slots__ = ("_offsets", "_timestamps", "base_offset", "file")
 
@@ -35,14 +35,14 @@ class TimeIndex:
 
     @property
     def is_full(self) -> bool:
-        """Whether only the place for the closing entry is left."""
+        """True if only the slot for the final entry is left."""
         return self.file.size >= self.file.size_max - ENTRY_SIZE
 
     def __len__(self) -> int:
         return self.file.size // ENTRY_SIZE
 
     def create(self, *, preallocate: bool) -> None:
-        """Start without entries, in memory and on disk."""
+        """Create an index without entries."""
         self._timestamps, self._offsets = array("q"), array("i")
         self.file.create(preallocate=preallocate)
 
@@ -56,12 +56,14 @@ class TimeIndex:
             raise CorruptLog(self.file.path, len(data) - ENTRY_SIZE, "the last entry is smaller than the first")
 
     def unload(self) -> None:
-        """Free the memory; the next look-up loads again."""
+        """Free the memory; the next look-up reads the file again."""
         self.file.write_pending()
         self._timestamps, self._offsets = None, array("i")
 
     def last(self) -> tuple[int, int]:
-        """(largest timestamp, offset), or (NO_TIMESTAMP, base offset) without entries.  Loads nothing else."""
+        """Return (largest timestamp, offset), or (NO_TIMESTAMP, base offset) without entries.  Reads only the last
+        entry.
+        """
         if self._timestamps is None:
             entry = self.file.read_last()
             timestamp, relative = _ENTRY.unpack(entry) if entry else (NO_TIMESTAMP, 0)
@@ -71,7 +73,7 @@ class TimeIndex:
         return self._timestamps[-1], self.base_offset + self._offsets[-1]
 
     def append(self, timestamp: int, offset: int, *, closing: bool = False) -> None:
-        """One more entry if `timestamp` has grown and there is room; the closing entry has its own."""
+        """Add an entry if `timestamp` has grown and there is room; `closing` may use the reserved slot."""
         assert self._timestamps is not None
         if self._timestamps and timestamp <= self._timestamps[-1]:
             return
@@ -82,16 +84,16 @@ class TimeIndex:
         self.file.append(_ENTRY.pack(timestamp, offset - self.base_offset))
 
     def lookup(self, timestamp: int) -> int:
-        """The offset of the greatest entry at or below `timestamp`; the base offset when there is none.
+        """Return the offset of the last entry at or below `timestamp`; the base offset if there is none.
 
-        No record before the answer is later than `timestamp`.
+        No record before that offset has a larger timestamp.
         """
         assert self._timestamps is not None
         slot = bisect_right(self._timestamps, timestamp)
         return self.base_offset + (self._offsets[slot - 1] if slot else 0)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries at or above `offset`; the file ends with the rest."""
+        """Remove the entries at or above `offset` and truncate the file."""
         assert self._timestamps is not None
         count = bisect_left(self._offsets, offset - self.base_offset)
         del self._timestamps[count:]
@@ -100,7 +102,7 @@ class TimeIndex:
 
 
 def _columns(data: bytes) -> tuple[array[int], array[int]]:
-    """Both columns of 12-byte entries, gathered byte plane by byte plane: no loop over entries in Python."""
+    """Return both columns of 12-byte entries; gathers byte planes, to avoid a Python loop over entries."""
     count = len(data) // ENTRY_SIZE
     stamps, offsets = bytearray(8 * count), bytearray(4 * count)
     for plane in range(8):

@@ -1,9 +1,8 @@
-"""Finding the first record at or after a timestamp.
+"""Finds the first record at or after a timestamp.
 
-The indexes of a segment say where to begin; from there batches are read, which may take long: a batch has to be
-decompressed, and a producer may have given it a max timestamp that none of its records has.  So the search is cut into
-scans of bounded cost.  `TimestampSearch` chooses them, on the event loop; a `TimestampScan` reads an open file only and
-may run in a thread.
+The indexes give a starting position; from there batches are read.  That may take long: batches are decompressed, and a
+producer may have set a max timestamp that no record has.  The search is therefore divided into scans of bounded cost.
+`TimestampSearch` selects them on the event loop; a `TimestampScan` only reads an open file and can run in a thread.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from kctl.storage.files import File
 from kctl.storage.segment import Segment
 
 SCAN_BYTES_MAX = 2 * DECOMPRESSED_BATCH_BYTES_MAX
-"""Memory that one scan with the allowance of `scan_allowance` takes at most: a batch and its plain records."""
+"""Memory in bytes that one scan with the allowance of `scan_allowance` uses at most: a batch and its plain records."""
 
 
 def scan_allowance() -> Allowance:
-    """Enough for any batch that keeps the bounds."""
+    """Return an allowance that is enough for any batch within the bounds of kctl.limits."""
     return Allowance(DECOMPRESSED_BATCH_BYTES_MAX, RECORDS_PER_BATCH_MAX)
 
 
 class TimestampOffset(NamedTuple):
-    """Where a timestamp was found."""
+    """The record that was found."""
 
     timestamp: int
     offset: int
@@ -40,7 +39,7 @@ class TimestampOffset(NamedTuple):
 
 
 class TimestampScan:
-    """The batches of one segment from a position on."""
+    """A scan over the batches of one segment from a position on."""
 
     def __init__(
         self, file: File, position: int, end: int, timestamp: int, *, start_offset: int, max_offset: int
@@ -55,16 +54,16 @@ class TimestampScan:
         self._max_offset = max_offset
 
     def run(self, allowance: Allowance) -> None:
-        """Read on until the record is found, the segment ends (`is_done`) or the allowance is used up.
+        """Read until the record is found, the segment ends (`is_done`) or the allowance is used up.
 
-        Raises OSError, and CorruptLog for damage or a batch that passes the bounds of kctl.limits.
+        Raises OSError, and CorruptLog for damage or a batch that exceeds the bounds of kctl.limits.
         """
         for header in read_headers(self._file, self._position, self._end):
             self._position = header.position
             if header.base_offset >= self._max_offset:
                 break
             if header.max_timestamp >= self._timestamp and header.last_offset >= self._start_offset:
-                if not self._look_into(header, allowance):
+                if not self._search_batch(header, allowance):
                     return
                 if self.found is not None:
                     break
@@ -73,8 +72,8 @@ class TimestampScan:
             allowance.records -= 1
         self.is_done = True
 
-    def _look_into(self, header: BatchHeader, allowance: Allowance) -> bool:
-        """Whether the allowance was enough to look for the record in this batch."""
+    def _search_batch(self, header: BatchHeader, allowance: Allowance) -> bool:
+        """Search one batch; return False if the allowance was not enough."""
         bound = decompressed_size_max(header.size)
         size_max = min(allowance.plain_bytes, bound)
         if header.record_count > RECORDS_PER_BATCH_MAX or header.size > DECOMPRESSED_BATCH_BYTES_MAX:
@@ -107,12 +106,13 @@ def _records(batch: bytes, size_max: int, allowance: Allowance) -> Iterator[Reco
 
 
 class TimestampSearch:
-    """The search through the segments of a log.  Owner: event loop."""
+    """A search over the segments of a log.  Owner: event loop."""
 
     def __init__(self, segments: Iterable[Segment], timestamp: int, *, log_start_offset: int, max_offset: int) -> None:
         self.found: TimestampOffset | None = None
-        """The first record at or after the timestamp within [log_start_offset, max_offset), when there are no more
-        scans."""
+        """The first record at or after the timestamp within [log_start_offset, max_offset), once there are no more
+        scans.
+        """
         self._segments = deque(segments)
         self._timestamp = timestamp
         self._start_offset = log_start_offset
@@ -120,7 +120,9 @@ class TimestampSearch:
         self._scan: TimestampScan | None = None
 
     def next_scan(self) -> TimestampScan | None:
-        """What is to be run next, again if it was not done; None at the end.  Raises OSError, CorruptLog."""
+        """Return the scan to run next, the same one again if it is not done; None at the end.  Raises OSError,
+        CorruptLog.
+        """
         scan = self._scan
         if scan is not None:
             if not scan.is_done:

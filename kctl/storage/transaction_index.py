@@ -1,7 +1,7 @@
-"""The `.txnindex` of a segment: the transactions whose abort markers lie in it.  KIP-98.
+"""The `.txnindex` of a segment: the transactions whose abort markers are in the segment.  KIP-98.
 
 Entries are 34 bytes: version (0), producer id, first offset, offset of the marker, and the last stable offset at that
-moment.  They ascend by marker.  Most segments have no such file.
+time.  They are in the order of the markers.  Most segments have no such file.  Kafka's TransactionIndex.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ENTRY = struct.Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
-    """One aborted transaction."""
+    """An aborted transaction."""
 
     producer_id: int
     first_offset: int
@@ -29,7 +29,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """The aborted transactions of one segment, in memory once somebody asks."""
+    """The aborted transactions of one segment, read from the file on first use."""
 
     __slots__ = ("_entries", "_files", "path")
 
@@ -40,17 +40,17 @@ class TransactionIndex:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a file."""
+        """True if the file exists."""
         return self._entries is None or bool(self._entries)
 
     def entries(self) -> list[AbortedTransaction]:
-        """All entries.  Raises CorruptLog."""
+        """Return all entries.  Raises CorruptLog."""
         if self._entries is None:
             self._entries = parse_transaction_index(self._files.read(self.path), self.path)
         return self._entries
 
     def append(self, entry: AbortedTransaction) -> None:
-        """One more; its marker lies after those of all others."""
+        """Add an entry; its marker must be after those of all others."""
         entries = self.entries()
         assert not entries or entries[-1].last_offset < entry.last_offset
         file = self._files.open(self.path, create=True)
@@ -61,13 +61,13 @@ class TransactionIndex:
         entries.append(entry)
 
     def clear(self) -> None:
-        """No transactions, and no file."""
+        """Remove all entries and the file."""
         if self.exists:
             self._files.remove(self.path)
         self._entries = []
 
     def truncate_to(self, offset: int) -> None:
-        """Drop transactions whose markers lie at or above `offset`."""
+        """Remove the transactions with markers at or above `offset`."""
         entries = self.entries()
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) == len(entries):
@@ -83,7 +83,9 @@ class TransactionIndex:
         self._entries = kept
 
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
-        """Transactions with records in [fetch_offset, upper_bound), and whether later segments need no look."""
+        """Return the transactions with records in [fetch_offset, upper_bound), and True if later segments can have
+        no more.
+        """
         found: list[AbortedTransaction] = []
         entries = self.entries()
         start = bisect_left(entries, fetch_offset, key=lambda entry: entry.last_offset)
@@ -96,7 +98,7 @@ class TransactionIndex:
 
 
 def parse_transaction_index(data: bytes, path: str) -> list[AbortedTransaction]:
-    """The entries in a file's content.  Raises CorruptLog."""
+    """Parse the content of a file.  Raises CorruptLog."""
     if len(data) % ENTRY_SIZE:
         raise CorruptLog(path, len(data) - len(data) % ENTRY_SIZE, f"size is not a multiple of {ENTRY_SIZE}")
     entries: list[AbortedTransaction] = []

@@ -9,7 +9,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from kctl.errors import MalformedRequest
+from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.model import Endpoint
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.inbox import Inbox
@@ -113,7 +113,7 @@ class SimBrokerConnection(asyncio.Protocol):
             self._was_malformed = True
             self.close()
             return
-        except asyncio.CancelledError:
+        except (UnansweredRequestFailed, asyncio.CancelledError):
             self.close()
             return
         if end is TurnEnd.HAS_MORE:

@@ -19,7 +19,7 @@ from kctl.zookeeper import refusals
 from kctl.zookeeper.embedded import requests, responses
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Id
 from kctl.zookeeper.embedded.codes import Code, CreateMode, EventType, KeeperError
-from kctl.zookeeper.embedded.keeper import Keeper, Remembered
+from kctl.zookeeper.embedded.keeper import Keeper, StoredState
 from kctl.zookeeper.operations import (
     ANY_VERSION,
     Check,
@@ -44,7 +44,7 @@ class SimZooKeeper:
 
     def __init__(self, *, delay_s: Callable[[], float] = lambda: 0.0) -> None:
         self.delay_s = delay_s
-        self.keeper = Keeper(Remembered(), now_ms=0, wall_ms=0)
+        self.keeper = Keeper(StoredState(), now_ms=0, wall_ms=0)
         self.sessions: list[SimZooKeeperSession] = []
 
     def session(

@@ -1,5 +1,5 @@
-"""ZooKeeper, seen from a Kafka broker, and a small ZooKeeper of our own.
+"""Kafka's use of ZooKeeper, and an embedded ZooKeeper server.
 
-Read in this order: operations (what can be asked), paths and znodes (where Kafka keeps what, and how), session
-(on kazoo_link, the one user of kazoo), embedded (a server of our own).
+Reading order: operations (the requests), paths and znodes (where Kafka stores what, and in which format), session (over
+kazoo_link, the only user of kazoo), embedded (the server).
 """

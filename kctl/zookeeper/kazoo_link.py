@@ -1,17 +1,16 @@
-"""One ZooKeeper session over one kazoo client; the only importer of kazoo.
+"""One ZooKeeper session over one kazoo client; the only module that imports kazoo.
 
-kazoo talks to the socket on a thread of its own.  From there everything comes to the loop through one door,
-`KazooLink.hop`, in the order in which ZooKeeper sent it: watch events, answers and changes of the session's state.
-kazoo's stock handler would run events and answers on two threads, which lets an answer overtake the event that
-ZooKeeper sent before it.
+kazoo reads the socket in a thread.  Watch events, responses and state changes are passed to the event loop only by
+`KazooLink.call_on_loop`, in the order in which ZooKeeper sent them.  kazoo's default handler would run events and
+responses in two threads, which lets a response overtake an event that ZooKeeper sent before it.
 
-Of kazoo only connecting, keeping alive and the wire format are used.  Its calls and recipes block and its answers go
-through locks, so requests are put into its queue directly, with our own object where kazoo expects its AsyncResult.
+Only kazoo's connection, keep-alive and wire format are used.  Its calls and recipes block and its results use locks, so
+requests are put into its queue directly, with a _Call where kazoo expects its AsyncResult.
 
-kazoo forgets all watches when the connection breaks; they are collected then and set again with setWatches on the next
-connection of the same session, which also delivers what was missed.
+kazoo drops all watches when the connection breaks; they are collected then and set again with setWatches on the next
+connection of the same session, which also delivers the missed events.
 
-Owner: event loop.  What runs on kazoo's thread says so.
+Owner: event loop, except for methods marked "kazoo's thread".
 """
 
 # ruff: noqa: SLF001   kazoo has no public way to queue a request without its blocking result, nor to set watches again
@@ -52,14 +51,14 @@ from kctl.zookeeper.operations import (
 log = logging.getLogger(__name__)
 
 IN_FLIGHT_MAX = 64
-"""Requests handed to kazoo at a time: each is a byte in a pipe to its thread, and a full pipe would block the loop."""
+"""Requests passed to kazoo at a time: each is a byte in a pipe to its thread, and a full pipe would block the loop."""
 CLOSE_TIMEOUT_S = 3.0
-"""How long to wait for ZooKeeper's word that the session is closed; without a connection nobody could say it."""
+"""How long to wait for the confirmation that the session is closed; shorter without a connection."""
 CLOSE_TIMEOUT_DISCONNECTED_S = 0.2
 SET_WATCHES_BYTES_MAX = 128 * 1024
 
 _kazoo_log = logging.getLogger("kctl.zookeeper.kazoo")
-_kazoo_log.setLevel(logging.ERROR)  # the session logs what an operator has to know, once
+_kazoo_log.setLevel(logging.ERROR)  # The session logs state changes itself, once.
 
 _EVENT_TYPES = {
     EventType.CREATED: WatchEventType.CREATED,
@@ -67,14 +66,14 @@ _EVENT_TYPES = {
     EventType.CHANGED: WatchEventType.CHANGED,
     EventType.CHILD: WatchEventType.CHILD,
 }
-_NOT_TO_BLAME = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-"""How a failed multi reports the operations before the one that failed, and those behind it."""
+_ERRORS_OF_OTHER_OPERATIONS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+"""The results of the operations before and after the failed one in a failed multi."""
 
 
 class KazooLink:
-    """Lives as long as its session; callers and errors speak of paths below the chroot.
+    """Exists as long as its session; paths in calls and errors are relative to the chroot.
 
-    Requests wait while the connection is down, and reads that were under way then are sent again.
+    Requests wait while the connection is down; reads in flight are sent again after a reconnect.
     """
 
     def __init__(
@@ -108,57 +107,66 @@ class KazooLink:
         self._client.add_listener(self._kazoo_changed)
 
     def start(self) -> None:
+        """Start kazoo's thread and connect."""
         self._client.start_async()
 
     async def close(self) -> None:
-        """Ask ZooKeeper to end the session and wait for its word, a little while; a stuck thread is left behind."""
+        """Close the session and wait briefly for the confirmation; does not wait for a blocked thread."""
         timeout_s = CLOSE_TIMEOUT_S if self._is_up else CLOSE_TIMEOUT_DISCONNECTED_S
-        self._over()
+        self._end()
         client = self._client
         if not client._stopped.is_set():
-            # KazooClient.stop() does the same and then joins its thread, which may be stuck in connect().
+            # KazooClient.stop() does the same and then joins its thread, which may be blocked in connect().
             client._stopped.set()
             client._queue.append((wire.CloseInstance, None))
-            with contextlib.suppress(OSError, AttributeError):  # the thread has just ended by itself
+            with contextlib.suppress(OSError, AttributeError):  # The thread has just ended.
                 client._connection._write_sock.send(b"\0")
         await asyncio.wait([self._ended], timeout=timeout_s)
 
     async def get(self, path: str, *, watch: bool) -> tuple[bytes, ZnodeStat]:
+        """See ZooKeeper.get."""
         watcher = Watch(Watch.DATA, self._full(path)) if watch else None
         data, stat = await self._read(path, wire.GetData(self._full(path), watcher), watcher)
         return data or b"", ZnodeStat._make(stat)
 
     async def children(self, path: str, *, watch: bool) -> list[str]:
+        """See ZooKeeper.children."""
         watcher = Watch(Watch.CHILD, self._full(path)) if watch else None
         return sorted(await self._read(path, wire.GetChildren(self._full(path), watcher), watcher))
 
     async def exists(self, path: str, *, watch: bool) -> ZnodeStat | None:
+        """See ZooKeeper.exists."""
         watcher = Watch(Watch.DATA, self._full(path)) if watch else None
         stat = await self._read(path, wire.Exists(self._full(path), watcher), watcher)
         return None if stat is None else ZnodeStat._make(stat)
 
     async def sync(self, path: str) -> None:
+        """See ZooKeeper.sync."""
         await self._read(path, wire.Sync(self._full(path)), None)
 
     async def create(self, operation: Create) -> str:
+        """Create one znode; see ZooKeeper.create."""
         return self._short(await self._write(operation.path, self._request_of(operation)))
 
     async def set(self, operation: SetData) -> ZnodeStat:
+        """Replace the data of one znode; see ZooKeeper.set."""
         return ZnodeStat._make(await self._write(operation.path, self._request_of(operation)))
 
     async def delete(self, operation: Delete) -> None:
+        """Delete one znode; see ZooKeeper.delete."""
         await self._write(operation.path, self._request_of(operation))
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        """See ZooKeeper.multi."""
         request = wire.Transaction([self._request_of(each) for each in operations])
         results = await self._write(operations[0].path if operations else "/", request)
         for operation, result in zip(operations, results, strict=True):
-            if isinstance(result, Exception) and not isinstance(result, _NOT_TO_BLAME):
+            if isinstance(result, Exception) and not isinstance(result, _ERRORS_OF_OTHER_OPERATIONS):
                 raise _error_of(result, operation.path)
         return [self._result_of(each) for each in results]
 
     async def make_chroot(self) -> None:
-        """Create the node that the chroot names and all above it, where they are missing."""
+        """Create the znode of the chroot and its parents, where they are missing."""
         end = self._chroot.find("/", 1)
         while self._chroot:
             path = self._chroot if end < 0 else self._chroot[:end]
@@ -205,18 +213,19 @@ class KazooLink:
         self._pump()
         return await call.future
 
-    def hop(self, callback: Callable[..., None], *args: object) -> None:
-        """Any thread: run on the loop, after everything that came before.  A loop that is gone has nobody waiting."""
+    def call_on_loop(self, callback: Callable[..., None], *args: object) -> None:
+        """Call on the event loop, after all earlier calls; from any thread.  Does nothing if the loop is closed."""
         try:
             self.loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
             log.debug("event loop closed before kazoo's thread ended")
 
     def answered(self, call: _Call, value: object, error: Exception | None) -> None:
+        """Complete a request, or keep a read for repetition if the connection broke."""
         self._in_flight.pop(call, None)
         if isinstance(error, kazoo_errors.ConnectionLoss):
-            self._is_up = False  # the state will say so next; what waits must not overtake what is repeated
-        if call.future.done():  # cancelled, or the session is over
+            self._is_up = False  # The state change follows; waiting requests must not overtake repeated ones.
+        if call.future.done():  # Cancelled, or the session is over.
             pass
         elif error is None:
             call.future.set_result(value)
@@ -227,17 +236,19 @@ class KazooLink:
         self._pump()
 
     def watch_fired(self, kind: WatchEventType, path: str) -> None:
+        """Pass on a watch event with the path relative to the chroot."""
         if not self._is_over:
             self._on_watch(self, WatchEvent(kind, self._short(path)))
 
     def thread_ended(self) -> None:
-        if not self._is_over:  # kazoo gave up, which it should not
+        """Report the end of the session if kazoo's thread has ended unexpectedly."""
+        if not self._is_over:  # kazoo gave up, which it should not do.
             self._changed(SessionState.EXPIRED, 0)
         if not self._ended.done():
             self._ended.set_result(None)
 
     def _pump(self) -> None:
-        """Hand requests to kazoo while the connection stands."""
+        """Pass requests to kazoo while the connection is up."""
         while self._is_up and self._waiting and len(self._in_flight) < IN_FLIGHT_MAX:
             call = self._waiting.popleft()
             if not call.future.done():
@@ -255,12 +266,12 @@ class KazooLink:
             if not self.connected.done():
                 self.connected.set_result(None)
         elif state is SessionState.EXPIRED:
-            self._over()
+            self._end()
         self._on_state(self, state)
         self._pump()
 
-    def _over(self) -> None:
-        """Whoever waits learns that the session is gone; whatever still arrives finds nobody."""
+    def _end(self) -> None:
+        """Fail all requests with SessionLostError; later responses are ignored."""
         self._is_up = False
         self._is_over = True
         for call in (*self._in_flight, *self._to_repeat, *self._waiting):
@@ -271,30 +282,32 @@ class KazooLink:
         self._waiting.clear()
 
     def _kazoo_changed(self, state: str) -> None:
-        """kazoo's thread."""
+        """Pass on a state change.  kazoo's thread."""
         client = self._client
         if state == KazooState.CONNECTED:
             self._set_watches_again()
-            self.hop(self._changed, SessionState.CONNECTED, client._session_id)
+            self.call_on_loop(self._changed, SessionState.CONNECTED, client._session_id)
         elif state == KazooState.SUSPENDED:
-            self.hop(self._changed, SessionState.SUSPENDED, 0)
+            self.call_on_loop(self._changed, SessionState.SUSPENDED, 0)
         elif client._state in {KeeperState.EXPIRED_SESSION, KeeperState.AUTH_FAILED}:
-            client._stopped.set()  # kazoo would open a new session by itself; ours waits to be asked
-            self.hop(self._changed, SessionState.EXPIRED, 0)
+            client._stopped.set()  # kazoo would open a new session by itself; `reconnect` does that.
+            self.call_on_loop(self._changed, SessionState.EXPIRED, 0)
 
     def _set_watches_again(self) -> None:
-        """kazoo's thread, at the head of a new connection: what fires goes the way of every watch."""
+        """Set the watches of the previous connection again.  kazoo's thread, before other requests on a new
+        connection.
+        """
         client = self._client
         watches, self._handler.lost_watches = self._handler.lost_watches, []
         for batch in _batches(watches):
             for watch in batch:
                 keeper = client._child_watchers if watch.kind == Watch.CHILD else client._data_watchers
                 keeper[watch.path].add(watch)
-            client._call(_SetWatches(client.last_zxid, batch), _Unheard())
+            client._call(_SetWatches(client.last_zxid, batch), _IgnoredResponse())
 
 
 class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's handler without its worker threads: callbacks hop to the loop, in the order in which they were caused."""
+    """kazoo's handler without worker threads: callbacks run on the event loop, in their original order."""
 
     def __init__(self, link: KazooLink) -> None:
         super().__init__()
@@ -303,38 +316,44 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         self._last_event: object = None
 
     def start(self) -> None:
+        """Allow callbacks."""
         self._running = True
 
     def stop(self) -> None:
+        """Refuse callbacks."""
         self._running = False
 
     def spawn(self, func: Callable[..., None], *args: object, **kwargs: object) -> Any:
-        """kazoo spawns only its connection thread; when that is through, the link is told."""
+        """Start kazoo's connection thread, the only one it spawns; the link is notified when it ends."""
         return super().spawn(self._run, func)
 
     def _run(self, func: Callable[[], None]) -> None:
-        """kazoo's thread."""
+        """Run kazoo's connection loop.  kazoo's thread."""
         try:
             func()
         finally:
             self._link._client.close()
-            self._link.hop(self._link.thread_ended)
+            self._link.call_on_loop(self._link.thread_ended)
 
     def dispatch_callback(self, callback: Any) -> None:
-        """kazoo's thread.  A deletion comes twice if data and children are watched: pass one on, as it was sent."""
+        """Pass on a watch event.  kazoo's thread.
+
+        A deletion is reported twice if data and children are watched; only one event is passed on, as ZooKeeper sent
+        it.
+        """
         (event,) = callback.args
         if event.type == EventType.NONE:
             self.lost_watches.append(callback.func)
         elif event is not self._last_event:
             self._last_event = event
-            self._link.hop(self._link.watch_fired, _EVENT_TYPES[event.type], event.path)
+            self._link.call_on_loop(self._link.watch_fired, _EVENT_TYPES[event.type], event.path)
 
 
 class Watch:
-    """A watch as kazoo keeps it per path; knows how to be set again after a reconnect."""
+    """A watch as kazoo keeps it per path, with what is needed to set it again after a reconnect."""
 
     DATA, EXIST, CHILD = range(3)
-    """EXIST: the node was missing when `exists` looked; setWatches tells the two kinds apart."""
+    """EXIST: the znode did not exist; setWatches distinguishes it from DATA."""
 
     __slots__ = ("kind", "path")
 
@@ -344,7 +363,7 @@ class Watch:
 
 
 class _Call:
-    """One request and who waits for its answer; kazoo takes it for its AsyncResult."""
+    """A request and the future of its response; kazoo uses it as its AsyncResult."""
 
     __slots__ = ("_link", "_watch", "future", "may_be_repeated", "path", "request")
 
@@ -359,18 +378,18 @@ class _Call:
         self.future: asyncio.Future[Any] = link.loop.create_future()
 
     def set(self, value: object) -> None:
-        """kazoo's thread, before it notes the watch."""
+        """Receive the response; before kazoo registers the watch.  kazoo's thread."""
         if self._watch is not None and self._watch.kind != Watch.CHILD:
             self._watch.kind = Watch.EXIST if value is None else Watch.DATA
-        self._link.hop(self._link.answered, self, value, None)
+        self._link.call_on_loop(self._link.answered, self, value, None)
 
     def set_exception(self, error: Exception) -> None:
-        """kazoo's thread, or ours when kazoo refuses a request."""
-        self._link.hop(self._link.answered, self, None, error)
+        """Receive an error.  kazoo's thread, or the event loop when kazoo refuses a request."""
+        self._link.call_on_loop(self._link.answered, self, None, error)
 
 
 class _SetWatches:
-    """ZooKeeper's setWatches: leave these watches, and fire those whose node changed after `zxid`."""
+    """The setWatches request: sets watches, and fires those whose znode changed after `zxid`."""
 
     type = 101
 
@@ -379,6 +398,7 @@ class _SetWatches:
         self._watches = watches
 
     def serialize(self) -> bytes:
+        """Return the body of the request."""
         parts = [struct.pack(">q", self._zxid)]
         for kind in (Watch.DATA, Watch.EXIST, Watch.CHILD):
             paths = sorted({watch.path for watch in self._watches if watch.kind == kind})
@@ -388,19 +408,24 @@ class _SetWatches:
 
     @staticmethod
     def deserialize(_buffer: bytes, _offset: int) -> bool:
+        """Ignore the response."""
         return True
 
 
-class _Unheard:
-    """For a request whose answer says nothing: if it fails the connection does too, and the watches are set again."""
+class _IgnoredResponse:
+    """The result of a request whose response is not needed: if it fails, the connection does too, and watches are
+    set again.
+    """
 
-    def set(self, value: object) -> None: ...
+    def set(self, value: object) -> None:
+        """Ignore the response."""
 
-    def set_exception(self, error: Exception) -> None: ...
+    def set_exception(self, error: Exception) -> None:
+        """Ignore the error."""
 
 
 def _batches(watches: list[Watch]) -> list[list[Watch]]:
-    """Split so that no request comes near jute.maxbuffer."""
+    """Split so that each request stays far below jute.maxbuffer."""
     batches: list[list[Watch]] = []
     room = 0
     for watch in watches:
@@ -414,10 +439,10 @@ def _batches(watches: list[Watch]) -> list[list[Watch]]:
 
 
 def _error_of(error: Exception, path: str) -> errors.ZooKeeperError:
-    if isinstance(error, kazoo_errors.SessionExpiredError):  # kazoo's ConnectionClosedError is one, too
+    if isinstance(error, kazoo_errors.SessionExpiredError):  # kazoo's ConnectionClosedError is a subclass.
         return refusals.session_lost(path)
     if isinstance(error, kazoo_errors.ConnectionLoss):
         return refusals.connection_lost(path)
     if isinstance(error, kazoo_errors.ZookeeperError):
         return refusals.refused(error.code, path)
-    return errors.ZooKeeperError(f"ZooKeeper's answer about {path} cannot be read: {error!r}", path)
+    return errors.ZooKeeperError(f"unexpected response from ZooKeeper for znode {path}: {error!r}", path)

@@ -1,4 +1,4 @@
-"""What can be asked of ZooKeeper and what comes back: plain values, and the port that brokers are written against.
+"""The requests to ZooKeeper and their results as values, and the interface that the broker uses.
 
 `ZooKeeper` is implemented by `kctl.zookeeper.session` (a real ensemble) and by `kctl.testing.sim_zookeeper`.
 """
@@ -14,26 +14,26 @@ ANY_VERSION = -1
 
 
 class ZnodeStat(NamedTuple):
-    """What ZooKeeper knows about one znode, in the order of its wire format; times are milliseconds since the epoch."""
+    """The metadata of a znode, in the order of the wire format; times are in ms since the epoch."""
 
     czxid: int
-    """Transaction that created the node; for a broker registration this is the broker epoch."""
+    """Id of the transaction that created the znode; for a broker registration this is the broker epoch (KIP-380)."""
     mzxid: int
     ctime_ms: int
     mtime_ms: int
     version: int
-    """Counts changes of the data; conditional writes compare it."""
+    """Number of changes of the data; conditional writes compare it."""
     cversion: int
     aversion: int
     ephemeral_owner: int
-    """Session that the node lives and dies with; 0 for a persistent node."""
+    """Session id of the owner of an ephemeral znode; 0 for a persistent one."""
     data_length: int
     num_children: int
     pzxid: int
 
 
 class WatchEventType(Enum):
-    """What a one-shot watch saw; the numbers are ZooKeeper's."""
+    """The change that fired a one-shot watch; the numbers are ZooKeeper's."""
 
     CREATED = 1
     DELETED = 2
@@ -43,17 +43,17 @@ class WatchEventType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One watch fired and is used up; read again, with a watch, to see what it is about."""
+    """A watch that fired, which removes it; read the znode again, with a watch, to get its state."""
 
     type: WatchEventType
     path: str
 
 
 class SessionState(Enum):
-    """What the owner of a session has to know about it.
+    """The state of a session.
 
-    CONNECTED -> SUSPENDED -> CONNECTED   the connection broke and came back: ephemeral nodes and watches live on
-    SUSPENDED -> EXPIRED                  the ensemble ended the session: ephemeral nodes and watches are gone
+    CONNECTED -> SUSPENDED -> CONNECTED   the connection was lost and restored: ephemeral znodes and watches remain
+    SUSPENDED -> EXPIRED                  the ensemble ended the session: ephemeral znodes and watches are removed
     CLOSED                                before `start` and after `close`
     """
 
@@ -65,7 +65,7 @@ class SessionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Part of a multi: create a node.  Its result is the path."""
+    """Create a znode in a multi.  The result is the path."""
 
     path: str
     data: bytes | None = b""
@@ -75,7 +75,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """Part of a multi: replace a node's data.  Its result is the new ZnodeStat."""
+    """Replace a znode's data in a multi.  The result is the new ZnodeStat."""
 
     path: str
     data: bytes | None
@@ -84,7 +84,7 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Part of a multi: delete a node without children.  Its result is True."""
+    """Delete a znode without children in a multi.  The result is True."""
 
     path: str
     version: int = ANY_VERSION
@@ -92,7 +92,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Part of a multi: fail all of it with BadVersionError unless the node has this version.  Its result is True."""
+    """Fail a multi with BadVersionError unless the znode has this version.  The result is True."""
 
     path: str
     version: int
@@ -103,46 +103,47 @@ OperationResult = str | ZnodeStat | bool
 
 
 class ZooKeeper(Protocol):
-    """One session with an ensemble; calls of one session take effect in the order they were made.
+    """One session with an ensemble; its calls take effect in the order in which they were made.
 
-    Every call may raise, beside what its line says:
+    Every call may raise, in addition to the errors in its docstring:
     - SessionLostError: the session is over (expired or closed); `reconnect` starts a new one;
     - ConnectionLossError, from writes only: the connection broke before the answer, the write may or may not have
-      happened.  Read before deciding again.  Reads are repeated by themselves on the same session.
-    - ZooKeeperError: anything else that ZooKeeper refuses (no permission, a child under an ephemeral node, ...).
-    The error's `path` tells which znode it is about; for a multi it is that of the operation that failed.
+      happened.  Read before retrying.  Reads are repeated automatically in the same session.
+    - ZooKeeperError: other refused requests (no permission, a child under an ephemeral znode, ...).
+    The error's `path` is that of the znode; for a multi that of the operation that failed.
     """
 
     @property
     def session_id(self) -> int:
-        """The id that ephemeral nodes of this session carry as owner; 0 before `start`."""
+        """The session id, which is the owner of its ephemeral znodes; 0 before `start`."""
         ...
 
     @property
-    def state(self) -> SessionState: ...
+    def state(self) -> SessionState:
+        """The state of the session."""
 
     async def start(self, timeout_ms: int) -> None:
-        """Open the session.  ZooKeeperError when nothing answers in time."""
+        """Open the session.  Raises ZooKeeperError if no server answers in time."""
         ...
 
     async def reconnect(self, timeout_ms: int) -> None:
-        """Begin a new session after EXPIRED; watches and ephemeral nodes of the old one are not carried over."""
+        """Start a new session after EXPIRED, without the watches and ephemeral znodes of the old one."""
         ...
 
     async def close(self) -> None:
-        """End the session at once, with its ephemeral nodes; calls that wait raise SessionLostError."""
+        """Close the session, which removes its ephemeral znodes; pending calls raise SessionLostError."""
         ...
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, ZnodeStat]:
-        """Data (b"" for null) and stat.  NoNodeError, and then no watch is left."""
+        """Return data (b"" for null) and stat.  Raises NoNodeError, without setting a watch."""
         ...
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
-        """Names of the children, sorted.  NoNodeError, and then no watch is left."""
+        """Return the names of the children, sorted.  Raises NoNodeError, without setting a watch."""
         ...
 
     async def exists(self, path: str, *, watch: bool = False) -> ZnodeStat | None:
-        """The stat, or None; the watch is left in both cases."""
+        """Return the stat, or None; the watch is set in both cases."""
         ...
 
     async def create(
@@ -154,24 +155,27 @@ class ZooKeeper(Protocol):
         sequence: bool = False,
         make_parents: bool = False,
     ) -> str:
-        """The path created, with its number when `sequence`.  NodeExistsError; NoNodeError: the parent is missing."""
+        """Return the created path, with its number if `sequence`.  Raises NodeExistsError; NoNodeError if the parent
+        is missing.
+        """
         ...
 
     async def set(self, path: str, data: bytes | None, *, version: int = ANY_VERSION) -> ZnodeStat:
-        """The new stat.  NoNodeError, BadVersionError."""
+        """Replace the data; return the new stat.  Raises NoNodeError, BadVersionError."""
         ...
 
     async def delete(self, path: str, *, version: int = ANY_VERSION, recursive: bool = False) -> None:
-        """NoNodeError, BadVersionError, NotEmptyError.
+        """Delete a znode.  Raises NoNodeError, BadVersionError, NotEmptyError.
 
-        `recursive` takes what is below first and minds neither a missing node nor the version; it is not atomic.
+        With `recursive` its descendants are deleted first, and a missing znode and the version are ignored; this is not
+        atomic.
         """
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """All or nothing; raises the error of the operation that failed."""
+        """Execute all operations or none; raises the error of the operation that failed."""
         ...
 
     async def sync(self, path: str) -> None:
-        """Reads that follow see everything that the ensemble had agreed on when this was called."""
+        """Return when later reads see all transactions that the ensemble had committed before this call."""
         ...

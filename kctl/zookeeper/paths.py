@@ -1,7 +1,7 @@
-"""Where Kafka keeps what in ZooKeeper; `zookeeper.connect`'s chroot is put in front by the session.
+"""The paths of Kafka's znodes; the session prepends the chroot of `zookeeper.connect`.
 
-Names of users and clients are percent-encoded in paths as Kafka's Sanitizer does; topics, brokers and the default
-entity `<default>` stand as they are.
+Names of users and clients are percent-encoded as by Kafka's Sanitizer; topics, broker ids and the default entity
+`<default>` are not.
 """
 
 from __future__ import annotations
@@ -46,67 +46,74 @@ PERSISTENT_AT_START = (
     "/config/brokers",
     "/config/ips",
 )
-"""Created with null data by every broker that starts.  KafkaZkClient.createTopLevelPaths."""
+"""Created with null data by every broker at its start.  KafkaZkClient.createTopLevelPaths."""
 
 
 def broker(broker_id: int) -> str:
+    """Registration of a broker."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def topic(name: str) -> str:
+    """Assignment of a topic."""
     return f"{TOPICS}/{name}"
 
 
 def topic_partitions(name: str) -> str:
+    """Parent of the partitions of a topic."""
     return f"{TOPICS}/{name}/partitions"
 
 
 def partition(topic_name: str, partition_id: int) -> str:
+    """Parent of the state of a partition."""
     return f"{TOPICS}/{topic_name}/partitions/{partition_id}"
 
 
 def partition_state(topic_name: str, partition_id: int) -> str:
+    """Leader and ISR of a partition."""
     return f"{TOPICS}/{topic_name}/partitions/{partition_id}/state"
 
 
 def delete_topic(name: str) -> str:
+    """Deletion request of a topic."""
     return f"{DELETE_TOPICS}/{name}"
 
 
 def config_entity(entity_path: str) -> str:
-    """The configuration node of an entity path such as `topics/orders` or `users/alice/clients/<default>`."""
+    """Configuration of an entity path such as `topics/orders` or `users/alice/clients/<default>`."""
     return f"{CONFIG}/{entity_path}"
 
 
 def topic_config(name: str) -> str:
+    """Configuration of a topic."""
     return f"{CONFIG}/topics/{name}"
 
 
 def broker_config(broker_id: int | None) -> str:
-    """The dynamic configuration of one broker, or of all of them for None."""
+    """Dynamic configuration of one broker; for None the default of all brokers."""
     return f"{CONFIG}/brokers/{DEFAULT_ENTITY if broker_id is None else broker_id}"
 
 
 def consumer_offset(group: str, topic_name: str, partition_id: int) -> str:
-    """Where OffsetCommit version 0 keeps an offset."""
+    """Offset committed by OffsetCommit version 0."""
     return f"/consumers/{group}/offsets/{topic_name}/{partition_id}"
 
 
 def parent(path: str) -> str:
-    """The path above; the root's is the root."""
+    """Return the parent path; that of the root is the root."""
     return path.rpartition("/")[0] or "/"
 
 
 def sequence_number(name: str) -> int:
-    """The counter at the end of a sequential node's name; ValueError when there is none."""
+    """Return the number at the end of a sequential znode's name.  Raises ValueError if there is none."""
     return int(name[-10:])
 
 
 def sanitize(name: str) -> str:
-    """A user or client name as a path element.  Kafka's Sanitizer: URL encoding with %20 for space."""
+    """Encode a user or client name as a path element.  Kafka's Sanitizer: URL encoding with %20 for space."""
     return quote(name, safe="").replace("~", "%7E")
 
 
 def desanitize(element: str) -> str:
-    """The user or client name that a path element stands for."""
+    """Decode a path element to a user or client name."""
     return unquote(element)

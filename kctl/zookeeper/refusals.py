@@ -1,4 +1,4 @@
-"""ZooKeeper's error codes as the errors of kctl, with words for people."""
+"""Maps ZooKeeper's error codes to exceptions of kctl with a message."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from kctl.zookeeper.embedded.codes import Code
 
 _REFUSALS: dict[int, tuple[type[ZooKeeperError], str]] = {
     Code.NO_NODE: (NoNodeError, "does not exist"),
-    Code.NODE_EXISTS: (NodeExistsError, "exists already"),
-    Code.BAD_VERSION: (BadVersionError, "has changed since it was read"),
+    Code.NODE_EXISTS: (NodeExistsError, "already exists"),
+    Code.BAD_VERSION: (BadVersionError, "was changed by another client"),
     Code.NOT_EMPTY: (NotEmptyError, "has children"),
-    Code.NO_AUTH: (ZooKeeperError, "may not be used so: its ACL forbids it"),
+    Code.NO_AUTH: (ZooKeeperError, "cannot be accessed: its ACL denies the operation"),
     Code.NO_CHILDREN_FOR_EPHEMERALS: (ZooKeeperError, "cannot be created below an ephemeral znode"),
-    Code.BAD_ARGUMENTS: (ZooKeeperError, "cannot be the name of a znode"),
+    Code.BAD_ARGUMENTS: (ZooKeeperError, "is not a valid path"),
 }
 
 
 def refused(code: int, path: str) -> ZooKeeperError:
-    """What to raise when ZooKeeper answered with this code."""
-    kind, says = _REFUSALS.get(code, (ZooKeeperError, f"was refused by ZooKeeper with error {code}"))
+    """Return the exception for an error code of ZooKeeper."""
+    kind, says = _REFUSALS.get(code, (ZooKeeperError, f"caused ZooKeeper error {code}"))
     return kind(f"znode {path} {says}", path)
 
 
 def session_lost(path: str) -> SessionLostError:
-    return SessionLostError("the ZooKeeper session is over", path)
+    """Return the exception for a request in a closed or expired session."""
+    return SessionLostError("the ZooKeeper session has ended", path)
 
 
 def connection_lost(path: str) -> ConnectionLossError:
-    return ConnectionLossError(f"the connection to ZooKeeper broke before it answered about {path}", path)
+    """Return the exception for a write whose connection was lost before the response."""
+    return ConnectionLossError(f"the connection to ZooKeeper was lost before the response for znode {path}", path)

@@ -1,8 +1,8 @@
-"""A ZooKeeper session on the event loop, on a real ensemble.
+"""A ZooKeeper session on the event loop, with a real ensemble.
 
-Watch events, answers and state changes reach the loop in the order in which ZooKeeper sent them.  Still, an awaited
-answer resumes its task one turn of the loop later: who needs strict order between events and answers puts both into one
-inbox.
+Watch events, responses and state changes reach the loop in the order in which ZooKeeper sent them.  A task that awaits
+a response resumes one iteration of the loop later; code that needs a strict order of events and responses must put both
+into one queue.
 
 Owner: event loop.
 """
@@ -36,12 +36,12 @@ log = logging.getLogger(__name__)
 
 
 class ZooKeeperSession:
-    """Implements `kctl.zookeeper.operations.ZooKeeper`, which says what the calls do and raise.
+    """Implements `kctl.zookeeper.operations.ZooKeeper`.
 
-    `on_watch` and `on_state` are called on the loop, in order with each other; they must not raise.  `on_state` does
-    not hear of `close`.  After EXPIRED every call raises SessionLostError until `reconnect` has begun a new session,
-    whose watches and ephemeral nodes start from nothing.  `create_chroot` makes the chroot's nodes if they are missing,
-    as a broker does.
+    `on_watch` and `on_state` are called on the loop, in the order of their events; they must not raise.  `on_state` is
+    not called for `close`.  After EXPIRED every call raises SessionLostError until `reconnect` has started a new
+    session, without watches and ephemeral znodes.  `create_chroot` creates the znodes of the chroot if they are
+    missing, as a broker does.
     """
 
     def __init__(
@@ -63,13 +63,16 @@ class ZooKeeperSession:
 
     @property
     def session_id(self) -> int:
+        """See ZooKeeper.session_id."""
         return self._link.session_id if self._link else 0
 
     @property
     def state(self) -> SessionState:
+        """See ZooKeeper.state."""
         return self._state
 
     async def start(self, timeout_ms: int) -> None:
+        """See ZooKeeper.start."""
         assert self._link is None, "a session starts once; see reconnect"
         self._link = KazooLink(
             self._hosts, self._chroot, self._session_timeout_ms, self._watch_fired, self._link_changed
@@ -91,25 +94,31 @@ class ZooKeeperSession:
             raise
 
     async def reconnect(self, timeout_ms: int) -> None:
+        """See ZooKeeper.reconnect."""
         await self.close()
         await self.start(timeout_ms)
 
     async def close(self) -> None:
+        """See ZooKeeper.close."""
         link, self._link = self._link, None
         self._state = SessionState.CLOSED
         if link is not None:
             await link.close()
 
     async def get(self, path: str, *, watch: bool = False) -> tuple[bytes, ZnodeStat]:
+        """See ZooKeeper.get."""
         return await self._open_link(path).get(path, watch=watch)
 
     async def children(self, path: str, *, watch: bool = False) -> list[str]:
+        """See ZooKeeper.children."""
         return await self._open_link(path).children(path, watch=watch)
 
     async def exists(self, path: str, *, watch: bool = False) -> ZnodeStat | None:
+        """See ZooKeeper.exists."""
         return await self._open_link(path).exists(path, watch=watch)
 
     async def sync(self, path: str) -> None:
+        """See ZooKeeper.sync."""
         await self._open_link(path).sync(path)
 
     async def create(
@@ -121,6 +130,7 @@ class ZooKeeperSession:
         sequence: bool = False,
         make_parents: bool = False,
     ) -> str:
+        """See ZooKeeper.create."""
         operation = Create(path, data, ephemeral, sequence)
         try:
             created = await self._open_link(path).create(operation)
@@ -132,15 +142,18 @@ class ZooKeeperSession:
         return created
 
     async def set(self, path: str, data: bytes | None, *, version: int = ANY_VERSION) -> ZnodeStat:
+        """See ZooKeeper.set."""
         return await self._open_link(path).set(SetData(path, data, version))
 
     async def delete(self, path: str, *, version: int = ANY_VERSION, recursive: bool = False) -> None:
+        """See ZooKeeper.delete."""
         if recursive:
             await delete_tree(self, path)
         else:
             await self._open_link(path).delete(Delete(path, version))
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        """See ZooKeeper.multi."""
         return await self._open_link("").multi(operations)
 
     def _open_link(self, path: str) -> KazooLink:
@@ -155,14 +168,14 @@ class ZooKeeperSession:
     def _link_changed(self, link: KazooLink, state: SessionState) -> None:
         if link is self._link and state is not self._state:
             self._state = state
-            log.info("ZooKeeper session %s session_id=0x%x hosts=%s", state.value, link.session_id, self._hosts)
+            log.info("ZooKeeper session state=%s session_id=0x%x hosts=%s", state.value, link.session_id, self._hosts)
             self._on_state(state)
 
 
 def split_connect_string(connect: str) -> tuple[str, str]:
-    """`host:port[,host:port...][/chroot]` as (hosts, chroot); no chroot is "".
+    """Split `host:port[,host:port...][/chroot]` into (hosts, chroot); without a chroot the latter is "".
 
-    Raises ConfigError for hosts that kazoo's threads would fail to resolve or connect to again and again.
+    Raises ConfigError for invalid hosts, which kazoo would try to resolve or connect to for ever.
     """
     hosts, slash, chroot = connect.partition("/")
     try:

@@ -1,4 +1,4 @@
-"""What takes several requests: making a path with all above it, deleting a node with all below it.  Not atomic."""
+"""Operations on paths that need several requests: create with parents, delete recursively.  Not atomic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kctl.zookeeper.paths import parent
 
 
 async def make_path(zookeeper: ZooKeeper, path: str) -> None:
-    """Create a node and all above it, where they are missing."""
+    """Create a znode and its parents, where they are missing."""
     try:
         await zookeeper.create(path)
     except NodeExistsError:
@@ -19,12 +19,12 @@ async def make_path(zookeeper: ZooKeeper, path: str) -> None:
 
 
 async def delete_tree(zookeeper: ZooKeeper, path: str) -> None:
-    """Delete a node and all below it; one that is missing is fine."""
+    """Delete a znode and its descendants; a missing one is fine."""
     try:
         for child in await zookeeper.children(path):
             await delete_tree(zookeeper, f"{path.rstrip('/')}/{child}")
         await zookeeper.delete(path)
     except NoNodeError:
         return
-    except NotEmptyError:  # someone added a child meanwhile
+    except NotEmptyError:  # Another client added a child meanwhile.
         await delete_tree(zookeeper, path)

@@ -1,8 +1,8 @@
-"""What Kafka's znodes hold: JSON in UTF-8, as brokers of the ZooKeeper era write it, but for the order of keys.
+"""The content of Kafka's znodes: JSON in UTF-8, as brokers of the ZooKeeper era write it, except for the order of keys.
 
-Encoders write the newest version that a 2.8 broker writes; decoders read every version since 0.10 that may be found, in
-any order of keys, and raise ValueError with the path when the data is not what its place promises.  Numbers that Kafka
-writes as strings (timestamps, producer id blocks, the cluster id's version) are strings on the wire and ints here.
+Encoders write the newest version that a 2.8 broker writes.  Decoders read every version since 0.10, with keys in any
+order, and raise ValueError with the path if the data is invalid.  Numbers that Kafka writes as strings (timestamps,
+producer id blocks, the cluster id's version) are strings in JSON and ints here.
 """
 
 from __future__ import annotations
@@ -29,20 +29,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """/brokers/ids/N: where a broker listens.  Version 4 lacks the features, version 5 is written from IBP 2.7 on."""
+    """/brokers/ids/N: the endpoints of a broker.  Version 5, with features, is written from IBP 2.7 on, else version
+    4.
+    """
 
     endpoints: tuple[Endpoint, ...]
     timestamp_ms: int
     rack: str | None = None
     jmx_port: int = -1
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Finalizable features, each with the lowest and highest version supported; brokers on ZooKeeper have none."""
+    """Supported features with (min, max) version; brokers in ZooKeeper mode have none."""
     version: int = _BROKER_VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """/brokers/topics/T: which brokers replicate each partition, and the reassignment that is under way (KIP-455)."""
+    """/brokers/topics/T: the replicas of each partition, and the reassignment in progress (KIP-455)."""
 
     replicas: Mapping[int, tuple[int, ...]]
     topic_id: UUID | None = None
@@ -52,7 +54,7 @@ class TopicAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """/controller: who won the election, an ephemeral node of the winner."""
+    """/controller: the active controller, an ephemeral znode."""
 
     broker_id: int
     timestamp_ms: int
@@ -60,7 +62,7 @@ class Controller:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """/latest_producer_id_block: the producer ids handed out last, both ends included."""
+    """/latest_producer_id_block: the last allocated block of producer ids, both ends included."""
 
     broker_id: int
     block_start: int
@@ -69,7 +71,7 @@ class ProducerIdBlock:
 
 @dataclass(frozen=True, slots=True)
 class LogDirEvent:
-    """/log_dir_event_notification/...: a broker tells the controller about its disks."""
+    """/log_dir_event_notification/...: a broker reports a failed log directory to the controller (KIP-112)."""
 
     broker_id: int
     event: int = LOG_DIR_FAILURE
@@ -77,22 +79,27 @@ class LogDirEvent:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """/feature: finalized cluster features (KIP-584); the node's ZooKeeper version is the features epoch."""
+    """/feature: finalized features (KIP-584); the version of the znode is the features epoch."""
 
     status: int = FEATURES_ENABLED
     levels: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
+    """Return the content of /cluster/id."""
     return _json({"version": "1", "id": cluster_id})
 
 
 def decode_cluster_id(path: str, data: bytes) -> str:
+    """Return the cluster id."""
     return _decode(path, data, lambda znode: str(znode["id"]))
 
 
 def encode_broker(broker: BrokerRegistration) -> bytes:
-    """host and port repeat the first PLAINTEXT endpoint for readers older than 0.9, or say null and -1."""
+    """Return the content of /brokers/ids/N.
+
+    host and port are those of the first PLAINTEXT endpoint for readers older than 0.9, or null and -1.
+    """
     plain = next((each for each in broker.endpoints if each.security_protocol == "PLAINTEXT"), None)
     znode: dict[str, object] = {
         "version": broker.version,
@@ -113,13 +120,14 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
 
 
 def decode_broker(path: str, data: bytes) -> BrokerRegistration:
+    """Return the registration of the broker with the id in the path."""
     return _decode(path, data, _broker_of)
 
 
 def _broker_of(znode: dict[str, Any]) -> BrokerRegistration:
     version = int(znode["version"])
     if version < 1:
-        raise ValueError(f"version {version} of a broker registration is not known")
+        raise ValueError(f"unknown version {version} of a broker registration")
     if version == 1:
         endpoints: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", str(znode["host"]), int(znode["port"])),)
     else:
@@ -142,14 +150,14 @@ def _endpoint_text(endpoint: Endpoint) -> str:
 
 
 def _endpoint_of(text: str, protocols: Mapping[str, str]) -> Endpoint:
-    """Without a map the listener's name is its protocol, as before KIP-103."""
+    """Parse an endpoint; without a protocol map the listener's name is its protocol, as before KIP-103."""
     listener, _, address = text.partition("://")
     host, _, port = address.rpartition(":")
     return Endpoint(listener, host.removeprefix("[").removesuffix("]"), int(port), protocols.get(listener, listener))
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:
-    """Always version 3; the topic id is left out when there is none, as with IBP < 2.8."""
+    """Return the content of /brokers/topics/T, version 3; without a topic id if there is none, as with IBP < 2.8."""
     znode: dict[str, object] = {"version": _TOPIC_VERSION}
     if topic.topic_id is not None:
         znode["topic_id"] = encode_uuid(topic.topic_id)
@@ -160,6 +168,7 @@ def encode_topic(topic: TopicAssignment) -> bytes:
 
 
 def decode_topic(path: str, data: bytes) -> TopicAssignment:
+    """Return the assignment of the topic in the path."""
     return _decode(path, data, _topic_of)
 
 
@@ -179,7 +188,7 @@ def _topic_of(znode: dict[str, Any]) -> TopicAssignment:
 
 
 def encode_partition_state(state: LeaderAndIsr) -> bytes:
-    """The partition epoch is not written: it is the version of the node."""
+    """Return the content of a partition's state, without the partition epoch, which is the version of the znode."""
     return _json(
         {
             "controller_epoch": state.controller_epoch,
@@ -192,7 +201,7 @@ def encode_partition_state(state: LeaderAndIsr) -> bytes:
 
 
 def decode_partition_state(path: str, data: bytes, version: int) -> LeaderAndIsr:
-    """`version` is the node's ZooKeeper version; it becomes the partition epoch."""
+    """Return a partition's state; `version` is the znode's version and becomes the partition epoch."""
     return _decode(
         path,
         data,
@@ -207,19 +216,22 @@ def decode_partition_state(path: str, data: bytes, version: int) -> LeaderAndIsr
 
 
 def encode_controller(controller: Controller) -> bytes:
+    """Return the content of /controller."""
     return _json({"version": 1, "brokerid": controller.broker_id, "timestamp": str(controller.timestamp_ms)})
 
 
 def decode_controller(path: str, data: bytes) -> Controller:
+    """Return the active controller."""
     return _decode(path, data, lambda znode: Controller(int(znode["brokerid"]), int(znode.get("timestamp", -1))))
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
+    """Return the content of /controller_epoch."""
     return str(epoch).encode()
 
 
 def decode_controller_epoch(path: str, data: bytes) -> int:
-    """Plain decimal text, the one znode of Kafka's that is not JSON."""
+    """Return the controller epoch: decimal text, the only one of Kafka's znodes that is not JSON."""
     try:
         epoch = int(data)
         if not 0 <= epoch <= INT32_MAX:
@@ -230,23 +242,26 @@ def decode_controller_epoch(path: str, data: bytes) -> int:
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
+    """Return the content of a configuration znode."""
     return _json({"version": 1, "config": dict(config)})
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """Null data counts as no configuration: the node may have been made only to hold children."""
+    """Return the configuration; null data means none, because a znode may exist only for its children."""
     if not data:
         return {}
     return _decode(path, data, lambda znode: {str(name): str(value) for name, value in znode["config"].items()})
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    """`entity_path` is `topics/T`, `brokers/<default>`, `users/U/clients/C`, with sanitized names."""
+    """Return the content of a change notification; `entity_path` is `topics/T`, `brokers/<default>`,
+    `users/U/clients/C`, with sanitized names.
+    """
     return _json({"version": 2, "entity_path": entity_path})
 
 
 def decode_config_change(path: str, data: bytes) -> str:
-    """The entity path; version 1 named a topic or a client by type and name."""
+    """Return the entity path; version 1 had the type and the name of a topic or client instead."""
     return _decode(path, data, _entity_path_of)
 
 
@@ -257,6 +272,7 @@ def _entity_path_of(znode: dict[str, Any]) -> str:
 
 
 def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
+    """Return the content of /latest_producer_id_block."""
     return _json(
         {
             "version": 1,
@@ -268,7 +284,7 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_id_block(path: str, data: bytes) -> ProducerIdBlock | None:
-    """None for null data: the node exists before the first block is taken."""
+    """Return the block; None for null data, before the first block is allocated."""
     if not data:
         return None
     return _decode(
@@ -279,6 +295,7 @@ def decode_producer_id_block(path: str, data: bytes) -> ProducerIdBlock | None:
 
 
 def encode_reassignment(replicas: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
+    """Return the content of /admin/reassign_partitions."""
     return _json(
         {
             "version": 1,
@@ -290,7 +307,7 @@ def encode_reassignment(replicas: Mapping[TopicPartition, tuple[int, ...]]) -> b
 
 
 def decode_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-    """/admin/reassign_partitions, written by the tools of old."""
+    """Return the target replicas in /admin/reassign_partitions, which tools before KIP-455 write."""
     return _decode(path, data, _reassignment_of)
 
 
@@ -300,12 +317,13 @@ def _reassignment_of(znode: dict[str, Any]) -> dict[TopicPartition, tuple[int, .
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """The body of an ISR change notification and of /admin/preferred_replica_election."""
+    """Return the content of an ISR change notification or of /admin/preferred_replica_election."""
     listed = [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]
     return _json({"version": 1, "partitions": listed})
 
 
 def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
+    """Return the partitions."""
     return _decode(path, data, _partitions_of)
 
 
@@ -315,14 +333,17 @@ def _partitions_of(znode: dict[str, Any]) -> list[TopicPartition]:
 
 
 def encode_log_dir_event(event: LogDirEvent) -> bytes:
+    """Return the content of a log directory event."""
     return _json({"version": 1, "broker": event.broker_id, "event": event.event})
 
 
 def decode_log_dir_event(path: str, data: bytes) -> LogDirEvent:
+    """Return the id of the broker with a failed log directory."""
     return _decode(path, data, lambda znode: LogDirEvent(int(znode["broker"]), int(znode["event"])))
 
 
 def encode_features(features: Features) -> bytes:
+    """Return the content of /feature."""
     levels = {
         name: {"min_version_level": low, "max_version_level": high} for name, (low, high) in features.levels.items()
     }
@@ -330,7 +351,7 @@ def encode_features(features: Features) -> bytes:
 
 
 def decode_features(path: str, data: bytes) -> Features:
-    """Version 2 (IBP 3.3) has no lowest level; it counts as 1."""
+    """Return the features; version 2 (IBP 3.3) has no minimum level, which is 1 then."""
     return _decode(
         path,
         data,
@@ -345,20 +366,20 @@ def decode_features(path: str, data: bytes) -> Features:
 
 
 def encode_uuid(value: UUID) -> str:
-    """Kafka's text form of a topic or cluster id: 22 characters of URL-safe base64 without padding."""
+    """Return a topic or cluster id as Kafka writes it: 22 characters of URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def decode_uuid(text: str) -> UUID:
-    """ValueError when the text is not 16 bytes of base64."""
+    """Parse a topic or cluster id.  Raises ValueError if the text is not 16 bytes in base64."""
     return UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
 
 
 def _check_version(znode: dict[str, Any], newest: int) -> int:
-    """The version, 1 where none is given; ValueError for one that nobody knows."""
+    """Return the version, 1 if there is none.  Raises ValueError for unknown versions."""
     version = int(znode.get("version", 1))
     if not 1 <= version <= newest:
-        raise ValueError(f"version {version} is not known, only 1 to {newest}")
+        raise ValueError(f"unknown version {version}, expected 1 to {newest}")
     return version
 
 
@@ -385,7 +406,7 @@ def _ids(values: Any) -> tuple[int, ...]:
 
 
 def _number(value: int | str) -> int:
-    """A broker id or a partition."""
+    """Return a broker id or partition number."""
     number = int(value)
     if not 0 <= number <= INT32_MAX:
         raise ValueError(f"{number} is not between 0 and {INT32_MAX}")
@@ -403,6 +424,6 @@ def _decode(path: str, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
             raise TypeError("not a JSON object")
         return build(znode)
     except KeyError as missing:
-        raise ValueError(f"znode {path} lacks {missing}: {data[:200]!r}") from None
+        raise ValueError(f"znode {path} has no {missing}: {data[:200]!r}") from None
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as wrong:
-        raise ValueError(f"znode {path} does not hold what belongs there ({wrong}): {data[:200]!r}") from None
+        raise ValueError(f"znode {path} has invalid data ({wrong}): {data[:200]!r}") from None

@@ -1,4 +1,4 @@
-"""Three brokers of ours and Apache ZooKeeper, each a process on a host of its own, to be killed, halted and cut off."""
+"""Three kctl brokers and Apache ZooKeeper, each a process in its own network namespace, for fault injection."""
 
 from __future__ import annotations
 
@@ -92,7 +92,11 @@ class Cluster:
     def admin(self, bootstrap: str) -> AdminClient:
         """A client of these brokers, always the same for the same ones."""
         if bootstrap not in self._admins:
-            settings = {"bootstrap.servers": bootstrap, "socket.timeout.ms": 5000, "log_level": 0}
+            settings: dict[str, str | int | float | bool] = {
+                "bootstrap.servers": bootstrap,
+                "socket.timeout.ms": 5000,
+                "log_level": 0,
+            }
             self._admins[bootstrap] = AdminClient(settings)
         return self._admins[bootstrap]
 
@@ -121,7 +125,7 @@ class Cluster:
         wait_until(lambda: self.is_whole(topic, partitions), what=f"replicas of {topic}", timeout_s=PATIENCE_S)
 
     def _is_created(self, topic: str, partitions: int) -> bool:
-        """Asks whoever is controller now; librdkafka by itself would go on asking the one that it knows."""
+        """Asks the current controller; librdkafka alone would keep asking the one it knows."""
         admin = self.admin(self.bootstrap)
         self.controller()
         try:

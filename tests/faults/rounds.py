@@ -1,4 +1,4 @@
-"""Rounds of faults on real processes, while witnesses write and read: `python -m tests.faults.rounds --rounds 30`.
+"""Rounds of faults on real processes, while clients write and read: `python -m tests.faults.rounds --rounds 30`.
 
 A round is one fault, drawn by the seed: a broker or ZooKeeper is killed, halted or cut off for a while, comes back, and
 the cluster becomes whole again.  What was acknowledged must be there once, in order, for everybody who looks, and in
@@ -13,14 +13,15 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 
 from tests.faults.cluster import BROKERS, PATIENCE_S, SESSION_TIMEOUT_S, ZOOKEEPER, Cluster, cluster, why_not
-from tests.faults.witnesses import Group, Java, Librdkafka, Member, Reader, Witness, read_all
+from tests.faults.workload import Group, Java, Librdkafka, Member, Reader, WorkloadClient, read_all
 from tests.peers.probe import wait_until
 
 TOPIC = "orders"
@@ -35,7 +36,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One fault as it was drawn: who is struck is said by role, and is found when the time comes."""
+    """One drawn fault; its target is a role, resolved when the round starts."""
 
     kind: str
     role: int
@@ -48,7 +49,7 @@ class Round:
 
 
 class Story:
-    """A cluster with witnesses around it."""
+    """A cluster with clients around it."""
 
     def __init__(self, struck: Cluster, folder: Path, say: Say) -> None:
         self._cluster = struck
@@ -59,11 +60,11 @@ class Story:
         self.reader = Reader(bootstrap, TOPIC, PARTITIONS)
         self.group = Group(PARTITIONS)
         members = [Member(bootstrap, TOPIC, self.group, number) for number in range(MEMBERS)]
-        self.witnesses: list[Witness] = [self.librdkafka, self.java, self.reader, *members]
+        self.clients: list[WorkloadClient] = [self.librdkafka, self.java, self.reader, *members]
 
     def begin(self) -> None:
-        for witness in self.witnesses:
-            witness.start()
+        for client in self.clients:
+            client.start()
         self.wait_for_progress()
 
     def play(self, drawn: Round) -> None:
@@ -86,8 +87,8 @@ class Story:
         ends = {partition: 1 + max(o for p, o in history if p == partition) for partition in range(PARTITIONS)}
         self._wait_for_readers(ends)
         self._wait_until_whole()
-        for witness in self.witnesses:
-            witness.end()
+        for client in self.clients:
+            client.end()
         self._raise_complaints()
         assert self.reader.seen == history, "who read all the while saw what is there now"
         self._check_writers(history)
@@ -107,8 +108,8 @@ class Story:
             assert ours == [b"librdkafka %d" % number for number in range(self.librdkafka.sent[partition])]
             theirs = [int(value) for value in values if not value.startswith(b"librdkafka")]
             assert theirs == sorted(set(theirs)), f"Java's records are each once and in order in {partition}"
-        theirs = [value for value in history.values() if not value.startswith(b"librdkafka")]
-        assert len(theirs) == len(set(theirs)), "Java's records are in one partition each"
+        of_java = [value for value in history.values() if not value.startswith(b"librdkafka")]
+        assert len(of_java) == len(set(of_java)), "Java's records are in one partition each"
 
     def wait_for_progress(self) -> None:
         """Every partition acknowledges some more records of each writer."""
@@ -127,7 +128,7 @@ class Story:
         """The reader and the group have read up to there."""
         for who, positions in (("reader", self.reader.next_offsets), ("group", self.group.next_offsets)):
             try:
-                self._wait(lambda at=positions: all(at[each] >= end for each, end in ends.items()), f"the {who}")
+                self._wait(partial(_has_reached, positions, ends), f"the {who}")
             except TimeoutError as error:
                 raise TimeoutError(f"{error}: is at {positions}, not {ends}; {self.reader.errors[-20:]}") from None
 
@@ -142,13 +143,13 @@ class Story:
         wait_until(holds, what=what, timeout_s=PATIENCE_S, interval_s=0.1)
 
     def _raise_complaints(self) -> None:
-        complaints = [complaint for witness in self.witnesses for complaint in witness.complaints]
+        complaints = [complaint for client in self.clients for complaint in client.complaints]
         assert not complaints, complaints
 
     def close(self) -> None:
-        """Nobody is left, whatever happened."""
-        for witness in self.witnesses:
-            witness.is_over.set()
+        """Stops all processes, whatever happened."""
+        for client in self.clients:
+            client.is_over.set()
         self.java.kill()
 
 
@@ -173,7 +174,7 @@ def kill_two_brokers(struck: Cluster, victim: int) -> Iterator[str]:
 
 @contextmanager
 def halt_broker(struck: Cluster, victim: int) -> Iterator[str]:
-    """It goes on where it was, and may find that others lead what it leads."""
+    """SIGSTOP, then SIGCONT: the broker may find that its partitions have other leaders."""
     struck.halt(struck.brokers[victim].pid)
     yield f"broker {victim}"
     struck.resume(struck.brokers[victim].pid)
@@ -181,7 +182,7 @@ def halt_broker(struck: Cluster, victim: int) -> Iterator[str]:
 
 @contextmanager
 def unplug_broker(struck: Cluster, victim: int) -> Iterator[str]:
-    """It runs, and reaches nobody."""
+    """The broker runs without a network."""
     struck.network.unplug(struck.host(victim))
     yield f"broker {victim}"
     struck.network.plug_in(struck.host(victim))
@@ -189,7 +190,7 @@ def unplug_broker(struck: Cluster, victim: int) -> Iterator[str]:
 
 @contextmanager
 def part_from_zookeeper(struck: Cluster, victim: int) -> Iterator[str]:
-    """Its session ends while it reaches all brokers and clients: a leader that does not know that it is none."""
+    """The broker reaches brokers and clients but not ZooKeeper: a leader whose session expires unnoticed."""
     struck.network.part(struck.host(victim), ZOOKEEPER)
     yield f"broker {victim}"
     struck.network.join(struck.host(victim), ZOOKEEPER)
@@ -214,7 +215,7 @@ def kill_zookeeper(struck: Cluster, _victim: int) -> Iterator[str]:
 
 @contextmanager
 def halt_zookeeper(struck: Cluster, _victim: int) -> Iterator[str]:
-    """When it goes on it may find that all sessions have ended."""
+    """All sessions may have expired when ZooKeeper continues."""
     struck.halt(struck.zookeeper.pid)
     yield "ZooKeeper"
     struck.resume(struck.zookeeper.pid)
@@ -250,7 +251,7 @@ def drawn(seed: int, rounds: int, kinds: Sequence[str] = tuple(KINDS)) -> Iterat
 
 @contextmanager
 def story(folder: Path, say: Say) -> Iterator[tuple[Cluster, Story]]:
-    """A whole cluster with witnesses at work."""
+    """A whole cluster with clients at work."""
     with cluster(folder) as struck:
         struck.create_topic(TOPIC, PARTITIONS)
         told = Story(struck, folder, say)
@@ -298,6 +299,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         play(options.folder or Path(scratch), rounds, say)
     return 0
+
+
+def _has_reached(positions: Mapping[int, int], ends: Mapping[int, int]) -> bool:
+    return all(positions[partition] >= end for partition, end in ends.items())
 
 
 def say(line: str) -> None:

@@ -1,4 +1,4 @@
-"""A cleaning that dies at any of its file operations: the log reads as before or after, and the next start goes on."""
+"""Crashes at every file operation of a cleaning: the log reads as before or after, and the next start recovers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def dirty_world(shape: tuple[int, int], config: LogConfig = COMPACTED) -> Cleane
 
 
 def answers(world: CleanerWorld) -> dict[bytes, bytes | None]:
-    """What a consumer of committed records knows in the end; tombstones may be gone."""
+    """The final state of a read_committed consumer; tombstones may be gone."""
     log = world.log
     aborted = log.aborted_transactions(0, log.log_end_offset)
     latest: dict[bytes, bytes | None] = {}
@@ -98,7 +98,7 @@ def check(world: CleanerWorld, expected: dict[bytes, bytes | None], cleaned: lis
 @pytest.mark.parametrize(
     ("shape", "how"), [*((shape, "power") for shape in SHAPES), (SHAPES[1], "kill"), (SHAPES[1], "error")]
 )
-def test_a_crash_at_any_operation_of_a_cleaning(shape: tuple[int, int], how: str) -> None:
+def test_log_survives_a_crash_at_any_operation_of_a_cleaning(shape: tuple[int, int], how: str) -> None:
     reference = dirty_world(shape)
     expected, end_offset, known = answers(reference), reference.log.log_end_offset, producers(reference)
     size_before = reference.log.size_bytes
@@ -127,7 +127,7 @@ def test_a_crash_at_any_operation_of_a_cleaning(shape: tuple[int, int], how: str
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_disk_that_fails_while_drafts_are_written_leaves_the_log_in_service(shape: tuple[int, int]) -> None:
+def test_a_disk_failure_during_cleaning_leaves_the_log_online(shape: tuple[int, int]) -> None:
     """Only half-done renames take the directory offline: a full disk must not stop a topic that could be read."""
     for operation in count(1):
         world = dirty_world(shape)
@@ -155,7 +155,7 @@ def is_swapping(world: CleanerWorld) -> bool:
     return any(name.endswith(".log.swap") for name in world.file_names())
 
 
-def test_a_crash_at_any_operation_of_the_start_that_finishes_a_swap() -> None:
+def test_log_survives_a_crash_at_any_operation_of_swap_recovery() -> None:
     shape = SHAPES[0]
     reference = dirty_world(shape)
     expected, end_offset = answers(reference), reference.log.log_end_offset

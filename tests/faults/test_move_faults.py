@@ -1,4 +1,4 @@
-"""A replica on its way to another log directory, and a disk that fails or power that goes at each of its operations.
+"""Disk and power failures at every operation of a replica move between log directories.
 
 Whatever happens, the next start finds the replica once, with all that was acknowledged (a dead process, a failed disk)
 or flushed (a power failure), and a copy that was under way grows on.
@@ -30,7 +30,7 @@ RECORDS = 18
 
 
 class Seen:
-    """What the broker has told its users."""
+    """What the broker has acknowledged."""
 
     def __init__(self) -> None:
         self.acknowledged: list[bytes] = []
@@ -43,7 +43,7 @@ def values(count: int) -> list[bytes]:
 
 
 def append(world: MoveWorld, seen: Seen, count: int) -> None:
-    """Says nothing when it is refused: then nothing was acknowledged."""
+    """Records nothing when refused: then nothing was acknowledged."""
     for value in values(len(seen.acknowledged) + count)[-count:]:
         try:
             world.append(value)
@@ -154,7 +154,7 @@ def found_after_restart(disk: SimFiles) -> tuple[str, int, list[bytes | None]]:
     return found[0]
 
 
-def test_nothing_acknowledged_is_lost_when_the_process_dies_at_any_operation_of_a_move() -> None:
+def test_no_acknowledged_record_is_lost_when_the_process_is_killed_at_any_operation_of_a_move() -> None:
     before, total = operations_of_the_move()
     assert total - before > 60
     for operation in range(before + 1, total + 1):
@@ -167,7 +167,7 @@ def test_nothing_acknowledged_is_lost_when_the_process_dies_at_any_operation_of_
         assert found[: len(seen.acknowledged) - start] == seen.acknowledged[start:], f"operation {operation}"
 
 
-def test_nothing_flushed_is_lost_when_the_power_goes_at_any_operation_of_a_move() -> None:
+def test_no_flushed_record_is_lost_on_power_failure_at_any_operation_of_a_move() -> None:
     before, total = operations_of_the_move()
     for operation in range(before + 1, total + 1):
         disk, seen = SimFiles(), Seen()
@@ -181,7 +181,9 @@ def test_nothing_flushed_is_lost_when_the_power_goes_at_any_operation_of_a_move(
 
 
 @pytest.mark.parametrize("log_dir", ["/one", "/two"])
-def test_one_disk_that_fails_at_any_operation_of_a_move_costs_no_record_and_not_the_other_disk(log_dir: str) -> None:
+def test_a_disk_failure_at_any_operation_of_a_move_loses_no_record_and_leaves_the_other_disk_online(
+    log_dir: str,
+) -> None:
     before, total = operations_of_the_move(log_dir)
     assert total - before > 10
     refused = 0

@@ -1,4 +1,4 @@
-"""One round of each essential fault; `python -m tests.faults.rounds --rounds 30` plays more of them."""
+"""One round of each essential fault; `python -m tests.faults.rounds --rounds 30` runs more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEED = 2
 
 
 @pytest.mark.timeout(600)
-def test_nothing_acknowledged_is_lost_doubled_or_reordered_whoever_is_struck(tmp_path: Path) -> None:
+def test_acknowledged_records_are_not_lost_duplicated_or_reordered_by_faults(tmp_path: Path) -> None:
     if reason := why_not():
         pytest.skip(reason)
     play(tmp_path, list(drawn(SEED, len(ESSENTIAL), ESSENTIAL)), say)

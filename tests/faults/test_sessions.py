@@ -14,7 +14,7 @@ from kazoo.exceptions import NoNodeError
 from kazoo.retry import KazooRetry
 
 from tests.faults.cluster import PATIENCE_S, SESSION_TIMEOUT_S, ZOOKEEPER, Cluster, cluster, why_not
-from tests.faults.witnesses import Librdkafka
+from tests.faults.workload import Librdkafka
 from tests.peers.probe import wait_until
 
 pytestmark = pytest.mark.timeout(300)
@@ -42,7 +42,7 @@ def struck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def writer(struck: Cluster) -> Iterator[Librdkafka]:
-    """Writes all the while; nothing that it was told may be wrong."""
+    """Writes during the test; every acknowledgement must hold."""
     made = Librdkafka(struck.bootstrap, TOPIC, PARTITIONS, rate=60)
     made.start()
     _progress(made)
@@ -74,7 +74,7 @@ def _progress(writer: Librdkafka) -> None:
 
 
 def _is_well(struck: Cluster, zookeeper: KazooClient, name: str) -> None:
-    """The controller does what it is asked, behind everything that it had to do before, and all replicas are in sync.
+    """The controller handles a new request after all earlier ones, and all replicas are in sync.
 
     ZooKeeper is asked for those: what brokers know of each other may be of yesterday.
     """
@@ -102,14 +102,14 @@ def _epoch(zookeeper: KazooClient) -> int:
     return int(zookeeper.retry(zookeeper.get, "/controller_epoch")[0])
 
 
-def test_brokers_serve_while_zookeeper_stands_still_and_register_again(
+def test_brokers_serve_while_zookeeper_is_halted_and_register_again(
     struck: Cluster, writer: Librdkafka, zookeeper: KazooClient
 ) -> None:
     struck.halt(struck.zookeeper.pid)
     end_s = time.monotonic() + SESSION_TIMEOUT_S
     try:
         wait_until(
-            lambda: all("session is suspended" in broker.log_text for broker in struck.brokers.values()),
+            lambda: all("zookeeper session state=suspended" in broker.log_text for broker in struck.brokers.values()),
             what="suspended sessions",
             timeout_s=PATIENCE_S,
         )
@@ -122,7 +122,7 @@ def test_brokers_serve_while_zookeeper_stands_still_and_register_again(
     _progress(writer)
 
 
-def test_a_controller_that_lost_its_session_is_none_and_comes_back_as_a_broker(
+def test_a_controller_with_an_expired_session_resigns_and_registers_again_as_a_broker(
     struck: Cluster, writer: Librdkafka, zookeeper: KazooClient
 ) -> None:
     _is_well(struck, zookeeper, "before-lost-session")
@@ -150,7 +150,7 @@ def test_a_controller_that_lost_its_session_is_none_and_comes_back_as_a_broker(
 
 
 @pytest.mark.parametrize("data", [None, b"{", b'{"version":1,"brokerid":2000,"timestamp":"0"}'])
-def test_the_office_is_filled_again_when_other_hands_are_in_it(
+def test_controller_is_reelected_after_foreign_znode_write(
     struck: Cluster, zookeeper: KazooClient, data: bytes | None
 ) -> None:
     epoch = _epoch(zookeeper)
@@ -162,7 +162,7 @@ def test_the_office_is_filled_again_when_other_hands_are_in_it(
     _is_well(struck, zookeeper, f"after-{epoch}")
 
 
-def test_junk_in_zookeeper_is_named_and_everything_else_goes_on(struck: Cluster, zookeeper: KazooClient) -> None:
+def test_malformed_znodes_are_logged_and_the_rest_is_served(struck: Cluster, zookeeper: KazooClient) -> None:
     for path, data in JUNK.items():
         zookeeper.create(path, data)
     try:

@@ -40,7 +40,7 @@ CLUSTER = "d0053poFTbGwSWThjV1DEg"
 
 @dataclass
 class Seen:
-    """What the log has told its user."""
+    """What the log has acknowledged."""
 
     acknowledged: list[bytes] = field(default_factory=list)
     flushed: int = 0
@@ -136,7 +136,7 @@ def operations_in_all() -> int:
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-def test_nothing_acknowledged_is_lost_when_the_disk_fails_at_any_operation(error: int) -> None:
+def test_no_acknowledged_record_is_lost_when_the_disk_fails_at_any_operation(error: int) -> None:
     total = operations_in_all()
     assert total > 150
     for operation in range(1, total + 1):
@@ -152,7 +152,7 @@ def test_nothing_acknowledged_is_lost_when_the_disk_fails_at_any_operation(error
         assert start <= seen.start + 20
 
 
-def test_nothing_flushed_is_lost_when_the_power_goes_at_any_operation() -> None:
+def test_no_flushed_record_is_lost_on_power_failure_at_any_operation() -> None:
     for operation in range(1, operations_in_all() + 1):
         disk, seen = SimFiles(), Seen()
         disk.fail_at(operation)
@@ -173,7 +173,7 @@ def test_nothing_flushed_is_lost_when_the_power_goes_at_any_operation() -> None:
         assert all(value.startswith(b"value") for value in found.values() if value is not None)
 
 
-def test_a_failed_append_takes_the_directory_offline_and_nothing_else() -> None:
+def test_a_failed_append_takes_only_its_log_directory_offline() -> None:
     disk = SimFiles()
     failed: list[str] = []
     manager = LogManager(
@@ -208,7 +208,7 @@ def test_a_failed_append_takes_the_directory_offline_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("keep", range(0, 200, 7))
-def test_a_torn_tail_is_cut_to_the_last_sound_batch(keep: int) -> None:
+def test_a_torn_tail_is_truncated_to_the_last_valid_batch(keep: int) -> None:
     disk = SimFiles()
     manager = manager_on(disk, ManualClock(start_ms=NOW_MS))
     manager.load()

@@ -1,4 +1,4 @@
-"""Requests that pretend to come from the controller, and what a client can learn to make them look right."""
+"""Forged controller requests, and the values a client can learn to forge them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ LEADER_AND_ISR_VERSION, STOP_REPLICA_VERSION, UPDATE_METADATA_VERSION = 4, 3, 6
 
 
 def controller_id(attacker: Attacker) -> int:
-    """As every client is told."""
+    """The controller id from Metadata."""
     return attacker.ask(MetadataRequest(topics=[]), MetadataResponse, 1).controller_id
 
 
-def leader_and_isr(topic: str, partition: int, *, controller: int, epoch: int = FIRST_EPOCH) -> LeaderAndIsrRequest:
+def leader_and_isr(
+    topic: str, partition: int, *, controller: int, epoch: int = FIRST_EPOCH, broker_epoch: int = -1
+) -> LeaderAndIsrRequest:
     """The broker is to lead a new partition."""
     state = LeaderAndIsrPartitionState(
         partition_index=partition,
@@ -40,18 +42,34 @@ def leader_and_isr(topic: str, partition: int, *, controller: int, epoch: int = 
         is_new=True,
     )
     topics = [LeaderAndIsrTopicState(topic_name=topic, partition_states=[state])]
-    return LeaderAndIsrRequest(controller_id=controller, controller_epoch=epoch, topic_states=topics, live_leaders=[])
+    return LeaderAndIsrRequest(
+        controller_id=controller,
+        controller_epoch=epoch,
+        broker_epoch=broker_epoch,
+        topic_states=topics,
+        live_leaders=[],
+    )
 
 
-def stop_replica(topic: str, partition: int, *, controller: int, epoch: int = FIRST_EPOCH) -> StopReplicaRequest:
+def stop_replica(
+    topic: str, partition: int, *, controller: int, epoch: int = FIRST_EPOCH, broker_epoch: int = -1
+) -> StopReplicaRequest:
     """The broker is to delete a partition."""
     state = StopReplicaPartitionState(partition_index=partition, leader_epoch=-2, delete_partition=True)
     topics = [StopReplicaTopicState(topic_name=topic, partition_states=[state])]
-    return StopReplicaRequest(controller_id=controller, controller_epoch=epoch, topic_states=topics)
+    return StopReplicaRequest(
+        controller_id=controller, controller_epoch=epoch, broker_epoch=broker_epoch, topic_states=topics
+    )
 
 
 def update_metadata(
-    topic: str, partition: int, *, controller: int, brokers: list[UpdateMetadataBroker], epoch: int = FIRST_EPOCH
+    topic: str,
+    partition: int,
+    *,
+    controller: int,
+    brokers: list[UpdateMetadataBroker],
+    epoch: int = FIRST_EPOCH,
+    broker_epoch: int = -1,
 ) -> UpdateMetadataRequest:
     """The cluster has a new partition."""
     state = UpdateMetadataPartitionState(
@@ -65,5 +83,9 @@ def update_metadata(
     )
     topics = [UpdateMetadataTopicState(topic_name=topic, partition_states=[state])]
     return UpdateMetadataRequest(
-        controller_id=controller, controller_epoch=epoch, topic_states=topics, live_brokers=brokers
+        controller_id=controller,
+        controller_epoch=epoch,
+        broker_epoch=broker_epoch,
+        topic_states=topics,
+        live_brokers=brokers,
     )

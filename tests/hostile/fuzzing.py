@@ -34,7 +34,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kctl.protocol import codec
 from kctl.protocol.headers import RequestHeader, encode_request_header
 from kctl.protocol.message import Field, definition_of
-from kctl.protocol.registry import APIS, Api
+from kctl.protocol.registry import Api, api
 from kctl.records.build import build_batch
 from kctl.records.compression import Codec
 from kctl.records.header import Record
@@ -159,7 +159,9 @@ def advertised_apis(bootstrap: str) -> list[tuple[Api, int]]:
         sock.sendall(API_VERSIONS)
         body = receive_frame(sock)[10:]
     served = [struct.unpack_from(">hhh", body, position) for position in range(0, len(body) - 5, 6)]
-    return [(APIS[key], version) for key, first, last in served if key in APIS for version in range(first, last + 1)]
+    return [
+        (known, version) for key, first, last in served if (known := api(key)) for version in range(first, last + 1)
+    ]
 
 
 class Attack:
@@ -226,7 +228,7 @@ def _exchange(sock: socket.socket, fuzzer: Fuzzer, *, is_readable: bool, is_writ
 
 @dataclass
 class Honest:
-    """A producer that sends one numbered record after the other, and a consumer that looks for all of them."""
+    """A producer that sends numbered records in sequence, and a consumer that checks for all of them."""
 
     bootstrap: str
     sent: int = 0
@@ -256,7 +258,7 @@ class Honest:
         numbers: list[int] = []
         end_s = time.monotonic() + 120
         while len(numbers) < self.sent and time.monotonic() < end_s:
-            numbers += [int(each.value()) for each in consumer.consume(10_000, 1.0) if each.error() is None]
+            numbers += [int(each.value() or b"") for each in consumer.consume(10_000, 1.0) if each.error() is None]
         consumer.close()
         return numbers
 
@@ -275,7 +277,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def unexpected_lines(log_text: str) -> list[str]:
-    """Lines of the broker's log that tell of a failure that nobody foresaw."""
+    """Lines of the broker's log that report unexpected errors."""
     return [line for line in log_text.splitlines() if line.startswith("Traceback") or " ERROR " in line][:20]
 
 

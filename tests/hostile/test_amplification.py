@@ -1,4 +1,4 @@
-"""Short requests that ask for much work or a long answer."""
+"""Short requests that cause much work or long responses."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ from kctl.limits import (
     PARTITIONS_PER_TOPIC_MAX,
     REPLICAS_PER_TOPIC_MAX,
     SLICE_OBJECTS,
+)
+from kctl.protocol.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
 )
 from kctl.protocol.apis.create_partitions import (
     CreatePartitionsRequest,
@@ -53,7 +59,9 @@ from kctl.server.handlers.metadata import MetadataHandler
 from kctl.server.requests.slices import in_slices
 from kctl.server.topic_plans import PartitionRoom, plan_new_topic
 from tests.hostile.control_requests import controller_id
+from tests.hostile.raw_client import wait_until
 from tests.hostile.wire import Attacker
+from tests.peers.kctl_broker import KctlBroker
 from tests.unit.handlers.world import World, context, play
 
 INVALID_PARTITIONS = ErrorCode.INVALID_PARTITIONS
@@ -125,7 +133,7 @@ def test_more_assigned_replicas_than_the_bound_are_refused() -> None:
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, PARTITIONS_PER_TOPIC_MAX + 1])
-def test_a_topic_does_not_grow_over_the_bound(attacker: Attacker, count: int) -> None:
+def test_partitions_over_the_bound_are_not_added(attacker: Attacker, count: int) -> None:
     create(attacker, creatable("growing", 1), validate_only=False)
     topics = [CreatePartitionsTopic(name="growing", count=count, assignments=None)]
     request = CreatePartitionsRequest(topics=topics, timeout_ms=60_000, validate_only=False)
@@ -238,3 +246,14 @@ def test_a_list_that_grew_over_the_bound_is_refused_and_the_topic_can_still_be_d
     )
     answer = attacker.ask(DescribeConfigsRequest(resources=[described]), DescribeConfigsResponse, 1)
     assert [each.error_code for each in answer.results] == [ErrorCode.NONE]
+
+
+def test_refused_moves_between_log_directories_log_one_line(broker: KctlBroker, attacker: Attacker) -> None:
+    before = broker.log_text.count("refused moves between log directories")
+    topics = [AlterReplicaLogDirTopic(name="nowhere", partitions=list(range(1_000)))]
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="x" * 30_000, topics=topics)])
+    response = attacker.ask(request, AlterReplicaLogDirsResponse, 1)
+    assert len(response.results[0].partitions) == 1_000
+    wait_until(
+        lambda: broker.log_text.count("refused moves between log directories") == before + 1, "the refusal is logged"
+    )

@@ -37,7 +37,7 @@ from tests.hostile.wire import Attacker
 
 REQUESTS = [
     pytest.param(each.request, version, id=f"{each.name} v{version}")
-    for each in registry.APIS.values()
+    for each in registry.all_apis().values()
     for version in each.versions
 ]
 

@@ -1,4 +1,4 @@
-"""A variable that is not set leaves an empty word in the line of a script: it is refused before anything is done."""
+"""Empty option values, as left by an unset shell variable, are refused before anything is done."""
 
 from __future__ import annotations
 

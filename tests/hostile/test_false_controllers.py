@@ -1,4 +1,4 @@
-"""Control-plane requests from somebody who is not the controller that ZooKeeper has elected."""
+"""Control-plane requests from a sender that is not the controller registered in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from kctl.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 from kctl.protocol.apis.stop_replica import StopReplicaResponse
 from kctl.protocol.apis.update_metadata import UpdateMetadataBroker, UpdateMetadataEndpoint, UpdateMetadataResponse
-from kctl.server.controller_authority import ControllerAuthority
+from kctl.server.controller_authority import NO_BROKER_EPOCH, Claim, ControllerAuthority
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import WatchEvent, WatchEventType, ZnodeStat, ZooKeeper
+from tests.hostile.conftest import Impostor
 from tests.hostile.control_requests import (
     FIRST_EPOCH,
     LEADER_AND_ISR_VERSION,
@@ -48,7 +49,7 @@ def test_a_controller_that_zookeeper_does_not_name_is_refused(attacker: Attacker
     assert answers == [STALE, STALE, STALE]
 
 
-def test_the_real_controller_is_heard_after_somebody_claimed_the_highest_epoch(attacker: Attacker) -> None:
+def test_the_real_controller_is_accepted_after_a_false_highest_epoch(attacker: Attacker) -> None:
     false = leader_and_isr("orders", 0, controller=controller_id(attacker), epoch=2**31 - 1)
     assert attacker.ask(false, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION).error_code == STALE
     topic = CreatableTopic(name="after-the-claim", num_partitions=1, replication_factor=1, assignments=[], configs=[])
@@ -63,18 +64,50 @@ def test_a_controlled_shutdown_without_the_epoch_of_the_broker_is_refused(attack
     assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_update_metadata_with_impossible_brokers_is_refused(attacker: Attacker) -> None:
-    me = controller_id(attacker)
+def test_update_metadata_with_impossible_brokers_is_refused(impostor: Impostor) -> None:
     endpoint = UpdateMetadataEndpoint(port=2**31 - 1, host="localhost", listener="PLAINTEXT", security_protocol=0)
-    for broker in (UpdateMetadataBroker(id=-1), UpdateMetadataBroker(id=me, endpoints=[endpoint])):
-        request = update_metadata("orders", 0, controller=me, brokers=[broker])
-        answer = attacker.ask(request, UpdateMetadataResponse, UPDATE_METADATA_VERSION)
+    for broker in (UpdateMetadataBroker(id=-1), UpdateMetadataBroker(id=impostor.broker_id, endpoints=[endpoint])):
+        request = update_metadata(
+            "orders",
+            0,
+            controller=impostor.controller_id,
+            brokers=[broker],
+            epoch=impostor.controller_epoch,
+            broker_epoch=impostor.broker_epoch,
+        )
+        answer = impostor.attacker.ask(request, UpdateMetadataResponse, UPDATE_METADATA_VERSION)
         assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-# The rule by itself, on a simulated ZooKeeper, whose controller is broker 0 in epoch 1 and which has a broker 1.
+def test_a_request_in_the_name_of_the_broker_itself_is_refused(attacker: Attacker) -> None:
+    request = leader_and_isr("orders", 0, controller=controller_id(attacker), epoch=FIRST_EPOCH)
+    assert attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION).error_code == STALE
+
+
+@pytest.mark.parametrize("difference", [-1, 1, 2**40])
+def test_a_request_with_another_broker_epoch_is_refused(impostor: Impostor, difference: int) -> None:
+    request = leader_and_isr(
+        "orders",
+        0,
+        controller=impostor.controller_id,
+        epoch=impostor.controller_epoch,
+        broker_epoch=impostor.broker_epoch + difference,
+    )
+    response = impostor.attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
+    assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_request_without_the_broker_epoch_that_the_controller_sends_is_refused(impostor: Impostor) -> None:
+    request = leader_and_isr("orders", 0, controller=impostor.controller_id, epoch=impostor.controller_epoch)
+    response = impostor.attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
+    assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+# The rule by itself, on a simulated ZooKeeper, whose controller is broker 0 in epoch 1 and which has a broker 1.  The
+# requests are sent to broker 9.
 
 OTHER_ID = 1
+RECEIVER_ID = 9
 
 
 class CountingZooKeeper:
@@ -94,12 +127,12 @@ class CountingZooKeeper:
 
 def authority_over(world: World) -> tuple[ControllerAuthority, CountingZooKeeper]:
     zookeeper = CountingZooKeeper(world.zookeeper)
-    return ControllerAuthority(cast("ZooKeeper", zookeeper)), zookeeper
+    return ControllerAuthority(RECEIVER_ID, cast("ZooKeeper", zookeeper)), zookeeper
 
 
 async def is_confirmed(authority: ControllerAuthority, controller_id: int, epoch: int) -> bool:
     try:
-        await authority.check(controller_id, epoch)
+        await authority.check(Claim(controller_id, epoch, NO_BROKER_EPOCH))
     except ApiError as error:
         return error.code is not STALE
     return True
@@ -115,7 +148,7 @@ async def elect_other(world: World) -> None:
     await session.create(paths.CONTROLLER, znodes.encode_controller(znodes.Controller(OTHER_ID, 0)), ephemeral=True)
 
 
-def test_a_new_controller_is_heard_before_any_watch_has_told_of_it() -> None:
+def test_a_new_controller_is_accepted_before_the_watch_event() -> None:
     async def scene(world: World) -> None:
         authority, _ = authority_over(world)
         assert await is_confirmed(authority, BROKER_ID, 1)

@@ -71,7 +71,7 @@ class HostileCluster(MovingCluster):
 
 
 def mutated(random: Random, answer: bytes) -> bytes:
-    """Another size, other bytes, or both; the correlation id mostly stays, or nobody would look at the rest."""
+    """Changes the size, the bytes, or both; mostly keeps the correlation id, so that the rest is decoded."""
     match random.randrange(6):
         case 0:
             return random.randbytes(random.randrange(1, 400)) + bytes(4)
@@ -81,14 +81,14 @@ def mutated(random: Random, answer: bytes) -> bytes:
             body = random.randbytes(random.randrange(2_000))
             return struct.pack(">i", 4 + len(body)) + answer[4:8] + body
         case _:
-            body = bytearray(answer[8:])
+            altered = bytearray(answer[8:])
             for _ in range(random.randrange(1, 6)):
-                if body:
-                    position = random.randrange(len(body))
-                    body[position] = random.choice([0, 1, 0x7F, 0x80, 0xFF, random.randrange(256)])
+                if altered:
+                    position = random.randrange(len(altered))
+                    altered[position] = random.choice([0, 1, 0x7F, 0x80, 0xFF, random.randrange(256)])
             if random.randrange(4) == 0:
-                del body[random.randrange(len(body) + 1) :]
-            return struct.pack(">i", 4 + len(body)) + answer[4:8] + bytes(body)
+                del altered[random.randrange(len(altered) + 1) :]
+            return struct.pack(">i", 4 + len(altered)) + answer[4:8] + bytes(altered)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Names of the greatest length in every string of every request: the broker answers all the same."""
+"""Names of the maximum length in every string of every request are answered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LENGTH_MAX = 32_767
 PRODUCE = 0
 APIS = [
     pytest.param(each, version, id=f"{each.name} v{version}")
-    for each in registry.APIS.values()
+    for each in registry.all_apis().values()
     for version in each.served
     if each.key != PRODUCE
 ]

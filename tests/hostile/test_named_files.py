@@ -99,7 +99,7 @@ def test_process_substitution_is_read_once_and_whole(command: str) -> None:
     assert ran.returncode == 4, ran.stderr  # it was understood: only the cluster is missing
 
 
-def test_links_that_lead_back_into_a_folder_are_followed_once(tmp_path: Path) -> None:
+def test_circular_links_are_followed_once(tmp_path: Path) -> None:
     """Two of them would double what is found at each level."""
     for name in ("a-0", "b-0"):
         (tmp_path / name).symlink_to(tmp_path)

@@ -1,4 +1,4 @@
-"""Numbers that no field of the protocol can hold are mistakes of the user, wherever they stand, no internal errors."""
+"""Numbers beyond their protocol field are usage errors in every option and file, never internal errors."""
 
 from __future__ import annotations
 

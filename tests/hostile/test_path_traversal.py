@@ -1,9 +1,10 @@
-"""Names that lead out of the data folder, from everywhere that names come from."""
+"""Names that lead out of the data folder, from every source of names."""
 
 from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,16 +23,15 @@ from kctl.storage.names import parse_log_directory_name
 from kctl.testing.sim_clock import ManualClock
 from kctl.testing.sim_files import SimFiles
 from kctl.zookeeper import znodes
+from tests.hostile.conftest import Impostor
 from tests.hostile.control_requests import (
     LEADER_AND_ISR_VERSION,
     STOP_REPLICA_VERSION,
     UPDATE_METADATA_VERSION,
-    controller_id,
     leader_and_isr,
     stop_replica,
     update_metadata,
 )
-from tests.hostile.wire import Attacker
 from tests.peers.kctl_broker import KctlBroker
 
 INVALID_TOPIC = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -51,9 +51,9 @@ BAD_DIRECTORIES = [
 
 
 @pytest.fixture
-def victim(broker: KctlBroker) -> Path:
+def victim(controlled: KctlBroker) -> Path:
     """A log's directory beside the broker's data folder."""
-    directory = broker.data_dir.parent / "victim-0"
+    directory = controlled.data_dir.parent / "victim-0"
     directory.mkdir(exist_ok=True)
     (directory / "precious").write_text("do not touch")
     return directory
@@ -63,43 +63,48 @@ def is_untouched(directory: Path) -> bool:
     return [each.name for each in directory.iterdir()] == ["precious"]
 
 
+def claims(impostor: Impostor) -> dict[str, int]:
+    return {
+        "controller": impostor.controller_id,
+        "epoch": impostor.controller_epoch,
+        "broker_epoch": impostor.broker_epoch,
+    }
+
+
 @pytest.mark.parametrize("topic", BAD_NAMES)
-def test_leader_and_isr_with_an_impossible_topic_is_refused(attacker: Attacker, topic: str) -> None:
-    request = leader_and_isr(topic, 0, controller=controller_id(attacker))
-    response = attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
+def test_leader_and_isr_with_an_impossible_topic_is_refused(impostor: Impostor, topic: str) -> None:
+    request = leader_and_isr(topic, 0, **claims(impostor))
+    response = impostor.attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
     assert [each.error_code for each in response.partition_errors] == [INVALID_TOPIC]
 
 
 @pytest.mark.parametrize("partition", BAD_PARTITIONS)
-def test_leader_and_isr_with_an_impossible_partition_is_refused(attacker: Attacker, partition: int) -> None:
-    request = leader_and_isr("orders", partition, controller=controller_id(attacker))
-    response = attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
+def test_leader_and_isr_with_an_impossible_partition_is_refused(impostor: Impostor, partition: int) -> None:
+    request = leader_and_isr("orders", partition, **claims(impostor))
+    response = impostor.attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
     assert [each.error_code for each in response.partition_errors] == [INVALID_TOPIC]
 
 
-def test_leader_and_isr_with_a_path_in_the_topic_name_touches_no_file_outside(
-    broker: KctlBroker, attacker: Attacker, victim: Path
-) -> None:
-    me = controller_id(attacker)
-    attacker.ask(leader_and_isr("../../victim", 0, controller=me), LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
-    response = attacker.ask(stop_replica("../../victim", 0, controller=me), StopReplicaResponse, STOP_REPLICA_VERSION)
+def test_leader_and_isr_with_a_path_in_the_topic_name_touches_no_file_outside(impostor: Impostor, victim: Path) -> None:
+    request = leader_and_isr("../../victim", 0, **claims(impostor))
+    impostor.attacker.ask(request, LeaderAndIsrResponse, LEADER_AND_ISR_VERSION)
+    stops = stop_replica("../../victim", 0, **claims(impostor))
+    response = impostor.attacker.ask(stops, StopReplicaResponse, STOP_REPLICA_VERSION)
     assert [each.error_code for each in response.partition_errors] == [INVALID_TOPIC]
     assert is_untouched(victim)
-    assert not list(broker.data_dir.parent.glob("*-delete"))
-    assert "Traceback" not in broker.log_text
+    assert not list(impostor.broker.data_dir.parent.glob("*-delete"))
+    assert "Traceback" not in impostor.broker.log_text
 
 
 @pytest.mark.parametrize("topic", BAD_NAMES)
-def test_update_metadata_with_an_impossible_topic_changes_nothing(
-    broker: KctlBroker, attacker: Attacker, topic: str
-) -> None:
-    me = controller_id(attacker)
-    host, _, port = broker.bootstrap.partition(":")
+def test_update_metadata_with_an_impossible_topic_changes_nothing(impostor: Impostor, topic: str) -> None:
+    host, _, port = impostor.broker.bootstrap.partition(":")
     endpoint = UpdateMetadataEndpoint(port=int(port), host=host, listener="PLAINTEXT", security_protocol=0)
-    request = update_metadata(topic, 0, controller=me, brokers=[UpdateMetadataBroker(id=me, endpoints=[endpoint])])
-    response = attacker.ask(request, UpdateMetadataResponse, UPDATE_METADATA_VERSION)
+    brokers = [UpdateMetadataBroker(id=impostor.broker_id, endpoints=[endpoint])]
+    request = update_metadata(topic, 0, brokers=brokers, **claims(impostor))
+    response = impostor.attacker.ask(request, UpdateMetadataResponse, UPDATE_METADATA_VERSION)
     assert response.error_code == ErrorCode.NONE
-    known = attacker.ask(MetadataRequest(topics=None), MetadataResponse, 1)
+    known = impostor.attacker.ask(MetadataRequest(topics=None), MetadataResponse, 1)
     assert topic not in {each.name for each in known.topics}
 
 
@@ -174,7 +179,7 @@ def test_the_file_port_refuses_every_operation_outside_of_the_log_directories(
     files.make_directory(f"{base}/logs")
     files.open(f"{base}/logs/inside", create=True).close()
     outside = path.format(base=base)
-    attempts = [
+    attempts: list[Callable[[], object]] = [
         lambda: files.open(outside, create=True),
         lambda: files.list(outside),
         lambda: files.exists(outside),

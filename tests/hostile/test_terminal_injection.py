@@ -1,4 +1,4 @@
-"""Names, keys, values and error texts of others never steer the terminal of whoever runs a command."""
+"""Names, keys, values and error messages from others cannot send control sequences to the user's terminal."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_rows_of_every_command_are_tried() -> None:
 
 @pytest.mark.parametrize("format_", list(Format))
 @given(text=HOSTILE)
-def test_no_other_way_out_of_the_console_leaves_a_control_in(format_: Format, text: str) -> None:
+def test_all_console_output_escapes_control_characters(format_: Format, text: str) -> None:
     for console in consoles(format_):
         console.show_one({text: text, "list": [text], "pairs": {text: text}})
         console.note(text)
@@ -219,7 +219,7 @@ def test_groups_describe_escapes_names_of_members(
 
 
 @pytest.mark.parametrize("format_", ["table", "plain", "json", "jsonl"])
-def test_topics_list_escapes_names_that_a_broker_makes_up(
+def test_topics_list_escapes_invalid_topic_names_of_a_broker(
     cluster: FakeCluster,
     monkeypatch: pytest.MonkeyPatch,
     format_: str,
@@ -232,7 +232,7 @@ def test_topics_list_escapes_names_that_a_broker_makes_up(
 
 @pytest.mark.parametrize("debug", [[], ["--debug"]])
 @pytest.mark.parametrize("format_", ["table", "json"])
-def test_errors_escape_what_was_given_and_what_brokers_say(
+def test_errors_escape_arguments_and_messages_of_brokers(
     cluster: FakeCluster,
     monkeypatch: pytest.MonkeyPatch,
     debug: list[str],

@@ -1,4 +1,4 @@
-"""The walk-through of examples/flights, with the broker killed in the middle: every flight arrives, once."""
+"""The walk-through of examples/flights with the broker killed in the middle: every flight is exported once."""
 
 from __future__ import annotations
 

@@ -112,21 +112,21 @@ def test_properties(kafka_broker_factory):
     assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
-def test_a_broker_that_cannot_start_fails_the_test_with_its_last_words(tmp_path: Path) -> None:
+def test_a_broker_that_cannot_start_fails_the_test_with_its_last_log_lines(tmp_path: Path) -> None:
     tests = "def test_never(kafka_broker_factory):\n    kafka_broker_factory({'num.partitions': 'x'})\n"
     finished = run_pytest(tmp_path, tests)
     assert finished.returncode == 1
     assert "num.partitions=x: is not a whole number" in finished.stdout
 
 
-def test_what_is_no_property_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_property_is_refused(tmp_path: Path) -> None:
     tests = "def test_never(kafka_broker):\n    pass\n"
     finished = run_pytest(tmp_path, tests, "--kafka-broker-property", "nonsense")
     assert finished.returncode != 0
     assert "'nonsense' is not a property: write name=value" in finished.stdout + finished.stderr
 
 
-def test_a_project_that_does_not_use_it_does_not_pay_for_it(tmp_path: Path) -> None:
+def test_a_project_without_the_fixtures_imports_only_the_plugin(tmp_path: Path) -> None:
     tests = """
 import sys
 

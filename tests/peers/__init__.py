@@ -1,4 +1,4 @@
-"""Other people's software, started for tests, and our own broker as a real process beside it.
+"""Third-party software started for tests, and kctl's own broker as a real process.
 
 Read `probe` (is somebody answering?), then `kctl_broker` and `apache_kafka`.
 """

@@ -183,7 +183,7 @@ def _java(folder: Path, main_class: str, args: Sequence[str | Path], log_level: 
 def run_java_tool(
     version: str, main_class: str, args: Sequence[str | Path], *, timeout_s: float = 180, stdin: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs one of Kafka's command-line tools to its end; what it said is in stdout and stderr."""
+    """Runs one of Kafka's command-line tools to its end; its output is in stdout and stderr."""
     return _run(java_command(version, main_class, args), timeout_s=timeout_s, stdin=stdin)
 
 
@@ -225,7 +225,7 @@ def apache_kafka_process(
     port: int | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[str, Process]]:
-    """The same with its process, for who wants to kill it or to read what it says."""
+    """The same with its process, for tests that kill it or read its output."""
     data_dir.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         bootstrap = f"127.0.0.1:{port or probe.free_port()}"

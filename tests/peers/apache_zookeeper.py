@@ -109,7 +109,7 @@ def _config(data_dir: Path, connect: str, settings: Mapping[str, str]) -> str:
 
 
 def _is_serving(connect: str) -> bool:
-    """It takes connections before it takes requests; its four-letter words tell the difference."""
+    """It accepts connections before requests; its four-letter words tell the two states apart."""
     with contextlib.suppress(OSError), socket.create_connection(probe.address(connect), timeout=1) as connection:
         connection.sendall(b"srvr")
         return b"Mode: standalone" in b"".join(iter(lambda: connection.recv(4096), b""))

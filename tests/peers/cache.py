@@ -1,4 +1,4 @@
-"""Where other people's software stays between test runs."""
+"""The cache folder for third-party software between test runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own ZooKeeper as a user has it: a process started by `kctl zookeeper start`, which can be killed."""
+"""The embedded ZooKeeper as a process started by `kctl zookeeper start`, which can be killed."""
 
 from __future__ import annotations
 

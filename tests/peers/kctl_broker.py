@@ -1,4 +1,4 @@
-"""Our own broker as a user has it: a process started by `kctl broker start`, which can be killed and started again."""
+"""A kctl broker as a process started by `kctl broker start`, which can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEST_PROPERTIES = {
 
 
 class KctlBroker:
-    """The handle: where it listens, who it is, and the ways to end it."""
+    """A started broker: its address, its id, and the ways to stop it."""
 
     def __init__(self, command: list[str], bootstrap: str, data_dir: Path) -> None:
         self.command = command

@@ -1,4 +1,4 @@
-"""Waits for the markers of transactions, seen from outside by confluent-kafka.
+"""Waits for transaction markers, observed from outside through confluent-kafka.
 
 A coordinator answers that a transaction has ended when it has logged the decision; the markers that let committed
 readers past it follow.  Who asks for what such readers get has to wait for them.

@@ -1,4 +1,4 @@
-"""Hosts on a network of their own, as Linux network namespaces behind one bridge, so that cables can be pulled.
+"""Hosts as Linux network namespaces behind one bridge, whose connections can be cut.
 
 What is cut off hears nothing and is told nothing: no reset, no refusal, as when a switch dies.  Needs root, or at least
 CAP_NET_ADMIN and CAP_SYS_ADMIN, and the program `ip`.
@@ -95,7 +95,7 @@ class Network:
 
 @contextlib.contextmanager
 def network() -> Iterator[Network]:
-    """A network that nobody else on this machine uses, removed after the block."""
+    """A network namespace with a unique name, removed after the block."""
     made = _made()
     try:
         yield made

@@ -1,4 +1,4 @@
-"""Asks a Kafka port whether it serves, with bytes written by hand: no client's opinion, and none of kctl's code.
+"""Checks whether a Kafka port serves, with hand-written bytes and without kctl's code.
 
 Both questions are in the oldest encoding of their API, which every broker since 0.10 answers.
 """
@@ -76,7 +76,7 @@ def wait_until(claim: Callable[[], bool], *, what: str, timeout_s: float, interv
 
 
 def accepts(bootstrap: str) -> bool:
-    """Somebody listens there."""
+    """Whether the port accepts connections."""
     try:
         with socket.create_connection(address(bootstrap), timeout=1):
             return True

@@ -1,4 +1,4 @@
-"""A server process for the length of a `with` block: its output in a file, its end noticed while one waits for it."""
+"""A server process for the length of a `with` block: output to a file, and its exit noticed while waiting."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class WireClient:
 
 
 def end_session(connect: str, session_id: int, password: bytes) -> None:
-    """As its owner would; raises EOFError when there is no such session.
+    """Closes the session as its owner; raises EOFError when there is no such session.
 
     Both requests leave as one piece: the owner, who loses its connection to us, would take ours as soon as it is back.
     """

@@ -1,4 +1,4 @@
-"""A consumer group as a few dictionaries: what Kafka answers to each request, written down from its rules alone.
+"""A model of a consumer group: Kafka's response to each request, written from Kafka's rules alone.
 
 Nothing is shared with kctl.server.groups.  Time is a number; every member allows REBALANCE_MS for a rebalance and is
 out when it was not heard of for SESSION_MS, unless a call of its waits.  Calls that wait are kept by the key that the
@@ -42,7 +42,7 @@ Protocols = tuple[tuple[str, str], ...]
 
 
 class TieError(Exception):
-    """A phase and something else are due at the same moment: which of them happens first is nobody's to say."""
+    """A phase and another event are due at the same time, so their order is undefined."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Member:
 
 
 class Commit(NamedTuple):
-    """A committed offset, its place in the log, and when it expires, if the client said so."""
+    """A committed offset, its log position, and its expiry, if the client gave one."""
 
     offset: int
     place: int
@@ -97,7 +97,7 @@ class Group:
 
 
 class GroupModel:
-    """One group id; None in `group` where Kafka knows no such group."""
+    """One group id; `group` is None where Kafka has no such group."""
 
     def __init__(self, size_max: int) -> None:
         self.size_max = size_max

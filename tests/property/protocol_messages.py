@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kctl.protocol import consumer_protocol
 from kctl.protocol.message import Field, definition_of
-from kctl.protocol.registry import APIS
+from kctl.protocol.registry import all_apis
 from kctl.records import (
     cluster_metadata_records,
     consumer_group_records,
@@ -42,7 +42,7 @@ KAFKA_4_RECORDS: list[type] = [
 """Records that only newer brokers than ours write."""
 
 CLASSES: list[type] = [
-    *(cls for api in APIS.values() for cls in (api.request, api.response)),
+    *(cls for api in all_apis().values() for cls in (api.request, api.response)),
     consumer_protocol.ConsumerProtocolSubscription,
     consumer_protocol.ConsumerProtocolAssignment,
     consumer_protocol.StickyUserData,

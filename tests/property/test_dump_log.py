@@ -1,9 +1,10 @@
-"""Whatever a log file holds, dumping it ends, says so, and two readers of records agree."""
+"""Dumping any log file ends and reports all damage, and two record readers agree."""
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,7 +33,7 @@ RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=[Health
 
 
 def classic(path: Path, compat: str, *, fast: bool) -> tuple[str, bool]:
-    """Text and whether something was wrong; slowly by way of a parser that the fast reader does not know."""
+    """Text and whether an error was found, through the slow reference parser."""
     out = io.StringIO()
     text = classic_text("string")
 
@@ -52,12 +53,14 @@ def classic(path: Path, compat: str, *, fast: bool) -> tuple[str, bool]:
 @RELAXED
 @given(st.lists(st.tuples(RECORDS, st.sampled_from(Codec), st.integers(-1, 2**31 - 1)), min_size=1, max_size=4))
 @pytest.mark.parametrize("compat", COMPATS)
-def test_fast_reader_of_records_says_what_the_other_says(
+def test_fast_record_reader_agrees_with_the_reference_reader(
     tmp_path: Path, compat: str, batches: list[tuple[list[Record], Codec, int]]
 ) -> None:
     path, offset, data = tmp_path / NAME, 0, b""
     for records, codec, sequence in batches:
-        producer = {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence} if sequence >= 0 else {}
+        producer: dict[str, Any] = (
+            {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence} if sequence >= 0 else {}
+        )
         data += build_batch(records, base_offset=offset, codec=codec, **producer)
         offset += len(records) + 1
     path.write_bytes(data)
@@ -66,7 +69,7 @@ def test_fast_reader_of_records_says_what_the_other_says(
 
 @RELAXED
 @given(st.data())
-def test_damage_is_always_said_and_never_fatal(tmp_path: Path, data: st.DataObject) -> None:
+def test_damage_is_always_reported_and_never_fatal(tmp_path: Path, data: st.DataObject) -> None:
     parts = []
     for number in range(4):
         records = [Record(number * 3 + at, at, b"key", b"value" * 20, (("h", b"x"),)) for at in range(3)]

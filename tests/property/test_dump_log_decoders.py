@@ -1,4 +1,4 @@
-"""Whatever bytes a file or the records of an internal topic hold, dump-log shows them or says what is wrong."""
+"""dump-log shows any bytes of a file or of internal topic records, or reports what is wrong."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_damaged_record_is_shown_by_every_decoder(decode: Decode) -> None:
     ),
     ids=lambda path: f"{path.parent.name}/{path.name}",
 )
-def test_damaged_file_is_shown_with_what_is_wrong(path: Path, tmp_path: Path) -> None:
+def test_damaged_file_is_shown_with_its_error(path: Path, tmp_path: Path) -> None:
     random, whole = Random(SEED), path.read_bytes()
     copy = tmp_path / path.name
     for _ in range(30):
@@ -107,7 +107,7 @@ def test_damaged_file_is_shown_with_what_is_wrong(path: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "recovery-point-offset-checkpoint", "partition.metadata"])
 @pytest.mark.parametrize("content", ["0\n1\n%s", "%s\n1\n0 0"])
-def test_long_line_of_a_text_file_is_quoted_in_part(tmp_path: Path, name: str, content: str) -> None:
+def test_long_line_of_a_text_file_is_shortened(tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / name).write_text(content % ("x" * 100_000))
     problems = [line for line in walk(str(tmp_path / name)) if isinstance(line, Problem)]
     assert problems

@@ -32,13 +32,13 @@ from kctl.records.internal_topics import (
 from kctl.records.salvage import cut_all
 from kctl.server.coordinators.replay import PartitionReplay
 from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.loading import GroupPlayback
+from kctl.server.groups.group_loading import GroupPlayback
 
 GROUPS = ("g", "another-group", "gruppe-ä")
 TOPICS = ("t", "orders.eu", "t2")
 
 
-def test_every_record_counts_for_itself() -> None:
+def test_every_record_is_loaded_independently() -> None:
     @settings(max_examples=300)
     @given(seed=st.integers(0, 2**32))
     def check(seed: int) -> None:
@@ -66,7 +66,7 @@ def test_every_record_counts_for_itself() -> None:
 
 
 class Reference:
-    """The last readable word of each key."""
+    """The last readable record of each key."""
 
     def __init__(self) -> None:
         self.offsets: dict[tuple[str, TopicPartition], tuple[int, int, str, int]] = {}
@@ -100,7 +100,7 @@ class Reference:
 
 
 def some_record(chance: Random) -> Record:
-    """Mostly commits; one in ten is not what it was."""
+    """Mostly commits; one in ten is damaged."""
     if chance.random() < 0.8:
         commit = OffsetCommitKey(
             group=chance.choice(GROUPS), topic=chance.choice(TOPICS), partition=chance.choice((0, 1, 256, -1))

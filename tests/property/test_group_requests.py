@@ -40,8 +40,8 @@ from kctl.protocol.apis.txn_offset_commit import (
 )
 from kctl.testing.sim_loop import SimLoop
 from tests.property import group_model
-from tests.property.duels import fight, judge, pass_turns
 from tests.property.group_model import At, GroupModel, Protocols, TieError
+from tests.property.model_comparison import compare, pass_turns, run_with_seeds
 from tests.unit.groups.test_handlers import Broker
 from tests.unit.groups.world import subscription
 
@@ -61,8 +61,8 @@ SIZES_MAX = (2, 3, 1_000)
 KINDS = ("consumer",) * 6 + ("connect", "")
 
 
-class Duel:
-    """The broker's handlers and the model, asked the same."""
+class Comparison:
+    """Sends the same requests to the broker's handlers and to the model."""
 
     def __init__(self, broker: Broker, chance: Random) -> None:
         self._broker = broker
@@ -144,8 +144,8 @@ class Duel:
         errors = self._model.commit(member_id, generation, instance, known, retention_ms=retention_ms) if known else {}
         self._compare(answered, wanted, errors)
 
-    async def commit_as_of_old(self) -> None:
-        """OffsetCommit v0 is for ZooKeeper, whatever a group knows; for one of the partitions that is out of order."""
+    async def commit_v0(self) -> None:
+        """OffsetCommit v0 goes to ZooKeeper, whatever the group's state; for one of the partitions ZooKeeper fails."""
         wanted = self._offsets()
         answered = await self._broker.call(self._commit_request(wanted, "", -1, None), 0)
         errors = {at: self._error_of_old(*at, metadata) for at, (_, metadata) in wanted if at in KNOWN}
@@ -226,7 +226,7 @@ class Duel:
         self._model.advance(milliseconds)
 
     async def check(self) -> None:
-        """Everything that can be seen of the group, and every answer, is as the model says."""
+        """The visible state of the group and every response agree with the model."""
         await pass_turns()
         self._model.advance(0)
         for call, task in list(self._calls.items()):
@@ -257,7 +257,7 @@ class Duel:
         self._model.join(call, member_id, fresh_id, version=version, instance=instance, kind=kind, protocols=protocols)
 
     async def _new_member(self, call: int) -> str:
-        """The id that the broker invented, which is all that the model has to be told."""
+        """The member id chosen by the broker, the only value the model has to be given."""
         task = self._calls[call]
         if task.done():
             return str(task.result().member_id)
@@ -396,33 +396,33 @@ class Duel:
         return wanted
 
 
-OPERATIONS: tuple[Callable[[Duel], Any], ...] = (
-    Duel.join,
-    Duel.join,
-    Duel.all_join,
-    Duel.all_join,
-    Duel.come,
-    Duel.join_badly,
-    Duel.sync,
-    Duel.all_sync,
-    Duel.all_sync,
-    Duel.heartbeat,
-    Duel.leave,
-    Duel.commit,
-    Duel.commit,
-    Duel.commit_as_of_old,
-    Duel.expire,
-    Duel.commit_in_transaction,
-    Duel.end_transaction,
-    Duel.delete_offsets,
-    Duel.delete,
-    Duel.wait,
-    Duel.wait,
+OPERATIONS: tuple[Callable[[Comparison], Any], ...] = (
+    Comparison.join,
+    Comparison.join,
+    Comparison.all_join,
+    Comparison.all_join,
+    Comparison.come,
+    Comparison.join_badly,
+    Comparison.sync,
+    Comparison.all_sync,
+    Comparison.all_sync,
+    Comparison.heartbeat,
+    Comparison.leave,
+    Comparison.commit,
+    Comparison.commit,
+    Comparison.commit_v0,
+    Comparison.expire,
+    Comparison.commit_in_transaction,
+    Comparison.end_transaction,
+    Comparison.delete_offsets,
+    Comparison.delete,
+    Comparison.wait,
+    Comparison.wait,
 )
 
 
-def test_every_request_is_answered_as_kafka_does_and_refusals_change_nothing() -> None:
-    judge(play)
+def test_every_request_is_answered_as_by_kafka_and_refusals_change_nothing() -> None:
+    run_with_seeds(play)
 
 
 async def play(loop: SimLoop) -> None:
@@ -430,5 +430,5 @@ async def play(loop: SimLoop) -> None:
     broker = Broker(loop, group_max_size=chance.choice(SIZES_MAX))
     await broker.host.start()
     with contextlib.suppress(TieError):
-        await fight(Duel(broker, chance), OPERATIONS, chance)
+        await compare(Comparison(broker, chance), OPERATIONS, chance)
     await broker.host.coordinator.stop()

@@ -1,4 +1,4 @@
-"""Groups under any sequence of requests, time-outs and log failures: what must hold after every single step.
+"""Invariants of a group under random requests, timeouts and append failures, checked after every step.
 
 Goal: no call is lost or answered twice, generations and assignments stay unique, nothing waits for ever, and the log
 always holds what was answered.  Method: random operations on one group in a simulated world; the seed is the failure.
@@ -33,7 +33,7 @@ from kctl.server.groups.events import (
     TimerKind,
 )
 from kctl.server.groups.group import Group
-from kctl.server.groups.loading import GroupPlayback
+from kctl.server.groups.group_loading import GroupPlayback
 from kctl.server.groups.pending_appends import CommitAppend, ReplacementAppend
 from kctl.server.groups.records import group_record, offset_records, tombstones
 from kctl.server.groups.sessions import session_timer
@@ -54,9 +54,11 @@ APPEND_ERRORS = (ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS, 
 
 
 class GroupUnderTest:
-    """One group and some members, who now and then use a wrong id or a wrong generation."""
+    """One group and some members, which sometimes use a wrong id or generation."""
 
     def __init__(self) -> None:
+        self.seen: int
+        self.generation: int
         self.world = GroupWorld(group_initial_rebalance_delay_ms=100, group_max_size=MEMBER_COUNT_MAX)
         self._is_fresh()
 
@@ -137,13 +139,13 @@ class GroupUnderTest:
         self.books_are_kept()
         self.no_call_is_lost()
         self.calls_are_parked_in_their_phase_only()
-        self.nothing_waits_for_ever()
-        self.log_tells_the_same()
+        self.every_parked_call_has_a_timer()
+        self.log_restores_the_same_state()
         if self.world.is_discarded and not self.world.held:
-            self.be_born_again()
+            self.recreate_group()
 
-    def be_born_again(self) -> None:
-        """A group that died may be made anew; its log goes on."""
+    def recreate_group(self) -> None:
+        """A dead group may be created again; its log continues."""
         old = self.world
         assert set(old.asked) == set(old.answers)
         self.world = GroupWorld(Group("g", old.group.config))
@@ -152,7 +154,7 @@ class GroupUnderTest:
         self._is_fresh()
 
     def answers_agree(self) -> None:
-        """All members of a generation hear of one leader and one protocol, and of one assignment each."""
+        """All members of a generation get one leader, one protocol, and one assignment each."""
         group = self.world.group
         for _, outcome in self.world.given[self.seen :]:
             match outcome:
@@ -208,7 +210,7 @@ class GroupUnderTest:
                 group.state is GroupState.PREPARING_REBALANCE or each.join_token in replacing
             )
 
-    def nothing_waits_for_ever(self) -> None:
+    def every_parked_call_has_a_timer(self) -> None:
         """Whatever the group waits for has a timer, or an append on its way."""
         group, timers = self.world.group, self.world.timers
         if group.state is GroupState.DEAD:
@@ -223,8 +225,8 @@ class GroupUnderTest:
         sessions = {key.member_id for key in timers if key.kind is TimerKind.SESSION}
         assert group.pending_members <= sessions <= group.pending_members | set(group.members)
 
-    def log_tells_the_same(self) -> None:
-        """A new coordinator that reads the log knows what was answered."""
+    def log_restores_the_same_state(self) -> None:
+        """A new coordinator that reads the log has the acknowledged state."""
         group = self.world.group
         if self.world.held or group.state not in {GroupState.STABLE, GroupState.EMPTY}:
             return
@@ -235,7 +237,7 @@ class GroupUnderTest:
             assert (restored.generation, restored.leader) == (group.generation, group.leader)
 
     def end(self) -> None:
-        """When time goes on everybody gets an answer."""
+        """Every call is answered when time advances."""
         self.world.holds_appends = False
         while self.world.held:
             self.world.finish_append()
@@ -308,7 +310,7 @@ OPERATIONS = (
 
 @settings(max_examples=120)
 @given(seed=st.integers(0, 2**32))
-def test_group_keeps_its_promises_whatever_happens(seed: int) -> None:
+def test_group_invariants_hold_under_random_events(seed: int) -> None:
     chance = Random(seed)
     group = GroupUnderTest()
     for _ in range(150):

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kctl.records.batch import iterate_batches
 from kctl.records.compression import Codec
 from kctl.storage.config import LogConfig
+from kctl.storage.log import Log
 from tests.unit.storage.log_builder import NOW_MS, LogOnDisk, read_records, unload_indexes, value_batch
 
 
@@ -67,7 +68,7 @@ class LogMachine(RuleBasedStateMachine):
         self.synced_end = 0
 
     @property
-    def log(self):  # type: ignore[no-untyped-def]
+    def log(self) -> Log:
         return self.machine.log
 
     @rule(count=st.integers(1, 5), size=st.integers(0, 120), step_ms=st.integers(-500, 3000))
@@ -90,7 +91,7 @@ class LogMachine(RuleBasedStateMachine):
         self.note(self.machine.now_ms, values)
 
     def epoch(self) -> int:
-        return max(self.log.leader_epochs.latest_epoch, 0) + (self.random.randrange(0, 10) == 0)
+        return max(self.log.leader_epochs.latest_epoch, 0) + int(self.random.randrange(0, 10) == 0)
 
     def note(self, timestamp: int, values: list[bytes]) -> None:
         base = self.model.end
@@ -159,7 +160,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 1 << 20))
     def lose_power_and_reopen(self, seed: int) -> None:
-        """What was flushed is there; of the rest the disk may have kept any part, and what it kept is as it was."""
+        """Flushed data survives; of the rest the disk keeps any part, unchanged."""
         log = self.machine.crash_and_reopen(seed=seed)
         assert self.model.start == log.log_start_offset
         assert self.synced_end <= log.log_end_offset <= max(self.model.end, self.model.start)
@@ -177,7 +178,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from([".index", ".timeindex"]), how=st.sampled_from(["remove", "odd size", "garbage"]))
     def damage_an_index(self, kind: str, how: str) -> None:
-        """Damage to the index of a closed segment is repaired when somebody looks into it."""
+        """A damaged index of a closed segment is repaired when it is used."""
         unload_indexes(self.log)
         closed = self.log.segments[:-1]
         if not closed:

@@ -1,4 +1,4 @@
-"""Members and their group, each by its own rules, over connections that lose, delay and repeat nothing but break.
+"""Group members against the coordinator over connections that lose, delay and break requests.
 
 Goal: no partition is read by two members of one generation, nothing is committed by one that has no say any more, what
 is committed goes neither back nor past what was read, and when the trouble ends every partition has a reader.  Method:
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -72,20 +72,20 @@ LISTS = (
 
 @dataclass
 class Reader:
-    """A member, what it reads, and the question that it waits for."""
+    """A member, what it reads, and its pending request."""
 
     name: str
     member: Member
     reads: dict[TopicPartition, int] = field(default_factory=dict)
     """Positions."""
-    asked: tuple[Token, Phase] | None = None
+    asked: tuple[Token[Any], Phase] | None = None
     pause_ms: int = 0
     is_alive: bool = True
     failures: list[Fail] = field(default_factory=list)
 
     @property
     def owner(self) -> str:
-        """Who owns what it reads: a static id may pass to another process without a new generation (KIP-345)."""
+        """The owner of what it reads: a static id may pass to another process within a generation (KIP-345)."""
         return self.member.settings.group_instance_id or self.name
 
 
@@ -211,7 +211,7 @@ class Play:
         world = self.world
         match action:
             case SendJoin(request):
-                token = world.join(
+                joining = world.join(
                     request.member_id,
                     name=reader.name,
                     instance=request.group_instance_id,
@@ -220,9 +220,9 @@ class Play:
                     rebalance_ms=5_000,
                     supports=tuple((one.name, one.metadata) for one in request.protocols),
                 )
-                reader.asked = token, Phase.JOINING
+                reader.asked = joining, Phase.JOINING
             case SendSync(request):
-                token = world.sync(
+                syncing = world.sync(
                     request.member_id,
                     generation=request.generation_id,
                     instance=request.group_instance_id,
@@ -230,12 +230,12 @@ class Play:
                     protocol_name=request.protocol_name,
                     assignments={one.member_id: one.assignment for one in request.assignments},
                 )
-                reader.asked = token, Phase.SYNCING
+                reader.asked = syncing, Phase.SYNCING
             case SendHeartbeat(request):
                 code = world.heartbeat(
                     request.member_id, generation=request.generation_id, instance=request.group_instance_id
                 )
-                response = HeartbeatResponse(error_code=cast("ErrorCode", code))
+                response = HeartbeatResponse(error_code=code)
                 self._do(reader, HeartbeatAnswered(response, request.generation_id))
             case SendLeave(member_id):
                 world.leave(member_id)
@@ -255,7 +255,7 @@ class Play:
             case Revoke() | LookUpCoordinator():
                 pass
 
-    def _answered(self, token: Token) -> Event:
+    def _answered(self, token: Token[Any]) -> Event:
         match self.world.answers[token]:
             case JoinOutcome() as outcome:
                 return Joined(
@@ -287,7 +287,7 @@ class Play:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 1 << 32))
 @example(147376)  # A static member was replaced when it had something to give up, and nobody got that.
-def test_members_share_through_any_trouble_and_end_with_everything_read_once(seed: int) -> None:
+def test_members_share_partitions_despite_faults_and_read_every_record_once(seed: int) -> None:
     chance = Random(seed)
     play = Play(chance)
     for _ in range(chance.randint(1, 4)):

@@ -1,6 +1,8 @@
-"""Messages of magic 0 and 1 against kafka-python's own builder and reader, and whatever damage Hypothesis thinks of."""
+"""Messages of magic 0 and 1 against kafka-python's builder and reader, and with random damage."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -43,7 +45,7 @@ def plain(records: list[Record], magic: int) -> list[Record]:
     return [record if magic else record._replace(timestamp=-1) for record in records]
 
 
-def kafka_python_reads(data: bytes) -> list[tuple]:
+def kafka_python_reads(data: bytes) -> list[tuple[int, int | None, bytes | None, bytes | None]]:
     found = []
     for header in iterate_batches(data):
         batch = legacy_records.LegacyRecordBatch(data[header.position : header.end], header.magic)
@@ -55,14 +57,14 @@ def kafka_python_reads(data: bytes) -> list[tuple]:
 
 
 @given(record_lists(), MAGICS, CODECS)
-def test_kafka_python_reads_what_we_build(records: list[Record], magic: int, codec: Codec) -> None:
+def test_kafka_python_reads_messages_built_here(records: list[Record], magic: int, codec: Codec) -> None:
     data = build_messages(records, magic=magic, codec=codec)
     expected = [(r.offset, r.timestamp if magic else None, r.key, r.value) for r in records]
     assert kafka_python_reads(data) == expected
 
 
 @given(record_lists(), MAGICS, CODECS)
-def test_we_read_and_convert_what_kafka_python_builds(records: list[Record], magic: int, codec: Codec) -> None:
+def test_messages_built_by_kafka_python_are_read_and_converted(records: list[Record], magic: int, codec: Codec) -> None:
     builder = legacy_records.LegacyRecordBatchBuilder(magic, codec, 1 << 30)
     for index, record in enumerate(records):
         builder.append(index, record.timestamp, record.key, record.value)
@@ -74,7 +76,7 @@ def test_we_read_and_convert_what_kafka_python_builds(records: list[Record], mag
 
 
 @given(record_lists(), MAGICS)
-def test_messages_without_compression_are_kafka_pythons_to_the_byte(records: list[Record], magic: int) -> None:
+def test_uncompressed_messages_equal_kafka_pythons_byte_for_byte(records: list[Record], magic: int) -> None:
     theirs = b""
     for record in records:
         builder = legacy_records.LegacyRecordBatchBuilder(magic, 0, 1 << 30)
@@ -84,7 +86,7 @@ def test_messages_without_compression_are_kafka_pythons_to_the_byte(records: lis
 
 
 @given(st.lists(record_lists(), max_size=4), MAGICS, CODECS, st.integers(0, 5000), st.sampled_from(TimestampType))
-def test_what_goes_back_is_what_was_there(
+def test_down_conversion_preserves_records(
     batches: list[list[Record]], magic: int, codec: Codec, size_max: int, timestamp_type: TimestampType
 ) -> None:
     stored, base = b"", 0
@@ -114,7 +116,7 @@ def test_a_stored_message_is_the_same_as_a_batch(records: list[Record], magic: i
 
 
 @given(record_lists(), MAGICS, CODECS, st.data())
-def test_damage_is_an_error_and_nothing_else(
+def test_damaged_messages_raise_only_the_documented_errors(
     records: list[Record], magic: int, codec: Codec, data: st.DataObject
 ) -> None:
     damaged = bytearray(build_messages(records, magic=magic, codec=codec))
@@ -122,12 +124,13 @@ def test_damage_is_an_error_and_nothing_else(
         position = data.draw(st.integers(0, len(damaged) - 1))
         damaged[position] = data.draw(st.integers(0, 255))
     del damaged[data.draw(st.integers(0, len(damaged))) :]
-    for take in (
+    takes: tuple[Callable[[], object], ...] = (
         lambda: [record for header in iterate_batches(damaged) for record in iterate_records(damaged, header)],
-        lambda: [look_inside(damaged, header) for header in iterate_batches(damaged)],
+        lambda: [look_inside(damaged, header) for header in iterate_batches(damaged)],  # type: ignore[func-returns-value]  # only that it ends matters
         lambda: downgrade(damaged, 0, first_offset=0, size_max=SIZE_MAX),
         lambda: upgrade(damaged, codec=None, max_message_bytes=SIZE_MAX),
-    ):
+    )
+    for take in takes:
         try:
             take()
         except (CorruptBatch, ApiError):
@@ -135,7 +138,7 @@ def test_damage_is_an_error_and_nothing_else(
 
 
 @given(st.binary(max_size=200), MAGICS)
-def test_noise_is_an_error_and_nothing_else(noise: bytes, magic: int) -> None:
+def test_random_bytes_raise_only_the_documented_errors(noise: bytes, magic: int) -> None:
     data = bytearray(noise)
     data[16:17] = bytes([magic])
     for take in (lambda: read(bytes(data)), lambda: upgrade(data, codec=None, max_message_bytes=SIZE_MAX)):

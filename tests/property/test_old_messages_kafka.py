@@ -101,7 +101,7 @@ def shape(data: bytes) -> list[object]:
     return seen
 
 
-def test_batches_are_taken_back_as_kafka_takes_them_back() -> None:
+def test_batches_are_down_converted_as_by_kafka() -> None:
     random = Random(SEED)
     cases = [(*some_log(random), magic) for _ in range(CASES) for magic in (0, 1)]
     answers = ask_kafka([f"down {magic} {first} {data.hex()}" for data, first, magic in cases])
@@ -127,7 +127,7 @@ def plain(batch: bytes) -> bytes:
     return repr(fixed).encode() + bytes(records_region(batch, header))
 
 
-def test_messages_become_the_batch_that_kafka_makes_of_them() -> None:
+def test_messages_are_up_converted_as_by_kafka() -> None:
     random = Random(SEED)
     cases = []
     for _ in range(CASES):
@@ -174,7 +174,7 @@ def odd_messages() -> list[bytes]:
     ]
 
 
-def test_what_kafka_refuses_we_refuse_for_the_same_reason() -> None:
+def test_records_refused_by_kafka_are_refused_with_the_same_error() -> None:
     cases = odd_messages()
     answers = ask_kafka([f"up -1 CreateTime {NOW_MS} {data.hex()}" for data in cases])
     for messages, answer in zip(cases, answers, strict=True):
@@ -192,4 +192,5 @@ def test_zstd_is_refused_as_kafka_refuses_it() -> None:
     assert ask_kafka([f"down 1 0 {data.hex()}"]) == ["! UnsupportedCompressionTypeException"]
     with pytest.raises((ApiError, CorruptBatch)) as caught:
         downgrade(data, 1, first_offset=0, size_max=1 << 20)
+    assert isinstance(caught.value, ApiError)
     assert caught.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

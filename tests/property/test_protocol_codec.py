@@ -1,4 +1,4 @@
-"""Compiled codecs against themselves and against the interpreting walker, for every message."""
+"""Compiled codecs round-trip and agree with the interpreting codec, for every message."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def meaning(codec: Callable[..., tuple[object, int]], cls: type, blob: bytes, ve
 @every_version
 @few
 @given(data=st.data())
-def test_walker_and_compiler_agree_and_give_back_what_was_encoded(cls: type, version: int, data: st.DataObject) -> None:
+def test_interpreted_and_compiled_codecs_agree_and_round_trip(cls: type, version: int, data: st.DataObject) -> None:
     message = data.draw(messages(cls, version))
     blob = encode_bytes(message, version)
     assert encode_walk(message, version) == blob
@@ -43,7 +43,7 @@ def test_walker_and_compiler_agree_and_give_back_what_was_encoded(cls: type, ver
 @every_class
 @more
 @given(data=st.data())
-def test_message_is_found_at_an_offset_and_what_follows_is_left_alone(cls: type, data: st.DataObject) -> None:
+def test_message_is_decoded_at_an_offset_and_following_bytes_are_ignored(cls: type, data: st.DataObject) -> None:
     version, message = data.draw(versions_and_messages(cls))
     blob = encode_bytes(message, version)
     assert decode(cls, b"\xffab" + blob + b"\xff" * 9, version, 3) == (message, 3 + len(blob))
@@ -63,7 +63,7 @@ def test_every_truncation_is_refused(cls: type, data: st.DataObject) -> None:
 @every_class
 @more
 @given(data=st.data())
-def test_damaged_bytes_are_refused_or_mean_the_same_to_both(cls: type, data: st.DataObject) -> None:
+def test_damaged_bytes_are_refused_or_decoded_alike_by_both_codecs(cls: type, data: st.DataObject) -> None:
     version, message = data.draw(versions_and_messages(cls))
     blob = bytearray(encode_bytes(message, version))
     for _ in range(data.draw(st.integers(1, 3)) if blob else 0):
@@ -75,6 +75,6 @@ def test_damaged_bytes_are_refused_or_mean_the_same_to_both(cls: type, data: st.
 @every_class
 @more
 @given(data=st.data(), blob=st.binary(max_size=60))
-def test_random_bytes_are_refused_or_mean_the_same_to_both(cls: type, data: st.DataObject, blob: bytes) -> None:
+def test_random_bytes_are_refused_or_decoded_alike_by_both_codecs(cls: type, data: st.DataObject, blob: bytes) -> None:
     version = data.draw(st.sampled_from(definition_of(cls).versions))
     assert meaning(decode, cls, blob, version) == meaning(decode_walk, cls, blob, version)

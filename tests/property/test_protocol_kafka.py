@@ -90,7 +90,7 @@ def kafka_class(cls: type, kafka: str) -> str:
 
 
 @pytest.mark.parametrize("kafka", [OLDEST_JUDGE, LAST_WITH_ZOOKEEPER, TOOLS_FOR_NEWEST])
-def test_kafkas_own_classes_read_and_write_the_same(kafka: str) -> None:
+def test_kafkas_java_classes_read_and_write_the_same_bytes(kafka: str) -> None:
     if reason := why_not():
         pytest.skip(reason)
     random = Random(SEED)

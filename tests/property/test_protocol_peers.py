@@ -20,7 +20,7 @@ from kafka.protocol.api_message import ApiMessage
 
 from kctl.protocol.codec import encode_bytes
 from kctl.protocol.message import definition_of, parse_versions
-from kctl.protocol.registry import APIS
+from kctl.protocol.registry import all_apis
 from tests.property.protocol_messages import messages
 
 THEIR_MISTAKES = {("DescribeLogDirsRequest", 0)}
@@ -45,7 +45,7 @@ def _current_peers() -> list[tuple[type, int, Any]]:
     theirs = {cls.__name__: cls for cls in _subclasses(ApiMessage) if cls._class_version is None}
     return [
         (cls, version, theirs[cls.__name__])
-        for api in APIS.values()
+        for api in all_apis().values()
         for cls in (api.request, api.response)
         if cls.__name__ in theirs
         for version in definition_of(cls).versions
@@ -57,7 +57,7 @@ def _old_peers() -> list[tuple[type, int, Any]]:
     theirs = {name: cls for module in _import_all(kafka.protocol.old) for name, cls in vars(module).items()}
     return [
         (cls, version, theirs[f"{cls.__name__}_v{version}"])
-        for api in APIS.values()
+        for api in all_apis().values()
         for cls in (api.request, api.response)
         for version in definition_of(cls).versions
         if f"{cls.__name__}_v{version}" in theirs
@@ -116,7 +116,9 @@ def _their_value(value: Any, version: int) -> Any:
 @pytest.mark.parametrize(("cls", "version", "theirs"), CURRENT, ids=_ids(CURRENT))
 @few
 @given(data=st.data())
-def test_kafka_python_reads_and_writes_the_same(cls: type, version: int, theirs: Any, data: st.DataObject) -> None:
+def test_kafka_python_reads_and_writes_the_same_bytes(
+    cls: type, version: int, theirs: Any, data: st.DataObject
+) -> None:
     message = data.draw(messages(cls, version))
     blob = encode_bytes(message, version)
     read = ApiMessage.decode.__func__(theirs, blob, version)  # unbound: ApiVersionsResponse has a way of its own
@@ -128,7 +130,7 @@ def test_kafka_python_reads_and_writes_the_same(cls: type, version: int, theirs:
 @pytest.mark.parametrize(("cls", "version", "theirs"), OLD, ids=_ids(OLD))
 @few
 @given(data=st.data())
-def test_older_kafka_python_reads_and_writes_the_same(
+def test_older_kafka_python_classes_read_and_write_the_same_bytes(
     cls: type, version: int, theirs: Any, data: st.DataObject
 ) -> None:
     message = data.draw(messages(cls, version))

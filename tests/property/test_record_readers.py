@@ -1,4 +1,4 @@
-"""Readers of bytes that anyone may have written: they find what was there or say what is wrong, and do nothing else."""
+"""Readers of untrusted bytes return the content or raise a documented error, and nothing else."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def damaged_batches(draw: st.DrawFn) -> bytes:
 
 
 @given(st.lists(records, min_size=1, max_size=8), st.sampled_from(list(Codec)), st.integers(0, 1 << 50))
-def test_what_was_built_is_read(given_records: list[Record], codec: Codec, base_offset: int) -> None:
+def test_built_batches_are_read_back(given_records: list[Record], codec: Codec, base_offset: int) -> None:
     batch = build_batch(given_records, codec=codec, base_offset=base_offset)
     expected = [record._replace(offset=base_offset + index) for index, record in enumerate(given_records)]
     assert list(iterate_records(batch)) == expected
@@ -75,7 +75,7 @@ def test_a_damaged_batch_is_read_or_refused(data: bytes) -> None:
 
 @given(damaged_batches() | st.binary(max_size=300), st.integers(0, 9))
 @settings(max_examples=400)
-def test_a_leader_takes_or_refuses_anything_with_an_error_code(data: bytes, version: int) -> None:
+def test_a_leader_accepts_any_bytes_or_refuses_them_with_an_error_code(data: bytes, version: int) -> None:
     for check in (
         lambda buffer: validate_produced(buffer, RULES, now_ms=0, request_version=version),
         lambda buffer: validate_internal(buffer, RULES, now_ms=0),
@@ -89,7 +89,7 @@ def test_a_leader_takes_or_refuses_anything_with_an_error_code(data: bytes, vers
 
 @given(st.lists(damaged_batches() | batches | st.binary(max_size=100), max_size=4).map(b"".join))
 @settings(max_examples=200)
-def test_a_log_file_is_walked_to_its_first_damage(data: bytes) -> None:
+def test_a_log_file_is_iterated_up_to_its_first_damage(data: bytes) -> None:
     files = SimFiles()
     files.make_directory("/data")
     files.write_atomically("/data/log", data)
@@ -156,7 +156,9 @@ entries = st.builds(
 
 
 @given(st.lists(entries, max_size=5), st.integers(0, 500), st.integers(0, 255))
-def test_snapshots_come_back_and_damage_is_noticed(given_entries: list[SnapshotEntry], at: int, value: int) -> None:
+def test_producer_snapshots_round_trip_and_damage_is_detected(
+    given_entries: list[SnapshotEntry], at: int, value: int
+) -> None:
     data = snapshot_bytes(given_entries)
     assert parse_snapshot(data, "x") == given_entries
     damaged = bytearray(data)

@@ -1,4 +1,4 @@
-"""The fast walks over records see what the readable reader sees, and refuse what is no record."""
+"""The fast record scans agree with the reference reader and refuse malformed records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shortened(key: bytes) -> str:
 
 @given(st.lists(records, min_size=1, max_size=200))
 @settings(max_examples=150)
-def test_a_walk_sees_what_the_reader_sees(given_records: list[Record]) -> None:
+def test_scanning_records_finds_what_the_reader_finds(given_records: list[Record]) -> None:
     batch = build_batch(given_records)
     read = list(iterate_records(batch))
     region = bytes(records_region(batch, parse_header(batch)))
@@ -50,7 +50,7 @@ def test_a_walk_sees_what_the_reader_sees(given_records: list[Record]) -> None:
 
 @given(st.lists(records, min_size=1, max_size=5), st.data())
 @settings(max_examples=400)
-def test_what_the_reader_takes_a_walk_takes_too_and_nothing_else_goes_wrong(
+def test_scanning_accepts_what_the_reader_accepts_and_raises_only_known_errors(
     given_records: list[Record], data: st.DataObject
 ) -> None:
     batch = bytearray(build_batch(given_records))

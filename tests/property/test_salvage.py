@@ -1,4 +1,4 @@
-"""Damage anywhere in a segment: what is not touched is found, and what is lost is said once.
+"""Damage anywhere in a segment: undamaged batches are found, and each loss is reported once.
 
 Goal: a damaged batch costs itself and nothing else, whatever the damage and however the segment is cut into chunks.
 Method: random batches, with the gaps that compaction leaves or without; random damage; which batches are whole is known
@@ -113,7 +113,7 @@ def read(segment: Segment, chunk_bytes: int) -> tuple[list[int], list[Damage]]:
     return found, lost
 
 
-def test_damage_costs_the_batches_that_it_touches_and_is_said_once() -> None:
+def test_damage_loses_only_the_batches_it_touches_and_is_reported_once() -> None:
     @settings(max_examples=600)
     @given(seed=st.integers(0, 2**32), chunk_bytes=st.sampled_from(CHUNKS))
     def check(seed: int, chunk_bytes: int) -> None:
@@ -131,7 +131,7 @@ def test_damage_costs_the_batches_that_it_touches_and_is_said_once() -> None:
     check()
 
 
-def test_compacted_segment_loses_no_more() -> None:
+def test_damage_in_a_compacted_segment_loses_only_the_batches_it_touches() -> None:
     @settings(max_examples=600)
     @given(seed=st.integers(0, 2**32), chunk_bytes=st.sampled_from(CHUNKS))
     def check(seed: int, chunk_bytes: int) -> None:
@@ -150,7 +150,7 @@ def test_compacted_segment_loses_no_more() -> None:
     check()
 
 
-def test_wrong_offset_costs_its_batch_and_at_most_its_neighbour() -> None:
+def test_wrong_offset_loses_its_batch_and_at_most_its_neighbour() -> None:
     @settings(max_examples=300)
     @given(seed=st.integers(0, 2**32))
     def check(seed: int) -> None:
@@ -166,7 +166,7 @@ def test_wrong_offset_costs_its_batch_and_at_most_its_neighbour() -> None:
     check()
 
 
-def test_batches_behind_stretches_that_are_gone_or_new_are_found() -> None:
+def test_batches_after_removed_or_inserted_bytes_are_found() -> None:
     @settings(max_examples=300)
     @given(seed=st.integers(0, 2**32), chunk_bytes=st.sampled_from(CHUNKS))
     def check(seed: int, chunk_bytes: int) -> None:
@@ -188,7 +188,7 @@ def test_batches_behind_stretches_that_are_gone_or_new_are_found() -> None:
     check()
 
 
-def test_what_looks_like_a_batch_everywhere_ends_the_search_and_the_segment() -> None:
+def test_bytes_that_resemble_headers_everywhere_end_the_search() -> None:
     """Each start would be checked up to the end of the segment otherwise: hours for a large one."""
     first, second = build_batch([Record(0, 1, b"k", b"v")]), build_batch([Record(0, 1, b"k", b"v")], base_offset=1)
     size = 1 << 20
@@ -203,7 +203,7 @@ def test_what_looks_like_a_batch_everywhere_ends_the_search_and_the_segment() ->
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_damaged_message_of_an_old_format_costs_itself(magic: int, codec: Codec) -> None:
+def test_damaged_message_of_an_old_format_loses_only_itself(magic: int, codec: Codec) -> None:
     messages = [
         build_messages([Record(offset, 1, b"key", b"value" * 10)], magic=magic, codec=codec) for offset in range(3)
     ]
@@ -215,7 +215,7 @@ def test_damaged_message_of_an_old_format_costs_itself(magic: int, codec: Codec)
         assert [(each.offset, each.last_offset) for each in piece.damage] == [(1, 1)], position
 
 
-def test_keys_of_a_damaged_batch_are_named_as_far_as_they_can_be_read() -> None:
+def test_readable_keys_of_a_damaged_batch_are_reported() -> None:
     batch = bytearray(build_batch([Record(0, 1, b"key-%d" % number, b"value") for number in range(3)]))
     for position, keys in (
         (LENGTH.start, (b"key-0", b"key-1", b"key-2")),
@@ -228,7 +228,7 @@ def test_keys_of_a_damaged_batch_are_named_as_far_as_they_can_be_read() -> None:
         assert (lost.offset, lost.last_offset, lost.keys) == (0, 2, keys)
 
 
-def test_batches_that_end_before_the_start_are_passed_over_without_a_word() -> None:
+def test_batches_before_the_log_start_are_skipped_without_a_report() -> None:
     batches = [build_batch([Record(0, 1, b"k", b"v")], base_offset=offset) for offset in range(4)]
     batches[1] = batches[1][:-1] + b"?"
     data = b"".join(batches)

@@ -1,9 +1,10 @@
-"""The vectorised decode gives what the record reader gives, whatever the batches look like."""
+"""The vectorised decoder agrees with the record reader for any batches."""
 
 from __future__ import annotations
 
 import struct
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -49,7 +50,9 @@ def batch_lists(draw: st.DrawFn) -> list[bytes]:
 
 
 @given(batch_lists(), st.sampled_from([1, 100, 5_000, 4 << 20]), st.booleans())
-def test_decodes_to_what_the_record_reader_reads(batches: list[bytes], chunk_bytes: int, include_headers: bool) -> None:
+def test_spark_decoder_agrees_with_the_record_reader(
+    batches: list[bytes], chunk_bytes: int, include_headers: bool
+) -> None:
     data = memoryview(b"".join(batches))
     expected = [
         _row(record, header.timestamp_type, include_headers)
@@ -104,10 +107,8 @@ def _compacted(batch: bytes, kept: set[int]) -> bytes:
     return rebuild_batch(header, [r for i, r in enumerate(iterate_records(batch)) if i in kept])
 
 
-def _decoded(
-    data: memoryview, start: int, end: int, chunk_bytes: int, include_headers: bool
-) -> list[dict[str, object]]:
-    rows = []
+def _decoded(data: memoryview, start: int, end: int, chunk_bytes: int, include_headers: bool) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
     for chunk in chunks(data, list(iterate_batches(data)), size=chunk_bytes):
         batch = decode(chunk, topic="orders", partition=3, start=start, end=end, include_headers=include_headers)
         batch.validate(full=True)
@@ -117,8 +118,8 @@ def _decoded(
     return rows
 
 
-def _row(record: Record, timestamp_type: TimestampType, include_headers: bool) -> dict[str, object]:
-    row = {
+def _row(record: Record, timestamp_type: TimestampType, include_headers: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {
         "key": record.key,
         "value": record.value,
         "topic": "orders",

@@ -1,4 +1,4 @@
-"""One grammar of times: what is unambiguous is read exactly, and everything else is refused by name."""
+"""The grammar of times: unambiguous texts are parsed exactly, all others are refused by name."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_only_10_and_13_digits_are_numbers_since_the_epoch(number: int) -> None:
 
 
 @given(st.text() | st.from_regex(r"@?[-+]?[0-9PTHMSDhmsdw:.,Z-]{1,25}", fullmatch=True))
-def test_any_text_is_a_time_that_a_broker_can_be_asked_for_or_a_usage_error(text: str) -> None:
+def test_any_text_is_a_valid_timestamp_or_a_usage_error(text: str) -> None:
     """Never a negative timestamp, which stands for a special offset: -1 is the end."""
     with suppress(UsageError):
         assert 0 <= parse_time_ms(text, now_ms=NOW_MS) <= TIME_MS_MAX
@@ -81,7 +81,7 @@ def test_any_text_is_a_bounded_duration_or_a_usage_error(text: str, may_be_negat
 
 
 @given(st.from_regex(r"-?[0-9TZ:-]{4,20}|now|-[0-9]{1,3}[smhd]", fullmatch=True))
-def test_an_at_sign_in_front_changes_nothing(text: str) -> None:
+def test_a_leading_at_sign_is_ignored(text: str) -> None:
     try:
         expected = parse_time_ms(text, now_ms=NOW_MS)
     except UsageError:
@@ -107,7 +107,7 @@ def test_an_at_sign_in_front_changes_nothing(text: str) -> None:
         ("-P" + "9" * 400 + "DT-" + "9" * 400 + "H", "longer than 8,000 years"),
     ],
 )
-def test_what_is_refused_says_why(text: str, words: str) -> None:
+def test_refused_times_have_an_error_message(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         parse_time_ms(text, now_ms=NOW_MS)
 

@@ -25,7 +25,7 @@ from kctl.server.transactions.records import transaction_record
 from kctl.server.transactions.snapshot import TransactionSnapshot
 from kctl.server.transactions.states import TransactionState
 from kctl.testing.sim_loop import SimLoop
-from tests.property.duels import fight, judge, pass_turns
+from tests.property.model_comparison import compare, pass_turns, run_with_seeds
 from tests.unit.transactions.test_handlers import Broker
 
 ID = "id"
@@ -58,7 +58,7 @@ NOBODY = (-1, -1)
 
 @dataclass
 class Model:
-    """One transactional id.  `producer` is None as long as nobody had it."""
+    """One transactional id.  `producer` is None before the first InitProducerId."""
 
     producer: Identity | None = None
     previous: Identity = NOBODY
@@ -161,8 +161,8 @@ class Model:
             self.partitions = set()
 
 
-class Duel:
-    """The broker's handlers and the model, asked the same."""
+class Comparison:
+    """Sends the same requests to the broker's handlers and to the model."""
 
     def __init__(self, broker: Broker, chance: Random) -> None:
         self._broker = broker
@@ -170,8 +170,8 @@ class Duel:
         self._had: list[Identity] = [(999, 0)]
         self.model = Model()
 
-    async def start_near_the_end(self) -> None:
-        """Somebody else's coordinator has given away nearly all epochs."""
+    async def start_near_the_last_epoch(self) -> None:
+        """An earlier coordinator has assigned nearly all epochs."""
         producer = ProducerIdAndEpoch(500, self._chance.randint(LAST_EPOCH_GIVEN - 4, LAST_EPOCH_GIVEN))
         snapshot = TransactionSnapshot(
             producer=producer,
@@ -181,7 +181,8 @@ class Duel:
         )
         batch = build_batch([transaction_record(ID, snapshot, 1)])
         self._broker.host.log.append(partition_for_key(ID, 4), batch, required_acks=-1, timeout_ms=0)
-        self.model.producer, self.model.state, self.model.timeout_ms = tuple(producer), "CompleteCommit", 60_000
+        self.model.producer = (producer.producer_id, producer.epoch)
+        self.model.state, self.model.timeout_ms = "CompleteCommit", 60_000
 
     async def init(self) -> None:
         version = self._chance.randint(0, 4)
@@ -193,11 +194,11 @@ class Duel:
         await self._init(4, 4_000, NOBODY)
 
     async def start_over(self) -> None:
-        """KIP-360: a producer names what it has."""
+        """KIP-360: a producer sends its current id and epoch."""
         await self._init(4, 60_000, self._chance.choice((self.model.producer, self.model.previous)) or NOBODY)
 
     async def malformed(self) -> None:
-        """Ids that are none, or nobody's."""
+        """Invalid and unknown ids."""
         someone = {"producer_id": 1, "producer_epoch": 0}
         topics = [AddPartitionsToTxnTopic(name="t", partitions=[0])]
         for transactional_id, error in (("", INVALID_REQUEST), ("nobody's", INVALID_PRODUCER_ID_MAPPING)):
@@ -314,40 +315,40 @@ class Duel:
         return INVALID_PRODUCER_EPOCH if error == PRODUCER_FENCED and version < fenced_since else error
 
 
-OPERATIONS: tuple[Callable[[Duel], Any], ...] = (
-    Duel.init,
-    Duel.start,
-    Duel.start,
-    Duel.start_over,
-    Duel.malformed,
-    Duel.add,
-    Duel.add,
-    Duel.add,
-    Duel.add_offsets,
-    Duel.end,
-    Duel.end,
-    Duel.break_the_log,
-    Duel.hold_markers,
-    Duel.release_markers,
-    Duel.release_markers,
-    Duel.wait,
+OPERATIONS: tuple[Callable[[Comparison], Any], ...] = (
+    Comparison.init,
+    Comparison.start,
+    Comparison.start,
+    Comparison.start_over,
+    Comparison.malformed,
+    Comparison.add,
+    Comparison.add,
+    Comparison.add,
+    Comparison.add_offsets,
+    Comparison.end,
+    Comparison.end,
+    Comparison.break_the_log,
+    Comparison.hold_markers,
+    Comparison.release_markers,
+    Comparison.release_markers,
+    Comparison.wait,
 )
 
 
-def test_every_request_is_answered_as_kafka_does_and_refusals_change_nothing() -> None:
-    judge(play)
+def test_every_request_is_answered_as_by_kafka_and_refusals_change_nothing() -> None:
+    run_with_seeds(play)
 
 
 async def play(loop: SimLoop) -> None:
     chance = Random(loop.seed)
     broker = Broker(loop)
-    duel = Duel(broker, chance)
+    comparison = Comparison(broker, chance)
     if chance.random() < 0.5:
-        await duel.start_near_the_end()
+        await comparison.start_near_the_last_epoch()
     await broker.host.start()
     await broker.groups.start()
     await asyncio.sleep(0.7)
-    duel.model.advance(700)
-    await fight(duel, OPERATIONS, chance)
+    comparison.model.advance(700)
+    await compare(comparison, OPERATIONS, chance)
     await broker.host.coordinator.stop()
     await broker.groups.coordinator.stop()

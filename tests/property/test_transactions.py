@@ -230,7 +230,7 @@ class OtherBroker:
 
 
 class Told(Enum):
-    """What the producer of a transaction knows of its end."""
+    """What the producer of a transaction was answered about its end."""
 
     COMMITTED = "committed"
     NOT_COMMITTED = "aborted, or never asked to be committed"
@@ -313,7 +313,7 @@ class World:
                 self.partitions.restart_a_leader()
 
     async def come_to_rest(self) -> None:
-        """Nothing fails any more, and what nobody ends any more is ended by its time-out."""
+        """Failures end, and abandoned transactions are ended by their timeout."""
         self.state_log.is_reliable = self.partitions.is_reliable = self.other.is_reliable = True
         await asyncio.sleep(3 * TIMEOUT_MS / 1000)
 
@@ -340,7 +340,7 @@ class World:
 
 
 def check_history(states: list[TransactionState]) -> None:
-    """A completion says what was decided last, and only one was decided since the transaction was completed before."""
+    """A completion follows the last decision, and there is one decision per transaction."""
     decided: TransactionState | None = None
     for state in states:
         match state:
@@ -355,11 +355,11 @@ def check_history(states: list[TransactionState]) -> None:
 
 
 class Fenced(Exception):
-    """Somebody else took the producer's place, or it gave up."""
+    """Another instance replaced the producer, or it gave up."""
 
 
 class Producer:
-    """One instance, as client libraries do it: it writes to what was added, and asks again where that is allowed."""
+    """One instance that behaves as client libraries do: it writes to added partitions and retries where allowed."""
 
     def __init__(self, world: World, transactional_id: str) -> None:
         self._world = world
@@ -378,6 +378,8 @@ class Producer:
                     await self._init(expected=self._me)
 
     async def _init(self, *, expected: ProducerIdAndEpoch | None) -> None:
+        outcome = InitOutcome(ErrorCode.NONE)
+
         async def ask() -> ErrorCode:
             nonlocal outcome
             coordinator = self._world.coordinator
@@ -387,7 +389,6 @@ class Producer:
                 self._world.latest[self._id] = outcome.producer
             return outcome.error
 
-        outcome = InitOutcome(ErrorCode.NONE)
         await self._insist(ask)
         self._me = outcome.producer
         self._sequences.clear()
@@ -454,7 +455,7 @@ class Producer:
         return lambda: settled(self._world.coordinator.end(self._id, self._me, committed=committed))
 
     async def _insist(self, ask: Callable[[], Awaitable[ErrorCode]]) -> None:
-        """Asks until there is an answer; raises Fenced if that is no, or when it takes too long."""
+        """Retries until there is an answer; raises Fenced on a fatal error or when it takes too long."""
         for _ in range(40):
             error = await ask()
             if error is ErrorCode.NONE:
@@ -468,8 +469,8 @@ class Producer:
         await asyncio.sleep(self._chance.expovariate(1 / 0.2))
 
 
-async def a_few_lives(world: World, transactional_id: str) -> None:
-    """One instance after the other, or a new one while the old one still lives."""
+async def several_instances(world: World, transactional_id: str) -> None:
+    """Instances one after the other, or a new one while the old one still runs."""
     async with asyncio.TaskGroup() as group:
         for _ in range(world.chance.randint(1, 4)):
             group.create_task(Producer(world, transactional_id).live())
@@ -480,7 +481,7 @@ async def play(loop: SimLoop) -> None:
     world = World(loop)
     async with asyncio.TaskGroup() as group:
         for transactional_id in TRANSACTIONAL_IDS:
-            group.create_task(a_few_lives(world, transactional_id))
+            group.create_task(several_instances(world, transactional_id))
         for _ in range(world.chance.randrange(6)):
             await world.misfortune()
     await world.come_to_rest()
@@ -490,5 +491,5 @@ async def play(loop: SimLoop) -> None:
 
 @settings(max_examples=150)
 @given(seed=st.integers(0, 2**32))
-def test_every_transaction_is_there_as_a_whole_or_not_at_all(seed: int) -> None:
+def test_every_transaction_is_atomic(seed: int) -> None:
     simulate(play, seed=seed)

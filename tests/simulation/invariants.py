@@ -1,4 +1,4 @@
-"""What must hold in a cluster at every moment, looked at from outside while it runs.
+"""Invariants of a cluster, checked from outside at every step of a simulation.
 
     cluster.loop.on_step = Invariants(cluster).look
 

@@ -1,7 +1,7 @@
-"""`./dev sim --seed N` plays simulated bad days again, `./dev sim --minutes M` fresh ones until the time is up.
+"""`./dev sim --seed N` repeats simulations with faults, `./dev sim --minutes M` runs new ones until the time is up.
 
-There is one of each kind per seed: of a cluster that is written to, of transactions, of groups, of kctl's own readers
-in a group.  `--of` picks one kind, and `--fault` plays its seed with one kind of trouble instead of a mixture.
+Each seed has one simulation of each kind: a cluster with writers, transactions, groups, kctl's own group consumers.
+`--of` selects one kind, and `--fault` runs it with one kind of fault instead of random ones.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Callable
 from functools import partial
 
 from tests.simulation import test_group_readers, test_groups, test_transactions
-from tests.simulation.mishaps import FAULTS, Fault, bad_day
-from tests.simulation.test_cluster import run_bad_day
+from tests.simulation.faults import FAULTS, Fault, random_faults
+from tests.simulation.test_cluster import run_with_random_faults
 
 FAULT_BY_NAME = {fault.__name__: fault for fault in FAULTS}
 
@@ -27,9 +27,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="the seed that a failure printed")
     parser.add_argument("--minutes", type=float, default=1.0, help="how long to look for a failure (default: 1)")
     parser.add_argument("--of", choices=("cluster", "transactions", "groups", "readers"), help="(default: all)")
-    parser.add_argument("--fault", choices=[*FAULT_BY_NAME, "all"], default=bad_day.__name__, help="not of a cluster")
+    parser.add_argument(
+        "--fault", choices=[*FAULT_BY_NAME, "all"], default=random_faults.__name__, help="not of a cluster"
+    )
     options = parser.parse_args()
-    # Brokers that are killed by the dozen have much to say; the days look at what is wrong by themselves.
+    # Killed brokers log a lot; the simulations check their invariants themselves.
     logging.getLogger().addHandler(logging.NullHandler())
     days = _days(options.of, FAULTS if options.fault == "all" else (FAULT_BY_NAME[options.fault],))
     if options.seed is not None:
@@ -42,15 +44,15 @@ def main() -> int:
             if not _plays_well(name, play, seed):
                 return 1
             played += 1
-    sys.stdout.write(f"{played} days, and everybody kept their word\n")
+    sys.stdout.write(f"{played} simulations, no invariant violated\n")
     return 0
 
 
 def _days(kind: str | None, faults: tuple[Fault, ...]) -> dict[str, Callable[[int], str]]:
-    """What is to be played, by the arguments that play it again."""
+    """The simulations to run, by the arguments that repeat them."""
     days: dict[str, Callable[[int], str]] = {}
     if kind in {None, "cluster"}:
-        days["--of cluster"] = run_bad_day
+        days["--of cluster"] = run_with_random_faults
     runs = {"transactions": test_transactions.run, "groups": test_groups.run, "readers": test_group_readers.run}
     for name, run in runs.items():
         if kind in {None, name}:

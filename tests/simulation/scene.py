@@ -1,4 +1,4 @@
-"""What the plays on whole brokers have in common: their topic, requests that come twice, the end of the trouble."""
+"""Shared parts of simulations with whole brokers: the topic, duplicated requests, and the end of all faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop, simulate
-from tests.simulation.mishaps import REPLICAS
+from tests.simulation.faults import REPLICAS
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ TWICE = 0.1
 
 
 def traced(play: Callable[[SimLoop], Awaitable[None]], seed: int) -> str:
-    """Plays; what is returned is the same for the same play and seed."""
+    """Runs the simulation; the returned digest is the same for the same seed."""
 
     async def main(loop: SimLoop) -> str:
         await play(loop)
@@ -61,7 +61,7 @@ async def restart_the_dead(cluster: SimCluster) -> None:
 async def at_times_twice(
     chance: random.Random, work: Callable[[ClusterClient], Awaitable[T]], client: ClusterClient, twin: ClusterClient
 ) -> T:
-    """What `work` says that it is done; now and then another client does the same at the same time."""
+    """The result of `work`; sometimes another client does the same concurrently."""
     if chance.random() > TWICE:
         return await work(client)
     outcomes = await asyncio.gather(work(client), work(twin), return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Whole brokers under virtual time: what was acknowledged stays, whoever dies, and a seed gives one run."""
+"""Whole brokers under virtual time: acknowledged records survive faults, and a seed gives one run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,8 @@ from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
 from kctl.model import TopicPartition
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop
+from tests.simulation.faults import random_faults
 from tests.simulation.invariants import Invariants
-from tests.simulation.mishaps import bad_day
 from tests.simulation.scene import create_topic, eager_producer, traced
 
 TOPIC = "orders"
@@ -37,7 +38,7 @@ GONE_FOR_NOW = {
     ErrorCode.OFFSET_NOT_AVAILABLE,
 }
 
-Fault = Callable[[SimCluster], Awaitable[None]]
+Fault = Callable[[SimCluster], Coroutine[Any, Any, None]]
 
 
 class Run:
@@ -95,7 +96,7 @@ class Run:
         (self.acknowledged if delivery.error is None else self.failed).extend(values)
 
     async def _read(self, client: ClusterClient, count: int) -> dict[TopicPartition, list[bytes]]:
-        """So many records; goes on where it was whenever a leader is away."""
+        """Reads so many records and resumes after leader changes."""
         consumer = Consumer(client, dict.fromkeys(self._partitions, 0))
         values: dict[TopicPartition, list[bytes]] = {partition: [] for partition in self._partitions}
         async with asyncio.timeout(900):
@@ -114,7 +115,7 @@ class Run:
 
 
 class Traces(logging.Handler):
-    """Errors that a broker logs with their trace: nobody expected them."""
+    """Unexpected errors: those that a broker logs with a traceback."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -201,9 +202,9 @@ async def power_lost(cluster: SimCluster) -> None:
     await cluster.start_broker(leader)
 
 
-def bad_day_of(seed: int) -> Fault:
+def random_faults_of(seed: int) -> Fault:
     chance = random.Random(f"{seed} bad day")
-    return lambda cluster: bad_day(cluster, chance)
+    return lambda cluster: random_faults(cluster, chance)
 
 
 def run(fault: Fault, *, seed: int, records: int = 100, brokers: int = 3, partitions: int = 1) -> str:
@@ -213,10 +214,10 @@ def run(fault: Fault, *, seed: int, records: int = 100, brokers: int = 3, partit
     return traced(play, seed)
 
 
-def run_bad_day(seed: int, *, records: int = 400) -> str:
+def run_with_random_faults(seed: int, *, records: int = 400) -> str:
     """On three to five brokers, as the seed says."""
     brokers = random.Random(f"{seed} brokers").choice([3, 3, 4, 5])
-    return run(bad_day_of(seed), seed=seed, records=records, brokers=brokers, partitions=brokers)
+    return run(random_faults_of(seed), seed=seed, records=records, brokers=brokers, partitions=brokers)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -235,13 +236,13 @@ def run_bad_day(seed: int, *, records: int = 400) -> str:
     ],
     ids=lambda fault: fault.__name__,
 )
-def test_what_was_acknowledged_stays(fault: Fault, seed: int) -> None:
+def test_acknowledged_records_survive_one_fault(fault: Fault, seed: int) -> None:
     run(fault, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_was_acknowledged_stays_on_a_bad_day(seed: int) -> None:
-    run_bad_day(seed)
+def test_acknowledged_records_survive_random_faults(seed: int) -> None:
+    run_with_random_faults(seed)
 
 
 def test_a_seed_gives_one_run() -> None:
@@ -251,7 +252,7 @@ def test_a_seed_gives_one_run() -> None:
 
 
 def test_the_run_does_not_depend_on_how_strings_hash() -> None:
-    runs = {run_bad_day(3, records=100)}
+    runs = {run_with_random_faults(3, records=100)}
     for hash_seed in ("1", "99"):
         finished = subprocess.run(
             [sys.executable, __file__],
@@ -266,4 +267,4 @@ def test_the_run_does_not_depend_on_how_strings_hash() -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(run_bad_day(3, records=100))
+    sys.stdout.write(run_with_random_faults(3, records=100))

@@ -1,4 +1,4 @@
-"""Consumer groups on whole brokers under virtual time: brokers die, connections break, requests come twice.
+"""Consumer groups on whole brokers under virtual time: brokers fail, connections break, requests are duplicated.
 
 Members join, share partitions out, commit what they have read, leave or just fall silent.  Whatever happens, a
 generation has one assignment, a commit that was answered is never behind an earlier one that was, every request is
@@ -32,7 +32,7 @@ from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssi
 from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription, encode_subscription
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop
-from tests.simulation.mishaps import CLIENT, PLAYS, Fault
+from tests.simulation.faults import CLIENT, PLAYS, Fault
 from tests.simulation.scene import at_times_twice, create_topic, raise_for, restart_the_dead, traced
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ class Member:
         """From a join to the end of the generation."""
         try:
             await self._join(client, twin)
-            await self._speak_as_before(client)
+            await self._send_stale_commit(client)
             await self._fetch(client)
             self.is_working = True
             while not self._run.is_over:
@@ -147,11 +147,12 @@ class Member:
         who = self._instance or self._member_id
         self._owned = self._run.note_assignment(self._group_id, self.generation, who, bytes(synced.assignment))
 
-    async def _speak_as_before(self, client: ClusterClient) -> None:
-        """One who does not know that there is another generation, or another process in its place, is not heard."""
+    async def _send_stale_commit(self, client: ClusterClient) -> None:
+        """Requests with an old generation or a replaced member id are refused."""
         me = self._member_id, self.generation
-        if self._before not in {None, me} and self._chance.random() < 0.5:
-            member_id, generation = self._before or me
+        before = self._before
+        if before is not None and before != me and self._chance.random() < 0.5:
+            member_id, generation = before
             partition = OffsetCommitRequestPartition(
                 partition_index=0, committed_offset=1_000_000, committed_metadata=""
             )
@@ -224,7 +225,7 @@ class Member:
         response_class: type[T],
         codes: frozenset[ErrorCode] | set[ErrorCode] = frozenset(),
     ) -> T:
-        """Asks again where an answer got lost; now and then the request comes twice, over two connections."""
+        """Retries after lost responses; sometimes sends a request twice, over two connections."""
 
         async def ask(who: ClusterClient) -> T:
             return await self._ask_once(who, request, response_class, codes)
@@ -250,7 +251,7 @@ class Member:
 
 
 class Run:
-    """Three brokers, two groups, and what their members were told."""
+    """Three brokers, two groups, and the responses their members got."""
 
     def __init__(self, loop: SimLoop) -> None:
         self.loop = loop
@@ -292,7 +293,7 @@ class Run:
         }
 
     def note_assignment(self, group_id: str, generation: int, who: str, assignment: bytes) -> list[int]:
-        """A member heard its part of a generation.  A static one may be of that generation under several ids."""
+        """Records a member's assignment.  A static member may be in a generation under several ids."""
         plan, _, owned = assignment.decode().partition(":")
         part = [int(each) for each in owned.split(",") if each]
         if plan:
@@ -354,5 +355,5 @@ def run(fault: Fault, seed: int) -> str:
 
 
 @pytest.mark.parametrize(("fault", "seed"), PLAYS)
-def test_groups_keep_their_word_whatever_happens(fault: Fault, seed: int) -> None:
+def test_group_invariants_hold_despite_faults(fault: Fault, seed: int) -> None:
     run(fault, seed)

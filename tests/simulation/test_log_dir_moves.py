@@ -1,4 +1,4 @@
-"""Three brokers with two log directories each, whose replicas move to and fro while brokers die and come back."""
+"""Three brokers with two log directories each, whose replicas move while brokers fail and return."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Run:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_record_is_there_once_and_in_order(seed: int) -> None:
+def test_moved_log_has_every_record_once_and_in_order(seed: int) -> None:
     async def main(loop: SimLoop) -> None:
         await Run(loop).play()
 

@@ -1,4 +1,4 @@
-"""Transactions on whole brokers under virtual time: brokers die, producers are replaced, and nothing is seen in part.
+"""Transactions on whole brokers under virtual time: brokers fail, producers are replaced, atomicity holds.
 
 Each transaction writes a record to each of some partitions and commits, for a group of its producer's own, its number
 as an offset.  Producers die or take too long in the middle, requests come twice or late, and those who were replaced
@@ -29,7 +29,7 @@ from kctl.protocol.apis.list_transactions import ListTransactionsRequest, ListTr
 from kctl.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from kctl.testing.sim_cluster import SimCluster
 from kctl.testing.sim_loop import SimLoop
-from tests.simulation.mishaps import CLIENT, HOUR_MS, PLAYS, Fault, clocks_jump, nothing, until_whole
+from tests.simulation.faults import CLIENT, HOUR_MS, PLAYS, Fault, clocks_jump, nothing, until_whole
 from tests.simulation.scene import create_topic, raise_for, restart_the_dead, traced
 from tests.simulation.transaction_reading import TransactionInvariants, check_log
 from tests.simulation.transactional_producer import (
@@ -41,8 +41,8 @@ from tests.simulation.transactional_producer import (
     TOPIC,
     Ask,
     Producer,
-    haunt,
     insist,
+    send_late,
 )
 
 PARTITIONS = 4
@@ -149,7 +149,7 @@ class Run:
 
     async def _haunt(self, ghost: Ask) -> None:
         async with self.cluster.client(timeout_ms=2_000) as client:
-            await haunt(client, ghost, self.chance.uniform(0, 1.5 * TIMEOUT_MS / 1000))
+            await send_late(client, ghost, self.chance.uniform(0, 1.5 * TIMEOUT_MS / 1000))
 
     async def _transact(self, producer: Producer, name: str, number: int) -> None:
         partitions = sorted(self.chance.sample(range(PARTITIONS), self.chance.randint(1, 3)))
@@ -178,7 +178,7 @@ class Run:
             raise ProducerDied from None
 
     async def _live(self) -> None:
-        """The producer dies, or takes so long that its transaction may be over when it is back."""
+        """The producer crashes, or pauses so long that its transaction may have timed out."""
         fate = self.chance.random()
         if fate < 0.02:
             raise ProducerDied
@@ -205,7 +205,7 @@ class Run:
                 return values
 
     async def _watch_offsets(self, name: str) -> None:
-        """An offset is never seen before somebody asked to commit its transaction, and stable ones are up to date."""
+        """An offset is never visible before its commit was requested, and stable offsets are up to date."""
         last = -1
         async with self.cluster.client(timeout_ms=6_000) as client:
             while self.loop.time() < SECONDS:
@@ -225,7 +225,7 @@ class Run:
         return max((number for each, number in self.committed if each == name), default=-1)
 
     async def _come_to_rest(self, client: ClusterClient) -> None:
-        """Until the time-outs have ended what nobody ends any more."""
+        """Waits until timeouts have ended all abandoned transactions."""
         self._set_clocks_right()
         async with asyncio.timeout(180):
             while True:
@@ -308,5 +308,5 @@ def run(fault: Fault, seed: int) -> str:
 
 
 @pytest.mark.parametrize(("fault", "seed"), PLAYS)
-def test_transactions_are_seen_as_a_whole_or_not_at_all(fault: Fault, seed: int) -> None:
+def test_transactions_are_atomic_despite_faults(fault: Fault, seed: int) -> None:
     run(fault, seed)

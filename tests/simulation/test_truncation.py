@@ -1,4 +1,4 @@
-"""The published losses and divergences of truncation by high watermark: whole brokers, told apart by one property.
+"""The published losses and divergences of truncation by high watermark, on whole brokers by protocol version.
 
 With inter.broker.protocol.version 0.10.2 followers cut at their high watermark, as all brokers did before KIP-101; with
 1.1 they ask where one epoch ends, once (KIP-101); from 2.0 on they go back epoch by epoch (KIP-279).  The same history
@@ -139,7 +139,7 @@ class NothingSurvives(Random):
 
 
 @pytest.mark.parametrize(("properties", "is_lost"), [(BY_HIGH_WATERMARK, True), (BY_EPOCHS, False)])
-def test_a_record_is_lost_between_two_failures_unless_followers_cut_by_epoch(
+def test_a_record_is_lost_between_two_failures_unless_followers_truncate_by_epoch(
     properties: dict[str, str], is_lost: bool
 ) -> None:
     """KIP-101, scenario 1: a follower cuts what everybody has, and leads before it has fetched it again."""
@@ -168,7 +168,7 @@ def test_a_record_is_lost_between_two_failures_unless_followers_cut_by_epoch(
 
 
 @pytest.mark.parametrize(("properties", "are_apart"), [(BY_HIGH_WATERMARK, True), (BY_EPOCHS, False)])
-def test_replicas_part_after_a_power_failure_unless_followers_cut_by_epoch(
+def test_replicas_diverge_after_a_power_failure_unless_followers_truncate_by_epoch(
     properties: dict[str, str], are_apart: bool
 ) -> None:
     """KIP-101, scenario 2: what a follower has below its high watermark is not what the new leader has there."""
@@ -197,7 +197,7 @@ def test_replicas_part_after_a_power_failure_unless_followers_cut_by_epoch(
 
 
 @pytest.mark.parametrize(("properties", "are_apart"), [(BY_ONE_EPOCH, True), (BY_EPOCHS, False)])
-def test_replicas_part_after_unclean_elections_unless_followers_go_back_epoch_by_epoch(
+def test_replicas_diverge_after_unclean_elections_unless_followers_truncate_epoch_by_epoch(
     properties: dict[str, str], are_apart: bool
 ) -> None:
     """KIP-279: the follower's last epoch is unknown to the leader, whose epoch before it ends too late."""
@@ -228,16 +228,16 @@ def test_replicas_part_after_unclean_elections_unless_followers_go_back_epoch_by
     play(act, brokers=3, properties=properties)
 
 
-def test_a_leader_that_wrote_nothing_follows_again() -> None:
-    """Its epoch is in nobody else's log: it has to forget it, or it asks about it for ever."""
+def test_a_leader_that_appended_nothing_becomes_a_follower_again() -> None:
+    """No other log has its epoch: it has to drop it, or it would ask about it forever."""
 
     async def act(scene: Scene) -> None:
         await scene.produce(b"first")
         await scene.until(lambda: scene.end(2) == 1)
         for leader, other in ((1, 2), (2, 1), (1, 2), (2, 1)):
             scene.cluster.brokers[leader].expire_session()
-            await scene.until(lambda other=other: scene.partition(other).is_leader)
-            await scene.until(lambda other=other: set(scene.partition(other).isr) == {1, 2})
+            await scene.until(lambda: scene.partition(other).is_leader)  # noqa: B023 - awaited here
+            await scene.until(lambda: set(scene.partition(other).isr) == {1, 2})  # noqa: B023 - awaited here
         await scene.produce(b"second")
         await scene.until(lambda: scene.end(2) == 2)
 

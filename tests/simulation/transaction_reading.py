@@ -1,4 +1,4 @@
-"""What a log says of transactions when it is read from its start, one batch after the other, by nobody in a hurry.
+"""Reads the transactions of a log sequentially from its start, as a reference.
 
 Nothing is shared with kctl.storage.producer_state or the transaction index, which this judges: where the last stable
 offset is, what aborted, and whether a producer that was shut out ever got something in.
@@ -72,7 +72,7 @@ class TransactionReading:
         return min([high_watermark, *self.open.values(), *waiting])
 
     def aborted_between(self, start: int, end: int) -> list[Aborted]:
-        """What a reader from `start` up to `end` has to be told of."""
+        """The aborted transactions that a reader of `start` to `end` needs."""
         return [each for each in self.aborted if each.first_offset < end and each.marker_offset >= start]
 
     def _take_in(self, buffer: memoryview, header: BatchHeader, *, is_from_clients: bool) -> None:

@@ -1,4 +1,4 @@
-"""A transactional producer as plainly as the protocol allows, and what is left of it when it is gone.
+"""A minimal transactional producer, and the zombie it leaves behind when it is replaced.
 
 A zombie is an instance that was replaced, or whose transaction took too long, and that does not know it: it goes on to
 ask the coordinator, to write to the partitions of the transaction that it had open, and to commit offsets in it.  A
@@ -129,7 +129,7 @@ class Producer:
         self._has_offsets = self._is_ending = False
 
     async def come_back(self, client: ClusterClient) -> None:
-        """The zombie, after another instance has started: nobody takes anything from it."""
+        """The zombie continues after another instance has started; all its requests must be refused."""
         attempts: list[Ask] = [lambda client: self._add(client, [0]), lambda client: self._end(client, committed=True)]
         if not self._is_ending:
             attempts += [self._late_write(partition) for partition in self._open]
@@ -140,7 +140,7 @@ class Producer:
             assert error in {*FENCED, *NOT_YET, *NOT_THERE}, f"zombie {self._id}, {self._me}, was told {error.name}"
 
     def ghosts(self) -> list[Ask]:
-        """Requests of this instance, which is dead, that come once more whenever they like."""
+        """Delayed requests of this stopped instance."""
         return self._chance.sample(self._sent, min(len(self._sent), 2))
 
     def _late_write(self, partition: int) -> Ask:
@@ -236,7 +236,7 @@ async def insist(
     work: Callable[[Connection], Awaitable[T]],
     codes: set[ErrorCode],
 ) -> T:
-    """On the coordinator of `key`, whoever that is, until the client's time is up."""
+    """Retries on the coordinator of `key` until the client's timeout."""
 
     async def attempt() -> T:
         return await client.on_coordinator(key, work, kind)
@@ -244,8 +244,8 @@ async def insist(
     return await retry(attempt, deadline=client.deadline(), codes=codes)
 
 
-async def haunt(client: ClusterClient, ghost: Ask, delay_s: float) -> None:
-    """The request arrives when it arrives; nobody waits for the answer."""
+async def send_late(client: ClusterClient, ghost: Ask, delay_s: float) -> None:
+    """Sends the request after `delay_s` and ignores its outcome."""
     await asyncio.sleep(delay_s)
     await _error_of(ghost(client))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import kctl
 
 ROOT = Path(__file__).resolve().parents[2]
-_OTHER_PROJECT = re.compile(r"""pip3? install\b.*[ '"`]kctl(?![-\w])""")
+_OTHER_PROJECT = re.compile(r"""pip3? install (?:-\S+ )*['"]?kctl(?![-\w])""")
 
 
 def test_the_distribution_is_kctl_kafka_and_the_command_is_kctl() -> None:
@@ -21,7 +21,7 @@ def test_the_distribution_is_kctl_kafka_and_the_command_is_kctl() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", kctl.__version__)
 
 
-def test_no_text_tells_to_install_the_other_project() -> None:
+def test_no_text_says_to_install_the_project_of_the_same_name() -> None:
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     wrong = []
     for name in filter(None, tracked.decode().split("\0")):
@@ -33,7 +33,7 @@ def test_no_text_tells_to_install_the_other_project() -> None:
     assert wrong == []
 
 
-def test_the_other_project_is_recognised() -> None:
+def test_the_project_of_the_same_name_is_recognised() -> None:
     assert _OTHER_PROJECT.search("pip install 'kctl[spark]'")
     assert _OTHER_PROJECT.search("pip install kctl")
     assert not _OTHER_PROJECT.search("pip install 'kctl-kafka[spark]'")

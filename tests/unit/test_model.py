@@ -1,4 +1,4 @@
-"""Hashes that decide where a group or a transactional id lives: a JVM broker of the same cluster must agree."""
+"""The hashes that select the partition of a group or transactional id agree with Apache Kafka's."""
 
 from __future__ import annotations
 

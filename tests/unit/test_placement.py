@@ -61,17 +61,17 @@ def test_more_replicas_than_racks_use_a_rack_twice_but_no_broker() -> None:
         assert {racks[replica] for replica in replicas[:2]} == {"a", "b"}
 
 
-def test_one_broker_holds_everything() -> None:
+def test_one_broker_gets_all_replicas() -> None:
     assert assign_replicas(no_racks(7), 3, 1, Chosen(0, 0)) == {0: (7,), 1: (7,), 2: (7,)}
 
 
-def test_added_partitions_go_on_from_the_first_replica_of_partition_0() -> None:
+def test_added_partitions_continue_from_the_first_replica_of_partition_0() -> None:
     existing = assign_replicas(no_racks(0, 1, 2), 2, 2, Chosen(1, 1))
     assert existing[0] == (1, 0)
     assert assign_added_partitions(no_racks(0, 1, 2), existing, 2) == {2: (0, 2), 3: (1, 2)}
 
 
-def test_added_partitions_of_a_topic_whose_first_broker_is_gone() -> None:
+def test_partitions_are_added_to_a_topic_whose_first_broker_is_gone() -> None:
     assert assign_added_partitions(no_racks(0, 2), {0: (1,)}, 2) == {1: (0,), 2: (2,)}
     assert assign_added_partitions(no_racks(0, 2), {0: (9,)}, 1) == {1: (2,)}
 
@@ -86,7 +86,7 @@ def test_added_partitions_of_a_topic_whose_first_broker_is_gone() -> None:
         ({0: "a", 1: None}, 1, 1, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_cannot_be_assigned(
+def test_impossible_assignments_are_refused(
     brokers: dict[int, str | None], partition_count: int, replication_factor: int, code: ErrorCode
 ) -> None:
     with pytest.raises(ApiError) as caught:

@@ -44,7 +44,7 @@ def test_a_file_or_pipe_gets_every_row_on_one_line() -> None:
     ]
 
 
-def test_columns_that_are_empty_in_all_rows_go_first() -> None:
+def test_empty_columns_are_dropped_first() -> None:
     assert laid_out(["GROUP", "MEMBER-ID", "LAG"], [["billing", "-", "3"]], [False] * 3, 15) == [
         "GROUP    LAG",
         "billing  3",
@@ -86,7 +86,7 @@ def test_prose_wraps_between_words_in_what_the_names_leave(width: int) -> None:
     assert lines[0].split() == ["ID", "MESSAGE"]
 
 
-def test_rows_that_come_later_use_all_the_width_for_prose() -> None:
+def test_later_rows_use_the_full_width_for_prose() -> None:
     layout = TableLayout(
         ["N", "VALUE"], [["1", "a"]], numeric=[True, False], wraps=[False, True], width=40, is_complete=False
     )

@@ -59,7 +59,7 @@ def test_wide_characters_take_two_columns_and_combining_ones_none(text: str, wid
 
 
 @given(TEXT.map(escape), st.integers(3, 40))
-def test_what_is_cut_fits(text: str, width: int) -> None:
+def test_cut_text_fits(text: str, width: int) -> None:
     assert display_width(cut(text, width)) <= width
 
 

@@ -1,6 +1,6 @@
-"""AlterPartitionReassignments (key 45, version 0): move partitions to other replicas, or cancel that (KIP-455).
+"""AlterPartitionReassignments (key 45, version 0): starts, replaces or cancels partition reassignments (KIP-455).
 
-`replicas` null cancels.  The active controller does.  Flexible from the start.
+Sent to the active controller.  Flexible from the start.
 """
 
 from __future__ import annotations
@@ -10,24 +10,33 @@ from kctl.protocol.message import array, int16, int32, request, response, string
 
 @struct
 class ReassignablePartition:
+    """The target replicas of one partition."""
+
     partition_index: int = int32()
     replicas: list[int] | None = array(int32, nullable="0+", default=None)
+    """Target replicas, preferred leader first; null cancels the reassignment."""
 
 
 @struct
 class ReassignableTopic:
+    """The partitions of one topic."""
+
     name: str = string()
     partitions: list[ReassignablePartition] = array(ReassignablePartition)
 
 
 @request(key=45, versions="0", flexible="0+")
 class AlterPartitionReassignmentsRequest:
+    """Changes the target replicas; partitions succeed or fail independently."""
+
     timeout_ms: int = int32(default=60000)
     topics: list[ReassignableTopic] = array(ReassignableTopic)
 
 
 @struct
 class ReassignablePartitionResponse:
+    """The result for one partition."""
+
     partition_index: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
@@ -35,13 +44,18 @@ class ReassignablePartitionResponse:
 
 @struct
 class ReassignableTopicResponse:
+    """The results for one topic."""
+
     name: str = string()
     partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
 
 
 @response(key=45, versions="0", flexible="0+")
 class AlterPartitionReassignmentsResponse:
+    """The result for each partition; success means that the reassignment was started."""
+
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
+    """An error of the whole request, such as NOT_CONTROLLER."""
     error_message: str | None = string(nullable="0+", default="")
     responses: list[ReassignableTopicResponse] = array(ReassignableTopicResponse)

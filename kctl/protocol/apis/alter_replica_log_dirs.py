@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (key 34, versions 0-2): move replicas of this broker to another log directory (KIP-113).
+"""AlterReplicaLogDirs (key 34, versions 0-2): moves replicas of this broker to another log directory (KIP-113).
 
 2: flexible.
 """
@@ -10,34 +10,47 @@ from kctl.protocol.message import array, int16, int32, request, response, string
 
 @struct
 class AlterReplicaLogDirTopic:
+    """Partitions of one topic."""
+
     name: str = string()
     partitions: list[int] = array(int32)
 
 
 @struct
 class AlterReplicaLogDir:
+    """A log directory and the replicas to move there."""
+
     path: str = string()
+    """Absolute path, one of `log.dirs`."""
     topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic)
 
 
 @request(key=34, versions="0-2", flexible="2+")
 class AlterReplicaLogDirsRequest:
+    """Sent to the broker that has the replicas.  A replica that it does not have yet is created there later."""
+
     dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir)
 
 
 @struct
 class AlterReplicaLogDirPartitionResult:
+    """The result for one replica; success means that the move was started."""
+
     partition_index: int = int32()
     error_code: int = int16()
 
 
 @struct
 class AlterReplicaLogDirTopicResult:
+    """The results for one topic."""
+
     topic_name: str = string()
     partitions: list[AlterReplicaLogDirPartitionResult] = array(AlterReplicaLogDirPartitionResult)
 
 
 @response(key=34, versions="0-2", flexible="2+")
 class AlterReplicaLogDirsResponse:
+    """The result for each replica."""
+
     throttle_time_ms: int = int32(default=0)
     results: list[AlterReplicaLogDirTopicResult] = array(AlterReplicaLogDirTopicResult)

@@ -1,8 +1,6 @@
 """ControlledShutdown (key 7, versions 0-3): a broker asks the controller to move leadership away from it.
 
-The answer lists the partitions that it still leads.  The one request whose header in version 0 has no client id.
-
-2: broker epoch (KIP-380).  3: flexible.
+The only request whose header in version 0 has no client id.  2: broker epoch (KIP-380).  3: flexible.
 """
 
 from __future__ import annotations
@@ -12,17 +10,24 @@ from kctl.protocol.message import array, int16, int32, int64, request, response,
 
 @request(key=7, versions="0-3", flexible="3+")
 class ControlledShutdownRequest:
+    """Sent to the active controller by a broker that is about to stop; repeated until no partition remains."""
+
     broker_id: int = int32()
     broker_epoch: int = int64("2+", default=-1, ignorable=True)
 
 
 @struct
 class RemainingPartition:
+    """A partition that the broker still leads."""
+
     topic_name: str = string()
     partition_index: int = int32()
 
 
 @response(key=7, versions="0-3", flexible="3+")
 class ControlledShutdownResponse:
+    """The result of one attempt."""
+
     error_code: int = int16()
     remaining_partitions: list[RemainingPartition] = array(RemainingPartition)
+    """Partitions without another in-sync replica; empty when the broker may stop."""

@@ -1,7 +1,6 @@
-"""CreatePartitions (key 37, versions 0-3): add partitions to topics; the active controller does (KIP-195).
+"""CreatePartitions (key 37, versions 0-3): adds partitions to topics (KIP-195).
 
-`count` is the total afterwards; `assignments` null lets the controller place the new ones.  2: flexible. 3:
-THROTTLING_QUOTA_EXCEEDED (KIP-599).
+Sent to the active controller.  2: flexible.  3: THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from __future__ import annotations
@@ -11,18 +10,26 @@ from kctl.protocol.message import array, boolean, int16, int32, request, respons
 
 @struct
 class CreatePartitionsAssignment:
+    """The replicas of one new partition, preferred leader first."""
+
     broker_ids: list[int] = array(int32)
 
 
 @struct
 class CreatePartitionsTopic:
+    """A topic and its new number of partitions."""
+
     name: str = string()
     count: int = int32()
+    """The total number of partitions afterwards."""
     assignments: list[CreatePartitionsAssignment] | None = array(CreatePartitionsAssignment, nullable="0+")
+    """One entry per new partition; null lets the controller assign replicas."""
 
 
 @request(key=37, versions="0-3", flexible="2+")
 class CreatePartitionsRequest:
+    """Adds partitions; topics succeed or fail independently."""
+
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout_ms: int = int32()
     validate_only: bool = boolean()
@@ -30,6 +37,8 @@ class CreatePartitionsRequest:
 
 @struct
 class CreatePartitionsTopicResult:
+    """The result for one topic."""
+
     name: str = string()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
@@ -37,5 +46,7 @@ class CreatePartitionsTopicResult:
 
 @response(key=37, versions="0-3", flexible="2+")
 class CreatePartitionsResponse:
+    """One result per topic of the request."""
+
     throttle_time_ms: int = int32(default=0)
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

@@ -1,6 +1,6 @@
-"""DeleteAcls (key 31, versions 0-2): remove the access rules that match filters.
+"""DeleteAcls (key 31, versions 0-2): removes the ACLs that match filters (KIP-140).
 
-Results come in the order of the filters.  1: pattern types (KIP-290).  2: flexible.
+1: pattern types (KIP-290).  2: flexible.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from kctl.protocol.message import array, int8, int16, int32, request, response, 
 
 @struct
 class DeleteAclsFilter:
+    """A filter for ACLs; null and the number 1 (any) match everything."""
+
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable="0+")
     pattern_type_filter: int = int8("1+", default=3)
+    """2 (match) also selects prefixed and wildcard patterns that apply to the resource name."""
     principal_filter: str | None = string(nullable="0+")
     host_filter: str | None = string(nullable="0+")
     operation: int = int8()
@@ -21,11 +24,15 @@ class DeleteAclsFilter:
 
 @request(key=31, versions="0-2", flexible="2+")
 class DeleteAclsRequest:
+    """Removes all ACLs that match any of the filters."""
+
     filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)
 
 
 @struct
 class DeleteAclsMatchingAcl:
+    """An ACL that was removed, or the error of its removal."""
+
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
     resource_type: int = int8()
@@ -39,6 +46,8 @@ class DeleteAclsMatchingAcl:
 
 @struct
 class DeleteAclsFilterResult:
+    """The ACLs that matched one filter."""
+
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
     matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl)
@@ -46,5 +55,7 @@ class DeleteAclsFilterResult:
 
 @response(key=31, versions="0-2", flexible="2+")
 class DeleteAclsResponse:
+    """One result per filter, in the order of the request."""
+
     throttle_time_ms: int = int32(default=0)
     filter_results: list[DeleteAclsFilterResult] = array(DeleteAclsFilterResult)

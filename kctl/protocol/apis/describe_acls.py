@@ -1,6 +1,6 @@
-"""DescribeAcls (key 29, versions 0-2): the access rules that match a filter.
+"""DescribeAcls (key 29, versions 0-2): the ACLs that match a filter (KIP-140).
 
-Null in the filter matches anything.  1: pattern types; 0 knows literal patterns only (KIP-290).  2: flexible.
+1: pattern types (KIP-290).  2: flexible.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from kctl.protocol.message import array, int8, int16, int32, request, response, 
 
 @request(key=29, versions="0-2", flexible="2+")
 class DescribeAclsRequest:
+    """A filter for ACLs; null and the number 1 (any) match everything."""
+
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable="0+")
     pattern_type_filter: int = int8("1+", default=3)
+    """2 (match) also selects prefixed and wildcard patterns that apply to the resource name."""
     principal_filter: str | None = string(nullable="0+")
     host_filter: str | None = string(nullable="0+")
     operation: int = int8()
@@ -21,7 +24,10 @@ class DescribeAclsRequest:
 
 @struct
 class AclDescription:
+    """An ACL of a resource."""
+
     principal: str = string()
+    """`type:name`, such as `User:alice`."""
     host: str = string()
     operation: int = int8()
     permission_type: int = int8()
@@ -29,6 +35,8 @@ class AclDescription:
 
 @struct
 class DescribeAclsResource:
+    """A resource pattern and its ACLs."""
+
     resource_type: int = int8()
     resource_name: str = string()
     pattern_type: int = int8("1+", default=3)
@@ -37,6 +45,8 @@ class DescribeAclsResource:
 
 @response(key=29, versions="0-2", flexible="2+")
 class DescribeAclsResponse:
+    """The matching ACLs by resource pattern."""
+
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)

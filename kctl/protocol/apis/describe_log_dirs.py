@@ -1,6 +1,6 @@
 """DescribeLogDirs (key 35, versions 0-2): sizes of the replicas on this broker, by log directory (KIP-113).
 
-`topics` null asks for all.  2: flexible.
+2: flexible.
 """
 
 from __future__ import annotations
@@ -10,37 +10,55 @@ from kctl.protocol.message import array, boolean, int16, int32, int64, request, 
 
 @struct
 class DescribableLogDirTopic:
+    """Partitions of one topic."""
+
     topic: str = string()
     partitions: list[int] = array(int32)
 
 
 @request(key=35, versions="0-2", flexible="2+")
 class DescribeLogDirsRequest:
+    """Describes the log directories of the broker that receives it."""
+
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
+    """Null for all topics."""
 
 
 @struct
 class DescribeLogDirsPartition:
+    """A replica in a log directory."""
+
     partition_index: int = int32()
     partition_size: int = int64()
+    """Size of all segments in bytes."""
     offset_lag: int = int64()
+    """For a future log, how far it is behind the current log; else how far the log end is behind the high watermark."""
     is_future_key: bool = boolean()
+    """True for a future log: a copy that AlterReplicaLogDirs is moving to this directory."""
 
 
 @struct
 class DescribeLogDirsTopic:
+    """The replicas of one topic."""
+
     name: str = string()
     partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
 
 
 @struct
 class DescribeLogDirsResult:
+    """One log directory."""
+
     error_code: int = int16()
+    """KAFKA_STORAGE_ERROR if the directory is offline."""
     log_dir: str = string()
+    """Absolute path."""
     topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)
 
 
 @response(key=35, versions="0-2", flexible="2+")
 class DescribeLogDirsResponse:
+    """All log directories of the broker; empty without authorization."""
+
     throttle_time_ms: int = int32(default=0)
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)

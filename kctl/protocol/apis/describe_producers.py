@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61, version 0): the producers that a partition's leader remembers (KIP-664).
+"""DescribeProducers (key 61, version 0): the producer state of partitions, to find hanging transactions (KIP-664).
 
 Flexible from the start.
 """
@@ -10,27 +10,39 @@ from kctl.protocol.message import array, int16, int32, int64, request, response,
 
 @struct
 class TopicRequest:
+    """Partitions of one topic."""
+
     name: str = string()
     partition_indexes: list[int] = array(int32)
 
 
 @request(key=61, versions="0", flexible="0+")
 class DescribeProducersRequest:
+    """Sent to the leaders of the partitions."""
+
     topics: list[TopicRequest] = array(TopicRequest)
 
 
 @struct
 class ProducerState:
+    """The state of one producer id in the partition."""
+
     producer_id: int = int64()
     producer_epoch: int = int32()
     last_sequence: int = int32(default=-1)
+    """Sequence number of the last record; -1 if only markers are known."""
     last_timestamp: int = int64(default=-1)
+    """Timestamp of the last batch in ms since the epoch; -1 if only markers are known."""
     coordinator_epoch: int = int32()
+    """Epoch of the transaction coordinator that wrote the last marker; -1 if there is none."""
     current_txn_start_offset: int = int64(default=-1)
+    """First offset of the open transaction; -1 if there is none."""
 
 
 @struct
 class PartitionResponse:
+    """The producers of one partition."""
+
     partition_index: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
@@ -39,11 +51,15 @@ class PartitionResponse:
 
 @struct
 class TopicResponse:
+    """The partitions of one topic."""
+
     name: str = string()
     partitions: list[PartitionResponse] = array(PartitionResponse)
 
 
 @response(key=61, versions="0", flexible="0+")
 class DescribeProducersResponse:
+    """The producer state of each partition."""
+
     throttle_time_ms: int = int32(default=0)
     topics: list[TopicResponse] = array(TopicResponse)

@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65, version 0): state and partitions of transactions, from their coordinator (KIP-664).
+"""DescribeTransactions (key 65, version 0): the state of transactions (KIP-664).
 
 New in Kafka 3.0.  Flexible from the start.
 """
@@ -10,28 +10,40 @@ from kctl.protocol.message import array, int16, int32, int64, request, response,
 
 @request(key=65, versions="0", flexible="0+")
 class DescribeTransactionsRequest:
+    """Sent to the coordinator of the transactional ids."""
+
     transactional_ids: list[str] = array(string)
+    """An empty list returns nothing."""
 
 
 @struct
 class TopicData:
+    """Partitions of one topic."""
+
     topic: str = string()
     partitions: list[int] = array(int32)
 
 
 @struct
 class TransactionState:
+    """The state of one transactional id."""
+
     error_code: int = int16()
     transactional_id: str = string()
     transaction_state: str = string()
+    """`Ongoing`, `CompleteCommit` or another state of Kafka's TransactionState."""
     transaction_timeout_ms: int = int32()
     transaction_start_time_ms: int = int64()
+    """In ms since the epoch; -1 without an open transaction."""
     producer_id: int = int64()
     producer_epoch: int = int16()
     topics: list[TopicData] = array(TopicData)
+    """Partitions in the transaction; while it is completed, those whose markers are not written yet."""
 
 
 @response(key=65, versions="0", flexible="0+")
 class DescribeTransactionsResponse:
+    """One entry per transactional id of the request."""
+
     throttle_time_ms: int = int32(default=0)
     transaction_states: list[TransactionState] = array(TransactionState)

@@ -1,6 +1,6 @@
-"""EndTxn (key 26, versions 0-3): commit or abort a transaction.
+"""EndTxn (key 26, versions 0-3): commits or aborts a transaction (KIP-98).
 
-Answered as soon as the decision is stored; the markers in the partitions follow.  2: PRODUCER_FENCED.  3: flexible.
+2: PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH.  3: flexible.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ from kctl.protocol.message import boolean, int16, int32, int64, request, respons
 
 @request(key=26, versions="0-3", flexible="3+")
 class EndTxnRequest:
+    """Sent to the transaction coordinator."""
+
     transactional_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
     committed: bool = boolean()
+    """True to commit, False to abort."""
 
 
 @response(key=26, versions="0-3", flexible="3+")
 class EndTxnResponse:
+    """Sent when the decision is stored; the markers are written to the partitions after that."""
+
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16()

@@ -1,8 +1,7 @@
-"""LeaderAndIsr (key 4, versions 0-5): the controller tells a broker which partitions it leads and follows.
+"""LeaderAndIsr (key 4, versions 0-5): the controller makes a broker leader or follower of partitions.
 
-0, 1: one flat list of partitions with their topics' names.  2: grouped by topic; broker epochs (KIP-380).  3:
-replicas being added and removed (KIP-455).  4: flexible.  5: topic ids (KIP-516); the response is grouped by topic
-id, and `type` says whether the request lists all partitions of the broker.
+0, 1: one list of partitions with topic names.  2: grouped by topic; broker epochs (KIP-380).  3: adding and removing
+replicas (KIP-455).  4: flexible.  5: topic ids (KIP-516); `type`; the response is grouped by topic id.
 """
 
 from __future__ import annotations
@@ -16,21 +15,32 @@ from kctl.protocol.message import array, boolean, int8, int16, int32, int64, req
 
 @struct
 class LeaderAndIsrPartitionState:
+    """The state of one partition."""
+
     topic_name: str = string("0-1", default="", ignorable=True)
+    """In the grouped versions it is in the topic."""
     partition_index: int = int32()
     controller_epoch: int = int32()
+    """Epoch of the controller that last wrote the state."""
     leader: int = int32()
+    """-1 without a leader, -2 while the topic is being deleted."""
     leader_epoch: int = int32()
     isr: list[int] = array(int32)
+    """Broker ids of the in-sync replicas."""
     partition_epoch: int = int32()
+    """Version of the state's znode."""
     replicas: list[int] = array(int32)
+    """All replicas, preferred leader first; during a reassignment old and new ones."""
     adding_replicas: list[int] = array(int32, "3+", default=[], ignorable=True)
     removing_replicas: list[int] = array(int32, "3+", default=[], ignorable=True)
     is_new: bool = boolean("1+", default=False, ignorable=True)
+    """True if the partition was just created, so that a log may be created while log directories are offline."""
 
 
 @struct
 class LeaderAndIsrTopicState:
+    """The partitions of one topic."""
+
     topic_name: str = string()
     topic_id: UUID = uuid("5+", default=ZERO_UUID, ignorable=True)
     partition_states: list[LeaderAndIsrPartitionState] = array(LeaderAndIsrPartitionState)
@@ -38,6 +48,8 @@ class LeaderAndIsrTopicState:
 
 @struct
 class LeaderAndIsrLiveLeader:
+    """The endpoint of a leader, for followers to fetch from."""
+
     broker_id: int = int32()
     host_name: str = string()
     port: int = int32()
@@ -45,11 +57,13 @@ class LeaderAndIsrLiveLeader:
 
 @request(key=4, versions="0-5", flexible="4+", cost_max=CONTROL_REQUEST_COST_MAX)
 class LeaderAndIsrRequest:
+    """Sent by the active controller."""
+
     controller_id: int = int32()
     controller_epoch: int = int32()
     broker_epoch: int = int64("2+", default=-1, ignorable=True)
-    # 1: some partitions, 2: all that the broker has; 0 in versions that do not say.
     type: int = int8("5+", default=0)
+    """0 unknown (older versions), 1 incremental, 2 full: partitions that are not listed are stray."""
     ungrouped_partition_states: list[LeaderAndIsrPartitionState] = array(LeaderAndIsrPartitionState, "0-1", default=[])
     topic_states: list[LeaderAndIsrTopicState] = array(LeaderAndIsrTopicState, "2+", default=[])
     live_leaders: list[LeaderAndIsrLiveLeader] = array(LeaderAndIsrLiveLeader)
@@ -57,6 +71,8 @@ class LeaderAndIsrRequest:
 
 @struct
 class LeaderAndIsrPartitionError:
+    """The result for one partition."""
+
     topic_name: str = string("0-4", default="", ignorable=True)
     partition_index: int = int32()
     error_code: int = int16()
@@ -64,12 +80,17 @@ class LeaderAndIsrPartitionError:
 
 @struct
 class LeaderAndIsrTopicError:
+    """The results for one topic."""
+
     topic_id: UUID = uuid()
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError)
 
 
 @response(key=4, versions="0-5", flexible="4+")
 class LeaderAndIsrResponse:
+    """The result for each partition."""
+
     error_code: int = int16()
+    """An error of the whole request: STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH."""
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError, "0-4", default=[])
     topics: list[LeaderAndIsrTopicError] = array(LeaderAndIsrTopicError, "5+", default=[])

@@ -1,6 +1,6 @@
-"""LeaveGroup (key 13, versions 0-4): members leave a group at once instead of by session timeout.
+"""LeaveGroup (key 13, versions 0-4): removes members from a group at once.
 
-3: several members in one request, each with an error of its own (KIP-345); before, `member_id` alone.  4: flexible.
+3: several members in one request, each with its own result (KIP-345), instead of `member_id`.  4: flexible.
 """
 
 from __future__ import annotations
@@ -10,12 +10,17 @@ from kctl.protocol.message import array, int16, int32, request, response, string
 
 @struct
 class MemberIdentity:
+    """A member to remove, by member id or by group instance id."""
+
     member_id: str = string()
+    """Empty if the member is given by `group_instance_id` only."""
     group_instance_id: str | None = string(nullable="3+", default=None)
 
 
 @request(key=13, versions="0-4", flexible="4+")
 class LeaveGroupRequest:
+    """Sent to the group coordinator by a leaving member, or by an administrator."""
+
     group_id: str = string()
     member_id: str = string("0-2", default="")
     members: list[MemberIdentity] = array(MemberIdentity, "3+", default=[])
@@ -23,6 +28,8 @@ class LeaveGroupRequest:
 
 @struct
 class MemberResponse:
+    """The result for one member."""
+
     member_id: str = string()
     group_instance_id: str | None = string(nullable="3+")
     error_code: int = int16()
@@ -30,6 +37,8 @@ class MemberResponse:
 
 @response(key=13, versions="0-4", flexible="4+")
 class LeaveGroupResponse:
+    """The result for each member; before version 3 `error_code` is that of the only member."""
+
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     error_code: int = int16()
     members: list[MemberResponse] = array(MemberResponse, "3+", default=[])

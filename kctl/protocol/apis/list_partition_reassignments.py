@@ -1,6 +1,6 @@
-"""ListPartitionReassignments (key 46, version 0): the partitions that are being moved (KIP-455).
+"""ListPartitionReassignments (key 46, version 0): the reassignments in progress (KIP-455).
 
-`topics` null asks for all.  Flexible from the start.
+Sent to the active controller.  Flexible from the start.
 """
 
 from __future__ import annotations
@@ -10,34 +10,46 @@ from kctl.protocol.message import array, int16, int32, request, response, string
 
 @struct
 class ListPartitionReassignmentsTopics:
+    """Partitions of one topic."""
+
     name: str = string()
     partition_indexes: list[int] = array(int32)
 
 
 @request(key=46, versions="0", flexible="0+")
 class ListPartitionReassignmentsRequest:
+    """Lists reassignments."""
+
     timeout_ms: int = int32(default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = array(
         ListPartitionReassignmentsTopics, nullable="0+", default=None
     )
+    """Null for all partitions."""
 
 
 @struct
 class OngoingPartitionReassignment:
+    """A partition that is being reassigned."""
+
     partition_index: int = int32()
     replicas: list[int] = array(int32)
+    """The current replicas, including those being added and removed."""
     adding_replicas: list[int] = array(int32)
     removing_replicas: list[int] = array(int32)
 
 
 @struct
 class OngoingTopicReassignment:
+    """The partitions of one topic."""
+
     name: str = string()
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
 
 
 @response(key=46, versions="0", flexible="0+")
 class ListPartitionReassignmentsResponse:
+    """The partitions with a reassignment in progress; others are left out."""
+
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default="")

@@ -1,6 +1,6 @@
 """ListTransactions (key 66, version 0): the transactional ids that this broker coordinates (KIP-664).
 
-New in Kafka 3.0.  Empty filters match all.  Flexible from the start.
+New in Kafka 3.0.  Flexible from the start.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from kctl.protocol.message import array, int16, int32, int64, request, response,
 
 @request(key=66, versions="0", flexible="0+")
 class ListTransactionsRequest:
+    """Sent to each broker to list all transactions of a cluster.  Empty filters match everything."""
+
     state_filters: list[str] = array(string)
     producer_id_filters: list[int] = array(int64)
 
 
 @struct
 class TransactionState:
+    """A transactional id; DescribeTransactions lists the states."""
+
     transactional_id: str = string()
     producer_id: int = int64()
     transaction_state: str = string()
@@ -23,7 +27,10 @@ class TransactionState:
 
 @response(key=66, versions="0", flexible="0+")
 class ListTransactionsResponse:
+    """The transactional ids that match the filters."""
+
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     unknown_state_filters: list[str] = array(string)
+    """States of the filter that this broker does not know."""
     transaction_states: list[TransactionState] = array(TransactionState)

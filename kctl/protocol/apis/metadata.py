@@ -1,10 +1,8 @@
-"""Metadata (key 3, versions 0-11): the brokers, the controller, and who leads which partition.
+"""Metadata (key 3, versions 0-11): the brokers, the controller, and the leader and replicas of partitions.
 
-All topics are meant by an empty list in version 0 and by null since 1, where an empty list means none.
-
-1: controller, racks, internal topics.  2: cluster id.  4: whether to create missing topics.  5: offline replicas. 7:
-leader epochs (KIP-320).  8-10: authorized operations, as bits (KIP-430); those of the cluster left again in 11. 9:
-flexible.  10: topic ids (KIP-516); asking by id instead of name works from 12 on only.
+1: controller, racks, internal topics.  2: cluster id (KIP-78).  3: throttle time.  4: `allow_auto_topic_creation`.  5:
+offline replicas (KIP-112).  7: leader epochs (KIP-320).  8: authorized operations (KIP-430); those of the cluster were
+removed in 11 (KIP-700).  9: flexible.  10: topic ids (KIP-516) in the response; requests by id need version 12.
 """
 
 from __future__ import annotations
@@ -17,20 +15,29 @@ from kctl.protocol.message import array, boolean, int16, int32, request, respons
 
 @struct
 class MetadataRequestTopic:
+    """A topic to describe."""
+
     topic_id: UUID = uuid("10+", default=ZERO_UUID, ignorable=True)
     name: str | None = string(nullable="10+")
+    """Null if the topic is given by id, which versions 10 and 11 refuse."""
 
 
 @request(key=3, versions="0-11", flexible="9+")
 class MetadataRequest:
+    """May be sent to any broker."""
+
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
+    """Null for all topics, and an empty list for none.  In version 0 an empty list means all."""
     allow_auto_topic_creation: bool = boolean("4+", default=True)
+    """Create missing topics if `auto.create.topics.enable` is set; always true before version 4."""
     include_cluster_authorized_operations: bool = boolean("8-10", default=False)
     include_topic_authorized_operations: bool = boolean("8+", default=False)
 
 
 @struct
 class MetadataResponseBroker:
+    """A live broker with its endpoint for the listener of the request."""
+
     node_id: int = int32()
     host: str = string()
     port: int = int32()
@@ -39,31 +46,43 @@ class MetadataResponseBroker:
 
 @struct
 class MetadataResponsePartition:
+    """A partition and its replicas."""
+
     error_code: int = int16()
+    """LEADER_NOT_AVAILABLE without a live leader, LISTENER_NOT_FOUND if it lacks this listener (6+)."""
     partition_index: int = int32()
     leader_id: int = int32()
+    """-1 if there is none."""
     leader_epoch: int = int32("7+", default=-1, ignorable=True)
     replica_nodes: list[int] = array(int32)
+    """All replicas, preferred leader first."""
     isr_nodes: list[int] = array(int32)
+    """The in-sync replicas."""
     offline_replicas: list[int] = array(int32, "5+", default=[], ignorable=True)
 
 
 @struct
 class MetadataResponseTopic:
+    """A topic and its partitions."""
+
     error_code: int = int16()
+    """LEADER_NOT_AVAILABLE for a topic that is just being created."""
     name: str = string()
     topic_id: UUID = uuid("10+", default=ZERO_UUID, ignorable=True)
     is_internal: bool = boolean("1+", default=False, ignorable=True)
     partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition)
-    # This default says that nobody asked.
     topic_authorized_operations: int = int32("8+", default=-2147483648)
 
 
 @response(key=3, versions="0-11", flexible="9+")
 class MetadataResponse:
+    """The cluster as this broker knows it from the controller."""
+
     throttle_time_ms: int = int32("3+", default=0, ignorable=True)
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
     cluster_id: str | None = string("2+", nullable="2+", default=None, ignorable=True)
+    """Null if unknown."""
     controller_id: int = int32("1+", default=-1, ignorable=True)
+    """-1 if there is no active controller."""
     topics: list[MetadataResponseTopic] = array(MetadataResponseTopic)
     cluster_authorized_operations: int = int32("8-10", default=-2147483648)

@@ -1,8 +1,7 @@
-"""OffsetFetch (key 9, versions 0-7): how far a group has read.
+"""OffsetFetch (key 9, versions 0-7): the committed offsets of a group.
 
-Offset -1 means that nothing is committed.  0 read from ZooKeeper.  2: null asks for all topics; an error of the whole
-group has a place.  5: leader epochs (KIP-320).  6: flexible.  7: `require_stable` asks to fail while a transaction's
-offsets are pending (KIP-447).
+0: read from ZooKeeper.  2: null for all topics; an error code for the group (KIP-88).  3: throttle time.  5: leader
+epochs (KIP-320).  6: flexible.  7: `require_stable` (KIP-447).
 """
 
 from __future__ import annotations
@@ -12,34 +11,49 @@ from kctl.protocol.message import array, boolean, int16, int32, int64, request, 
 
 @struct
 class OffsetFetchRequestTopic:
+    """Partitions of one topic."""
+
     name: str = string()
     partition_indexes: list[int] = array(int32)
 
 
 @request(key=9, versions="0-7", flexible="6+")
 class OffsetFetchRequest:
+    """Sent to the group coordinator."""
+
     group_id: str = string()
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, nullable="2+")
+    """Null for all partitions with a committed offset."""
     require_stable: bool = boolean("7+", default=False)
+    """Fail with UNSTABLE_OFFSET_COMMIT while a transaction has uncommitted offsets for a partition."""
 
 
 @struct
 class OffsetFetchResponsePartition:
+    """The committed offset of one partition."""
+
     partition_index: int = int32()
     committed_offset: int = int64()
+    """-1 if there is none."""
     committed_leader_epoch: int = int32("5+", default=-1, ignorable=True)
     metadata: str | None = string(nullable="0+")
+    """The text given with the commit; empty if there is none."""
     error_code: int = int16()
 
 
 @struct
 class OffsetFetchResponseTopic:
+    """The partitions of one topic."""
+
     name: str = string()
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition)
 
 
 @response(key=9, versions="0-7", flexible="6+")
 class OffsetFetchResponse:
+    """The committed offsets."""
+
     throttle_time_ms: int = int32("3+", default=0, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic)
     error_code: int = int16("2+", default=0, ignorable=True)
+    """An error of the group; before version 2 it is repeated for each partition."""

@@ -1,11 +1,7 @@
-"""Produce (key 0, versions 0-9): append record batches to partitions this broker leads.
+"""Produce (key 0, versions 0-9): appends record batches to partitions that this broker leads.
 
-`acks` is 0 (no response at all), 1 (the leader has it) or -1 (all in-sync replicas have it).  Partitions succeed and
-fail one by one.
-
-1, 2: the response tells the throttle time; records are in message format 1.  3: format 2 only, transactional ids
-(KIP-98). 5: the response has the log start offset.  7: zstd is allowed (KIP-110).  8: errors of single records
-(KIP-467). 9: flexible.
+1, 2: throttle time; messages of magic 1 (KIP-32).  3: batches of magic 2 only, transactional ids (KIP-98).  5: log
+start offset (KIP-107).  7: zstd is allowed (KIP-110).  8: errors of single records (KIP-467).  9: flexible.
 """
 
 from __future__ import annotations
@@ -15,36 +11,53 @@ from kctl.protocol.message import Records, array, int16, int32, int64, records, 
 
 @struct
 class PartitionProduceData:
+    """The records for one partition."""
+
     index: int = int32()
     records: Records | None = records(nullable="0+")
+    """From version 3 on exactly one batch of magic 2; before, messages of magic 0 or 1."""
 
 
 @struct
 class TopicProduceData:
+    """The partitions of one topic."""
+
     name: str = string()
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
 
 @request(key=0, versions="0-9", flexible="9+")
 class ProduceRequest:
+    """Sent to the leaders; partitions succeed or fail independently."""
+
     transactional_id: str | None = string("3+", nullable="3+", default=None)
+    """Null outside of transactions."""
     acks: int = int16()
+    """0 for no response, 1 for an append by the leader, -1 for all in-sync replicas."""
     timeout_ms: int = int32()
+    """How long to wait for the replicas with acks=-1; then REQUEST_TIMED_OUT, and the records remain in the log."""
     topic_data: list[TopicProduceData] = array(TopicProduceData)
 
 
 @struct
 class BatchIndexAndErrorMessage:
+    """A record that made the batch invalid."""
+
     batch_index: int = int32()
+    """Index of the record in the batch."""
     batch_index_error_message: str | None = string(nullable="8+", default=None)
 
 
 @struct
 class PartitionProduceResponse:
+    """The result for one partition."""
+
     index: int = int32()
     error_code: int = int16()
     base_offset: int = int64()
+    """Offset of the first record; -1 on an error."""
     log_append_time_ms: int = int64("2+", default=-1, ignorable=True)
+    """Time of the append in ms since the epoch for LogAppendTime, -1 for CreateTime."""
     log_start_offset: int = int64("5+", default=-1, ignorable=True)
     record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, "8+", default=[], ignorable=True)
     error_message: str | None = string("8+", nullable="8+", default=None, ignorable=True)
@@ -52,11 +65,15 @@ class PartitionProduceResponse:
 
 @struct
 class TopicProduceResponse:
+    """The partitions of one topic."""
+
     name: str = string()
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
 
 
 @response(key=0, versions="0-9", flexible="9+")
 class ProduceResponse:
+    """The result for each partition; not sent for acks=0."""
+
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)

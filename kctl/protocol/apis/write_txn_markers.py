@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (key 27, versions 0-1): a transaction coordinator has leaders write commit or abort markers.
+"""WriteTxnMarkers (key 27, versions 0-1): writes commit or abort markers of transactions to partitions (KIP-98).
 
 1: flexible.
 """
@@ -10,42 +10,58 @@ from kctl.protocol.message import array, boolean, int16, int32, int64, request, 
 
 @struct
 class WritableTxnMarkerTopic:
+    """Partitions of one topic."""
+
     name: str = string()
     partition_indexes: list[int] = array(int32)
 
 
 @struct
 class WritableTxnMarker:
+    """A marker and the partitions that it is written to."""
+
     producer_id: int = int64()
     producer_epoch: int = int16()
     transaction_result: bool = boolean()
+    """True for commit, False for abort."""
     topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic)
     coordinator_epoch: int = int32()
+    """Leader epoch of the coordinator's partition of __transaction_state; fences former coordinators."""
 
 
 @request(key=27, versions="0-1", flexible="1+")
 class WriteTxnMarkersRequest:
+    """Sent by a transaction coordinator to the leaders of the partitions."""
+
     markers: list[WritableTxnMarker] = array(WritableTxnMarker)
 
 
 @struct
 class WritableTxnMarkerPartitionResult:
+    """The result for one partition."""
+
     partition_index: int = int32()
     error_code: int = int16()
 
 
 @struct
 class WritableTxnMarkerTopicResult:
+    """The results for one topic."""
+
     name: str = string()
     partitions: list[WritableTxnMarkerPartitionResult] = array(WritableTxnMarkerPartitionResult)
 
 
 @struct
 class WritableTxnMarkerResult:
+    """The results for one producer."""
+
     producer_id: int = int64()
     topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
 
 
 @response(key=27, versions="0-1", flexible="1+")
 class WriteTxnMarkersResponse:
+    """The result for each marker and partition."""
+
     markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)

@@ -1,4 +1,4 @@
-"""What the controller wants done.  The runner does it in this order, and feeds what comes back into `step`."""
+"""Actions that `step` returns.  The runner performs them in order and feeds their results back into `step`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from uuid import UUID
 
 from kctl.errors import ErrorCode
 from kctl.model import LeaderAndIsr, TopicPartition
-from kctl.server.controller.events import BrokersRead, ReassignmentsBegun, ReassignmentsCompleted, ReplicasDismissed
+from kctl.server.controller.events import BrokersRead, ReassignmentsCompleted, ReassignmentsStarted, ReplicasDismissed
 from kctl.zookeeper.znodes import TopicAssignment
 
 
 @dataclass(frozen=True, slots=True)
 class WriteStates:
-    """Create or, conditional on their version, set partition state nodes.  Comes back as StatesWritten."""
+    """Create partition state nodes, or set them conditional on their version.  Results in StatesWritten."""
 
     created: Mapping[TopicPartition, LeaderAndIsr]
     changed: Mapping[TopicPartition, LeaderAndIsr]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionNews:
-    """One partition as brokers are told of it."""
+class PartitionUpdate:
+    """The state of one partition as it is sent to brokers."""
 
     topic_partition: TopicPartition
     topic_id: UUID | None
@@ -36,78 +36,78 @@ class PartitionNews:
 
 @dataclass(frozen=True, slots=True)
 class SendLeaderAndIsr:
-    """Tell a broker its roles.  Comes back as LeaderAndIsrAnswered."""
+    """Send a broker its roles (leader or follower).  Results in LeaderAndIsrResponseReceived."""
 
     broker_id: int
-    partitions: tuple[PartitionNews, ...]
+    partitions: tuple[PartitionUpdate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SendUpdateMetadata:
-    """Tell brokers who is alive and what became of some partitions."""
+    """Send brokers the live brokers and the state of some partitions."""
 
     broker_ids: tuple[int, ...]
-    partitions: tuple[PartitionNews, ...]
+    partitions: tuple[PartitionUpdate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SendStopReplica:
-    """Tell a broker to stop replicas; those that delete come back as StopReplicaAnswered."""
+    """Tell a broker to stop replicas.  Requests that delete result in StopReplicaResponseReceived."""
 
     broker_id: int
     partitions: Mapping[TopicPartition, int]
-    """Partition to the leader epoch that the request carries."""
+    """Partition to the leader epoch in the request."""
     is_deleting: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicNodes:
-    """The topic's replicas are gone: delete its nodes and the wish to delete it."""
+    """All replicas of the topic are deleted: delete its znodes and the request to delete it."""
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
-class DropDeletion:
-    """The wish to delete a topic cannot be met: delete the wish."""
+class RejectTopicDeletion:
+    """The topic cannot be deleted: remove the deletion request."""
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
 class WriteAssignments:
-    """Set the nodes of topics."""
+    """Set the assignment nodes of topics."""
 
     topics: Mapping[str, TopicAssignment]
 
 
 @dataclass(frozen=True, slots=True)
 class WatchStates:
-    """Read these partitions' states now and whenever they change; comes as StatesRead."""
+    """Read the states of these partitions and watch them for changes.  Results in StatesRead."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FinishRequestedReassignments:
-    """Leave only these partitions in /admin/reassign_partitions; the node goes when nothing is left."""
+    """Leave only these partitions in /admin/reassign_partitions; delete the node when none remain."""
 
     remaining: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AlterStates:
-    """Set partition state nodes as leaders want them, conditional on their version.  Comes back as StatesAltered."""
+    """Set the partition states that leaders requested, conditional on their version.  Results in StatesAltered."""
 
     changed: Mapping[TopicPartition, LeaderAndIsr]
     outcome: Mapping[TopicPartition, ErrorCode]
-    """What was judged before, for the answer."""
+    """Partitions that are decided already; merged into the response."""
     token: object
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What becomes of a wish, per partition."""
+class CompleteRequest:
+    """Complete a pending request with one error code per partition."""
 
     token: object
     outcome: Mapping[TopicPartition, ErrorCode]
@@ -115,10 +115,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class LogElection:
-    """Say in the log which leaders were elected on purpose, and which partitions were passed over."""
+    """Log the leaders elected by request or by auto.leader.rebalance.enable, and the partitions refused."""
 
     trigger: str
-    """Who asked: "automatic", "znode" or "request"."""
+    """What started the election: "automatic", "znode" or "request"."""
     is_unclean: bool
     elected: tuple[TopicPartition, ...]
     refused: Mapping[TopicPartition, ErrorCode]
@@ -126,9 +126,9 @@ class LogElection:
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Feed this event once everything before it is done and known: the second half of a change."""
+    """Feed this event after all actions before it are done: the second half of a change that takes two steps."""
 
-    event: BrokersRead | ReassignmentsBegun | ReplicasDismissed | ReassignmentsCompleted
+    event: BrokersRead | ReassignmentsStarted | ReplicasDismissed | ReassignmentsCompleted
 
 
 Action = (
@@ -138,11 +138,11 @@ Action = (
     | SendUpdateMetadata
     | SendStopReplica
     | DeleteTopicNodes
-    | DropDeletion
+    | RejectTopicDeletion
     | WriteAssignments
     | WatchStates
     | FinishRequestedReassignments
-    | Answer
+    | CompleteRequest
     | LogElection
     | Continue
 )

@@ -1,4 +1,4 @@
-"""From the controller to brokers: one ordered queue per broker.  Kafka's ControllerChannelManager."""
+"""Sends the controller's requests to brokers: one ordered queue per broker.  Kafka: ControllerChannelManager."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kctl.server.controller.control_requests import (
     stop_replica_request,
     update_metadata_request,
 )
-from kctl.server.controller.events import Event, LeaderAndIsrAnswered, StopReplicaAnswered
+from kctl.server.controller.events import Event, LeaderAndIsrResponseReceived, StopReplicaResponseReceived
 from kctl.server.controller.state import ControllerState
 from kctl.server.inter_broker import InterBrokerVersions
 
@@ -37,19 +37,25 @@ Connect = Callable[[Endpoint, str], Awaitable[Connection]]
 
 
 class ControlPlane(Protocol):
-    """What a broker does with the controller's requests."""
+    """How a broker applies the controller's requests."""
 
-    def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]: ...
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
+        """Applies roles; returns the error per partition.  Raises ApiError."""
+        ...
 
-    def update_metadata(self, request: UpdateMetadataRequest) -> None: ...
+    def update_metadata(self, request: UpdateMetadataRequest) -> None:
+        """Applies metadata.  Raises ApiError."""
+        ...
 
-    def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]: ...
+    def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
+        """Stops replicas; returns the error per partition.  Raises ApiError."""
+        ...
 
 
 class BrokerChannels:
-    """One ordered queue per live broker; this broker is told directly, by the same messages.
+    """One ordered queue per live broker; the local broker gets the same messages by a direct call.
 
-    A request is sent until the broker has answered it or is no longer alive, the next one only then.
+    A request is retried until the broker responds or is no longer alive; only then is the next one sent.
     Owner: event loop.
     """
 
@@ -72,7 +78,7 @@ class BrokerChannels:
         self._remote: dict[int, _RemoteChannel] = {}
 
     def send(self, state: ControllerState, action: SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica) -> None:
-        """Queues; answers come through `on_answer`."""
+        """Queues the requests of an action; responses are passed to `on_answer`."""
         self._follow(state)
         if isinstance(action, SendUpdateMetadata):
             request = update_metadata_request(state, self._broker_id, action.partitions)
@@ -85,12 +91,12 @@ class BrokerChannels:
             self._deliver(action.broker_id, request_of_stop, state)
 
     async def close(self) -> None:
-        """Sends nothing any more; what is queued is lost."""
+        """Stops sending; queued requests are dropped."""
         channels, self._remote = list(self._remote.values()), {}
         await asyncio.gather(*(channel.close() for channel in channels))
 
     def _follow(self, state: ControllerState) -> None:
-        """A channel per live broker; a broker that came back gets a new one, without what was meant for its past."""
+        """Keeps one channel per live broker; a restarted broker gets a new one, without the requests queued before."""
         for broker_id, channel in list(self._remote.items()):
             live = state.brokers.get(broker_id)
             if live is None or live.epoch != channel.broker_epoch:
@@ -108,7 +114,7 @@ class BrokerChannels:
         if channel is None:
             endpoint = next((e for e in live.registration.endpoints if e.listener == self._listener), None)
             if endpoint is None:
-                log.warning("broker=%s has no listener %s: it cannot be told anything", broker_id, self._listener)
+                log.warning("no endpoint for control requests broker=%s listener=%s", broker_id, self._listener)
                 return
             channel = self._remote[broker_id] = _RemoteChannel(
                 broker_id, live.epoch, endpoint, connect=self._connect, versions=self._versions, answer=self._on_answer
@@ -121,19 +127,19 @@ class BrokerChannels:
         try:
             match request:
                 case LeaderAndIsrRequest():
-                    self._on_answer(LeaderAndIsrAnswered(self._broker_id, self._local.leader_and_isr(request)))
+                    self._on_answer(LeaderAndIsrResponseReceived(self._broker_id, self._local.leader_and_isr(request)))
                 case UpdateMetadataRequest():
                     self._local.update_metadata(request)
                 case StopReplicaRequest():
                     errors = self._local.stop_replica(request)
                     if _is_deleting(request):
-                        self._on_answer(StopReplicaAnswered(self._broker_id, errors))
+                        self._on_answer(StopReplicaResponseReceived(self._broker_id, errors))
         except ApiError as error:
-            log.warning("this broker refused a request of the controller error=%s", error.code.name)
+            log.warning("control request refused broker=%s error=%s", self._broker_id, error.code.name)
 
 
 class _RemoteChannel:
-    """The queue of one other broker and the task that empties it."""
+    """The queue of one remote broker and the task that sends its requests."""
 
     def __init__(
         self,
@@ -159,7 +165,7 @@ class _RemoteChannel:
         self._queue.put_nowait(request)
 
     def end(self) -> None:
-        """Stops without waiting for it; the broker is gone."""
+        """Cancels the task without waiting for it; the broker is gone."""
         self._task.cancel()
 
     async def close(self) -> None:
@@ -184,7 +190,7 @@ class _RemoteChannel:
                 return
             except (ConnectionLost, MalformedRequest) as error:
                 if is_first_failure:
-                    log.info("broker=%s is not reached by the controller: %s", self._broker_id, error)
+                    log.info("cannot connect for control requests broker=%s error=%s", self._broker_id, error)
                 is_first_failure = False
                 await asyncio.sleep(_RETRY_S)
 
@@ -196,7 +202,7 @@ class _RemoteChannel:
                     in_version_of_leader_and_isr(request, version), LeaderAndIsrResponse, version=version
                 )
                 self._log_refusal(response.error_code)
-                self._answer(LeaderAndIsrAnswered(self._broker_id, _leader_and_isr_errors(request, response)))
+                self._answer(LeaderAndIsrResponseReceived(self._broker_id, _leader_and_isr_errors(request, response)))
             case UpdateMetadataRequest():
                 version = self._versions.update_metadata
                 metadata = await connection.send(
@@ -210,12 +216,12 @@ class _RemoteChannel:
                 )
                 self._log_refusal(stopped.error_code)
                 if _is_deleting(request):
-                    self._answer(StopReplicaAnswered(self._broker_id, _stop_replica_errors(request, stopped)))
+                    self._answer(StopReplicaResponseReceived(self._broker_id, _stop_replica_errors(request, stopped)))
 
     def _log_refusal(self, error_code: int) -> None:
         if error_code != ErrorCode.NONE:
             name = ErrorCode.of(error_code).name
-            log.warning("broker=%s refused a request of the controller error=%s", self._broker_id, name)
+            log.warning("control request refused broker=%s error=%s", self._broker_id, name)
 
 
 def _is_deleting(request: StopReplicaRequest) -> bool:
@@ -238,7 +244,7 @@ def _leader_and_isr_errors(
 
 
 def _stop_replica_errors(request: StopReplicaRequest, response: StopReplicaResponse) -> dict[TopicPartition, ErrorCode]:
-    """A request refused as a whole deleted nothing."""
+    """The error per partition; a request that was refused as a whole deleted nothing."""
     if response.error_code != ErrorCode.NONE:
         code = ErrorCode.of(response.error_code)
         return {

@@ -1,8 +1,8 @@
-"""Who is the controller: /controller names it, and its session holds the node; /controller_epoch counts elections.
+"""Controller election: /controller is an ephemeral node with the controller's id, /controller_epoch counts elections.
 
-Invariant: the node and the next epoch are written in one transaction, so that each epoch has one controller and every
-write of an older one is refused.  Losing an election is normal and silent.  While somebody is controller, a watch tells
-when that ends.
+Invariant: the node and the next epoch are written in one transaction, so each epoch has exactly one controller and all
+writes with an older epoch are refused.  Losing an election is not an error and is not logged; a watch on /controller
+fires when the next election is due.
 
 Owner: event loop.  Kafka: KafkaController.elect, KafkaZkClient.registerControllerAndIncrementControllerEpoch.
 """
@@ -22,25 +22,25 @@ from kctl.zookeeper.operations import Create, SetData, ZnodeStat, ZooKeeper
 log = logging.getLogger(__name__)
 
 
-class Office(NamedTuple):
-    """What a won election gives: the controller's epoch, and the version of the node that says so."""
+class ControllerLease(NamedTuple):
+    """The result of a won election: the controller's epoch and the version of /controller_epoch."""
 
     epoch: int
     epoch_version: int
 
 
 class Candidacy:
-    """One broker's part in elections."""
+    """Takes part in controller elections for one broker."""
 
     def __init__(self, broker_id: int, zookeeper: ZooKeeper, clock: Clock) -> None:
         self._broker_id = broker_id
         self._zookeeper = zookeeper
         self._clock = clock
 
-    async def run(self, *, holds_office: bool) -> Office | None:
-        """Looks who is controller, and runs for it when nobody is; the office if it was won now.
+    async def run(self, *, is_controller: bool) -> ControllerLease | None:
+        """Reads /controller and, if it does not exist, runs for election; returns the lease if this broker won now.
 
-        Raises ControllerMoved when this broker believes to hold the office and somebody else is in it.
+        Raises ControllerMoved when this broker is the controller (`is_controller`) and another one is registered.
         """
         path = paths.CONTROLLER
         while True:
@@ -51,22 +51,22 @@ class Candidacy:
                 if won is not None:
                     return won
                 continue
-            winner = _named_in(data)
+            winner = _decoded_broker_id(data)
             is_mine = stat.ephemeral_owner == self._zookeeper.session_id
-            if holds_office:
+            if is_controller:
                 if is_mine and winner == self._broker_id:
                     return None
                 raise ControllerMoved
             if not is_mine:
                 if not stat.ephemeral_owner:
-                    log.error("znode %s is not of any session: nobody is controller until it is deleted", path)
+                    log.error("znode has no owning session; delete it to allow an election path=%s", path)
                 return None
-            # Of an election whose answer got lost, of an office given up, or written over by somebody.
-            log.info("making %s anew, which named broker=%s", path, winner)
+            # Left by an election whose response was lost, by a resignation, or overwritten by another program.
+            log.info("deleting stale controller znode path=%s broker=%s", path, winner)
             with contextlib.suppress(NoNodeError, BadVersionError):
                 await self._zookeeper.delete(path, version=stat.version)
 
-    async def _try(self) -> Office | None:
+    async def _try(self) -> ControllerLease | None:
         epoch, stat = await self._last_epoch()
         claim = znodes.Controller(self._broker_id, self._clock.now_ms())
         try:
@@ -80,9 +80,9 @@ class Candidacy:
             return None
         assert isinstance(written, ZnodeStat)
         log.info("elected as controller epoch=%s", epoch + 1)
-        # The watch that tells when the node is taken away.
+        # Sets the watch that fires when the node is deleted.
         await self._zookeeper.get(paths.CONTROLLER, watch=True)
-        return Office(epoch + 1, written.version)
+        return ControllerLease(epoch + 1, written.version)
 
     async def _last_epoch(self) -> tuple[int, ZnodeStat]:
         while True:
@@ -96,10 +96,10 @@ class Candidacy:
                     continue
 
 
-def _named_in(data: bytes) -> int | None:
-    """The broker that /controller names; None, with a log line, when it makes no sense."""
+def _decoded_broker_id(data: bytes) -> int | None:
+    """The broker id in /controller; None if the data is invalid, which is logged."""
     try:
         return znodes.decode_controller(paths.CONTROLLER, data).broker_id
     except ValueError as error:
-        log.error("somebody wrote over the controller's name: %s", error)
+        log.error("invalid controller znode path=%s error=%s", paths.CONTROLLER, error)
         return None

@@ -1,6 +1,6 @@
-"""The controller's three requests, made from its state and its actions, in every version that brokers speak.
+"""Builds LeaderAndIsr, UpdateMetadata and StopReplica requests from the controller's state and actions.
 
-Built in the newest shape; older versions list partitions flat or by other groupings.  Pure.
+Requests are built in the newest version; older versions list partitions flat or grouped differently.  Pure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kctl.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from kctl.server.controller.actions import PartitionNews, SendLeaderAndIsr, SendStopReplica
+from kctl.server.controller.actions import PartitionUpdate, SendLeaderAndIsr, SendStopReplica
 from kctl.server.controller.state import ControllerState
 
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -40,8 +40,8 @@ _FIRST_STOP_REPLICA_WITH_EPOCHS = 3
 
 
 def leader_and_isr_request(state: ControllerState, controller_id: int, action: SendLeaderAndIsr) -> LeaderAndIsrRequest:
-    """The request in its newest shape; older versions are a matter of encoding."""
-    leaders = {news.state.leader for news in action.partitions}
+    """Builds the request in its newest version; `in_version_of_leader_and_isr` converts it."""
+    leaders = {update.state.leader for update in action.partitions}
     return LeaderAndIsrRequest(
         controller_id=controller_id,
         controller_epoch=state.epoch,
@@ -50,7 +50,7 @@ def leader_and_isr_request(state: ControllerState, controller_id: int, action: S
         topic_states=[
             LeaderAndIsrTopicState(
                 topic_name=topic,
-                topic_id=news[0].topic_id or ZERO_UUID,
+                topic_id=updates[0].topic_id or ZERO_UUID,
                 partition_states=[
                     LeaderAndIsrPartitionState(
                         partition_index=each.topic_partition.partition,
@@ -64,10 +64,10 @@ def leader_and_isr_request(state: ControllerState, controller_id: int, action: S
                         removing_replicas=list(each.removing_replicas),
                         is_new=each.is_new,
                     )
-                    for each in news
+                    for each in updates
                 ],
             )
-            for topic, news in _by_topic(action.partitions).items()
+            for topic, updates in _by_topic(action.partitions).items()
         ],
         live_leaders=[
             LeaderAndIsrLiveLeader(broker_id=broker_id, host_name=endpoint.host, port=endpoint.port)
@@ -79,16 +79,16 @@ def leader_and_isr_request(state: ControllerState, controller_id: int, action: S
 
 
 def update_metadata_request(
-    state: ControllerState, controller_id: int, partitions: Iterable[PartitionNews]
+    state: ControllerState, controller_id: int, partitions: Iterable[PartitionUpdate]
 ) -> UpdateMetadataRequest:
-    """All live brokers with all their endpoints, and the partitions named."""
+    """Builds a request with all live brokers, all their endpoints, and the given partitions."""
     return UpdateMetadataRequest(
         controller_id=controller_id,
         controller_epoch=state.epoch,
         topic_states=[
             UpdateMetadataTopicState(
                 topic_name=topic,
-                topic_id=news[0].topic_id or ZERO_UUID,
+                topic_id=updates[0].topic_id or ZERO_UUID,
                 partition_states=[
                     UpdateMetadataPartitionState(
                         partition_index=each.topic_partition.partition,
@@ -100,10 +100,10 @@ def update_metadata_request(
                         replicas=list(each.replicas),
                         offline_replicas=list(each.offline_replicas),
                     )
-                    for each in news
+                    for each in updates
                 ],
             )
-            for topic, news in _by_topic(partitions).items()
+            for topic, updates in _by_topic(partitions).items()
         ],
         live_brokers=[
             UpdateMetadataBroker(
@@ -125,7 +125,7 @@ def update_metadata_request(
 
 
 def stop_replica_request(state: ControllerState, controller_id: int, action: SendStopReplica) -> StopReplicaRequest:
-    """The request in the shape of version 3."""
+    """Builds the request in version 3, the newest."""
     topics: dict[str, list[StopReplicaPartitionState]] = {}
     for (topic, partition), leader_epoch in action.partitions.items():
         topics.setdefault(topic, []).append(
@@ -141,15 +141,15 @@ def stop_replica_request(state: ControllerState, controller_id: int, action: Sen
     )
 
 
-def _by_topic(partitions: Iterable[PartitionNews]) -> dict[str, list[PartitionNews]]:
-    topics: dict[str, list[PartitionNews]] = {}
-    for news in partitions:
-        topics.setdefault(news.topic_partition.topic, []).append(news)
+def _by_topic(partitions: Iterable[PartitionUpdate]) -> dict[str, list[PartitionUpdate]]:
+    topics: dict[str, list[PartitionUpdate]] = {}
+    for update in partitions:
+        topics.setdefault(update.topic_partition.topic, []).append(update)
     return topics
 
 
 def in_version_of_leader_and_isr(request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrRequest:
-    """The same in the shape of an older version."""
+    """Converts the request to an older version."""
     if version >= _FIRST_LEADER_AND_ISR_BY_TOPIC:
         return request
     flat = [replace(s, topic_name=t.topic_name) for t in request.topic_states for s in t.partition_states]
@@ -157,7 +157,7 @@ def in_version_of_leader_and_isr(request: LeaderAndIsrRequest, version: int) -> 
 
 
 def in_version_of_update_metadata(request: UpdateMetadataRequest, version: int) -> UpdateMetadataRequest:
-    """The same in the shape of an older version."""
+    """Converts the request to an older version."""
     if version >= _FIRST_UPDATE_METADATA_BY_TOPIC:
         return request
     flat = [replace(s, topic_name=t.topic_name) for t in request.topic_states for s in t.partition_states]
@@ -165,7 +165,7 @@ def in_version_of_update_metadata(request: UpdateMetadataRequest, version: int) 
 
 
 def in_version_of_stop_replica(request: StopReplicaRequest, version: int) -> StopReplicaRequest:
-    """The same in the shape of an older version; it says for all partitions at once whether they are deleted."""
+    """Converts the request to an older version, which has one delete flag for all partitions."""
     if version >= _FIRST_STOP_REPLICA_WITH_EPOCHS:
         return request
     is_deleting = any(s.delete_partition for t in request.topic_states for s in t.partition_states)

@@ -1,4 +1,4 @@
-"""What the controller hears of.  Everything read from ZooKeeper comes as a value, already decoded."""
+"""Events that the controller processes.  Data from ZooKeeper is already decoded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ZNODE = "znode"
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """This broker won the election; with it comes everything that ZooKeeper holds."""
+    """This broker won the election; carries all state read from ZooKeeper."""
 
     epoch: int
     epoch_version: int
@@ -26,12 +26,12 @@ class Elected:
     deletions: frozenset[str] = frozenset()
     unclean_topics: frozenset[str] = frozenset()
     returned: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
-    """In-sync replicas whose brokers have registered since the partition's state was written."""
+    """In-sync replicas whose brokers registered after the partition's state was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resigned:
-    """Another broker is the controller, or the session is gone."""
+    """Another broker is the controller, or the session has expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class BrokersRead:
 
 @dataclass(frozen=True, slots=True)
 class TopicsRead:
-    """/brokers/topics or one of its nodes changed."""
+    """/brokers/topics or one of its child nodes changed."""
 
     topics: Mapping[str, TopicAssignment]
     unclean_topics: frozenset[str] = frozenset()
     unreadable: frozenset[str] = frozenset()
-    """Topics that are there, but with an assignment that makes no sense."""
+    """Topics that exist but have an invalid assignment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,39 +60,39 @@ class DeletionsRead:
 
 @dataclass(frozen=True, slots=True)
 class StatesWritten:
-    """How the partition states of one WriteStates went."""
+    """The result of one WriteStates."""
 
     written: Mapping[TopicPartition, LeaderAndIsr]
     conflicts: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
-    """Partitions whose state somebody else changed meanwhile, with what is there now."""
+    """Partitions whose state was changed by another writer, with their current state."""
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderAndIsrAnswered:
-    """A broker's answer to LeaderAndIsr."""
+class LeaderAndIsrResponseReceived:
+    """A broker's response to LeaderAndIsr."""
 
     broker_id: int
     errors: Mapping[TopicPartition, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
-class StopReplicaAnswered:
-    """A broker's answer to a StopReplica that deletes."""
+class StopReplicaResponseReceived:
+    """A broker's response to a StopReplica that deletes."""
 
     broker_id: int
     errors: Mapping[TopicPartition, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
-class ControlledShutdownAsked:
-    """A broker is about to stop and wants to lead nothing any more."""
+class ControlledShutdownRequested:
+    """A broker is shutting down and requests that leadership moves away from it."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class ElectionAsked:
-    """Somebody wants leaders elected; partitions None stands for all.  Comes back as an Answer for `token`."""
+class ElectionRequested:
+    """A request to elect leaders; partitions None means all.  Results in a CompleteRequest for `token`."""
 
     partitions: tuple[TopicPartition, ...] | None
     is_unclean: bool
@@ -103,14 +103,14 @@ class ElectionAsked:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceDue:
-    """Time to look whether too many partitions are not led by their preferred replica."""
+    """Periodic check whether too many partitions are not led by their preferred replica."""
 
     imbalance_percentage: int
 
 
 @dataclass(frozen=True, slots=True)
-class ReassignmentsAsked:
-    """Somebody wants replicas moved; None cancels.  Comes back as an Answer for `token`."""
+class ReassignmentsRequested:
+    """A request to reassign replicas; None cancels.  Results in a CompleteRequest for `token`."""
 
     replicas: Mapping[TopicPartition, tuple[int, ...] | None]
     token: object = None
@@ -118,8 +118,8 @@ class ReassignmentsAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class ReassignmentsBegun:
-    """The books of these reassignments are written."""
+class ReassignmentsStarted:
+    """The assignments of these reassignments are written."""
 
     topics: Mapping[str, TopicAssignment]
     partitions: tuple[TopicPartition, ...]
@@ -127,28 +127,28 @@ class ReassignmentsBegun:
 
 @dataclass(frozen=True, slots=True)
 class ReplicasDismissed:
-    """Replicas that an earlier wish added, and that a later one does not want: they can go."""
+    """Replicas that an earlier reassignment added and a later one does not include: they can be deleted."""
 
     dismissed: Mapping[TopicPartition, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsCompleted:
-    """The target replicas of these partitions are in charge; what was removed can go."""
+    """The target replicas of these partitions are the only ones; the removed replicas can be deleted."""
 
     removed: Mapping[TopicPartition, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class StatesRead:
-    """Leaders changed in-sync replicas: what their partitions' nodes hold now."""
+    """Leaders changed in-sync replicas; carries the current states of these partitions."""
 
     states: Mapping[TopicPartition, LeaderAndIsr]
 
 
 @dataclass(frozen=True, slots=True)
-class IsrAlterationsAsked:
-    """A leader wants these states, with other in-sync replicas.  Comes back as an Answer for `token`."""
+class IsrAlterationsRequested:
+    """A leader requests these states, with changed in-sync replicas.  Results in a CompleteRequest for `token`."""
 
     wanted: Mapping[TopicPartition, LeaderAndIsr]
     token: object = None
@@ -156,11 +156,11 @@ class IsrAlterationsAsked:
 
 @dataclass(frozen=True, slots=True)
 class StatesAltered:
-    """How the states of one AlterStates went."""
+    """The result of one AlterStates."""
 
     written: Mapping[TopicPartition, LeaderAndIsr]
     conflicts: Mapping[TopicPartition, LeaderAndIsr]
-    """Partitions whose state somebody else changed meanwhile, with what is there now."""
+    """Partitions whose state was changed by another writer, with their current state."""
     missing: tuple[TopicPartition, ...]
     outcome: Mapping[TopicPartition, ErrorCode]
     token: object
@@ -168,7 +168,7 @@ class StatesAltered:
 
 @dataclass(frozen=True, slots=True)
 class LogDirFailed:
-    """A broker lost a disk."""
+    """A log directory of a broker failed."""
 
     broker_id: int
 
@@ -180,17 +180,17 @@ Event = (
     | TopicsRead
     | DeletionsRead
     | StatesWritten
-    | LeaderAndIsrAnswered
-    | StopReplicaAnswered
-    | ControlledShutdownAsked
-    | ElectionAsked
+    | LeaderAndIsrResponseReceived
+    | StopReplicaResponseReceived
+    | ControlledShutdownRequested
+    | ElectionRequested
     | RebalanceDue
-    | ReassignmentsAsked
-    | ReassignmentsBegun
+    | ReassignmentsRequested
+    | ReassignmentsStarted
     | ReplicasDismissed
     | ReassignmentsCompleted
     | StatesRead
-    | IsrAlterationsAsked
+    | IsrAlterationsRequested
     | StatesAltered
     | LogDirFailed
 )

@@ -1,8 +1,8 @@
-"""AlterIsr: since 2.7-IV2 leaders have the controller write their in-sync replicas.  KIP-497.
+"""AlterIsr: since 2.7-IV2, leaders change in-sync replicas through the controller.  KIP-497.
 
-The controller knows every state that it wrote itself, so it refuses what a leader wants on the strength of an older
-one.  What it has written it tells to all brokers as metadata; the leader learns it from the answer.  A leader that has
-what it wants already, because an answer got lost, is told so.  Kafka's KafkaController.alterIsrs.
+The controller has every state that it wrote itself, so it refuses a change based on an older state.  It sends what it
+has written to all brokers as metadata; the leader learns it from the response.  A leader that requests the current
+state again, because a response was lost, gets success.  Kafka: KafkaController.alterIsrs.
 
 Pure.
 """
@@ -13,14 +13,14 @@ from dataclasses import replace
 
 from kctl.errors import ErrorCode
 from kctl.model import LeaderAndIsr, TopicPartition
-from kctl.server.controller.actions import Action, AlterStates, Answer
-from kctl.server.controller.events import IsrAlterationsAsked, StatesAltered, StatesRead
-from kctl.server.controller.reassigning import states_read
+from kctl.server.controller.actions import Action, AlterStates, CompleteRequest
+from kctl.server.controller.events import IsrAlterationsRequested, StatesAltered, StatesRead
+from kctl.server.controller.reassignment_steps import states_read
 from kctl.server.controller.state import ControllerState
 
 
-def alterations_asked(state: ControllerState, event: IsrAlterationsAsked) -> list[Action]:
-    """What may be written is; the Answer waits for that."""
+def alterations_requested(state: ControllerState, event: IsrAlterationsRequested) -> list[Action]:
+    """Writes the valid changes; CompleteRequest follows when they are written."""
     outcome: dict[TopicPartition, ErrorCode] = {}
     accepted: dict[TopicPartition, LeaderAndIsr] = {}
     for topic_partition, wanted in event.wanted.items():
@@ -31,12 +31,12 @@ def alterations_asked(state: ControllerState, event: IsrAlterationsAsked) -> lis
 
 
 def states_altered(state: ControllerState, event: StatesAltered) -> list[Action]:
-    """ZooKeeper has the new in-sync replicas: all brokers hear of it, and reassignments may be complete."""
-    told = states_read(state, StatesRead({**event.written, **event.conflicts}))
+    """The new in-sync replicas are written: updates all brokers and completes reassignments that are now in sync."""
+    updates = states_read(state, StatesRead({**event.written, **event.conflicts}))
     outcome = dict(event.outcome)
     outcome.update(dict.fromkeys(event.conflicts, ErrorCode.INVALID_UPDATE_VERSION))
     outcome.update(dict.fromkeys(event.missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    return [Answer(event.token, outcome), *told]
+    return [CompleteRequest(event.token, outcome), *updates]
 
 
 def _judge(state: ControllerState, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> ErrorCode:
@@ -48,7 +48,7 @@ def _judge(state: ControllerState, topic_partition: TopicPartition, wanted: Lead
     is_leader = wanted.leader == known.leader and wanted.leader_epoch == known.leader_epoch
     if not is_leader or wanted.leader not in wanted.isr:
         return ErrorCode.INVALID_REQUEST
-    # A leader may know a newer one, which it has written itself before it was upgraded to asking.
+    # The leader may have a newer state, which it wrote itself before it was upgraded to AlterIsr.
     is_old = wanted.partition_epoch < known.partition_epoch
     return ErrorCode.INVALID_UPDATE_VERSION if is_old and not _is_same(known, wanted) else ErrorCode.NONE
 

@@ -1,4 +1,4 @@
-"""Who leads what: elections, their outcome written and told, controlled shutdown, preferred leaders.
+"""Leader elections, writing and sending their results, controlled shutdown, preferred leaders.
 
 Pure.
 """
@@ -12,15 +12,15 @@ from types import MappingProxyType
 from kctl.errors import ErrorCode
 from kctl.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from kctl.server.controller import elections
-from kctl.server.controller.actions import Action, Answer, LogElection, WriteStates
-from kctl.server.controller.events import ZNODE, ElectionAsked, RebalanceDue, StatesWritten
+from kctl.server.controller.actions import Action, CompleteRequest, LogElection, WriteStates
+from kctl.server.controller.events import ZNODE, ElectionRequested, RebalanceDue, StatesWritten
 from kctl.server.controller.partition_states import PartitionPhase
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.requests import RequestBatch
 from kctl.server.controller.state import ControllerState
 
 AUTOMATIC = "automatic"
-_NOTHING_TO_SAY = frozenset({ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED})
+_NOT_LOGGED = frozenset({ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED})
 
 
 def bring_online(
@@ -28,7 +28,7 @@ def bring_online(
     candidates: Iterable[TopicPartition],
     shrunk: Mapping[TopicPartition, LeaderAndIsr] = MappingProxyType({}),
 ) -> list[Action]:
-    """Elections for the candidates that have no leader; what was `shrunk` otherwise is written and told along."""
+    """Elects leaders for the candidates without one; states in `shrunk` are written and sent with them."""
     created: dict[TopicPartition, LeaderAndIsr] = {}
     changed: dict[TopicPartition, LeaderAndIsr] = {}
     for topic_partition in candidates:
@@ -60,17 +60,17 @@ def _elect_offline(state: ControllerState, topic_partition: TopicPartition, know
         return next_state(state, known, elected.leader, elected.isr)
     if known.leader == NO_LEADER:
         return None
-    # The last in-sync replicas stay listed: only they may lead again.
+    # The last in-sync replicas stay in the ISR: only they are eligible.
     return next_state(state, known, NO_LEADER, known.isr)
 
 
 def next_state(state: ControllerState, known: LeaderAndIsr, leader: int, isr: tuple[int, ...]) -> LeaderAndIsr:
-    """A new decision of this controller: one leader epoch up."""
+    """The state with a new leader and ISR, this controller's epoch, and the leader epoch incremented."""
     return replace(known, leader=leader, isr=isr, leader_epoch=known.leader_epoch + 1, controller_epoch=state.epoch)
 
 
 def without(state: ControllerState, known: LeaderAndIsr, brokers: set[int]) -> LeaderAndIsr | None:
-    """The in-sync replicas without some brokers, or None when nothing changes; the last one always stays."""
+    """The state without some brokers in the ISR, or None if nothing changes; the last ISR member always stays."""
     isr = tuple(b for b in known.isr if b not in brokers)
     if isr == known.isr:
         return None
@@ -78,7 +78,7 @@ def without(state: ControllerState, known: LeaderAndIsr, brokers: set[int]) -> L
 
 
 def among_replicas(state: ControllerState, topic_partition: TopicPartition) -> LeaderAndIsr:
-    """In sync and leading are only replicas: who was one until a reassignment ended may be both."""
+    """The state limited to assigned replicas: one that a reassignment removed may still lead or be in the ISR."""
     known = state.leaders[topic_partition]
     replicas = state.replicas(topic_partition)
     isr = tuple(r for r in known.isr if r in replicas)
@@ -89,10 +89,10 @@ def among_replicas(state: ControllerState, topic_partition: TopicPartition) -> L
     return next_state(state, known, leader, isr)
 
 
-def without_the_dead(
+def without_dead_brokers(
     state: ControllerState, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, LeaderAndIsr]:
-    """Those whose leader is alive, but not all in-sync replicas: the leader alone would wait for them for long."""
+    """States with dead ISR members removed, so that a live leader need not wait for replica.lag.time.max.ms."""
     changed: dict[TopicPartition, LeaderAndIsr] = {}
     for topic_partition in partitions:
         known = state.leaders.get(topic_partition)
@@ -104,17 +104,17 @@ def without_the_dead(
     return changed
 
 
-def without_the_returned(
+def without_restarted_brokers(
     state: ControllerState, returned: Mapping[TopicPartition, frozenset[int]]
 ) -> dict[TopicPartition, LeaderAndIsr]:
-    """Those with in-sync replicas that have not been away since, when there are others that may have been.
+    """States whose ISR includes restarted brokers, with these removed if other ISR members have not restarted.
 
-    A broker that lost power comes back with less than it had, and so quickly that only its registration tells: as
-    leader it would have its followers cut off what was acknowledged.  A controller that was there when it came back
-    treats it alike, see membership.brokers_changed.
+    A broker that lost power may restart with fewer records than it had acknowledged, and so fast that only its new
+    registration shows the restart: as leader it would make its followers truncate acknowledged records.  An active
+    controller handles a restart the same way, see membership.brokers_changed.
 
-    Where all have returned nobody is better than the leader.  Its state is written once more all the same: who returns
-    after that is told apart from those who did before.
+    If all ISR members have restarted, no other leader is better.  The state is rewritten nevertheless, so that later
+    restarts can be distinguished from these.
     """
     changed: dict[TopicPartition, LeaderAndIsr] = {}
     for topic_partition, brokers in returned.items():
@@ -132,7 +132,7 @@ def without_the_returned(
 
 
 def states_written(state: ControllerState, event: StatesWritten) -> list[Action]:
-    """ZooKeeper has the decisions: now the brokers hear of them."""
+    """The states are written: sends them to the brokers."""
     batch = RequestBatch(state)
     for topic_partition, leader in event.written.items():
         state.leaders[topic_partition] = leader
@@ -152,12 +152,12 @@ def states_written(state: ControllerState, event: StatesWritten) -> list[Action]
 
 
 def _retry(state: ControllerState, event: StatesWritten) -> list[Action]:
-    """Somebody else wrote: take over what is there, and decide again where it counts on the dead."""
+    """Takes over states that another writer changed, and elects again where these name dead brokers."""
     again: list[TopicPartition] = []
     batch = RequestBatch(state)
     for topic_partition, current in event.conflicts.items():
         state.leaders[topic_partition] = current
-        # Whoever had to wait for this decision has not been told yet; the others know it already.
+        # Brokers that waited for this decision have not received the state; the others have.
         for broker_id in state.replicas(topic_partition):
             if broker_id in state.brokers:
                 batch.leader_and_isr(broker_id, topic_partition)
@@ -165,12 +165,12 @@ def _retry(state: ControllerState, event: StatesWritten) -> list[Action]:
             state.move(topic_partition, PartitionPhase.OFFLINE)
         if current.leader not in state.live_for(topic_partition):
             again.append(topic_partition)
-    strays = {tp: among_replicas(state, tp) for tp in event.conflicts if _has_strays(state, tp)}
-    return batch.actions() + bring_online(state, again, without_the_dead(state, event.conflicts) | strays)
+    strays = {tp: among_replicas(state, tp) for tp in event.conflicts if _has_removed_replicas(state, tp)}
+    return batch.actions() + bring_online(state, again, without_dead_brokers(state, event.conflicts) | strays)
 
 
-def _has_strays(state: ControllerState, topic_partition: TopicPartition) -> bool:
-    """What lost the race was the end of a reassignment."""
+def _has_removed_replicas(state: ControllerState, topic_partition: TopicPartition) -> bool:
+    """True if the lost write was the completion of a reassignment."""
     if topic_partition.topic in state.deleting:
         return False
     known, replicas = state.leaders[topic_partition], state.replicas(topic_partition)
@@ -178,7 +178,7 @@ def _has_strays(state: ControllerState, topic_partition: TopicPartition) -> bool
 
 
 def shut_down(state: ControllerState, broker_id: int) -> list[Action]:
-    """KAFKA-340: leadership moves away while the broker still serves, so that clients notice nothing."""
+    """Moves leadership away from a broker while it still serves clients.  KAFKA-340."""
     if broker_id not in state.brokers:
         return []
     state.shutting_down.add(broker_id)
@@ -203,8 +203,8 @@ def shut_down(state: ControllerState, broker_id: int) -> list[Action]:
     return actions + batch.actions()
 
 
-def election_asked(state: ControllerState, event: ElectionAsked) -> list[Action]:
-    """Preferred or unclean elections; the answer says for each partition whether one was held.  KIP-460."""
+def election_requested(state: ControllerState, event: ElectionRequested) -> list[Action]:
+    """Holds preferred or unclean elections; the response has an error code per partition.  KIP-460."""
     wanted = tuple(state.all_partitions()) if event.partitions is None else event.partitions
     outcome: dict[TopicPartition, ErrorCode] = {}
     changed: dict[TopicPartition, LeaderAndIsr] = {}
@@ -214,13 +214,13 @@ def election_asked(state: ControllerState, event: ElectionAsked) -> list[Action]
             changed[topic_partition] = decision
             decision = ErrorCode.NONE
         outcome[topic_partition] = decision
-    # Whoever sent a request has an answer; a znode has not.
-    is_told = event.trigger != ZNODE
-    refused = {} if is_told else {tp: error for tp, error in outcome.items() if error not in _NOTHING_TO_SAY}
+    # A request gets a response; a znode does not.
+    has_response = event.trigger != ZNODE
+    refused = {} if has_response else {tp: error for tp, error in outcome.items() if error not in _NOT_LOGGED}
     actions: list[Action] = [WriteStates({}, changed)] if changed else []
     if changed or refused:
         actions.append(LogElection(event.trigger, event.is_unclean, tuple(changed), refused))
-    return [*actions, Answer(event.token, outcome)]
+    return [*actions, CompleteRequest(event.token, outcome)]
 
 
 def _elect(state: ControllerState, topic_partition: TopicPartition, *, is_unclean: bool) -> LeaderAndIsr | ErrorCode:
@@ -244,17 +244,17 @@ def _elect(state: ControllerState, topic_partition: TopicPartition, *, is_unclea
 
 
 def rebalance(state: ControllerState, event: RebalanceDue) -> list[Action]:
-    """auto.leader.rebalance.enable: preferred replicas lead again where too many do not."""
+    """auto.leader.rebalance.enable: elects preferred replicas of brokers that lead too few of their partitions."""
     preferred: dict[int, list[TopicPartition]] = {}
     for topic_partition in state.all_partitions():
         if topic_partition in state.leaders and topic_partition.topic not in state.deleting:
             preferred.setdefault(state.replicas(topic_partition)[0], []).append(topic_partition)
     changed: dict[TopicPartition, LeaderAndIsr] = {}
     for broker_id, partitions in preferred.items():
-        astray = [tp for tp in partitions if state.leaders[tp].leader != broker_id]
-        if len(astray) * 100 <= event.imbalance_percentage * len(partitions):
+        not_preferred = [tp for tp in partitions if state.leaders[tp].leader != broker_id]
+        if len(not_preferred) * 100 <= event.imbalance_percentage * len(partitions):
             continue
-        for topic_partition in astray:
+        for topic_partition in not_preferred:
             decision = _elect(state, topic_partition, is_unclean=False)
             if isinstance(decision, LeaderAndIsr):
                 changed[topic_partition] = decision

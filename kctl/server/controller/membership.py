@@ -1,4 +1,4 @@
-"""Brokers come and go, and lose disks.
+"""Brokers that are added, removed or restarted, and failed log directories.
 
 Pure.
 """
@@ -11,9 +11,9 @@ from kctl.errors import ErrorCode
 from kctl.model import LeaderAndIsr, TopicPartition
 from kctl.server.controller.actions import Action, Continue, WriteStates
 from kctl.server.controller.events import BrokersRead
-from kctl.server.controller.leadership import bring_online, without, without_the_dead
+from kctl.server.controller.leadership import bring_online, without, without_dead_brokers
 from kctl.server.controller.partition_states import PartitionPhase
-from kctl.server.controller.reassigning import resume_reassignments
+from kctl.server.controller.reassignment_steps import resume_reassignments
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.requests import RequestBatch
 from kctl.server.controller.state import ControllerState
@@ -21,7 +21,7 @@ from kctl.server.controller.topic_deletion import resume_deletions
 
 
 def brokers_changed(state: ControllerState, event: BrokersRead) -> list[Action]:
-    """Brokers died, came, or came back so fast that only their epoch tells."""
+    """Handles brokers that were removed, added, or restarted so fast that only their epoch changed."""
     bounced = {b for b, live in event.brokers.items() if b in state.brokers and state.brokers[b].epoch != live.epoch}
     gone = (state.brokers.keys() - event.brokers.keys()) | bounced
     come = event.brokers.keys() - (state.brokers.keys() - bounced)
@@ -31,20 +31,20 @@ def brokers_changed(state: ControllerState, event: BrokersRead) -> list[Action]:
         state.shutting_down.discard(broker_id)
         state.offline_replicas = {replica for replica in state.offline_replicas if replica[1] != broker_id}
     if gone:
-        # What the dead leave behind is written before the newcomers are looked at.
-        actions = _brokers_gone(state, gone)
+        # The states of partitions of removed brokers are written before added brokers are handled.
+        actions = _brokers_removed(state, gone)
         return [*actions, Continue(event)] if come or is_modified else actions
     state.brokers.update(event.brokers)
     if come:
-        return _brokers_come(state, come)
+        return _brokers_added(state, come)
     if is_modified:
         batch = RequestBatch(state)
-        batch.tell_brokers_only()
+        batch.send_live_brokers()
         return batch.actions()
     return []
 
 
-def _brokers_gone(state: ControllerState, gone: set[int]) -> list[Action]:
+def _brokers_removed(state: ControllerState, gone: set[int]) -> list[Action]:
     orphans: list[TopicPartition] = []
     diminished: list[TopicPartition] = []
     for topic_partition in state.all_partitions():
@@ -61,19 +61,19 @@ def _brokers_gone(state: ControllerState, gone: set[int]) -> list[Action]:
             orphans.append(topic_partition)
         else:
             diminished.append(topic_partition)
-    actions: list[Action] = bring_online(state, orphans, without_the_dead(state, diminished))
+    actions: list[Action] = bring_online(state, orphans, without_dead_brokers(state, diminished))
     if not actions:
         batch = RequestBatch(state)
-        batch.tell_brokers_only()
+        batch.send_live_brokers()
         actions = batch.actions()
     return actions
 
 
-def _brokers_come(state: ControllerState, come: set[int]) -> list[Action]:
-    # A newcomer has to know its leaders before it can be told to follow them.
+def _brokers_added(state: ControllerState, come: set[int]) -> list[Action]:
+    # A new broker needs the leaders' endpoints before it can be told to follow them.
     batch = RequestBatch(state)
-    batch.tell_brokers_only()
-    batch.tell_everything(come)
+    batch.send_live_brokers()
+    batch.send_full_metadata(come)
     actions = batch.actions()
     batch = RequestBatch(state)
     for topic_partition in state.all_partitions():
@@ -92,7 +92,7 @@ def _brokers_come(state: ControllerState, come: set[int]) -> list[Action]:
 
 
 def log_dir_failed(state: ControllerState, broker_id: int) -> list[Action]:
-    """The broker lost a disk, but does not say which replicas: asked about all, it refuses those that are gone."""
+    """A log directory failed: sends LeaderAndIsr for all replicas; the broker's response names the failed ones."""
     batch = RequestBatch(state)
     for topic_partition in state.all_partitions():
         if broker_id in state.replicas(topic_partition) and topic_partition in state.leaders:
@@ -100,8 +100,10 @@ def log_dir_failed(state: ControllerState, broker_id: int) -> list[Action]:
     return batch.actions()
 
 
-def roles_answered(state: ControllerState, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]) -> list[Action]:
-    """Replicas whose disk the broker cannot use do not count as alive until the broker comes back."""
+def leader_and_isr_responded(
+    state: ControllerState, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]
+) -> list[Action]:
+    """Marks replicas offline that the broker reports as on a failed log directory, until the broker restarts."""
     lost = {
         topic_partition
         for topic_partition, code in errors.items()
@@ -117,7 +119,7 @@ def roles_answered(state: ControllerState, broker_id: int, errors: Mapping[Topic
         if leader is None or topic_partition.topic in state.deleting:
             continue
         if broker_id not in state.replicas(topic_partition):
-            continue  # A reassignment took it away meanwhile.
+            continue  # Removed by a reassignment in the meantime.
         state.move_replica((topic_partition, broker_id), ReplicaPhase.OFFLINE)
         if leader.leader == broker_id:
             state.move(topic_partition, PartitionPhase.OFFLINE)

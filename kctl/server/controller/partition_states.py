@@ -1,9 +1,9 @@
-"""What a partition can be, for the controller.  Kafka's PartitionStateMachine.
+"""The states of a partition in the controller.  Kafka: PartitionStateMachine.
 
 NON_EXISTENT   never created, or deleted
 NEW            created, with replicas, but no leader yet
 ONLINE         has a leader
-OFFLINE        had a leader, which is gone
+OFFLINE        its leader is gone
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class PartitionPhase(Enum):
-    """The four states."""
+    """The four partition states."""
 
     NON_EXISTENT = "NonExistentPartition"
     NEW = "NewPartition"

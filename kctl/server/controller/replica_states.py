@@ -1,12 +1,12 @@
-"""What a replica can be, for the controller.  Kafka's ReplicaStateMachine.
+"""The states of a replica in the controller.  Kafka: ReplicaStateMachine.
 
-NEW                    assigned just now; can only become a follower
+NEW                    just assigned; can only become a follower
 ONLINE                 its broker is alive
-OFFLINE                its broker or its disk is gone
-DELETION_STARTED       told to delete its log
-DELETION_SUCCESSFUL    has deleted its log
-DELETION_INELIGIBLE    could not delete, or its broker is gone; tried again when that changes
-NON_EXISTENT           forgotten
+OFFLINE                its broker is dead or its log directory failed
+DELETION_STARTED       the broker was told to delete its log
+DELETION_SUCCESSFUL    the log is deleted
+DELETION_INELIGIBLE    could not be deleted, or its broker is dead; retried when that changes
+NON_EXISTENT           removed from the state
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import Enum
 
 
 class ReplicaPhase(Enum):
-    """The seven states."""
+    """The seven replica states."""
 
     NON_EXISTENT = "NonExistentReplica"
     NEW = "NewReplica"

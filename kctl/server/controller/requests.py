@@ -1,6 +1,6 @@
-"""Requests of one pass, gathered per broker, so that a change of a thousand partitions is a handful of requests.
+"""Collects requests per broker, so that a change of a thousand partitions takes a few requests.
 
-Kafka's ControllerBrokerRequestBatch.  Every LeaderAndIsr implies that all live brokers hear of the partition.
+Kafka: ControllerBrokerRequestBatch.  Each LeaderAndIsr implies an UpdateMetadata for the partition to all live brokers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from kctl.model import LEADER_DURING_DELETE, LeaderAndIsr, TopicPartition
 from kctl.server.controller.actions import (
     Action,
-    PartitionNews,
+    PartitionUpdate,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
@@ -18,45 +18,45 @@ from kctl.server.controller.actions import (
 from kctl.server.controller.state import ControllerState
 
 EPOCH_DURING_DELETE = -2
-"""Leader epoch of a StopReplica for a topic that is being deleted: accepted whatever epoch the broker knows."""
+"""Leader epoch of a StopReplica for a topic that is being deleted; valid whatever epoch the broker has."""
 
 
 class RequestBatch:
-    """Filled by `step`, emptied by `actions` in the order in which brokers must hear of things."""
+    """Filled by `step`; `actions` returns the requests in the order in which brokers must get them."""
 
     def __init__(self, state: ControllerState) -> None:
         self._state = state
-        self._leader_and_isr: dict[int, dict[TopicPartition, PartitionNews]] = {}
-        self._metadata: dict[TopicPartition, PartitionNews] = {}
+        self._leader_and_isr: dict[int, dict[TopicPartition, PartitionUpdate]] = {}
+        self._metadata: dict[TopicPartition, PartitionUpdate] = {}
         self._full_metadata: set[int] = set()
         self._stop: dict[tuple[int, bool], dict[TopicPartition, int]] = {}
-        self._tells_all = False
+        self._sends_live_brokers = False
 
     def leader_and_isr(self, broker_id: int, topic_partition: TopicPartition, *, is_new: bool = False) -> None:
-        """The broker's role in the partition, as the state has it now."""
-        self._leader_and_isr.setdefault(broker_id, {})[topic_partition] = self._news(topic_partition, is_new=is_new)
+        """Adds the broker's role in the partition, from the current state."""
+        self._leader_and_isr.setdefault(broker_id, {})[topic_partition] = self._update(topic_partition, is_new=is_new)
         self.metadata(topic_partition)
 
     def metadata(self, topic_partition: TopicPartition) -> None:
-        """All live brokers hear of the partition."""
-        self._metadata[topic_partition] = self._news(topic_partition)
+        """Adds the partition's state to the metadata sent to all live brokers."""
+        self._metadata[topic_partition] = self._update(topic_partition)
 
     def metadata_of_deleted(self, topic_partition: TopicPartition) -> None:
-        """All live brokers forget the partition."""
+        """Adds the partition's deletion to the metadata sent to all live brokers."""
         known = self._state.leaders.get(topic_partition) or LeaderAndIsr(LEADER_DURING_DELETE, 0, ())
         gone = LeaderAndIsr(LEADER_DURING_DELETE, known.leader_epoch, known.isr, known.controller_epoch)
-        self._metadata[topic_partition] = self._news(topic_partition, state=gone)
+        self._metadata[topic_partition] = self._update(topic_partition, state=gone)
 
-    def tell_brokers_only(self) -> None:
-        """All live brokers hear who is alive."""
-        self._tells_all = True
+    def send_live_brokers(self) -> None:
+        """Sends the live brokers to all live brokers, even if no partition changed."""
+        self._sends_live_brokers = True
 
-    def tell_everything(self, broker_ids: Iterable[int]) -> None:
-        """These brokers hear of every partition that has a leader."""
+    def send_full_metadata(self, broker_ids: Iterable[int]) -> None:
+        """Sends these brokers every partition that has a leader."""
         self._full_metadata.update(broker_ids)
 
     def stop_replica(self, broker_id: int, topic_partition: TopicPartition, *, is_deleting: bool) -> None:
-        """Dropped when the broker is not alive: it will hear when it comes back."""
+        """Adds a StopReplica; ignored when the broker is not alive, since it gets its replicas when it restarts."""
         if broker_id not in self._state.brokers:
             return
         is_topic_going = topic_partition.topic in self._state.deleting
@@ -65,16 +65,16 @@ class RequestBatch:
         self._stop.setdefault((broker_id, is_deleting), {})[topic_partition] = epoch
 
     def actions(self) -> list[Action]:
-        """LeaderAndIsr, then UpdateMetadata, then StopReplica."""
+        """Returns LeaderAndIsr, then UpdateMetadata, then StopReplica."""
         live = tuple(sorted(self._state.brokers))
         actions: list[Action] = [
-            SendLeaderAndIsr(broker_id, tuple(news.values()))
-            for broker_id, news in sorted(self._leader_and_isr.items())
+            SendLeaderAndIsr(broker_id, tuple(updates.values()))
+            for broker_id, updates in sorted(self._leader_and_isr.items())
         ]
-        if (self._metadata or self._tells_all) and live:
+        if (self._metadata or self._sends_live_brokers) and live:
             actions.append(SendUpdateMetadata(live, tuple(self._metadata.values())))
         if self._full_metadata:
-            everything = tuple(self._news(tp) for tp in self._state.all_partitions() if tp in self._state.leaders)
+            everything = tuple(self._update(tp) for tp in self._state.all_partitions() if tp in self._state.leaders)
             actions.append(SendUpdateMetadata(tuple(sorted(self._full_metadata)), everything))
         actions += [
             SendStopReplica(broker_id, partitions, is_deleting)
@@ -82,13 +82,13 @@ class RequestBatch:
         ]
         return actions
 
-    def _news(
+    def _update(
         self, topic_partition: TopicPartition, *, is_new: bool = False, state: LeaderAndIsr | None = None
-    ) -> PartitionNews:
+    ) -> PartitionUpdate:
         topic, partition = topic_partition
         assignment = self._state.topics[topic]
         replicas = assignment.replicas[partition]
-        return PartitionNews(
+        return PartitionUpdate(
             topic_partition,
             assignment.topic_id,
             state or self._state.leaders[topic_partition],

@@ -1,10 +1,10 @@
-"""Runs the controller: one queue of what happens, one consumer, and `step` in between, whose actions it performs.
+"""Runs the controller: one event queue, one consumer that calls `step` and performs the actions it returns.
 
-A watch only says that something changed; the consumer reads it again when its turn comes, so several changes in a row
-cost one reading.  One event and everything that follows from it is done before the next.
+A watch only says that something changed; the consumer reads it when its turn comes, so several changes in a row cost
+one read.  An event and everything that follows from it is finished before the next event.
 
-Losing the election is normal and silent.  Any write that finds another controller epoch means that another broker took
-over: this one resigns, forgets everything and watches /controller again.
+Losing the election is not an error and is not logged.  A write that finds another controller epoch means that another
+broker is the controller: this one resigns, clears its state and watches /controller.
 
 Owner: event loop.  Kafka: KafkaController, ControllerEventManager.
 """
@@ -18,16 +18,16 @@ from collections.abc import Callable, Iterator, Mapping
 from kctl.environment import Clock, Random
 from kctl.errors import ConnectionLossError, ErrorCode, SessionLostError
 from kctl.model import LeaderAndIsr, TopicPartition
-from kctl.server.controller import reassignment
+from kctl.server.controller import reassignment_rules
 from kctl.server.controller.actions import (
     Action,
     AlterStates,
-    Answer,
+    CompleteRequest,
     Continue,
     DeleteTopicNodes,
-    DropDeletion,
     FinishRequestedReassignments,
     LogElection,
+    RejectTopicDeletion,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
@@ -38,11 +38,11 @@ from kctl.server.controller.actions import (
 from kctl.server.controller.broker_channels import BrokerChannels, Connect, ControlPlane
 from kctl.server.controller.candidacy import Candidacy
 from kctl.server.controller.events import (
-    ControlledShutdownAsked,
-    ElectionAsked,
+    ControlledShutdownRequested,
+    ElectionRequested,
     Event,
-    IsrAlterationsAsked,
-    ReassignmentsAsked,
+    IsrAlterationsRequested,
+    ReassignmentsRequested,
     RebalanceDue,
     Resigned,
 )
@@ -59,11 +59,11 @@ log = logging.getLogger(__name__)
 _FIRST_REBALANCE_S = 5.0
 _PARTITIONS_PER_LINE = 100
 _AFTER_FAILURE_S = 1.0
-"""Keeps what fails again and again from being all that is done."""
+"""Pause after an unexpected failure, so that a repeated one does not use all CPU time."""
 
 
 class ControllerRunner:
-    """`start` after the broker is registered; `close` before the ZooKeeper session ends."""
+    """Call `start` after the broker is registered, and `close` before the ZooKeeper session ends."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class ControllerRunner:
             has_topic_ids=has_topic_ids,
         )
         self._clock = clock
-        self._inbox: asyncio.Queue[str | TopicPartition | Event | _Ask] = asyncio.Queue()
+        self._inbox: asyncio.Queue[str | TopicPartition | Event | _PendingRequest] = asyncio.Queue()
         self._waiting: set[str] = set()
         self._channels = BrokerChannels(
             broker_id,
@@ -105,7 +105,7 @@ class ControllerRunner:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, *, rebalance_every_ms: int | None = None, imbalance_percentage: int = 0) -> None:
-        """Begins with an election; looks for leaders astray regularly if asked to."""
+        """Starts with an election; `rebalance_every_ms` also starts the periodic preferred leader election."""
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._run(), name="controller")]
         if rebalance_every_ms is not None:
@@ -114,7 +114,7 @@ class ControllerRunner:
         self.notify(paths.CONTROLLER)
 
     async def close(self) -> None:
-        """Stops; the session's end releases /controller."""
+        """Stops; the end of the session deletes /controller."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -122,7 +122,7 @@ class ControllerRunner:
         self.state.is_active = False
 
     def on_watch(self, event: WatchEvent) -> None:
-        """A watch of the session fired; those of others are ignored."""
+        """Handles a watch event of the session; watches of other components are ignored."""
         place = watched_place(event.path)
         if isinstance(place, TopicPartition):
             self._inbox.put_nowait(place)
@@ -130,50 +130,50 @@ class ControllerRunner:
             self.notify(place)
 
     def notify(self, path: str) -> None:
-        """What is under `path` has to be read again; said twice before that happens, it is read once."""
+        """Queues a read of what is under `path`; a path that is queued already is read once."""
         if path not in self._waiting:
             self._waiting.add(path)
             self._inbox.put_nowait(path)
 
     def session_expired(self) -> None:
-        """The session is gone, and with it everything that this broker held as controller."""
+        """The session expired, so this broker is no longer the controller."""
         self._inbox.put_nowait(Resigned())
 
     def run_for_election(self) -> None:
-        """There is a new session: nothing was watched in it yet."""
+        """Starts an election in a new session, in which no watches are set yet."""
         self._waiting.clear()
         self.notify(paths.CONTROLLER)
 
     async def controlled_shutdown(self, broker_id: int) -> list[TopicPartition]:
-        """Moves leadership away from the broker; answers the partitions that it still leads though others could."""
-        await self._ask(lambda _: ControlledShutdownAsked(broker_id))
+        """Moves leadership away from the broker; returns the partitions with followers that it still leads."""
+        await self._request(lambda _: ControlledShutdownRequested(broker_id))
         return led_with_followers(self.state, broker_id)
 
     async def elect_leaders(
         self, partitions: tuple[TopicPartition, ...] | None, *, is_unclean: bool
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Holds elections for these or all partitions; NONE where one was held."""
-        return await self._ask(lambda ask: ElectionAsked(partitions, is_unclean, ask))
+        """Holds elections for these or all partitions; returns NONE for each partition with a new leader."""
+        return await self._request(lambda request: ElectionRequested(partitions, is_unclean, request))
 
     async def reassign(
         self, replicas: Mapping[TopicPartition, tuple[int, ...] | None]
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Begins reassignments, or cancels where None is given; NONE where one was begun."""
-        return await self._ask(lambda ask: ReassignmentsAsked(replicas, ask))
+        """Starts reassignments, or cancels where the value is None; returns NONE for each that was accepted."""
+        return await self._request(lambda request: ReassignmentsRequested(replicas, request))
 
     async def alter_isrs(self, wanted: Mapping[TopicPartition, LeaderAndIsr]) -> Mapping[TopicPartition, ErrorCode]:
-        """Writes in-sync replicas as their leader wants them; NONE where `state` has them, {} when not controller."""
-        return await self._ask(lambda ask: IsrAlterationsAsked(wanted, ask))
+        """Writes in-sync replicas for their leaders; NONE where `state` has them, {} if this is not the controller."""
+        return await self._request(lambda request: IsrAlterationsRequested(wanted, request))
 
     def unclean_election_changed(self) -> None:
-        """The configuration of a topic changed: leaderless partitions may get a leader now."""
+        """A topic's configuration changed: partitions without a leader may now be eligible for an unclean election."""
         self.notify(paths.TOPICS)
 
-    async def _ask(self, event: Callable[[_Ask], Event]) -> Mapping[TopicPartition, ErrorCode]:
-        """The outcome of an event that answers to the ask; {} when it does not, as one that is not the controller."""
-        ask = _Ask(event)
-        self._inbox.put_nowait(ask)
-        return await ask.done
+    async def _request(self, event: Callable[[_PendingRequest], Event]) -> Mapping[TopicPartition, ErrorCode]:
+        """Queues an event and returns its outcome; {} if this broker is not the controller."""
+        request = _PendingRequest(event)
+        self._inbox.put_nowait(request)
+        return await request.done
 
     async def _run(self) -> None:
         while True:
@@ -184,27 +184,27 @@ class ControllerRunner:
                     await self._read_again(item)
                 elif isinstance(item, TopicPartition):
                     await self._feed(await self._znodes.read_states([item]))
-                elif isinstance(item, _Ask):
+                elif isinstance(item, _PendingRequest):
                     await self._feed(item.event)
                 else:
                     await self._feed(item)
             except ControllerMoved:
-                log.info("another broker is the controller; resigning")
+                log.info("resigning as controller broker=%s reason=another_controller", self.state.broker_id)
                 await self._feed(Resigned())
                 self.notify(paths.CONTROLLER)
             except SessionLostError:
-                # The owner of the session hears of it too, and starts this over with a new one.
+                # The owner of the session is notified too, and restarts this with a new one.
                 await self._feed(Resigned())
             except ConnectionLossError as error:
-                # What was under way may have happened or not: a fresh mind reads it again, once there is a connection.
-                log.warning("the controller could not finish an event; resigning: %s", error)
-                await self._start_afresh()
+                # Pending writes may or may not have been applied: resign and read everything again when connected.
+                log.warning("resigning as controller broker=%s error=%s", self.state.broker_id, error)
+                await self._resign()
             except Exception:
-                log.exception("the controller could not finish an event; resigning")
+                log.exception("resigning as controller after an unexpected error broker=%s", self.state.broker_id)
                 await asyncio.sleep(_AFTER_FAILURE_S)
-                await self._start_afresh()
+                await self._resign()
             finally:
-                if isinstance(item, _Ask):
+                if isinstance(item, _PendingRequest):
                     item.answer({})
 
     async def _read_again(self, path: str) -> None:
@@ -215,22 +215,22 @@ class ControllerRunner:
                 await self._feed(event)
 
     async def _elect(self) -> None:
-        """Raises ControllerMoved."""
-        office = await self._candidacy.run(holds_office=self.state.is_active)
-        if office is None:
+        """Takes part in an election.  Raises ControllerMoved."""
+        lease = await self._candidacy.run(is_controller=self.state.is_active)
+        if lease is None:
             return
-        self._writer.epoch_version = office.epoch_version
-        await self._feed(await self._znodes.read_all(office))
+        self._writer.epoch_version = lease.epoch_version
+        await self._feed(await self._znodes.read_all(lease))
         for path in REQUESTS:
             await self._read_again(path)
 
-    async def _start_afresh(self) -> None:
-        """Gives the office up; the next election finds what is left of it, and anybody may win."""
+    async def _resign(self) -> None:
+        """Resigns; any broker may win the next election, which handles the node this one leaves."""
         await self._feed(Resigned())
         self.notify(paths.CONTROLLER)
 
     async def _feed(self, event: Event) -> None:
-        """One event and everything that follows from it, before the next."""
+        """Processes one event and everything that follows from it."""
         pending: list[Event] = [event]
         while pending:
             for action in step(self.state, pending.pop(0), self._clock.now_ms()):
@@ -248,8 +248,8 @@ class ControllerRunner:
                 self._channels.send(self.state, action)
             case Continue():
                 return action.event
-            case Answer():
-                if isinstance(action.token, _Ask):
+            case CompleteRequest():
+                if isinstance(action.token, _PendingRequest):
                     action.token.answer(action.outcome)
             case WriteAssignments():
                 for topic, assignment in action.topics.items():
@@ -258,7 +258,7 @@ class ControllerRunner:
                 return await self._znodes.read_states(action.partitions)
             case FinishRequestedReassignments():
                 targets = {
-                    tp: reassignment.target_replicas(self.state.topics[tp.topic], tp.partition)
+                    tp: reassignment_rules.target_replicas(self.state.topics[tp.topic], tp.partition)
                     for tp in action.remaining
                     if tp.topic in self.state.topics
                 }
@@ -268,14 +268,14 @@ class ControllerRunner:
             case DeleteTopicNodes():
                 await self._writer.delete_topic(action.topic)
                 log.info("deleted topic=%s", action.topic)
-            case DropDeletion():
+            case RejectTopicDeletion():
                 path = paths.delete_topic(action.topic)
-                log.warning("removing %s: the topic is unknown, or delete.topic.enable is false", path)
-                await self._writer.delete_tree(paths.delete_topic(action.topic))
+                log.warning("rejected topic deletion: unknown topic, or delete.topic.enable=false path=%s", path)
+                await self._writer.delete_tree(path)
         return None
 
     async def _rebalance_regularly(self, interval_ms: int, imbalance_percentage: int) -> None:
-        """Looks for leaders astray as long as this broker lives; the queue decides when."""
+        """Queues a preferred leader check at a fixed interval until cancelled."""
         await asyncio.sleep(_FIRST_REBALANCE_S)
         while True:
             self._inbox.put_nowait(RebalanceDue(imbalance_percentage))
@@ -283,12 +283,12 @@ class ControllerRunner:
 
 
 def _log_election(election: LogElection) -> None:
-    """Says whose leaders were elected, in lines of at most a hundred partitions."""
+    """Logs elected and refused partitions, at most a hundred per line."""
     kind = "unclean" if election.is_unclean else "preferred"
-    message = "event=leader_election trigger=%s type=%s count=%d partitions=%s"
+    message = "leader election trigger=%s type=%s count=%d partitions=%s"
     for some in _hundreds([str(topic_partition) for topic_partition in election.elected]):
         log.info(message, election.trigger, kind, len(election.elected), some)
-    message = "event=leader_election_refused trigger=%s type=%s count=%d partitions=%s"
+    message = "leader election refused trigger=%s type=%s count=%d partitions=%s"
     for some in _hundreds([f"{tp}:{error.name}" for tp, error in election.refused.items()]):
         log.warning(message, election.trigger, kind, len(election.refused), some)
 
@@ -298,14 +298,14 @@ def _hundreds(texts: list[str]) -> Iterator[str]:
         yield ",".join(texts[start : start + _PARTITIONS_PER_LINE])
 
 
-class _Ask:
-    """A wish with somebody who waits for its outcome; it is the token of its event."""
+class _PendingRequest:
+    """A pending request, used as the token of its event."""
 
-    def __init__(self, event: Callable[[_Ask], Event]) -> None:
+    def __init__(self, event: Callable[[_PendingRequest], Event]) -> None:
         self.done: asyncio.Future[Mapping[TopicPartition, ErrorCode]] = asyncio.get_running_loop().create_future()
         self.event = event(self)
 
     def answer(self, outcome: Mapping[TopicPartition, ErrorCode]) -> None:
-        """The first answer counts."""
+        """Completes the request; only the first call has an effect."""
         if not self.done.done():
             self.done.set_result(outcome)

@@ -1,4 +1,4 @@
-"""All that the active controller knows.  Kafka's ControllerContext.
+"""The state of the active controller.  Kafka: ControllerContext.
 
 Only `step` changes it.
 """
@@ -18,7 +18,7 @@ from kctl.zookeeper.znodes import BrokerRegistration, TopicAssignment
 
 @dataclass(frozen=True, slots=True)
 class LiveBroker:
-    """A registered broker; the epoch is the transaction that registered it, so a restart shows as a new one."""
+    """A registered broker; `epoch` is the zxid of its registration, so it changes with each restart."""
 
     registration: BrokerRegistration
     epoch: int
@@ -29,14 +29,14 @@ Replica = tuple[TopicPartition, int]
 
 @dataclass(slots=True)
 class ControllerState:
-    """Empty while another broker is the controller."""
+    """Empty unless this broker is the controller."""
 
     broker_id: int
     allows_topic_deletion: bool = True
     is_active: bool = False
     epoch: int = 0
     epoch_version: int = 0
-    """ZooKeeper version of /controller_epoch; every write of the controller checks it."""
+    """ZooKeeper version of /controller_epoch, which every write of the controller checks."""
     brokers: dict[int, LiveBroker] = field(default_factory=dict)
     shutting_down: set[int] = field(default_factory=set)
     topics: dict[str, TopicAssignment] = field(default_factory=dict)
@@ -46,20 +46,20 @@ class ControllerState:
     partition_phases: dict[TopicPartition, PartitionPhase] = field(default_factory=dict)
     replica_phases: dict[Replica, ReplicaPhase] = field(default_factory=dict)
     offline_replicas: set[Replica] = field(default_factory=set)
-    """Replicas on a failed disk of a broker that is alive."""
+    """Replicas in a failed log directory of a live broker."""
     requested_reassignments: set[TopicPartition] = field(default_factory=set)
-    """Those that /admin/reassign_partitions asked for and that are not through."""
+    """Partitions of /admin/reassign_partitions whose reassignment is not completed."""
     deleting: set[str] = field(default_factory=set)
-    """Topics whose deletion is wanted or under way."""
+    """Topics whose deletion is requested or in progress."""
     deletions_started: set[str] = field(default_factory=set)
 
     @property
     def live_ids(self) -> set[int]:
-        """Brokers that may lead: alive and not about to stop."""
+        """Brokers that can lead: alive and not shutting down."""
         return self.brokers.keys() - self.shutting_down
 
     def live_for(self, topic_partition: TopicPartition) -> set[int]:
-        """Brokers that may lead this partition: alive, not about to stop, their disk in order."""
+        """Brokers that can lead this partition: alive, not shutting down, log directory online."""
         return {b for b in self.live_ids if (topic_partition, b) not in self.offline_replicas}
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
@@ -77,13 +77,15 @@ class ControllerState:
         return self.topics[topic_partition.topic].replicas[topic_partition.partition]
 
     def phase(self, topic_partition: TopicPartition) -> PartitionPhase:
+        """The state of the partition."""
         return self.partition_phases.get(topic_partition, PartitionPhase.NON_EXISTENT)
 
     def replica_phase(self, replica: Replica) -> ReplicaPhase:
+        """The state of the replica."""
         return self.replica_phases.get(replica, ReplicaPhase.NON_EXISTENT)
 
     def move(self, topic_partition: TopicPartition, phase: PartitionPhase) -> None:
-        """A transition of the partition; an invalid one is a bug of the controller."""
+        """Moves the partition to a state.  Raises AssertionError for an invalid transition, which is a bug."""
         previous = self.phase(topic_partition)
         assert previous in PREVIOUS_PARTITION_PHASES[phase], f"{topic_partition}: {previous} -> {phase}"
         if phase is PartitionPhase.NON_EXISTENT:
@@ -92,7 +94,7 @@ class ControllerState:
             self.partition_phases[topic_partition] = phase
 
     def move_replica(self, replica: Replica, phase: ReplicaPhase) -> None:
-        """A transition of the replica; an invalid one is a bug of the controller."""
+        """Moves the replica to a state.  Raises AssertionError for an invalid transition, which is a bug."""
         previous = self.replica_phase(replica)
         assert previous in PREVIOUS_REPLICA_PHASES[phase], f"{replica}: {previous} -> {phase}"
         if phase is ReplicaPhase.NON_EXISTENT:

@@ -1,11 +1,10 @@
 """The controller's decisions: `step(state, event, now_ms) -> actions`.
 
-The runner feeds one event at a time, performs the actions in order and feeds what they bring (StatesWritten, answers)
-before the next event from outside.  So nothing changes between looking and acting, and each decision sees the result
-of the one before.
+The runner feeds one event at a time, performs the actions in order and feeds their results (StatesWritten, responses)
+before the next external event.  So each decision sees the results of the one before.
 
-Order that matters: a partition's state is written to ZooKeeper before any broker is told of it; LeaderAndIsr goes out
-before UpdateMetadata, and both before StopReplica, because clients must not be sent to a leader that does not know yet.
+Order matters: a partition's state is written to ZooKeeper before it is sent to any broker; LeaderAndIsr is sent before
+UpdateMetadata, and both before StopReplica, because clients must not be directed to a broker that is not leader yet.
 
 Pure.
 """
@@ -18,42 +17,42 @@ from kctl.model import TopicPartition
 from kctl.server.controller.actions import Action, WriteStates
 from kctl.server.controller.events import (
     BrokersRead,
-    ControlledShutdownAsked,
+    ControlledShutdownRequested,
     DeletionsRead,
     Elected,
-    ElectionAsked,
+    ElectionRequested,
     Event,
-    IsrAlterationsAsked,
-    LeaderAndIsrAnswered,
+    IsrAlterationsRequested,
+    LeaderAndIsrResponseReceived,
     LogDirFailed,
-    ReassignmentsAsked,
-    ReassignmentsBegun,
     ReassignmentsCompleted,
+    ReassignmentsRequested,
+    ReassignmentsStarted,
     RebalanceDue,
     ReplicasDismissed,
     Resigned,
     StatesAltered,
     StatesRead,
     StatesWritten,
-    StopReplicaAnswered,
+    StopReplicaResponseReceived,
     TopicsRead,
 )
-from kctl.server.controller.isr_alterations import alterations_asked, states_altered
+from kctl.server.controller.isr_alterations import alterations_requested, states_altered
 from kctl.server.controller.leadership import (
     bring_online,
-    election_asked,
+    election_requested,
     rebalance,
     shut_down,
     states_written,
-    without_the_dead,
-    without_the_returned,
+    without_dead_brokers,
+    without_restarted_brokers,
 )
-from kctl.server.controller.membership import brokers_changed, log_dir_failed, roles_answered
+from kctl.server.controller.membership import brokers_changed, leader_and_isr_responded, log_dir_failed
 from kctl.server.controller.partition_states import PartitionPhase
-from kctl.server.controller.reassigning import (
-    reassignments_asked,
-    reassignments_begun,
+from kctl.server.controller.reassignment_steps import (
     reassignments_completed,
+    reassignments_requested,
+    reassignments_started,
     replicas_dismissed,
     resume_reassignments,
     states_read,
@@ -61,12 +60,12 @@ from kctl.server.controller.reassigning import (
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.requests import RequestBatch
 from kctl.server.controller.state import ControllerState
-from kctl.server.controller.topic_changes import deletions_wanted, topics_changed
-from kctl.server.controller.topic_deletion import deletion_answered
+from kctl.server.controller.topic_changes import deletions_requested, topics_changed
+from kctl.server.controller.topic_deletion import deletion_responded
 
 
 def step(state: ControllerState, event: Event, now_ms: int) -> list[Action]:
-    """What follows from `event`; changes `state`, performs nothing.
+    """Updates `state` for the event and returns the actions to perform.
 
     Events other than Elected are ignored while this broker is not the controller: they were queued before it resigned.
     """
@@ -83,31 +82,31 @@ def step(state: ControllerState, event: Event, now_ms: int) -> list[Action]:
         case TopicsRead():
             return topics_changed(state, event)
         case DeletionsRead():
-            return deletions_wanted(state, event)
+            return deletions_requested(state, event)
         case StatesWritten():
             return states_written(state, event)
-        case LeaderAndIsrAnswered():
-            return roles_answered(state, event.broker_id, event.errors)
-        case StopReplicaAnswered():
-            return deletion_answered(state, event.broker_id, event.errors)
-        case ControlledShutdownAsked():
+        case LeaderAndIsrResponseReceived():
+            return leader_and_isr_responded(state, event.broker_id, event.errors)
+        case StopReplicaResponseReceived():
+            return deletion_responded(state, event.broker_id, event.errors)
+        case ControlledShutdownRequested():
             return shut_down(state, event.broker_id)
-        case ElectionAsked():
-            return election_asked(state, event)
+        case ElectionRequested():
+            return election_requested(state, event)
         case RebalanceDue():
             return rebalance(state, event)
-        case ReassignmentsAsked():
-            return reassignments_asked(state, event)
-        case ReassignmentsBegun():
-            return reassignments_begun(state, event)
+        case ReassignmentsRequested():
+            return reassignments_requested(state, event)
+        case ReassignmentsStarted():
+            return reassignments_started(state, event)
         case ReplicasDismissed():
             return replicas_dismissed(state, event)
         case ReassignmentsCompleted():
             return reassignments_completed(state, event)
         case StatesRead():
             return states_read(state, event)
-        case IsrAlterationsAsked():
-            return alterations_asked(state, event)
+        case IsrAlterationsRequested():
+            return alterations_requested(state, event)
         case StatesAltered():
             return states_altered(state, event)
         case LogDirFailed():
@@ -117,7 +116,7 @@ def step(state: ControllerState, event: Event, now_ms: int) -> list[Action]:
 
 
 def led_with_followers(state: ControllerState, broker_id: int) -> list[TopicPartition]:
-    """Partitions that the broker leads although others could: what a controlled shutdown still waits for."""
+    """Partitions with followers that the broker still leads: a controlled shutdown waits for these."""
     return [
         topic_partition
         for topic_partition, leader in state.leaders.items()
@@ -154,18 +153,18 @@ def _fail_over(state: ControllerState, event: Elected) -> list[Action]:
     everything = list(state.all_partitions())
     for topic_partition in everything:
         _start_partition(state, topic_partition)
-    decided = {**without_the_dead(state, everything), **without_the_returned(state, event.returned)}
-    deletions = deletions_wanted(state, DeletionsRead(event.deletions))
+    decided = {**without_dead_brokers(state, everything), **without_restarted_brokers(state, event.returned)}
+    deletions = deletions_requested(state, DeletionsRead(event.deletions))
     changes = {tp: wanted for tp, wanted in decided.items() if tp.topic not in state.deleting}
     elections = bring_online(state, everything, changes)
     writes = [action for action in elections if isinstance(action, WriteStates)]
     awaited = decided.keys() | {tp for write in writes for tp in (*write.created, *write.changed)}
     introduction = RequestBatch(state)
-    introduction.tell_brokers_only()
+    introduction.send_live_brokers()
     roles = RequestBatch(state)
     for topic_partition in everything:
         if topic_partition not in awaited:
-            _tell_roles(state, topic_partition, roles)
+            _send_roles(state, topic_partition, roles)
     return [*introduction.actions(), *roles.actions(), *elections, *resume_reassignments(state), *deletions]
 
 
@@ -181,8 +180,8 @@ def _start_partition(state: ControllerState, topic_partition: TopicPartition) ->
         state.move_replica((topic_partition, broker_id), ReplicaPhase.ONLINE if is_alive else ReplicaPhase.OFFLINE)
 
 
-def _tell_roles(state: ControllerState, topic_partition: TopicPartition, batch: RequestBatch) -> None:
-    """What is decided anew is told when it is written, and not before: the old leader may not be good any more."""
+def _send_roles(state: ControllerState, topic_partition: TopicPartition, batch: RequestBatch) -> None:
+    """Sends the state in ZooKeeper; a new decision is sent when it is written, since the old leader may be dead."""
     if topic_partition in state.leaders:
         for broker_id in state.replicas(topic_partition):
             if broker_id in state.brokers:

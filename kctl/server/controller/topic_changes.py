@@ -1,4 +1,4 @@
-"""Topics appear, grow and are to go.
+"""Topics that are created, extended, or to be deleted.
 
 Pure.
 """
@@ -6,23 +6,23 @@ Pure.
 from __future__ import annotations
 
 from kctl.model import TopicPartition
-from kctl.server.controller.actions import Action, DropDeletion
+from kctl.server.controller.actions import Action, RejectTopicDeletion
 from kctl.server.controller.events import DeletionsRead, TopicsRead
 from kctl.server.controller.leadership import bring_online
 from kctl.server.controller.partition_states import PartitionPhase
-from kctl.server.controller.reassigning import reassignments_lost
+from kctl.server.controller.reassignment_steps import reassignments_lost
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.state import ControllerState
 from kctl.server.controller.topic_deletion import resume_deletions
 
 
 def topics_changed(state: ControllerState, event: TopicsRead) -> list[Action]:
-    """Topics were created, grown, removed by hand, or may elect leaders that are not in sync."""
+    """Handles topics that were created, extended, deleted without the controller, or now allow unclean elections."""
     newly_unclean = event.unclean_topics - state.unclean_topics
     state.unclean_topics = set(event.unclean_topics)
     removed = state.topics.keys() - event.topics.keys() - event.unreadable
     for topic in removed:
-        # Removed by hand: there is nobody left to tell what it was.
+        # Deleted without the controller: the assignment is gone, so no broker can be sent a StopReplica.
         for topic_partition in state.partitions_of(topic):
             _forget_partition(state, topic_partition)
         del state.topics[topic]
@@ -45,12 +45,12 @@ def topics_changed(state: ControllerState, event: TopicsRead) -> list[Action]:
     return [*reassignments_lost(state, removed), *bring_online(state, [*added, *leaderless])]
 
 
-def deletions_wanted(state: ControllerState, event: DeletionsRead) -> list[Action]:
-    """Somebody wants topics deleted."""
+def deletions_requested(state: ControllerState, event: DeletionsRead) -> list[Action]:
+    """Handles requests in /admin/delete_topics."""
     actions: list[Action] = []
     for topic in sorted(event.topics):
         if topic not in state.topics or not state.allows_topic_deletion:
-            actions.append(DropDeletion(topic))
+            actions.append(RejectTopicDeletion(topic))
         else:
             state.deleting.add(topic)
     return actions + resume_deletions(state)

@@ -1,7 +1,7 @@
-"""How a topic goes: brokers forget it, replicas stop, replicas delete their logs, its nodes are deleted.
+"""Topic deletion: brokers drop its metadata, replicas stop, replicas delete their logs, its znodes are deleted.
 
-A topic waits while one of its replicas is on a broker that is not alive, or while it is being reassigned; it is looked
-at again when a broker comes, when a deletion is wanted and when a replica answers.  Kafka's TopicDeletionManager.
+A deletion waits while one of the replicas is on a dead broker or the topic is being reassigned; it is retried when a
+broker is added, when a deletion is requested and when a replica responds.  Kafka: TopicDeletionManager.
 
 Pure.
 """
@@ -20,7 +20,7 @@ from kctl.server.controller.state import ControllerState, Replica
 
 
 def resume_deletions(state: ControllerState) -> list[Action]:
-    """Starts the deletions that can start."""
+    """Starts all deletions that can start."""
     batch = RequestBatch(state)
     for topic in sorted(state.deleting):
         replicas = _replicas(state, topic)
@@ -34,10 +34,10 @@ def resume_deletions(state: ControllerState) -> list[Action]:
     return batch.actions()
 
 
-def deletion_answered(
+def deletion_responded(
     state: ControllerState, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]
 ) -> list[Action]:
-    """A broker deleted its replicas, or could not."""
+    """Handles a broker's response to the deletion of its replicas."""
     topics: set[str] = set()
     for topic_partition, code in errors.items():
         replica = (topic_partition, broker_id)

@@ -1,6 +1,6 @@
-"""From changes in ZooKeeper to events: a watch says only where something changed, so that is read again, and watched.
+"""Turns changes in ZooKeeper into events: a watch only names what changed, so it is read and watched again.
 
-A place is read when its turn comes and not when its watch fires: several changes in a row cost one reading.
+The read happens when its turn in the queue comes, not when the watch fires: several changes in a row cost one read.
 
 Owner: event loop.  Kafka: the ZNodeChangeHandlers of KafkaController.
 """
@@ -14,17 +14,17 @@ from uuid import UUID
 
 from kctl.environment import Random
 from kctl.model import TopicPartition
-from kctl.server.controller import reassignment, znode_reader
-from kctl.server.controller.candidacy import Office
+from kctl.server.controller import reassignment_rules, znode_reader
+from kctl.server.controller.candidacy import ControllerLease
 from kctl.server.controller.events import (
     ZNODE,
     BrokersRead,
     DeletionsRead,
     Elected,
-    ElectionAsked,
+    ElectionRequested,
     Event,
     LogDirFailed,
-    ReassignmentsAsked,
+    ReassignmentsRequested,
     StatesRead,
     TopicsRead,
 )
@@ -37,10 +37,10 @@ log = logging.getLogger(__name__)
 
 UncleanTopics: TypeAlias = Callable[[Iterable[str]], frozenset[str]]
 Place: TypeAlias = str | TopicPartition
-"""A path that stands for all that is watched under it, or the partition whose state node it is."""
+"""A path whose children are watched, or the partition whose state node is watched."""
 
 REQUESTS = (paths.REASSIGN_PARTITIONS, paths.PREFERRED_REPLICA_ELECTION)
-"""Nodes in which tools of before KIP-455 and KIP-460 leave what they want done."""
+"""Nodes in which tools older than KIP-455 and KIP-460 write their requests."""
 _WATCHED = frozenset(
     {
         paths.CONTROLLER,
@@ -56,7 +56,7 @@ _STATE = "/state"
 
 
 def watched_place(path: str) -> Place | None:
-    """What has to be read again when the watch of this path fires; None for a watch of somebody else."""
+    """What to read again when the watch of this path fires; None if the controller does not watch it."""
     if path.endswith(_STATE):
         return _partition_of(path)
     if path.startswith(paths.BROKER_IDS):
@@ -67,7 +67,7 @@ def watched_place(path: str) -> Place | None:
 
 
 class ZnodeEvents:
-    """What a controller has to hear when a place changed, or when it comes into office."""
+    """Reads the events for a changed path, or for a newly elected controller."""
 
     def __init__(
         self,
@@ -86,8 +86,8 @@ class ZnodeEvents:
         self._random = random
         self._has_topic_ids = has_topic_ids
 
-    async def read_all(self, office: Office) -> Elected:
-        """Everything that ZooKeeper holds."""
+    async def read_all(self, lease: ControllerLease) -> Elected:
+        """Reads all state that the controller needs from ZooKeeper."""
         brokers = await znode_reader.read_brokers(self._zookeeper)
         topics, _ = await self._topics()
         partitions = [TopicPartition(t, p) for t, a in topics.items() for p in a.replicas]
@@ -98,18 +98,18 @@ class ZnodeEvents:
             for topic_partition, each in written.items()
         }
         deletions = await znode_reader.read_deletions(self._zookeeper)
-        # What was announced so far is in what was read.
+        # The states read above include all changes announced so far.
         await znode_reader.take_isr_changes(self._zookeeper)
         await znode_reader.take_log_dir_events(self._zookeeper)
         unclean = self._unclean_topics(topics)
-        return Elected(office.epoch, office.epoch_version, brokers, topics, leaders, deletions, unclean, returned)
+        return Elected(lease.epoch, lease.epoch_version, brokers, topics, leaders, deletions, unclean, returned)
 
     async def read_states(self, partitions: Iterable[TopicPartition]) -> StatesRead:
-        """What the state nodes of these partitions hold, which are watched from now on."""
+        """Reads and watches the states of these partitions."""
         return StatesRead(await znode_reader.read_watched_states(self._zookeeper, partitions))
 
     async def read(self, path: str) -> list[Event]:
-        """What is new at a watched path other than /controller."""
+        """Returns the events for a change at a watched path other than /controller."""
         if path == paths.BROKER_IDS:
             return [BrokersRead(await znode_reader.read_brokers(self._zookeeper))]
         if path == paths.TOPICS:
@@ -126,7 +126,7 @@ class ZnodeEvents:
             return await self._reassignments()
         if path == paths.PREFERRED_REPLICA_ELECTION:
             partitions = await znode_reader.take_preferred_elections(self._zookeeper)
-            return [ElectionAsked(partitions, is_unclean=False, trigger=ZNODE)] if partitions else []
+            return [ElectionRequested(partitions, is_unclean=False, trigger=ZNODE)] if partitions else []
         return []
 
     async def _reassignments(self) -> list[Event]:
@@ -135,17 +135,17 @@ class ZnodeEvents:
             return []
         new = {tp: r for tp, r in wanted.items() if tp not in self._state.requested_reassignments}
         for topic_partition, replicas in new.items():
-            refusal = reassignment.refusal(self._state, topic_partition, replicas)
+            refusal = reassignment_rules.refusal(self._state, topic_partition, replicas)
             if refusal is not None:
                 path = paths.REASSIGN_PARTITIONS
-                log.warning("refusing what %s wants of %s: %s", path, topic_partition, refusal)
-        # A node that asks for nothing has to go like any other.
-        return [ReassignmentsAsked(new, from_znode=True)] if new or not wanted else []
+                log.warning("reassignment refused path=%s partition=%s reason=%s", path, topic_partition, refusal)
+        # A node without valid requests is deleted too.
+        return [ReassignmentsRequested(new, from_znode=True)] if new or not wanted else []
 
     async def _topics(self) -> tuple[dict[str, znodes.TopicAssignment], frozenset[str]]:
-        """All topics, and those that cannot be read; who has no id, made before 2.8 or by hand, gets one.
+        """All topics, and those that cannot be read; topics without an id (created before 2.8 or by hand) get one.
 
-        Not while brokers of before 2.8 may be in the cluster (inter.broker.protocol.version).
+        No ids are assigned while brokers older than 2.8 may be in the cluster (inter.broker.protocol.version).
         """
         topics, unreadable = await znode_reader.read_topics(self._zookeeper)
         if not self._has_topic_ids:

@@ -1,4 +1,4 @@
-"""Reads what the controller has to know from ZooKeeper, leaving the watches that tell of the next change."""
+"""Reads the controller's state from ZooKeeper and sets the watches for its next change."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ T = TypeVar("T")
 
 
 class _Unreadable:
-    """Stands for what a node holds when it makes no sense."""
+    """Placeholder for a node whose data is invalid."""
 
 
 _UNREADABLE = _Unreadable()
 
 
 async def read_brokers(zookeeper: ZooKeeper) -> dict[int, LiveBroker]:
-    """The registered brokers; one whose node cannot be read is left out with a log line."""
+    """The registered brokers; invalid registrations are skipped and logged."""
     names = await zookeeper.children(paths.BROKER_IDS, watch=True)
     for name in names:
         if not name.isdecimal():
-            log.error("ignoring a broker registration without a number: %s/%s", paths.BROKER_IDS, name)
+            log.error("ignoring broker registration with an invalid id path=%s/%s", paths.BROKER_IDS, name)
     ids = [int(name) for name in names if name.isdecimal()]
     found = await _gather(partial(_read_broker, zookeeper), ids)
     return {broker_id: live for broker_id, live in zip(ids, found, strict=True) if live is not None}
 
 
 async def read_topics(zookeeper: ZooKeeper) -> tuple[dict[str, TopicAssignment], frozenset[str]]:
-    """All topics, and the names of those whose node is broken: these get a log line, the others go on."""
+    """All topics, and the names of those with an invalid node, which are skipped and logged."""
     names = await zookeeper.children(paths.TOPICS, watch=True)
     found = list(zip(names, await _gather(partial(_read_topic, zookeeper), names), strict=True))
     topics = {name: assignment for name, assignment in found if isinstance(assignment, TopicAssignment)}
@@ -50,7 +50,7 @@ async def read_topics(zookeeper: ZooKeeper) -> tuple[dict[str, TopicAssignment],
 
 
 class WrittenState(NamedTuple):
-    """A partition state and the transaction that wrote it."""
+    """A partition state and the zxid of the transaction that wrote it."""
 
     state: LeaderAndIsr
     zxid: int
@@ -59,7 +59,7 @@ class WrittenState(NamedTuple):
 async def read_written_states(
     zookeeper: ZooKeeper, partitions: Iterable[TopicPartition], *, watch: bool = False
 ) -> dict[TopicPartition, WrittenState]:
-    """The partition states that exist."""
+    """The partition states that exist, with the zxid of each."""
     wanted = list(partitions)
     found = await _gather(partial(_read_state, zookeeper, watch=watch), wanted)
     return {tp: written for tp, written in zip(wanted, found, strict=True) if written is not None}
@@ -68,60 +68,60 @@ async def read_written_states(
 async def read_leaders(
     zookeeper: ZooKeeper, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, LeaderAndIsr]:
-    """The partition states that exist, without more."""
+    """The partition states that exist."""
     return {tp: written.state for tp, written in (await read_written_states(zookeeper, partitions)).items()}
 
 
 async def read_deletions(zookeeper: ZooKeeper) -> frozenset[str]:
-    """Topics that somebody wants deleted."""
+    """Topics whose deletion is requested."""
     return frozenset(await zookeeper.children(paths.DELETE_TOPICS, watch=True))
 
 
 async def read_watched_states(
     zookeeper: ZooKeeper, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, LeaderAndIsr]:
-    """The states of these partitions, with a watch on each."""
+    """The states of these partitions; sets a watch on each."""
     states = await read_written_states(zookeeper, partitions, watch=True)
     return {topic_partition: written.state for topic_partition, written in states.items()}
 
 
 async def take_isr_changes(zookeeper: ZooKeeper) -> dict[TopicPartition, LeaderAndIsr]:
-    """What leaders announced since last time: the states as they are now.  The announcements are deleted."""
+    """The current states of partitions in /isr_change_notification; deletes the notifications."""
     partitions: dict[TopicPartition, None] = {}
     for path, data in await _take_notifications(zookeeper, paths.ISR_CHANGE_NOTIFICATIONS):
         try:
             partitions.update(dict.fromkeys(znodes.decode_partitions(path, data)))
         except ValueError as error:
-            log.error("ignoring an announcement that cannot be read: %s", error)
+            log.error("ignoring invalid notification error=%s", error)
     return await read_leaders(zookeeper, partitions)
 
 
 async def take_log_dir_events(zookeeper: ZooKeeper) -> set[int]:
-    """The brokers that lost a disk since last time.  The announcements are deleted."""
+    """The brokers in /log_dir_event_notification; deletes the notifications."""
     brokers: set[int] = set()
     for path, data in await _take_notifications(zookeeper, paths.LOG_DIR_EVENT_NOTIFICATIONS):
         try:
             brokers.add(znodes.decode_log_dir_event(path, data).broker_id)
         except ValueError as error:
-            log.error("ignoring an announcement that cannot be read: %s", error)
+            log.error("ignoring invalid notification error=%s", error)
     return brokers
 
 
 async def read_reassignments(zookeeper: ZooKeeper) -> dict[TopicPartition, tuple[int, ...]] | None:
-    """What /admin/reassign_partitions asks for; None without the node."""
+    """The reassignments in /admin/reassign_partitions; None if the node does not exist."""
     data = await _read_request(zookeeper, paths.REASSIGN_PARTITIONS)
     if data is None:
         return None
     try:
         return znodes.decode_reassignment(paths.REASSIGN_PARTITIONS, data)
     except ValueError as error:
-        log.error("deleting a request for reassignments that cannot be read: %s", error)
+        log.error("deleting invalid reassignment request path=%s error=%s", paths.REASSIGN_PARTITIONS, error)
         await zookeeper.delete(paths.REASSIGN_PARTITIONS, recursive=True)
         return None
 
 
 async def take_preferred_elections(zookeeper: ZooKeeper) -> tuple[TopicPartition, ...]:
-    """What /admin/preferred_replica_election asks for; the node is deleted."""
+    """The partitions in /admin/preferred_replica_election; deletes the node."""
     data = await _read_request(zookeeper, paths.PREFERRED_REPLICA_ELECTION)
     if data is None:
         return ()
@@ -129,12 +129,12 @@ async def take_preferred_elections(zookeeper: ZooKeeper) -> tuple[TopicPartition
     try:
         return tuple(znodes.decode_partitions(paths.PREFERRED_REPLICA_ELECTION, data))
     except ValueError as error:
-        log.error("ignoring a request for elections that cannot be read: %s", error)
+        log.error("ignoring invalid election request path=%s error=%s", paths.PREFERRED_REPLICA_ELECTION, error)
         return ()
 
 
 async def _read_request(zookeeper: ZooKeeper, path: str) -> bytes | None:
-    """A node that somebody may create, watched whether it is there or not."""
+    """Reads a request node, and watches it whether it exists or not."""
     await zookeeper.exists(path, watch=True)
     try:
         data, _ = await zookeeper.get(path)
@@ -164,7 +164,7 @@ async def _read_broker(zookeeper: ZooKeeper, broker_id: int) -> LiveBroker | Non
     except NoNodeError:
         return None
     except ValueError as error:
-        log.error("ignoring a broker registration that cannot be read: %s", error)
+        log.error("ignoring invalid broker registration broker=%s error=%s", broker_id, error)
         return None
 
 
@@ -172,7 +172,7 @@ async def _read_topic(zookeeper: ZooKeeper, name: str) -> TopicAssignment | _Unr
     path = paths.topic(name)
     problem = topic_name_problem(name)
     if problem is not None:
-        log.error("ignoring the znode %r: %s", path, problem)
+        log.error("ignoring invalid znode path=%r error=%s", path, problem)
         return _UNREADABLE
     try:
         data, _ = await zookeeper.get(path, watch=True)
@@ -180,7 +180,7 @@ async def _read_topic(zookeeper: ZooKeeper, name: str) -> TopicAssignment | _Unr
     except NoNodeError:
         return None
     except ValueError as error:
-        log.error("ignoring a topic whose assignment cannot be read: %s", error)
+        log.error("ignoring topic with an invalid assignment path=%r error=%s", path, error)
         return _UNREADABLE
 
 
@@ -192,17 +192,17 @@ async def _read_state(zookeeper: ZooKeeper, topic_partition: TopicPartition, *, 
     except NoNodeError:
         return None
     except ValueError as error:
-        log.error("ignoring a partition state that cannot be read: %s", error)
+        log.error("ignoring invalid partition state partition=%s error=%s", topic_partition, error)
         return None
 
 
 async def _gather(read: Callable[[K], Awaitable[T]], keys: Iterable[K]) -> list[T]:
-    """What each key holds, in order; so many reads at once that ZooKeeper is busy and its queue is not endless."""
+    """Reads all keys in order, with a bounded number of reads in flight."""
     gate = asyncio.Semaphore(_READS_IN_FLIGHT)
 
     async def one(key: K) -> T:
         async with gate:
-            # Made only now: a controller that resigns leaves no read behind that nobody awaits.
+            # Created here, so that a cancelled controller leaves no coroutine that is never awaited.
             return await read(key)
 
     return list(await asyncio.gather(*(one(key) for key in keys)))

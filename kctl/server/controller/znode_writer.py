@@ -1,4 +1,4 @@
-"""What only the current controller may write: every write checks that its epoch is still the one in ZooKeeper.
+"""Writes znodes on behalf of the active controller; every write checks that its epoch is still current in ZooKeeper.
 
 Owner: event loop.
 """
@@ -29,7 +29,7 @@ from kctl.zookeeper.operations import (
 log = logging.getLogger(__name__)
 
 _OPERATIONS_PER_MULTI = 400
-"""Keeps a multi well below ZooKeeper's frame limit of 1 MiB."""
+"""Keeps a multi well below ZooKeeper's default frame limit of 1 MiB (jute.maxbuffer)."""
 
 
 _States = Mapping[TopicPartition, LeaderAndIsr]
@@ -40,15 +40,15 @@ class ControllerMoved(Exception):
 
 
 class ZnodeWriter:
-    """The controller's pen.  Everything may raise ControllerMoved, besides what ZooKeeper raises."""
+    """Writes znodes on behalf of the active controller.  Methods raise ControllerMoved and ZooKeeper's errors."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
         self.epoch_version = -1
-        """ZooKeeper version of /controller_epoch at this controller's election."""
+        """ZooKeeper version of /controller_epoch when this controller was elected."""
 
     async def write_states(self, action: WriteStates) -> StatesWritten:
-        """Creates and changes partition states; what somebody else changed meanwhile comes back as it is now."""
+        """Creates and changes partition states; returns the current state of those that another writer changed."""
         written: dict[TopicPartition, LeaderAndIsr] = {}
         conflicts: dict[TopicPartition, LeaderAndIsr] = {}
         topics: dict[str, list[TopicPartition]] = {}
@@ -66,7 +66,7 @@ class ZnodeWriter:
         return StatesWritten(written, conflicts)
 
     async def alter_states(self, action: AlterStates) -> StatesAltered:
-        """Changes partition states at a leader's wish; what is not there any more is left alone."""
+        """Changes partition states on behalf of leaders; states that no longer exist are skipped."""
         written: dict[TopicPartition, LeaderAndIsr] = {}
         conflicts: dict[TopicPartition, LeaderAndIsr] = {}
         missing: list[TopicPartition] = []
@@ -84,7 +84,7 @@ class ZnodeWriter:
             for start in range(0, len(parents), _OPERATIONS_PER_MULTI):
                 await self.multi([Create(p, None) for p in parents[start : start + _OPERATIONS_PER_MULTI]])
         except NodeExistsError:
-            # Some are there already: a new partition of an old topic, or a controller that did not get further.
+            # Some may exist: a new partition of an existing topic, or an earlier controller stopped half-way.
             for path in parents:
                 try:
                     await self.multi([Create(path, None)])
@@ -118,7 +118,7 @@ class ZnodeWriter:
         return action.created[topic_partition]
 
     async def _alter_states(self, wanted: _States) -> dict[TopicPartition, tuple[bool, LeaderAndIsr | None]]:
-        """As `_change_states`, but a node that is missing keeps no other from being written either."""
+        """As `_change_states`, but a missing node does not prevent the other writes."""
         try:
             return await self._change_states(wanted)
         except NoNodeError:
@@ -130,10 +130,10 @@ class ZnodeWriter:
         return outcome
 
     async def _change_states(self, wanted: _States) -> dict[TopicPartition, tuple[bool, LeaderAndIsr | None]]:
-        """Per partition whether it was written, and what is there now.
+        """For each partition, whether it was written, and its current state.
 
-        All of them together, as a broker that dies takes thousands of partitions with it; one by one where somebody
-        else has changed one, which must not keep the others from being written.
+        Written in batches, because a failed broker changes thousands of partitions; one by one where another writer
+        changed a state, which must not prevent the other writes.
         """
         try:
             stats = await self.multi([_change(topic_partition, state) for topic_partition, state in wanted.items()])
@@ -152,7 +152,7 @@ class ZnodeWriter:
         }
 
     async def _current_state(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
-        """None when the node is gone, or holds what makes no sense and stays as it is."""
+        """The current state; None if the node does not exist or is invalid, in which case it is left unchanged."""
         path = paths.partition_state(*topic_partition)
         try:
             data, stat = await self._zookeeper.get(path)
@@ -160,19 +160,19 @@ class ZnodeWriter:
         except NoNodeError:
             return None
         except ValueError as error:
-            log.error("leaving a partition alone whose state cannot be read: %s", error)
+            log.error("skipping partition with an invalid state partition=%s error=%s", topic_partition, error)
             return None
 
     async def delete_topic(self, topic: str) -> None:
-        """Its assignment, its states, its configuration and the wish to delete it."""
+        """Deletes the topic's assignment, states, configuration and deletion request."""
         for root in (paths.topic(topic), paths.topic_config(topic), paths.delete_topic(topic)):
             await self.delete_tree(root)
 
     async def delete_tree(self, root: str) -> None:
-        """A node and all below it; one that is missing is fine."""
-        doomed = await self._tree(root)
-        for start in range(0, len(doomed), _OPERATIONS_PER_MULTI):
-            await self.multi([Delete(path) for path in doomed[start : start + _OPERATIONS_PER_MULTI]])
+        """Deletes a node and all its descendants; a missing node is not an error."""
+        node_paths = await self._tree(root)
+        for start in range(0, len(node_paths), _OPERATIONS_PER_MULTI):
+            await self.multi([Delete(path) for path in node_paths[start : start + _OPERATIONS_PER_MULTI]])
 
     async def _tree(self, root: str) -> list[str]:
         """The node and all below it, children before parents; empty when it does not exist."""
@@ -183,7 +183,7 @@ class ZnodeWriter:
         return [path for name in names for path in await self._tree(f"{root}/{name}")] + [root]
 
     async def multi(self, operations: list[Operation]) -> list[str | ZnodeStat | bool]:
-        """A write that only the current controller may do.  Raises ControllerMoved, or what an operation raises."""
+        """Performs a write that only the current controller may do.  Raises ControllerMoved or an operation's error."""
         check = Check(paths.CONTROLLER_EPOCH, self.epoch_version)
         try:
             return (await self._zookeeper.multi([check, *operations]))[1:]
@@ -193,7 +193,7 @@ class ZnodeWriter:
             raise
 
     async def finish_requested_reassignments(self, remaining: Mapping[TopicPartition, tuple[int, ...]]) -> None:
-        """Leaves these in /admin/reassign_partitions; the node goes with the last one."""
+        """Leaves these in /admin/reassign_partitions; deletes the node when none remain."""
         path = paths.REASSIGN_PARTITIONS
         try:
             if remaining:

@@ -1,8 +1,8 @@
-"""What the group coordinator and the transaction coordinator have alike; each has a package of its own beside this one.
+"""Shared code of the group coordinator and the transaction coordinator, which have packages of their own.
 
-Both keep their state in an internal topic, serve what lives in the partitions of it that this broker leads, write each
-change to the log before they answer, and read all of it back when they take a partition over.
+Both keep their state in an internal topic, serve the ids in the partitions of it that this broker leads, write each
+change to the log before they respond, and load a partition when they become its leader.
 
-Reading order: partitions (whose is which id, and when), replay and loading (how a partition is read back), ports,
-replies, appending and append_errors (what goes out and what comes back), rounds.
+Reading order: partitions (which ids are served here, and when), replay and loading (how a partition is loaded), ports,
+replies, appending and append_errors (requests and their results), periodic_checks.
 """

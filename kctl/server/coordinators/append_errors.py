@@ -1,4 +1,4 @@
-"""What an append error means to a client that knows nothing of the coordinator's log."""
+"""Maps errors of appends to the coordinator's log to errors that clients of the coordinator understand."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _TRANSACTION = _LOG_UNAVAILABLE | {
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:
-    """For OffsetCommit."""
+    """The error for OffsetCommit."""
     return _COMMIT.get(error, error)
 
 
 def group_error(error: ErrorCode) -> ErrorCode:
-    """For SyncGroup and JoinGroup; a time-out makes the member join again."""
+    """The error for SyncGroup and JoinGroup; a timeout makes the member join again."""
     return _GROUP.get(error, error)
 
 
 def transaction_error(error: ErrorCode) -> ErrorCode:
-    """For every request to a transaction coordinator."""
+    """The error for every request to a transaction coordinator."""
     return _TRANSACTION.get(error, error)

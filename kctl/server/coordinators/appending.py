@@ -1,8 +1,7 @@
-"""The one way in which a coordinator appends to its log.
+"""Appends of a coordinator to its log.
 
-A coordinator stages a change in memory, appends its record, and ends the staging when the outcome of the append is
-known.  So the outcome must always become known: a record that cannot be built, or an append that raises, is a refusal
-like any other.
+A coordinator stages a change in memory, appends its record, and ends the staging when the result of the append is
+known.  So every append must have a result: a record that cannot be built, or an append that raises, counts as refused.
 
 Owner: event loop.
 """
@@ -22,12 +21,12 @@ log = logging.getLogger(__name__)
 def append_or_refuse(
     append: Callable[[], AppendOutcome | asyncio.Future[AppendOutcome]], what: str
 ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-    """Builds and appends a batch by calling `append`; UNKNOWN_SERVER_ERROR with a trace in the log if that raises.
+    """Builds and appends a batch by calling `append`; returns UNKNOWN_SERVER_ERROR and logs the error if that raises.
 
-    `what` names the batch for the log, as `key=value` pairs.
+    `what` identifies the batch in the log, as `key=value` pairs.
     """
     try:
         return append()
     except Exception:
-        log.exception("event=append_failed %s", what)
+        log.exception("append failed %s", what)
         return AppendOutcome(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,4 +1,4 @@
-"""What both coordinators and their handlers need of the rest of the broker."""
+"""Interfaces to the rest of the broker for both coordinators and their handlers."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from kctl.records.salvage import Piece
 log = logging.getLogger(__name__)
 
 ALL_IN_SYNC = -1
-"""As required_acks: the outcome of an append is known when all in-sync replicas have it."""
+"""For required_acks: the append completes when all in-sync replicas have the batch."""
 
 
 class AppendOutcome(NamedTuple):
-    """How an append ended; `base_offset` is where the batch lies, -1 when it does not."""
+    """The result of an append; `base_offset` is the offset of the batch, -1 if it was refused."""
 
     error: ErrorCode
     base_offset: int = -1
 
 
 def outcome_of(append: asyncio.Future[AppendOutcome]) -> AppendOutcome:
-    """How an append that had to wait ended; one that was cancelled is as good as one to somebody else's partition."""
+    """The result of a completed append; NOT_LEADER_OR_FOLLOWER if it was cancelled."""
     if append.cancelled():
         return AppendOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     error = append.exception()
     if error is not None:
-        log.error("event=append_failed", exc_info=error)
+        log.error("append failed error=%r", error, exc_info=error)
         return AppendOutcome(ErrorCode.UNKNOWN_SERVER_ERROR)
     return append.result()
 
@@ -38,24 +38,24 @@ class CoordinatorLog(Protocol):
     """A coordinator's internal topic on this broker."""
 
     def partition_count(self) -> int | None:
-        """Of the topic as it exists, whatever the properties say; None while it does not."""
+        """The number of partitions of the existing topic, whatever the properties say; None if it does not exist."""
         ...
 
     def append(
         self, partition: int, batch: bytes, *, required_acks: int, timeout_ms: int
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        """Appends as leader, not as a client.  With ALL_IN_SYNC the outcome is known when the high watermark passed
+        """Appends as leader, not as a client.  With ALL_IN_SYNC the result is known when the high watermark has passed
         the batch, or REQUEST_TIMED_OUT.  Errors are those of Produce; nothing is raised.
         """
         ...
 
     def read_all(self, partition: int) -> AsyncIterator[Piece]:
-        """All batches from the log's start to its end that can be believed, some MB at a time.  Raises KctlError."""
+        """All valid batches from the start of the log to its end, some MB at a time.  Raises KctlError."""
         ...
 
 
 class CoordinatorNode(NamedTuple):
-    """A broker as the asking client reaches it."""
+    """A broker and its address for the requesting client."""
 
     node_id: int
     host: str
@@ -63,10 +63,10 @@ class CoordinatorNode(NamedTuple):
 
 
 class InternalTopics(Protocol):
-    """What FindCoordinator must know of `__consumer_offsets` and `__transaction_state`."""
+    """The state of `__consumer_offsets` and `__transaction_state` that FindCoordinator needs."""
 
     def partition_count(self, topic: str) -> int | None:
-        """None while the topic does not exist."""
+        """The number of partitions; None if the topic does not exist."""
         ...
 
     def leader_of(self, topic: str, partition: int, listener: str) -> CoordinatorNode | None:
@@ -74,11 +74,13 @@ class InternalTopics(Protocol):
         ...
 
     def ensure_topic(self, topic: str) -> None:
-        """Starts creating the topic; does not wait, and does nothing while that is going on."""
+        """Starts creating the topic without waiting; does nothing while the creation is pending."""
         ...
 
 
 class TopicExistence(Protocol):
-    """What this broker knows of the cluster's topics."""
+    """The topics in this broker's metadata."""
 
-    def has_partition(self, topic: str, partition: int) -> bool: ...
+    def has_partition(self, topic: str, partition: int) -> bool:
+        """True if the partition exists."""
+        ...

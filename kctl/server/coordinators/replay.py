@@ -1,10 +1,10 @@
-"""An internal topic's partition read back: every batch in order, into whatever the records are about.
+"""Replays a partition of an internal topic: passes every batch in order to a playback that builds the state.
 
-The last record of a key counts, which is the playback's business; here is what all playbacks have alike: a record that
-cannot be read, or a batch that is broken, is noted and skipped, and the rest is played.
+That the last record of a key counts is up to the playback.  Common to all playbacks: a record that cannot be read, or a
+corrupt batch, is noted and skipped, and the rest is replayed.
 
-Disks rot, and a coordinator that loads is for many records the first to look at them since they were written: only
-batches with the right checksum come here (Kafka's coordinators do not look), by the rule of kctl.records.salvage.
+Storage may corrupt data, and a load is often the first read of a record since it was written: only batches with a valid
+checksum are replayed (Kafka's coordinators do not verify it), by the rules of kctl.records.salvage.
 
 Pure: bytes in.  Kafka: CoordinatorLoaderImpl, GroupMetadataManager.doLoadGroupsAndOffsets.
 """
@@ -25,38 +25,38 @@ from kctl.records.salvage import Piece
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A record that could not be read, or all between two offsets."""
+    """A record that could not be read, or a range of offsets."""
 
     offset: int
     last_offset: int
     keys: tuple[bytes | None, ...]
-    """As far as they could be read; of many the first."""
+    """The keys, as far as they could be read; of many, the first ones."""
     reason: str
 
 
 class Playback(Protocol):
-    """What the records of one internal topic build up.  Kafka: CoordinatorPlayback."""
+    """Builds state from the records of one internal topic.  Kafka: CoordinatorPlayback."""
 
     def record(self, record: Record, header: BatchHeader) -> None:
-        """Takes in a record of the batch.  Raises MalformedRequest."""
+        """Applies a record of the batch.  Raises MalformedRequest."""
         ...
 
     def marker(self, record: Record, header: BatchHeader) -> None:
-        """Takes in the end of a producer's transaction in this partition."""
+        """Applies the end of a producer's transaction in this partition."""
         ...
 
 
 class PartitionReplay:
-    """Feed it the partition's pieces in order; `skipped` tells what was left out."""
+    """Replays the partition's pieces in order; `skipped` lists what was left out."""
 
     def __init__(self, playback: Playback) -> None:
         self.skipped: list[Skipped] = []
         self._playback = playback
 
     def batches(self, piece: Piece) -> Iterator[int]:
-        """Plays the batches of the piece one at a time; yields how many records each had."""
+        """Replays the batches of the piece one at a time; yields the number of records of each."""
         for lost in piece.damage:
-            reason = f"{lost.reason}, {lost.size} bytes left out"
+            reason = f"{lost.reason}, skipped {lost.size} bytes"
             self.skipped.append(Skipped(lost.offset, lost.last_offset, lost.keys, reason))
         for header in piece.batches:
             self._batch(piece.data, header)
@@ -77,9 +77,9 @@ class PartitionReplay:
 
 
 def pass_over(key: UnknownKey) -> None:
-    """A kind of key that came after us is nobody's mistake (KIP-915); below 0 there will never be one.
+    """Accepts key types of newer versions, which are not an error (KIP-915); versions below 0 do not exist.
 
     Raises MalformedRequest.
     """
     if key.version < 0:
-        raise MalformedRequest(f"version {key.version} of a key")
+        raise MalformedRequest(f"invalid key version {key.version}")

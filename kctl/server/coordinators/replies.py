@@ -1,6 +1,6 @@
-"""Calls that may have to wait for their answer.
+"""Calls whose result may come later.
 
-A call is decided the moment it comes in, so that calls of one connection keep their order; only its answer may wait.
+A call is processed at once, so that calls of one connection keep their order; only its result may come later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Reply: TypeAlias = T | asyncio.Future[T]
 
 
 class ParkedCall(Generic[T]):
-    """A token that knows its answer, or the future of it.
+    """A token that holds the result, or the future of it.
 
     Owner: event loop.
     """
@@ -28,7 +28,7 @@ class ParkedCall(Generic[T]):
         self._outcome: T | None = None
 
     def answer(self, outcome: T) -> None:
-        """Whoever asked may be gone by now, which cancels the future."""
+        """Sets the result; ignored if the client is gone, which cancels the future."""
         if self._future is None:
             assert self._outcome is None
             self._outcome = outcome
@@ -36,20 +36,20 @@ class ParkedCall(Generic[T]):
             self._future.set_result(outcome)
 
     def reply(self) -> Reply[T]:
-        """The answer when it is there already, else a future of it."""
+        """The result if it is known, else a future of it."""
         if self._outcome is not None:
             return self._outcome
         self._future = asyncio.get_running_loop().create_future()
         return self._future
 
     def outcome(self) -> T:
-        """The answer to a call that never has to wait."""
-        assert self._outcome is not None, "answered within the step"
+        """The result of a call that never waits."""
+        assert self._outcome is not None, "completed within the step"
         return self._outcome
 
 
 def then(reply: Reply[T], convert: Callable[[T], R]) -> R | Awaitable[R]:
-    """What `convert` makes of the reply, now or later."""
+    """`convert` applied to the reply, now or later."""
     if isinstance(reply, asyncio.Future):
         return _convert_later(reply, convert)
     return convert(reply)

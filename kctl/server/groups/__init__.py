@@ -1,7 +1,7 @@
-"""Consumer groups: who shares which partitions, and how far each group has read.
+"""Consumer groups: how their members share partitions, and the offsets that they commit.
 
-Reading order: group (the theory and the data), states, events, actions, then the rules (step, joining, syncing,
-rebalance, liveness, committing), offsets, snapshot, records and loading (what `__consumer_offsets` holds); then what
-has a clock, a log and timers: coordinator (what clients may ask), runner (performs what the rules decide),
+Reading order: group (theory and data), states, events, actions, then the rules (step, joining, syncing, rebalance,
+liveness, committing), offsets, snapshot, records and loading (the contents of `__consumer_offsets`); then the modules
+with a clock, a log and timers: coordinator (the API for handlers), runner (performs the actions of the rules),
 offsets_writer.
 """

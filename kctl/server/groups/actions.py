@@ -1,4 +1,4 @@
-"""What a group decides: the vocabulary that `step` gives back, to be performed in order."""
+"""Actions that `step` returns for a group, to be performed in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """One line of the member list that the leader gets to assign partitions from."""
+    """One entry of the member list that the leader gets to compute an assignment."""
 
     member_id: str
     group_instance_id: str | None
@@ -26,7 +26,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinOutcome:
-    """The answer to a join; only the leader gets members."""
+    """The result of a JoinGroup; only the leader gets members."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str
@@ -39,7 +39,7 @@ class JoinOutcome:
 
 @dataclass(frozen=True, slots=True)
 class SyncOutcome:
-    """The answer to a sync."""
+    """The result of a SyncGroup."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -49,7 +49,7 @@ class SyncOutcome:
 
 @dataclass(frozen=True, slots=True)
 class LeaveOutcome:
-    """`error` concerns the whole request; otherwise one error per leaver, in the order asked."""
+    """The result of a LeaveGroup: `error` for the whole request, or one error per leaver, in request order."""
 
     error: ErrorCode
     leavers: tuple[ErrorCode, ...] = ()
@@ -57,7 +57,7 @@ class LeaveOutcome:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsetsOutcome:
-    """`error` concerns the whole request; otherwise one error per partition."""
+    """The result of an OffsetDelete: `error` for the whole request, or one error per partition."""
 
     error: ErrorCode
     partitions: Mapping[TopicPartition, ErrorCode]
@@ -69,7 +69,7 @@ Outcome: TypeAlias = JoinOutcome | SyncOutcome | LeaveOutcome | DeleteOffsetsOut
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The parked call of `token` ends with this."""
+    """Complete the parked request of `token`."""
 
     token: Token
     outcome: Outcome
@@ -77,7 +77,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class PersistGroup:
-    """Write the group to the log, then say AppendDone."""
+    """Write the group to the log.  Results in AppendDone."""
 
     append_id: int
     snapshot: GroupSnapshot
@@ -85,19 +85,19 @@ class PersistGroup:
 
 @dataclass(frozen=True, slots=True)
 class PersistOffsets:
-    """Write the commits to the log, then say AppendDone."""
+    """Write the commits to the log.  Results in AppendDone."""
 
     append_id: int
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     producer: ProducerIdAndEpoch | None = None
-    """Whose transaction they belong to, if any."""
+    """The producer, if the commits are part of its transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class PersistTombstones:
-    """Write that these commits, and the group itself if so said, are no more.
+    """Write tombstones for these commits and, if `is_group_gone`, for the group.
 
-    Nobody waits for it: a tombstone that gets lost is written again by the next look for expired offsets.
+    There is no result: a lost tombstone is written again by the next check for expired offsets.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -106,7 +106,7 @@ class PersistTombstones:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTimer:
-    """Say TimerFired(key) in `delay_ms`; replaces a timer of the same key."""
+    """Start a timer that results in TimerFired(key) after `delay_ms`; replaces a timer of the same key."""
 
     key: TimerKey
     delay_ms: int
@@ -114,19 +114,19 @@ class ScheduleTimer:
 
 @dataclass(frozen=True, slots=True)
 class CancelTimer:
-    """The timer of this key, if there is one, is not needed any more."""
+    """Cancel the timer of this key, if there is one."""
 
     key: TimerKey
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """The group is dead: forget it and its timers."""
+    """The group is dead: remove it and its timers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetTransaction:
-    """The group has no commits in the producer's transaction, so its marker need not be told to the group."""
+    """The group has no commits in the producer's transaction, so it does not need its marker."""
 
     producer_id: int
 

@@ -1,4 +1,4 @@
-"""Commits, and the ways in which committed offsets go: deleted, forgotten with their topic, expired."""
+"""Offset commits, and the removal of committed offsets: deleted, deleted with their topic, expired."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from kctl.server.groups.states import GroupState
 
 
 def commit(group: Group, event: CommitRequest, now: Now, out: list[Action]) -> None:
-    """Stages the commits and sends them to the log; too much metadata refuses one partition, not the others."""
+    """Stages the commits and writes them to the log; metadata that is too large refuses only its partition."""
     error = _commit_error(group, event)
     if error is not ErrorCode.NONE:
         out.append(Answer(event.token, dict.fromkeys(event.offsets, error)))
@@ -50,7 +50,7 @@ def commit(group: Group, event: CommitRequest, now: Now, out: list[Action]) -> N
 
 
 def commit_in_transaction(group: Group, event: TransactionalCommit, out: list[Action]) -> None:
-    """The same inside of a transaction: the commits stay invisible until its marker, and are no sign of life."""
+    """As `commit` in a transaction: invisible until the transaction's marker, and does not extend the session."""
     error = _transactional_commit_error(group, event)
     if error is not ErrorCode.NONE:
         out.append(Answer(event.token, dict.fromkeys(event.offsets, error)))
@@ -66,7 +66,7 @@ def commit_in_transaction(group: Group, event: TransactionalCommit, out: list[Ac
 
 
 def commit_stored(group: Group, append: CommitAppend, error: ErrorCode, base_offset: int, out: list[Action]) -> None:
-    """The commits are in the log, or were refused; outside of a transaction they are visible now."""
+    """The commits were written or refused; outside of a transaction, written commits become visible now."""
     offsets, producer_id = group.offsets, append.producer_id
     match error, producer_id:
         case ErrorCode.NONE, None:
@@ -85,19 +85,19 @@ def commit_stored(group: Group, append: CommitAppend, error: ErrorCode, base_off
 
 
 def delete_group(group: Group, event: DeleteGroup, now: Now, out: list[Action]) -> None:
-    """Only a group without members can be deleted."""
+    """Deletes a group without members, else NON_EMPTY_GROUP."""
     if group.state is GroupState.DEAD:
         out.append(Answer(event.token, ErrorCode.GROUP_ID_NOT_FOUND))
     elif group.state is not GroupState.EMPTY:
         out.append(Answer(event.token, ErrorCode.NON_EMPTY_GROUP))
     else:
         removed = group.offsets.remove(group.offsets.known())
-        _bury(group, removed, now, out)
+        _remove_group(group, removed, now, out)
         out.append(Answer(event.token, ErrorCode.NONE))
 
 
 def delete_offsets(group: Group, event: DeleteOffsets, now: Now, out: list[Action]) -> None:
-    """Offsets of topics that members read now are spared; groups of other types must be empty.  KIP-496."""
+    """Keeps offsets of topics to which members subscribe; groups of other types must be empty.  KIP-496."""
     if group.state is GroupState.DEAD:
         out.append(Answer(event.token, DeleteOffsetsOutcome(ErrorCode.GROUP_ID_NOT_FOUND, {})))
         return
@@ -114,19 +114,19 @@ def delete_offsets(group: Group, event: DeleteOffsets, now: Now, out: list[Actio
 
 
 def forget_topics(group: Group, event: ForgetTopics, now: Now, out: list[Action]) -> None:
-    """A topic of the same name, created later, starts without commits."""
+    """Removes the commits of deleted topics: a new topic of the same name starts without commits."""
     forgotten = [tp for tp in group.offsets.known() if tp.topic in event.topics]
     if forgotten:
         _drop(group, forgotten, now, out)
 
 
 def expire_offsets(group: Group, now: Now, out: list[Action]) -> None:
-    """Drops what is too old, and the group with it when nothing is left."""
+    """Removes expired commits, and the group if nothing is left."""
     _drop(group, _expired(group, now), now, out)
 
 
 def java_length(text: str) -> int:
-    """Kafka measures metadata in UTF-16 code units, whatever the property's name says."""
+    """The number of UTF-16 code units, in which Kafka measures metadata in spite of `offset.metadata.max.bytes`."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
@@ -136,7 +136,7 @@ def _commit_error(group: Group, event: CommitRequest) -> ErrorCode:
     if group.is_fenced(event.member_id, event.group_instance_id):
         return ErrorCode.FENCED_INSTANCE_ID
     if event.generation < 0 and group.state is GroupState.EMPTY:
-        # A client that assigns partitions by itself and only stores its offsets here.
+        # A client that assigns partitions manually and uses the group only to store offsets.
         return ErrorCode.NONE
     if event.member_id not in group.members:
         return ErrorCode.UNKNOWN_MEMBER_ID
@@ -144,12 +144,12 @@ def _commit_error(group: Group, event: CommitRequest) -> ErrorCode:
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.COMPLETING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
-    # While a rebalance is being prepared members may still save what they did; heartbeats tell them to join.
+    # Members may commit while a rebalance is prepared; heartbeats tell them to join.
     return ErrorCode.NONE
 
 
 def _transactional_commit_error(group: Group, event: TransactionalCommit) -> ErrorCode:
-    """KIP-447: a member of an older generation must not commit for partitions that another one reads by now."""
+    """KIP-447: a member of an older generation must not commit for partitions that are assigned to another one."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if group.is_fenced(event.member_id, event.group_instance_id):
@@ -164,14 +164,14 @@ def _transactional_commit_error(group: Group, event: TransactionalCommit) -> Err
 def _sorted_by_size(
     group: Group, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> tuple[dict[TopicPartition, OffsetAndMetadata], tuple[TopicPartition, ...]]:
-    """What may go to the log, and the partitions whose metadata is too large."""
+    """The commits to write, and the partitions whose metadata is too large."""
     size_max = group.config.offset_metadata_max_bytes
     accepted = {tp: value for tp, value in offsets.items() if java_length(value.metadata) <= size_max}
     return accepted, tuple(tp for tp in offsets if tp not in accepted)
 
 
 def _expired(group: Group, now: Now) -> list[TopicPartition]:
-    """KIP-211: from when the retention counts, and what is spared."""
+    """Expired commits by the rules of KIP-211."""
     kept_topics: frozenset[str] = frozenset()
     empty_since_ms: int | None = None
     if group.protocol_type is None:
@@ -191,16 +191,16 @@ def _expired(group: Group, now: Now) -> list[TopicPartition]:
 
 
 def _drop(group: Group, partitions: Iterable[TopicPartition], now: Now, out: list[Action]) -> None:
-    """Removes commits, and with the last one a group that has nothing else."""
+    """Removes commits, and the group if nothing is left of it."""
     removed = group.offsets.remove(list(partitions))
     if group.is_vacant:
-        _bury(group, removed, now, out)
+        _remove_group(group, removed, now, out)
     elif removed:
         out.append(PersistTombstones(tuple(removed), is_group_gone=False))
 
 
-def _bury(group: Group, removed: list[TopicPartition], now: Now, out: list[Action]) -> None:
-    """A group that never had a generation has no record, so it needs no tombstone."""
+def _remove_group(group: Group, removed: list[TopicPartition], now: Now, out: list[Action]) -> None:
+    """Removes the group; one that never had a generation has no record and needs no tombstone."""
     group.transition_to(GroupState.DEAD, now)
     has_record = group.generation > 0
     if removed or has_record:

@@ -1,4 +1,4 @@
-"""The broker properties that decide how groups behave, as one snapshot."""
+"""The broker properties of the group coordinator, as one snapshot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """Each field is the Kafka property of the same name, given beside it when the name differs."""
+    """Each field is the Kafka property of the same name, which is given beside it where the name differs."""
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
@@ -31,14 +31,14 @@ class GroupConfig:
     offsets_commit_required_acks: int = -1
     offsets_topic_compression_codec: int = 0
     offset_commit_value_version: int = OFFSET_COMMIT_VALUE_VERSION
-    """By inter.broker.protocol.version, as the two below."""
+    """From inter.broker.protocol.version, as the two below."""
     group_metadata_value_version: int = GROUP_METADATA_VALUE_VERSION
     allows_static_members: bool = True
 
     @classmethod
     def of(cls, config: BrokerConfig) -> GroupConfig:
-        """As the broker is configured."""
-        spoken = config.inter_broker_protocol_version
+        """The settings in the broker's configuration."""
+        protocol_version = config.inter_broker_protocol_version
         return cls(
             group_min_session_timeout_ms=config.group_min_session_timeout_ms,
             group_max_session_timeout_ms=config.group_max_session_timeout_ms,
@@ -50,7 +50,7 @@ class GroupConfig:
             offsets_commit_timeout_ms=config.offsets_commit_timeout_ms,
             offsets_commit_required_acks=config.offsets_commit_required_acks,
             offsets_topic_compression_codec=config.offsets_topic_compression_codec,
-            offset_commit_value_version=offset_commit_value_version(spoken),
-            group_metadata_value_version=group_metadata_value_version(spoken),
-            allows_static_members=allows_static_members(spoken),
+            offset_commit_value_version=offset_commit_value_version(protocol_version),
+            group_metadata_value_version=group_metadata_value_version(protocol_version),
+            allows_static_members=allows_static_members(protocol_version),
         )

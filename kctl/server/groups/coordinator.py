@@ -1,10 +1,10 @@
-"""The group coordinator of a broker: what clients may ask of the groups that live here.
+"""The group coordinator of a broker: the API that request handlers use.
 
-Calls are checked in Kafka's order (group id, coordinator active, partition loading, partition ours) and become events
-for the group, which the runner lets happen; each call has one answer, now or later.
+Calls are checked in Kafka's order (group id, coordinator active, partition loading, partition led here) and become
+events for the group, which the runner processes; each call gets one result, now or later.
 
-While a partition loads, its groups answer COORDINATOR_LOAD_IN_PROGRESS and those of other partitions go on.  Two calls
-are milder, because old clients cannot cope with that error: Heartbeat answers NONE, SyncGroup REBALANCE_IN_PROGRESS.
+While a partition loads, its groups get COORDINATOR_LOAD_IN_PROGRESS and those of other partitions are served.  Two
+calls differ because old clients cannot handle that error: Heartbeat gets NONE, SyncGroup REBALANCE_IN_PROGRESS.
 
 Owner: event loop.  Kafka: GroupCoordinator.
 """
@@ -12,16 +12,17 @@ Owner: event loop.  Kafka: GroupCoordinator.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from kctl.environment import Clock, Random, Timer
 from kctl.errors import ErrorCode
 from kctl.limits import MEMBER_ID_PREFIX_BYTES_MAX
-from kctl.model import ProducerIdAndEpoch, TopicPartition
+from kctl.model import TopicPartition
 from kctl.server.coordinators.partitions import CoordinatorPartitions
+from kctl.server.coordinators.periodic_checks import PeriodicChecks, visit_all
 from kctl.server.coordinators.ports import CoordinatorLog
 from kctl.server.coordinators.replies import ParkedCall, Reply
-from kctl.server.coordinators.rounds import Rounds, visit_all
 from kctl.server.groups.actions import CommitOutcome, DeleteOffsetsOutcome, JoinOutcome, LeaveOutcome, SyncOutcome
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.events import (
@@ -36,7 +37,6 @@ from kctl.server.groups.events import (
     JoinRequest,
     Leaver,
     LeaveRequest,
-    Protocols,
     SyncRequest,
     TransactionalCommit,
 )
@@ -69,101 +69,58 @@ class GroupCoordinator:
         self._runner = GroupRunner(broker_id, config=config, offsets_log=offsets_log, clock=clock, timer=timer)
         self._groups: Mapping[str, HostedGroup] = self._runner.hosted
         self.partitions = CoordinatorPartitions(broker_id, offsets_log, self._runner, clock)
-        """Whose groups are served here; to be told of leaderships."""
-        self._rounds = Rounds(timer)
+        """The partitions of `__consumer_offsets` that this broker leads; notified of changes of leadership."""
+        self._checks = PeriodicChecks(timer)
 
     def start(self) -> None:
-        """Calls are served from now on; until then they answer COORDINATOR_NOT_AVAILABLE."""
+        """Starts serving calls; before that they get COORDINATOR_NOT_AVAILABLE."""
         self._is_active = True
-        self._rounds.every(self._config.offsets_retention_check_interval_ms, self.expire)
+        self._checks.every(self._config.offsets_retention_check_interval_ms, self.expire)
 
     async def stop(self) -> None:
-        """Everything parked answers NOT_COORDINATOR."""
+        """Stops; all parked requests get NOT_COORDINATOR."""
         self._is_active = False
-        self._rounds.cancel()
+        self._checks.cancel()
         await self.partitions.close()
 
     def topics_deleted(self, topics: Collection[str]) -> None:
-        """The topics are gone from the cluster, and so are all commits of them."""
+        """Removes all commits of deleted topics."""
         event = ForgetTopics(frozenset(topics))
         visit_all(list(self._groups.values()), lambda hosted: self._runner.run(hosted, event))
 
-    def join(
-        self,
-        group_id: str,
-        *,
-        member_id: str,
-        group_instance_id: str | None,
-        requires_known_member_id: bool,
-        client_id: str,
-        client_host: str,
-        session_timeout_ms: int,
-        rebalance_timeout_ms: int,
-        protocol_type: str,
-        protocols: Protocols,
-    ) -> Reply[JoinOutcome]:
-        """JoinGroup: answered when the generation is settled, or at once."""
+    def join(self, group_id: str, request: JoinRequest) -> Reply[JoinOutcome]:
+        """JoinGroup: completes when the generation is complete, or at once with an error."""
         error = self._status(group_id)
-        if error is ErrorCode.NONE and not self._allows_session_timeout(session_timeout_ms):
+        if error is ErrorCode.NONE and not self._allows_session_timeout(request.session_timeout_ms):
             error = ErrorCode.INVALID_SESSION_TIMEOUT
-        if error is ErrorCode.NONE and group_instance_id is not None and not self._config.allows_static_members:
-            # An older coordinator could not read the instance id back from the log.
+        if error is ErrorCode.NONE and request.group_instance_id is not None and not self._config.allows_static_members:
+            # An older coordinator could not read the instance id from the log.
             error = ErrorCode.UNSUPPORTED_VERSION
-        if error is ErrorCode.NONE and member_id != UNKNOWN_MEMBER and group_id not in self._groups:
+        if error is ErrorCode.NONE and request.member_id != UNKNOWN_MEMBER and group_id not in self._groups:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not ErrorCode.NONE:
-            return JoinOutcome(error=error, member_id=member_id)
+            return JoinOutcome(error=error, member_id=request.member_id)
         call: ParkedCall[JoinOutcome] = ParkedCall()
-        request = JoinRequest(
-            token=call,
-            member_id=member_id,
-            fresh_member_id=self._fresh_member_id(group_instance_id or client_id) if not member_id else "",
-            group_instance_id=group_instance_id,
-            requires_known_member_id=requires_known_member_id,
-            client_id=client_id,
-            client_host=client_host,
-            session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=rebalance_timeout_ms,
-            protocol_type=protocol_type,
-            protocols=protocols,
-        )
-        self._run_or_create(group_id, request)
+        prefix = request.group_instance_id or request.client_id
+        fresh_member_id = "" if request.member_id else self._fresh_member_id(prefix)
+        self._run_or_create(group_id, replace(request, token=call, fresh_member_id=fresh_member_id))
         return call.reply()
 
-    def sync(
-        self,
-        group_id: str,
-        *,
-        member_id: str,
-        group_instance_id: str | None,
-        generation: int,
-        protocol_type: str | None,
-        protocol_name: str | None,
-        assignments: Mapping[str, bytes],
-    ) -> Reply[SyncOutcome]:
-        """SyncGroup: answered when the leader's assignment is stored, or at once."""
+    def sync(self, group_id: str, request: SyncRequest) -> Reply[SyncOutcome]:
+        """SyncGroup: completes when the leader's assignment is stored, or at once."""
         error = self._status(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # The rebalance is forgotten anyway, and this sends the member to join without looking for a coordinator.
+            # The rebalance is lost anyway, and this error makes the member join again without a FindCoordinator.
             return SyncOutcome(ErrorCode.REBALANCE_IN_PROGRESS)
         hosted = self._groups.get(group_id)
         if error is not ErrorCode.NONE or hosted is None:
             return SyncOutcome(error or ErrorCode.UNKNOWN_MEMBER_ID)
         call: ParkedCall[SyncOutcome] = ParkedCall()
-        request = SyncRequest(
-            token=call,
-            member_id=member_id,
-            group_instance_id=group_instance_id,
-            generation=generation,
-            protocol_type=protocol_type,
-            protocol_name=protocol_name,
-            assignments=assignments,
-        )
-        self._runner.run(hosted, request)
+        self._runner.run(hosted, replace(request, token=call))
         return call.reply()
 
     def heartbeat(self, group_id: str, *, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
-        """Heartbeat."""
+        """Heartbeat: refreshes the session; REBALANCE_IN_PROGRESS tells the member to join."""
         error = self._status(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return ErrorCode.NONE
@@ -175,7 +132,7 @@ class GroupCoordinator:
         return call.outcome()
 
     def leave(self, group_id: str, leavers: Sequence[Leaver]) -> LeaveOutcome:
-        """LeaveGroup."""
+        """LeaveGroup: removes members; one error per leaver."""
         error = self._status(group_id)
         if error is not ErrorCode.NONE:
             return LeaveOutcome(error)
@@ -186,65 +143,25 @@ class GroupCoordinator:
         self._runner.run(hosted, LeaveRequest(call, tuple(leavers)))
         return call.outcome()
 
-    def commit(
-        self,
-        group_id: str,
-        *,
-        member_id: str,
-        group_instance_id: str | None,
-        generation: int,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    ) -> Reply[CommitOutcome]:
-        """OffsetCommit: answered when the commits are in the log, or refused at once."""
+    def commit(self, group_id: str, request: CommitRequest) -> Reply[CommitOutcome]:
+        """OffsetCommit: completes when the commits are in the log, or at once with an error."""
         error = self._status(group_id, may_be_empty=True)
-        if error is ErrorCode.NONE and generation >= 0 and group_id not in self._groups:
-            # From before the group was deleted, or expired.
+        if error is ErrorCode.NONE and request.generation >= 0 and group_id not in self._groups:
+            # A commit for a group that was deleted or has expired.
             error = ErrorCode.ILLEGAL_GENERATION
-        if error is not ErrorCode.NONE:
-            return dict.fromkeys(offsets, error)
-        call: ParkedCall[CommitOutcome] = ParkedCall()
-        request = CommitRequest(
-            token=call,
-            member_id=member_id,
-            group_instance_id=group_instance_id,
-            generation=generation,
-            offsets=offsets,
-        )
-        self._run_or_create(group_id, request)
-        return call.reply()
+        return self._run_commit(group_id, request, error)
 
-    def commit_in_transaction(
-        self,
-        group_id: str,
-        *,
-        producer: ProducerIdAndEpoch,
-        member_id: str,
-        group_instance_id: str | None,
-        generation: int,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    ) -> Reply[CommitOutcome]:
-        """TxnOffsetCommit: answered when the commits are in the log, or refused at once."""
+    def commit_in_transaction(self, group_id: str, request: TransactionalCommit) -> Reply[CommitOutcome]:
+        """TxnOffsetCommit: completes when the commits are in the log, or at once with an error."""
         error = self._status(group_id)
-        if error is ErrorCode.NONE and producer.producer_id < 0:
+        if error is ErrorCode.NONE and request.producer.producer_id < 0:
             error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if error is ErrorCode.NONE and producer.epoch < 0:
+        if error is ErrorCode.NONE and request.producer.epoch < 0:
             error = ErrorCode.INVALID_PRODUCER_EPOCH
-        if error is not ErrorCode.NONE:
-            return dict.fromkeys(offsets, error)
-        call: ParkedCall[CommitOutcome] = ParkedCall()
-        request = TransactionalCommit(
-            token=call,
-            producer=producer,
-            member_id=member_id,
-            group_instance_id=group_instance_id,
-            generation=generation,
-            offsets=offsets,
-        )
-        self._run_or_create(group_id, request)
-        return call.reply()
+        return self._run_commit(group_id, request, error)
 
     def transaction_completed(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """The marker of the producer's transaction lies in this partition: what it committed there is decided."""
+        """The marker of the producer's transaction is in this partition: commits or drops its pending offsets."""
         led = self.partitions.get(partition)
         if led is not None:
             self._runner.transaction_completed(led, TransactionEnd(producer_id, committed))
@@ -252,9 +169,9 @@ class GroupCoordinator:
     def committed(
         self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
     ) -> tuple[ErrorCode, dict[TopicPartition, tuple[ErrorCode, OffsetAndMetadata]]]:
-        """OffsetFetch: one error for all, or per partition; None asks for every partition with a commit.
+        """OffsetFetch: one error for the group, or one per partition; None means every partition with a commit.
 
-        No commit is no error: the offset is -1 then.
+        A partition without a commit is no error: it has offset -1.
         """
         error = self._status(group_id, may_be_empty=True)
         if error is not ErrorCode.NONE:
@@ -278,9 +195,9 @@ class GroupCoordinator:
         return error, DEAD_GROUP if hosted is None else hosted.group.describe()
 
     def groups(self, states: Collection[str] = ()) -> tuple[ErrorCode, list[GroupOverview]]:
-        """ListGroups: the groups hosted here, in the given states if any are given.
+        """ListGroups: the groups on this broker, in the given states if any are given.
 
-        While a partition loads the list is incomplete, and the error says so.
+        While a partition loads the list is incomplete, and the error is COORDINATOR_LOAD_IN_PROGRESS.
         """
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
@@ -300,7 +217,7 @@ class GroupCoordinator:
         return call.outcome()
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> DeleteOffsetsOutcome:
-        """OffsetDelete."""
+        """OffsetDelete: one error for the group, or one per partition."""
         error = self._status(group_id)
         hosted = self._groups.get(group_id)
         if error is not ErrorCode.NONE or hosted is None:
@@ -310,11 +227,11 @@ class GroupCoordinator:
         return call.outcome()
 
     def expire(self) -> None:
-        """Looks for expired offsets and unused groups now; start() makes that regular."""
+        """Checks for expired offsets and unused groups now; `start` makes this periodic."""
         self._runner.run_all(ExpireOffsets())
 
     def _status(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """Whether the group may be served here: Kafka's GroupCoordinator.validateGroupStatus."""
+        """The error if the group cannot be served here.  Kafka: GroupCoordinator.validateGroupStatus."""
         if not group_id and not may_be_empty:
             return ErrorCode.INVALID_GROUP_ID
         if not self._is_active:
@@ -325,9 +242,18 @@ class GroupCoordinator:
         return self._config.group_min_session_timeout_ms <= timeout_ms <= self._config.group_max_session_timeout_ms
 
     def _fresh_member_id(self, prefix: str) -> str:
-        """The prefix is cut where the whole would be longer than a string on the wire or in the log may be."""
+        """A new member id; the prefix is truncated so that the id fits into a string of the protocol and the log."""
         kept = prefix.encode()[:MEMBER_ID_PREFIX_BYTES_MAX].decode(errors="ignore")
         return f"{kept}-{UUID(int=self._random.getrandbits(128), version=4)}"
+
+    def _run_commit(
+        self, group_id: str, request: CommitRequest | TransactionalCommit, error: ErrorCode
+    ) -> Reply[CommitOutcome]:
+        if error is not ErrorCode.NONE:
+            return dict.fromkeys(request.offsets, error)
+        call: ParkedCall[CommitOutcome] = ParkedCall()
+        self._run_or_create(group_id, replace(request, token=call))
+        return call.reply()
 
     def _run_or_create(self, group_id: str, event: Event) -> None:
         hosted = self._groups.get(group_id)

@@ -1,41 +1,41 @@
-"""A consumer group: its members, its generation, its leader, its offsets.  Here lies the data; the rules lie beside it.
+"""A consumer group: its members, its generation, its leader, its offsets.  The data; the rules are in other modules.
 
 How to think about a group
 --------------------------
-A group is a sequence of generations.  A generation is a fixed set of members, one protocol that all of them can run,
-one leader, and one assignment that the leader computes.  Between two generations lies a rebalance:
+A group is a sequence of generations.  A generation is a fixed set of members, one protocol that all of them support,
+one leader, and one assignment that the leader computes.  Between two generations there is a rebalance:
 
     Empty ----join----> PreparingRebalance <---join, leave, expiry, new metadata--- Stable
       ^                  |             ^                                              ^
-      |   nobody left    |             |  join, leave, expiry,                        |
+      |   none left      |             |  join, leave, expiry,                        |
       +------------------+             |  leader's sync not stored                    |
                          |             |                                              |
                          +--all joined--> CompletingRebalance ----leader's sync stored+
 
     any state ----deleted, expired, or moved to another broker----> Dead
 
-PreparingRebalance collects a JoinGroup from everybody, each parked until the last one came or the largest rebalance
-timeout ran out; who did not come is out, except static members, which stay until their session ends.  The first
-generation of a group waits group.initial.rebalance.delay.ms for others instead, and longer while they keep coming.
+PreparingRebalance collects a JoinGroup from every member, each parked until the last one has arrived or the largest
+rebalance timeout has expired; members that did not join are removed, except static ones, which stay until their session
+expires.  The first generation of a group waits for group.initial.rebalance.delay.ms, and longer while members join.
 
-When all joined, the generation goes up by one, the protocol is voted for, joins are answered, and the group completes:
-members park a SyncGroup, the leader's sync carries the assignment, and only when that is in the log are the syncs
-answered and the group Stable.  So an assignment that a member has seen survives the coordinator.
+When all have joined, the generation is incremented, the protocol is elected, joins are completed, and the group is in
+CompletingRebalance: members park a SyncGroup, the leader's sync carries the assignment, and only when that is in the
+log are the syncs completed and the group is Stable.  So an assignment that a member has seen survives a failover.
 
-What is in the log: the whole group at each Stable, at each static replacement, and when it becomes Empty; each commit.
-What is not: members between join and sync.  After a change of coordinator they hear UNKNOWN_MEMBER_ID and start over.
+In the log: the whole group at each Stable, at each static replacement, and when it becomes Empty; each commit.
+Not in the log: members between join and sync.  After a change of coordinator they get UNKNOWN_MEMBER_ID and rejoin.
 
-Who is alive: any request of a member moves its session deadline; a parked request counts as life, because its sender
-cannot send heartbeats meanwhile.  A member that never got an answer (is_new) may be a client that gave up, so it gets
-five minutes.  A pending member (KIP-394) is only an id we gave away; it keeps a join phase open until its session ends.
+Sessions: any request of a member extends its session; a parked request keeps it alive, because its client cannot send
+heartbeats meanwhile.  A member that never got a response (is_new) may be a client that gave up, so it gets five
+minutes.  A pending member (KIP-394) is only an id that was sent; it keeps a join phase open until its session expires.
 
 Static members (KIP-345) have an instance id that maps to one member id.  A new process with the same instance id takes
-the place, and the generation, of the old one, whose parked and later requests answer FENCED_INSTANCE_ID.
+over the place and the generation of the old one, whose parked and later requests get FENCED_INSTANCE_ID.
 
-Invariants (checked by the property tests): the leader is a member; the generation never goes down; every member
-supports the chosen protocol; every token is answered exactly once; a generation has one assignment.
+Invariants (checked by the property tests): the leader is a member; the generation never decreases; every member
+supports the chosen protocol; every token is completed exactly once; a generation has one assignment.
 
-Owner: event loop.  Pure: no IO, no clock, no chance; only `step` and the rules under it change a Group.
+Owner: event loop.  Pure: no IO, no clock, no randomness; only `step` and the rules under it change a Group.
 Kafka: GroupMetadata.
 """
 
@@ -66,14 +66,14 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 @dataclass(slots=True)
 class InitialDelay:
-    """The wait before the first generation of a group: this long now, and at most so much more after it."""
+    """The delay before the first generation: the current delay, and the longest further delay."""
 
     delay_ms: int
     remaining_ms: int
 
 
 class Group:
-    """One group.  Attributes are for reading; changes go through the methods, and those through `step`."""
+    """One group.  Attributes are read-only for other modules; changes are made by methods called from `step`."""
 
     def __init__(self, group_id: str, config: GroupConfig) -> None:
         self.group_id = group_id
@@ -89,10 +89,10 @@ class Group:
         self.pending_members: set[str] = set()
         self.pending_sync: set[str] = set()
         self.subscribed_topics: frozenset[str] | None = None
-        """What the members of a consumer group read; None when unknown."""
+        """The topics to which the members of a consumer group subscribe; None if unknown."""
         self.initial_delay: InitialDelay | None = None
         self.has_new_member = False
-        """Somebody came during the initial delay, which makes it longer."""
+        """A member joined during the initial delay, which extends it."""
         self.offsets = CommittedOffsets()
         self.appends: dict[int, Append] = {}
         self._append_count = 0
@@ -101,11 +101,12 @@ class Group:
 
     @property
     def is_consumer_group(self) -> bool:
+        """True if the members use the consumer protocol."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     @property
     def is_vacant(self) -> bool:
-        """Whether forgetting the group would lose nothing."""
+        """True if removing the group would lose nothing."""
         return (
             self.state is GroupState.EMPTY
             and self.offsets.is_vacant
@@ -116,20 +117,22 @@ class Group:
 
     @property
     def can_rebalance(self) -> bool:
+        """True if the state allows a rebalance to start."""
         return self.state in PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
 
     @property
     def have_all_joined(self) -> bool:
+        """True if every member has a parked join and no member id is pending."""
         return self._joining_count == len(self.members) and not self.pending_members
 
     @property
     def joining_count(self) -> int:
-        """How many members have a parked join."""
+        """The number of members with a parked join."""
         return self._joining_count
 
     @property
     def is_storing_assignment(self) -> bool:
-        """Whether the assignment of this generation is on its way to the log."""
+        """True while the assignment of this generation is being written to the log."""
         return any(
             isinstance(append, AssignmentAppend) and append.generation == self.generation
             for append in self.appends.values()
@@ -137,38 +140,39 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member allows itself."""
+        """The largest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def is_over_capacity(self) -> bool:
+        """True if the group has more than group.max.size members."""
         return len(self.members) > self.config.group_max_size
 
     def is_fenced(self, member_id: str, group_instance_id: str | None) -> bool:
-        """Whether someone else holds the instance id now."""
+        """True if another member id owns the instance id."""
         if group_instance_id is None:
             return False
         holder = self.static_members.get(group_instance_id)
         return holder is not None and holder != member_id
 
     def identity_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Whether a request may speak for this member: NONE, FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
+        """The error of a request for this member: NONE, FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
         if self.is_fenced(member_id, group_instance_id):
             return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols can take part."""
+        """True if a member with these protocols can join."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and self._protocol_support.shares_one(protocols, len(self.members))
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether members read the topic; assumed when their subscriptions are unreadable."""
+        """True if members subscribe to the topic, or if their subscriptions cannot be parsed."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """A member comes in; the first one decides the protocol type and leads."""
+        """Adds a member; the first one determines the protocol type and is the leader."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader is None:
@@ -182,7 +186,7 @@ class Group:
             self.static_members[member.group_instance_id] = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """A member goes; whatever it had parked must have been answered."""
+        """Removes a member, whose parked requests must be completed."""
         self.pending_members.discard(member_id)
         self.pending_sync.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -197,14 +201,14 @@ class Group:
             self.leader = next(iter(self.members), None)
 
     def replace_static(self, old_member_id: str, new_member_id: str) -> Member:
-        """The instance's new process takes the place of the old one, which must have nothing parked."""
+        """Replaces a static member's id by that of its new process; the old one must not have parked requests."""
         member = self.members[old_member_id]
         assert member.group_instance_id is not None
         assert not member.is_joining
         assert member.sync_token is None
         member.member_id = new_member_id
         member.timer_due_ms = None
-        # It keeps its place in the row as well.
+        # Keeps its position in the order of members.
         self.members = {each.member_id: each for each in self.members.values()}
         self.static_members[member.group_instance_id] = new_member_id
         if old_member_id in self.pending_sync:
@@ -215,19 +219,19 @@ class Group:
         return member
 
     def set_protocols(self, member: Member, protocols: Protocols) -> None:
-        """The member can run these now."""
+        """Sets the protocols that the member supports."""
         self._protocol_support.remove(member.protocols)
         member.protocols = protocols
         self._protocol_support.add(protocols)
 
     def park_join(self, member: Member, token: Token) -> None:
-        """The member's join waits for the rebalance."""
+        """Parks the member's join until the rebalance is complete."""
         assert member.join_token is None
         member.join_token = token
         self._joining_count += 1
 
     def take_join(self, member: Member) -> Token | None:
-        """The parked join, which the caller answers now; None when there is none."""
+        """Removes and returns the parked join, which the caller completes; None if there is none."""
         token = member.join_token
         if token is not None:
             member.join_token = None
@@ -235,7 +239,7 @@ class Group:
         return token
 
     def elect_joined_leader(self) -> bool:
-        """Makes sure that the leader is one who joined; False when nobody did."""
+        """Makes a member with a parked join the leader; returns False if there is none."""
         if self.leader is None:
             return False
         if self.members[self.leader].is_joining:
@@ -247,11 +251,11 @@ class Group:
         return True
 
     def elect_protocol(self) -> str:
-        """The protocol that the members choose."""
+        """The protocol with the most votes."""
         return self._protocol_support.elect(self.members.values())
 
     def begin_generation(self, now: Now) -> None:
-        """The next generation starts, with the members that are here."""
+        """Starts the next generation with the current members."""
         self.generation += 1
         self.initial_delay = None
         self.pending_sync = set(self.members)
@@ -260,13 +264,13 @@ class Group:
         self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now)
 
     def transition_to(self, state: GroupState, now: Now) -> None:
-        """The one door to another state."""
+        """Changes the state; the only method that does.  Raises AssertionError for an invalid transition."""
         assert self.state in PREVIOUS_STATES[state], f"{self.state} -> {state}"
         self.state = state
         self.state_timestamp_ms = now.wall_ms
 
     def remember_append(self, append: Append) -> int:
-        """Something is on its way to the log; the id comes back in AppendDone."""
+        """Stores a pending append; the returned id comes back in AppendDone."""
         self._append_count += 1
         self.appends[self._append_count] = append
         return self._append_count
@@ -296,7 +300,7 @@ class Group:
 
     @classmethod
     def restored(cls, group_id: str, config: GroupConfig, snapshot: GroupSnapshot) -> Group:
-        """The group as its last record tells: Stable with members, Empty without."""
+        """The group from its last record: Stable with members, Empty without."""
         group = cls(group_id, config)
         for recorded in snapshot.members:
             member = Member(
@@ -320,7 +324,7 @@ class Group:
         return group
 
     def describe(self) -> GroupDescription:
-        """For DescribeGroups: metadata and assignments only while they are settled."""
+        """The group for DescribeGroups; metadata and assignments only if it is Stable."""
         is_stable = self.state is GroupState.STABLE
         protocol = (self.protocol_name or "") if is_stable else ""
         return GroupDescription(
@@ -341,7 +345,7 @@ class Group:
         )
 
     def overview(self) -> GroupOverview:
-        """For ListGroups."""
+        """The group for ListGroups."""
         return GroupOverview(self.group_id, self.protocol_type or "", self.state)
 
     def _read_subscriptions(self) -> frozenset[str] | None:

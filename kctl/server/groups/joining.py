@@ -1,4 +1,4 @@
-"""JoinGroup: who may come in, who has to wait for a rebalance, and who gets the current generation at once."""
+"""JoinGroup: which members may join, which wait for a rebalance, and which get the current generation at once."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from kctl.server.groups.sessions import expect_heartbeat, forget_session, sessio
 from kctl.server.groups.states import GroupState
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
-"""A client that gave up on its first join looks like one that waits, so it does not hold its place for ever."""
+"""A client that gave up on its first join looks like a waiting one, so its membership is limited in time."""
 
 
 def join(group: Group, event: JoinRequest, now: Now, out: list[Action]) -> None:
-    """Admits, updates or refuses.  Kafka: GroupCoordinator.handleJoinGroup."""
+    """Adds, updates or refuses a member.  Kafka: GroupCoordinator.handleJoinGroup."""
     if not _has_room_for(group, event.member_id):
         if event.member_id in group.members or event.member_id in group.pending_members:
             out.append(CancelTimer(session_timer(event.member_id)))
@@ -52,10 +52,10 @@ def join(group: Group, event: JoinRequest, now: Now, out: list[Action]) -> None:
 
 
 def replacement_stored(group: Group, append: ReplacementAppend, error: ErrorCode, now: Now, out: list[Action]) -> None:
-    """A static member's new id is in the log, or was refused and is taken back.
+    """A static member's new id was written to the log, or was refused and is reverted.
 
-    The old leader's id is answered on purpose: a leader that finds itself named would assign, and a stable group does
-    not hand out what it assigned (KIP-345; skip_assignment exists from JoinGroup v9 only).
+    The response names the old leader on purpose: a member that finds itself named as leader would compute an
+    assignment, and a stable group does not use it (KIP-345; skip_assignment exists from JoinGroup v9 only).
     """
     if error is not ErrorCode.NONE:
         _skip_refused(group, append)
@@ -89,7 +89,7 @@ def replacement_stored(group: Group, append: ReplacementAppend, error: ErrorCode
 
 
 def _skip_refused(group: Group, refused: ReplacementAppend) -> None:
-    """The instance restarted again meanwhile: if that is refused too, what is in the log is the id before both."""
+    """Updates a later replacement of the same instance: if it is refused too, the id in the log is the first one."""
     for append_id, later in group.appends.items():
         if isinstance(later, ReplacementAppend) and later.old_member_id == refused.new_member_id:
             before = replace(later, old_member_id=refused.old_member_id, old_protocols=refused.old_protocols)
@@ -97,7 +97,7 @@ def _skip_refused(group: Group, refused: ReplacementAppend) -> None:
 
 
 def _has_room_for(group: Group, member_id: str) -> bool:
-    """group.max.size counts members of a settled group, and parked joins of one that is being settled (KIP-389)."""
+    """group.max.size limits members, or parked joins while a rebalance is prepared (KIP-389)."""
     member = group.members.get(member_id)
     match group.state:
         case GroupState.EMPTY | GroupState.DEAD:
@@ -131,7 +131,7 @@ def _join_with_id(group: Group, event: JoinRequest, now: Now, out: list[Action])
         return
     member = group.members[event.member_id]
     if _may_keep_generation(group, member, event):
-        _supersede_join(group, member, out)
+        _complete_earlier_join(group, member, out)
         out.append(Answer(event.token, generation_outcome(group, member)))
         expect_heartbeat(member, member.session_timeout_ms, now, out)
         return
@@ -144,9 +144,9 @@ def _names_unknown_instance(group: Group, event: JoinRequest) -> bool:
 
 
 def _may_keep_generation(group: Group, member: Member, event: JoinRequest) -> bool:
-    """Whether the member just asks again: its last answer was lost, and nothing else changed.
+    """True if the member repeats its request because the response was lost, and nothing else changed.
 
-    A leader of a stable group that joins wants to assign anew, for example because partitions were added.
+    A leader of a stable group that joins requests a new assignment, for example because partitions were added.
     """
     if member.protocols != event.protocols:
         return False
@@ -175,8 +175,8 @@ def _admit(group: Group, event: JoinRequest, member_id: str, now: Now, out: list
 
 
 def _update(group: Group, member: Member, event: JoinRequest, out: list[Action]) -> None:
-    """The member's join is parked, with what it can run now."""
-    _supersede_join(group, member, out)
+    """Parks the member's join and stores its protocols."""
+    _complete_earlier_join(group, member, out)
     group.set_protocols(member, event.protocols)
     member.rebalance_timeout_ms = event.rebalance_timeout_ms
     member.session_timeout_ms = event.session_timeout_ms
@@ -184,7 +184,7 @@ def _update(group: Group, member: Member, event: JoinRequest, out: list[Action])
 
 
 def _replace_static(group: Group, event: JoinRequest, instance_id: str, now: Now, out: list[Action]) -> None:
-    """A new process of a known instance: it takes the old one's place, and the old one is fenced at once.  KIP-345."""
+    """A new process of a known instance takes over its place; the old process is fenced at once.  KIP-345."""
     leader_before = group.leader or ""
     old_member_id = group.static_members[instance_id]
     member = group.members[old_member_id]
@@ -197,7 +197,7 @@ def _replace_static(group: Group, event: JoinRequest, instance_id: str, now: Now
     _update(group, member, event, out)
     expect_heartbeat(member, member.session_timeout_ms, now, out)
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # The leader may assign to the old id already.
+        # The leader may be computing an assignment for the old id.
         start_rebalance(group, now, out)
     elif group.state is GroupState.STABLE and group.elect_protocol() != group.protocol_name:
         start_rebalance(group, now, out)
@@ -207,8 +207,8 @@ def _replace_static(group: Group, event: JoinRequest, instance_id: str, now: Now
         out.append(PersistGroup(group.remember_append(append), group.snapshot(assignments)))
 
 
-def _supersede_join(group: Group, member: Member, out: list[Action]) -> None:
-    """A member that joins twice gave up on the first answer; it must come all the same, its connection waits for it."""
+def _complete_earlier_join(group: Group, member: Member, out: list[Action]) -> None:
+    """Completes an earlier parked join of the same member; its connection still waits for the response."""
     outcome = JoinOutcome(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
     answer_join(group, member, outcome, out)
 

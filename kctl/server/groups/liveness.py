@@ -1,4 +1,4 @@
-"""Who is alive: sessions, heartbeats, leaving."""
+"""Sessions of members: heartbeats, session timeouts, leaving."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kctl.server.groups.states import GroupState
 
 
 def heartbeat(group: Group, event: Heartbeat, now: Now, out: list[Action]) -> None:
-    """Refreshes the session.  REBALANCE_IN_PROGRESS tells the member to join again."""
+    """Extends the session; REBALANCE_IN_PROGRESS tells the member to join again."""
     error = _heartbeat_error(group, event)
     if error in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
         member = group.members[event.member_id]
@@ -22,7 +22,7 @@ def heartbeat(group: Group, event: Heartbeat, now: Now, out: list[Action]) -> No
 
 
 def leave(group: Group, event: LeaveRequest, now: Now, out: list[Action]) -> None:
-    """Each leaver has its own error, in the order asked.  Kafka answers all after the last one is out."""
+    """Removes members; one error per leaver, in request order.  Kafka responds after the last one is removed."""
     if group.state is GroupState.DEAD:
         out.append(Answer(event.token, LeaveOutcome(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
         return
@@ -31,7 +31,7 @@ def leave(group: Group, event: LeaveRequest, now: Now, out: list[Action]) -> Non
 
 
 def session_ended(group: Group, member_id: str, now: Now, out: list[Action]) -> None:
-    """The session timer fired: the member is out, unless it was heard of since or waits for us."""
+    """The session timer fired: removes the member, unless it sent a request since or has a parked one."""
     if member_id in group.pending_members:
         _remove_pending(group, member_id, now, out)
         return
@@ -40,7 +40,7 @@ def session_ended(group: Group, member_id: str, now: Now, out: list[Action]) -> 
         return
     member.timer_due_ms = None
     if member.is_parked:
-        # Answering it starts the session anew.
+        # Completing the parked request restarts the session.
         return
     if now.monotonic_ms < member.session_deadline_ms:
         expect_heartbeat(member, member.session_deadline_ms - now.monotonic_ms, now, out)
@@ -58,7 +58,7 @@ def _heartbeat_error(group: Group, event: Heartbeat) -> ErrorCode:
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
-    # Completing is fine: consumers start to send heartbeats when the join was answered.
+    # Allowed in CompletingRebalance: consumers start heartbeats when the join is completed.
     return ErrorCode.NONE
 
 
@@ -88,7 +88,7 @@ def _remove(group: Group, member: Member, now: Now, out: list[Action]) -> None:
 
 
 def _remove_pending(group: Group, member_id: str, now: Now, out: list[Action]) -> None:
-    """An id that nobody came back with; the rebalance may have waited for it only."""
+    """Removes a member id with which no client has joined; the rebalance may have waited only for it."""
     group.pending_members.discard(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
         complete_join_if_ready(group, now, out)

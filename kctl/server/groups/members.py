@@ -10,9 +10,9 @@ from kctl.server.groups.events import Protocols, Token
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """What the coordinator knows of a member.
+    """The state of a member.
 
-    A join or a sync that cannot be answered yet is parked here by its token; there is at most one of each.
+    A join or a sync that cannot be completed yet is parked here by its token; there is at most one of each.
     """
 
     member_id: str
@@ -26,31 +26,33 @@ class Member:
     join_token: Token | None = None
     sync_token: Token | None = None
     is_new: bool = False
-    """Not answered yet since it came: it has no id to send heartbeats with, so its parked join does not prove life."""
+    """No response was sent since it joined: it cannot send heartbeats, so a parked join does not keep it alive."""
     session_deadline_ms: int = 0
     timer_due_ms: int | None = None
-    """When its session timer fires; heartbeats move the deadline only, and the timer looks again when it fires."""
+    """When its session timer fires; heartbeats only move the deadline, which is checked when the timer fires."""
 
     @property
     def is_static(self) -> bool:
+        """True for a member with an instance id (KIP-345)."""
         return self.group_instance_id is not None
 
     @property
     def is_joining(self) -> bool:
+        """True if the member has a parked join."""
         return self.join_token is not None
 
     @property
     def is_parked(self) -> bool:
-        """Whether it waits for us, so that it cannot be expected to send heartbeats."""
+        """True if it has a parked request, so that it cannot be expected to send heartbeats."""
         return not self.is_new and (self.join_token is not None or self.sync_token is not None)
 
     def metadata(self, protocol_name: str) -> bytes:
-        """What it said for this protocol, which it must support."""
+        """Its metadata for this protocol.  Raises KeyError if it does not support the protocol."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
         raise KeyError(protocol_name)
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The candidate that it likes best."""
+        """The candidate that is first in its order of preference."""
         return next(name for name, _ in self.protocols if name in candidates)

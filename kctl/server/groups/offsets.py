@@ -1,13 +1,13 @@
-"""Committed offsets of one group: what is on record, what is on its way to the log, and what is old enough to go.
+"""Committed offsets of one group: visible commits, commits that are being written, and their expiry.
 
-A commit is staged while its records travel to the log, and becomes visible when they are there.  Two commits of the
-same partition may be on their way at once; the one whose records lie further in the log wins, whichever is confirmed
-first.  A transactional commit is invisible until the transaction's marker; then its place in the log counts as well.
+A commit is staged while its records are written to the log, and becomes visible when they are.  Two commits of one
+partition may be staged at once; the one with the larger log offset wins, whichever is confirmed first.  A transactional
+commit is invisible until the transaction's marker; then its log offset counts as well.
 
-Expiry has two generations of rules.  A commit from OffsetCommit v2-v4 with its own retention time carries a time to
-expire at, and nothing else matters.  Every other commit lives for offsets.retention.minutes, counted from a moment that
-depends on the group (KIP-211): since the group became empty, or since the commit when the members read other topics now
-or the group never had members.
+Expiry has two sets of rules.  A commit of OffsetCommit v2-v4 with a retention time of its own carries the time at which
+it expires, and no other rule applies.  Every other commit lives for offsets.retention.minutes, counted from a time that
+depends on the group (KIP-211): since the group became empty, or since the commit if the members subscribe to other
+topics now or the group never had members.
 
 Owner: event loop.  Pure: no IO, no clock.  Kafka: GroupMetadata and GroupMetadataManager.
 """
@@ -23,42 +23,42 @@ NO_LEADER_EPOCH = -1
 
 
 class OffsetAndMetadata(NamedTuple):
-    """One commit as its client made it."""
+    """A committed offset."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str = ""
     commit_timestamp_ms: int = -1
     expire_timestamp_ms: int | None = None
-    """Set only by clients that ask for a retention of their own (OffsetCommit v2-v4)."""
+    """Set only for clients that request a retention time (OffsetCommit v2-v4)."""
 
 
 class AppendedOffset(NamedTuple):
-    """A commit that lies in the log, in the batch that starts at `log_offset`."""
+    """A commit in the log, in the batch that starts at `log_offset`."""
 
     value: OffsetAndMetadata
     log_offset: int
 
 
 Packed: TypeAlias = tuple[int, int, str, int, int | None, int]
-"""An appended offset the way a million of them are kept: the fields of the value, then the log offset.
+"""An appended offset in compact form, for groups with a million of them: the fields of the value, then the log offset.
 
-A plain tuple of plain values is left alone by the garbage collector, which else stops the loop for 0.1 s.
+The garbage collector does not track a tuple of atomic values; a million tracked objects stop the loop for 0.1 s.
 """
 
 
 def pack(appended: AppendedOffset) -> Packed:
-    """For keeping."""
+    """The compact form."""
     return (*appended.value, appended.log_offset)
 
 
 def unpack(packed: Packed) -> AppendedOffset:
-    """For looking at."""
+    """The readable form."""
     return AppendedOffset(OffsetAndMetadata(*packed[:-1]), packed[-1])
 
 
 class _OpenCommits:
-    """The commits of one open transaction: those in the log, and those on their way there."""
+    """The commits of one open transaction: those in the log, and staged ones."""
 
     __slots__ = ("appended", "staged")
 
@@ -91,46 +91,46 @@ class CommittedOffsets:
         return len(self._committed)
 
     def get(self, tp: TopicPartition) -> OffsetAndMetadata | None:
-        """What a reader sees; None when nothing is committed."""
+        """The visible commit; None if there is none."""
         found = self._committed.get(tp)
         return None if found is None else unpack(found).value
 
     def all(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Everything visible."""
+        """All visible commits."""
         return {tp: unpack(packed).value for tp, packed in self._committed.items()}
 
     def known(self) -> list[TopicPartition]:
-        """Every partition with a commit, visible or on its way."""
+        """Every partition with a commit, visible or not."""
         pending = (tp for opened in self._transactions.values() for tp in (*opened.appended, *opened.staged))
         return list(dict.fromkeys((*self._committed, *self._staged, *pending)))
 
     @property
     def is_vacant(self) -> bool:
-        """Whether nothing is committed and nothing is on its way."""
+        """True if there is no commit, visible or not."""
         return not (self._committed or self._staged or self._transactions)
 
     def is_unstable(self, tp: TopicPartition) -> bool:
-        """Whether a commit of this partition is undecided, so that KIP-447 readers have to wait."""
+        """True if a commit of this partition is undecided, so that require_stable gets an error (KIP-447)."""
         return tp in self._staged or any(tp in opened for opened in self._transactions.values())
 
     def stage(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These commits are on their way to the log; each value is one object, known again by its identity."""
+        """Stages commits that are being written to the log; each value is one object, identified by `is`."""
         for tp, value in offsets.items():
             _stage(self._staged, tp, value)
 
     def confirm(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], log_offset: int) -> None:
-        """The commits lie in the log.  Those whose offsets were removed meanwhile stay removed."""
+        """The commits are in the log and become visible, unless they were removed in the meantime."""
         for tp, value in offsets.items():
             if _unstage(self._staged, tp, value):
                 self._put_newer(tp, AppendedOffset(value, log_offset))
 
     def reject(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """The log refused the commits; what was visible before stays."""
+        """The log refused the commits; earlier visible ones stay."""
         for tp, value in offsets.items():
             _unstage(self._staged, tp, value)
 
     def stage_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Transactional commits are on their way to the log."""
+        """Stages transactional commits that are being written to the log."""
         opened = self._transactions.setdefault(producer_id, _OpenCommits())
         for tp, value in offsets.items():
             _stage(opened.staged, tp, value)
@@ -138,7 +138,7 @@ class CommittedOffsets:
     def confirm_transaction(
         self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata], log_offset: int
     ) -> None:
-        """The transactional commits lie in the log and wait for the marker, unless they were removed meanwhile."""
+        """The transactional commits are in the log and wait for the marker, unless they were removed since."""
         opened = self._transactions.get(producer_id, _OpenCommits())
         for tp, value in offsets.items():
             present = opened.appended.get(tp)
@@ -153,7 +153,7 @@ class CommittedOffsets:
         self._drop_if_vacant(producer_id)
 
     def complete_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """The marker of the producer's transaction came: its commits become visible, or never were."""
+        """The producer's transaction ended: its commits become visible or are dropped."""
         opened = self._transactions.pop(producer_id, None)
         if opened is not None and committed:
             for tp, appended in opened.appended.items():
@@ -161,19 +161,19 @@ class CommittedOffsets:
 
     @property
     def open_transactions(self) -> list[int]:
-        """The producer ids with commits that wait for a marker."""
+        """The ids of producers with commits that wait for a marker."""
         return list(self._transactions)
 
     def load(self, committed: dict[TopicPartition, Packed]) -> None:
-        """All visible commits, as they were read back from the log; the dictionary is ours from now on."""
+        """Sets all visible commits, as loaded from the log; takes ownership of the dictionary."""
         self._committed = committed
 
     def load_transaction(self, producer_id: int, tp: TopicPartition, appended: AppendedOffset) -> None:
-        """A commit without a marker that was read back from the log."""
+        """Adds a transactional commit without a marker, as loaded from the log."""
         self._transactions.setdefault(producer_id, _OpenCommits()).appended[tp] = appended
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget these partitions; answers those that the log has, or will have, records of."""
+        """Removes these partitions; returns those of which the log has, or will have, records."""
         return [tp for tp in partitions if self._forget(tp)]
 
     def expired(
@@ -184,9 +184,9 @@ class CommittedOffsets:
         empty_since_ms: int | None = None,
         kept_topics: frozenset[str] = frozenset(),
     ) -> list[TopicPartition]:
-        """The partitions whose commit is too old, counted from `empty_since_ms` if given, else from the commit.
+        """The partitions whose commit has expired, counted from `empty_since_ms` if given, else from the commit.
 
-        Partitions of `kept_topics` and those with a commit on its way never expire.
+        Partitions of `kept_topics` and those with a staged commit do not expire.
         """
         return [
             tp
@@ -227,7 +227,7 @@ def _stage(
 def _unstage(
     staged: dict[TopicPartition, tuple[OffsetAndMetadata, ...]], tp: TopicPartition, value: OffsetAndMetadata
 ) -> bool:
-    """Whether this very commit was still on its way; others of the same partition stay staged."""
+    """True if this commit was still staged; other commits of the same partition stay staged."""
     present = staged.get(tp, ())
     others = tuple(other for other in present if other is not value)
     if others:

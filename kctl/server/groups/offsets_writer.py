@@ -1,8 +1,8 @@
-"""Writes what a group wants on record to its partition of `__consumer_offsets`.
+"""Writes the records of groups to their partition of `__consumer_offsets`.
 
-Each call is one batch.  Commits and generations wait for offsets.commit.required.acks, and the outcome is told now or
-later; tombstones wait for nobody, because one that gets lost is written again.  Commits of a producer's transaction
-carry its id and epoch, so that its marker in the partition decides about them.
+Each call is one batch.  Commits and generations wait for offsets.commit.required.acks, and the result is returned now
+or later; tombstones are not waited for, because a lost one is written again.  Commits of a producer's transaction carry
+its id and epoch, so that its marker in the partition commits or aborts them.
 
 Owner: event loop.  Kafka: GroupMetadataManager.storeGroup, storeOffsets, cleanupGroupMetadata.
 """
@@ -31,7 +31,7 @@ NO_ACKS = 0
 
 
 class OffsetsWriter:
-    """Of all groups of a broker."""
+    """Writes for all groups of a broker."""
 
     def __init__(self, offsets_log: CoordinatorLog, config: GroupConfig, clock: Clock) -> None:
         self._log = offsets_log
@@ -45,7 +45,7 @@ class OffsetsWriter:
     def group(
         self, partition: LedPartition, group_id: str, action: PersistGroup
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        """The group as it is in this generation."""
+        """Writes the record of the group's current generation."""
 
         def batch() -> bytes:
             return self._batch([group_record(group_id, action.snapshot, self._clock.now_ms(), self._group_version)])
@@ -55,7 +55,7 @@ class OffsetsWriter:
     def offsets(
         self, partition: LedPartition, group_id: str, action: PersistOffsets
     ) -> AppendOutcome | asyncio.Future[AppendOutcome]:
-        """Commits, which may be part of a transaction."""
+        """Writes commits, which may be part of a transaction."""
 
         def batch() -> bytes:
             records = offset_records(group_id, action.offsets, self._clock.now_ms(), self._commit_version)
@@ -65,13 +65,13 @@ class OffsetsWriter:
         return self._append(partition, group_id, batch, required_acks=self._required_acks)
 
     def tombstones(self, partition: LedPartition, group_id: str, action: PersistTombstones) -> None:
-        """These commits, and the group itself if so said, are no more."""
+        """Writes tombstones for these commits and, if `is_group_gone`, for the group."""
         is_group_gone = action.is_group_gone
 
         def batch() -> bytes:
             now_ms = self._clock.now_ms()
             records = tombstones(group_id, action.partitions, is_group_gone=is_group_gone, timestamp_ms=now_ms)
-            log.info("group=%s tombstones=%d group_gone=%s", group_id, len(records), is_group_gone)
+            log.info("wrote tombstones group=%s count=%d is_group_gone=%s", group_id, len(records), is_group_gone)
             return self._batch(records)
 
         self._append(partition, group_id, batch, required_acks=NO_ACKS)

@@ -1,8 +1,8 @@
-"""Which groups of a partition of `__consumer_offsets` have commits in whose open transaction.
+"""The groups in a partition of `__consumer_offsets` that have commits in an open transaction, by producer id.
 
-A marker in the partition ends the producer's transaction for all of these groups.  While the partition loads nobody can
-say which they are, and the load may have come past the marker's place in the log already: such an end is remembered
-until the groups are there.
+A marker in the partition ends the producer's transaction for all of these groups.  While the partition loads, the
+groups are not known yet, and the load may have read past the marker's offset already: such an end is kept until the
+load is complete.
 
 Owner: event loop.  Pure.  Kafka: GroupMetadataManager.openGroupsForProducer.
 """
@@ -21,7 +21,7 @@ class TransactionEnd(NamedTuple):
 
 
 class OpenTransactions:
-    """Of one partition."""
+    """The open transactions of one partition."""
 
     __slots__ = ("_early_ends", "_groups")
 
@@ -34,7 +34,7 @@ class OpenTransactions:
         self._groups.setdefault(producer_id, {})[group_id] = None
 
     def discard(self, producer_id: int, group_id: str) -> None:
-        """The group has no commits in the producer's transaction after all: the log refused them."""
+        """The group has no commits in the producer's transaction: the log refused them."""
         groups = self._groups.get(producer_id)
         if groups is not None:
             groups.pop(group_id, None)
@@ -42,14 +42,14 @@ class OpenTransactions:
                 del self._groups[producer_id]
 
     def end(self, producer_id: int) -> Iterable[str]:
-        """The groups whose commits are decided now; no transaction of the producer is open any more."""
+        """Ends the producer's transaction and returns the groups with commits in it."""
         return self._groups.pop(producer_id, {})
 
     def end_when_loaded(self, end: TransactionEnd) -> None:
-        """The transaction ended while the partition loads."""
+        """Stores the end of a transaction while the partition loads."""
         self._early_ends.append(end)
 
     def take_early_ends(self) -> list[TransactionEnd]:
-        """What ended meanwhile, in order; the partition is loaded now."""
+        """The ends stored while the partition loaded, in order; clears them."""
         ends, self._early_ends = self._early_ends, []
         return ends

@@ -1,6 +1,6 @@
-"""What of a group is on its way to the log, and what has to be known when the log has taken or refused it.
+"""Records of a group that are being written to the log, with the data needed when the write ends.
 
-Invariant: each is ended by exactly one AppendDone; what is not in the log yet nobody has been told.
+Invariant: each is ended by exactly one AppendDone; no client has been told of data that is not in the log yet.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kctl.server.groups.offsets import OffsetAndMetadata
 
 @dataclass(frozen=True, slots=True)
 class AssignmentAppend:
-    """A leader's assignment on its way to the log."""
+    """A leader's assignment that is being written."""
 
     generation: int
     assignments: dict[str, bytes]
@@ -23,7 +23,7 @@ class AssignmentAppend:
 
 @dataclass(frozen=True, slots=True)
 class ReplacementAppend:
-    """A static member's new id on its way to the log; what to go back to if the log refuses."""
+    """A static member's new id that is being written, and the state to revert to if the log refuses it."""
 
     token: Token
     old_member_id: str
@@ -34,18 +34,18 @@ class ReplacementAppend:
 
 @dataclass(frozen=True, slots=True)
 class EmptyAppend:
-    """A group without members on its way to the log; nobody waits for it."""
+    """A group without members that is being written; no request waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitAppend:
-    """Commits on their way to the log.  Those in `refused` were too large and did not go."""
+    """Commits that are being written.  Those in `refused` were too large and are not written."""
 
     token: Token
     offsets: dict[TopicPartition, OffsetAndMetadata]
     refused: tuple[TopicPartition, ...]
     producer_id: int | None = None
-    """Whose transaction they belong to, if any."""
+    """The producer, if the commits are part of its transaction."""
 
 
 Append: TypeAlias = AssignmentAppend | ReplacementAppend | EmptyAppend | CommitAppend

@@ -1,6 +1,6 @@
-"""Which protocols (assignors) the members of a group can run, and which one they choose.
+"""The protocols (assignors) that the members of a group support, and the election of one.
 
-Invariant: the count of a protocol is the number of members that can run it, however often one of them names it.
+Invariant: the count of a protocol is the number of members that support it, even if one lists it twice.
 
 Pure.  Kafka: GroupMetadata.supportedProtocols, selectProtocol.
 """
@@ -15,7 +15,7 @@ from kctl.server.groups.members import Member
 
 
 class ProtocolSupport:
-    """Of one group; told who comes, who goes and who can run something else now."""
+    """Counts, for one group, how many members support each protocol."""
 
     __slots__ = ("_counts",)
 
@@ -23,19 +23,19 @@ class ProtocolSupport:
         self._counts: Counter[str] = Counter()
 
     def add(self, protocols: Protocols) -> None:
-        """One more member can run these."""
+        """Adds a member that supports these."""
         self._count(protocols, 1)
 
     def remove(self, protocols: Protocols) -> None:
-        """One member less can run these."""
+        """Removes a member that supports these."""
         self._count(protocols, -1)
 
     def shares_one(self, protocols: Protocols, members: int) -> bool:
-        """Whether all of that many members can run one of these."""
+        """True if `members` members all support one of these."""
         return any(self._counts[name] == members for name, _ in protocols)
 
     def elect(self, members: Collection[Member]) -> str:
-        """The protocol with the most votes; each member votes for the first of its own that all can run.
+        """The protocol with the most votes; each member votes for its most preferred one that all members support.
 
         A tie goes to the protocol that was voted for first.
         """

@@ -1,6 +1,6 @@
-"""From one generation to the next: gather joins, settle the generation, wait for syncs.
+"""From one generation to the next: collect joins, complete the generation, wait for syncs.
 
-Timers: JOIN runs while joins are gathered, SYNC from the answer to the joins until every member has synced.
+Timers: JOIN runs while joins are collected, SYNC from the completion of the joins until every member has synced.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from kctl.server.groups.states import GroupState
 
 
 def start_rebalance_if_possible(group: Group, now: Now, out: list[Action]) -> None:
-    """Starts a rebalance unless one is being prepared already, or the group is dead."""
+    """Starts a rebalance unless one is being prepared already or the group is dead."""
     if group.can_rebalance:
         start_rebalance(group, now, out)
 
 
 def start_rebalance(group: Group, now: Now, out: list[Action]) -> None:
-    """Everybody has to join again.  A group that was empty waits a while for others to come (KIP-134)."""
+    """All members have to join again.  A group that was empty waits for more members (KIP-134)."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         clear_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now, out)
     out.append(CancelTimer(SYNC_TIMER))
@@ -47,14 +47,14 @@ def start_rebalance(group: Group, now: Now, out: list[Action]) -> None:
 
 
 def complete_join_if_ready(group: Group, now: Now, out: list[Action]) -> None:
-    """Completes the join phase when nobody is missing.  The initial delay is waited for in any case."""
+    """Completes the join phase if all members have joined.  The initial delay always runs to its end."""
     if group.state is GroupState.PREPARING_REBALANCE and group.initial_delay is None and group.have_all_joined:
         out.append(CancelTimer(JOIN_TIMER))
         _complete_join(group, now, out)
 
 
 def join_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
-    """The JOIN timer fired: go on with those who came, unless the initial delay may be made longer."""
+    """The JOIN timer fired: continues with the members that joined, unless the initial delay is extended."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     initial = group.initial_delay
@@ -69,7 +69,7 @@ def join_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
 
 
 def sync_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
-    """The SYNC timer fired: members that took no assignment are out, and the others share anew (KAFKA-12898)."""
+    """The SYNC timer fired: removes members that have not synced and starts a rebalance (KAFKA-12898)."""
     if group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE} or not group.pending_sync:
         return
     for member_id in sorted(group.pending_sync):
@@ -78,7 +78,7 @@ def sync_time_is_up(group: Group, now: Now, out: list[Action]) -> None:
 
 
 def remove_member(group: Group, member: Member, out: list[Action]) -> None:
-    """The member goes; what it had parked answers UNKNOWN_MEMBER_ID, so that a client still there joins anew."""
+    """Removes the member; its parked requests get UNKNOWN_MEMBER_ID, so that a live client joins again."""
     forget_session(member, out)
     answer_join(group, member, JoinOutcome(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=UNKNOWN_MEMBER), out)
     answer_sync(member, SyncOutcome(ErrorCode.UNKNOWN_MEMBER_ID), out)
@@ -86,7 +86,7 @@ def remove_member(group: Group, member: Member, out: list[Action]) -> None:
 
 
 def answer_join(group: Group, member: Member, outcome: JoinOutcome, out: list[Action]) -> bool:
-    """Ends the member's parked join; False when there is none."""
+    """Completes the member's parked join; returns False if there is none."""
     token = group.take_join(member)
     if token is not None:
         out.append(Answer(token, outcome))
@@ -94,7 +94,7 @@ def answer_join(group: Group, member: Member, outcome: JoinOutcome, out: list[Ac
 
 
 def answer_sync(member: Member, outcome: SyncOutcome, out: list[Action]) -> bool:
-    """Ends the member's parked sync; False when there is none."""
+    """Completes the member's parked sync; returns False if there is none."""
     token, member.sync_token = member.sync_token, None
     if token is not None:
         out.append(Answer(token, outcome))
@@ -102,7 +102,7 @@ def answer_sync(member: Member, outcome: SyncOutcome, out: list[Action]) -> bool
 
 
 def generation_outcome(group: Group, member: Member) -> JoinOutcome:
-    """The answer to a join: the current generation, with the member list for the leader."""
+    """The result of a join: the current generation, with the member list for the leader."""
     members: tuple[JoinedMember, ...] = ()
     if group.leader == member.member_id:
         protocol = group.protocol_name or ""
@@ -121,26 +121,26 @@ def generation_outcome(group: Group, member: Member) -> JoinOutcome:
 
 
 def assignment_outcome(group: Group, member: Member) -> SyncOutcome:
-    """The answer to a sync: what the leader assigned."""
+    """The result of a sync: the member's assignment."""
     return SyncOutcome(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
 
 
 def clear_assignments(group: Group, error: ErrorCode, now: Now, out: list[Action]) -> None:
-    """No assignment after all: parked syncs answer `error`."""
+    """Drops all assignments; parked syncs get `error`."""
     for member in group.members.values():
         member.assignment = b""
         _end_sync(member, SyncOutcome(error), now, out)
 
 
 def give_assignments(group: Group, assignments: dict[str, bytes], now: Now, out: list[Action]) -> None:
-    """Parked syncs get their part; members the leader left out get nothing to do."""
+    """Completes parked syncs with their assignment; members without one get empty bytes."""
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
         _end_sync(member, assignment_outcome(group, member), now, out)
 
 
 def _end_sync(member: Member, outcome: SyncOutcome, now: Now, out: list[Action]) -> None:
-    """A session timer that fired while the sync was parked was ignored, hence the new start."""
+    """Completes the sync and restarts the session, whose timer is ignored while a sync is parked."""
     if answer_sync(member, outcome, out):
         expect_heartbeat(member, member.session_timeout_ms, now, out)
 
@@ -149,7 +149,7 @@ def _complete_join(group: Group, now: Now, out: list[Action]) -> None:
     for member in [m for m in group.members.values() if not m.is_joining and not m.is_static]:
         remove_member(group, member, out)
     if group.members and not group.elect_joined_leader():
-        # Only static members are left and none came back; their sessions end, or they come.
+        # Only static members are left and none has joined; wait until they join or their sessions expire.
         out.append(ScheduleTimer(JOIN_TIMER, group.rebalance_timeout_ms))
         return
     group.begin_generation(now)

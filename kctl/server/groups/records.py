@@ -1,4 +1,4 @@
-"""Between a group and its records in `__consumer_offsets`."""
+"""Converts between a group and its records in `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from kctl.server.groups.offsets import AppendedOffset, OffsetAndMetadata, Packed
 from kctl.server.groups.snapshot import GroupSnapshot, MemberSnapshot
 
 _POSITION_IN_BATCH = 0
-"""build_batch numbers the records itself."""
+"""build_batch sets the offsets of records."""
 _PLAIN_COMMIT = struct.Struct(">hqihq")
-"""Version 3 with empty metadata: version, offset, leader epoch, length of the metadata, time of the commit."""
+"""Version 3 with empty metadata: version, offset, leader epoch, length of the metadata, commit timestamp."""
 
 
 def offset_records(
@@ -67,7 +67,7 @@ def group_record(
 def tombstones(
     group_id: str, partitions: Sequence[TopicPartition], *, is_group_gone: bool, timestamp_ms: int
 ) -> list[Record]:
-    """The records that delete committed offsets, and the group itself."""
+    """Tombstones for committed offsets and, if `is_group_gone`, for the group."""
     keys = [encode_offset_commit_key(group_id, tp.topic, tp.partition) for tp in partitions]
     if is_group_gone:
         keys.append(encode_group_metadata_key(group_id))
@@ -75,9 +75,9 @@ def tombstones(
 
 
 def read_committed_offset(value: bytes, log_offset: int) -> Packed:
-    """What a record of the batch at `log_offset` says was committed.  Raises MalformedRequest.
+    """The committed offset in a record of the batch at `log_offset`.  Raises MalformedRequest.
 
-    The version that all brokers of the last years write is read in place: a load is a million of these.
+    The value version of recent brokers is decoded in place, because a load may read a million of these.
     """
     if len(value) == _PLAIN_COMMIT.size:
         version, offset, leader_epoch, metadata_bytes, timestamp_ms = _PLAIN_COMMIT.unpack(value)
@@ -87,7 +87,7 @@ def read_committed_offset(value: bytes, log_offset: int) -> Packed:
 
 
 def group_snapshot(value: GroupMetadataValue) -> GroupSnapshot:
-    """What a record says of a generation.  Raises MalformedRequest when two members have the same id."""
+    """The generation in a record.  Raises MalformedRequest if two members have the same id."""
     static = [member.group_instance_id for member in value.members if member.group_instance_id is not None]
     for ids in ([member.member_id for member in value.members], static):
         if len(set(ids)) < len(ids):

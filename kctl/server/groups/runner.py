@@ -1,10 +1,10 @@
-"""Runs groups: lets events happen to them, and performs what they decide: answers, timers, appends.
+"""Runs groups: passes events to `step` and performs its actions: responses, timers, appends.
 
-Each event is a step of the group's state machine; what an action brings at once (an append that is settled) happens to
-the group before anything else does, and what it brings later (a timer, a high watermark) is an event of its own.
+Each event is a step of the group's state machine; an immediate result of an action (an append that is complete) is
+processed before any other event of the group, and a later result (a timer, a high watermark) is an event of its own.
 
-Invariants: a group changes only here, by `step`; one timer runs per key; a group that is discarded has no timers and is
-not found any more; a refused request leaves no group behind.
+Invariants: a group changes only here, by `step`; there is one timer per key; a discarded group has no timers and is
+not in the table any more; a refused request creates no group.
 
 Owner: event loop.
 """
@@ -20,11 +20,11 @@ from typing import assert_never, cast
 
 from kctl.environment import Clock, Timer, TimerTask
 from kctl.model import GROUP_METADATA_TOPIC, TopicPartition
-from kctl.server.coordinators.loading import play_back
+from kctl.server.coordinators.partition_loading import play_back
 from kctl.server.coordinators.partitions import LedPartition
+from kctl.server.coordinators.periodic_checks import visit_all, visit_in_turns
 from kctl.server.coordinators.ports import AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordinators.replies import ParkedCall
-from kctl.server.coordinators.rounds import visit_all, visit_in_turns
 from kctl.server.groups.actions import (
     Action,
     Answer,
@@ -48,7 +48,7 @@ from kctl.server.groups.events import (
     Unload,
 )
 from kctl.server.groups.group import Group
-from kctl.server.groups.loading import GroupPlayback
+from kctl.server.groups.group_loading import GroupPlayback
 from kctl.server.groups.offsets_writer import OffsetsWriter
 from kctl.server.groups.open_transactions import OpenTransactions, TransactionEnd
 from kctl.server.groups.states import GroupState
@@ -57,11 +57,11 @@ from kctl.server.groups.step import step
 log = logging.getLogger(__name__)
 
 GROUPS_PER_TURN = 200
-"""How many groups are restored, or looked at for expiry, before requests are let through."""
+"""The number of groups to restore, or to check for expiry, before requests are served again."""
 
 
 class HostedGroup:
-    """A group, the partition that it lives in, and its running timers."""
+    """A group, its partition, and its running timers."""
 
     __slots__ = ("group", "partition", "timers")
 
@@ -75,7 +75,7 @@ class HostedGroup:
 
 
 class GroupRunner:
-    """coordinators.partitions.Tenants: the groups of the partitions that this broker leads."""
+    """coordinators.partitions.HostedState: the groups of the partitions that this broker leads."""
 
     kind = "groups"
 
@@ -92,7 +92,7 @@ class GroupRunner:
         self._transactions: defaultdict[LedPartition, OpenTransactions] = defaultdict(OpenTransactions)
 
     def run(self, hosted: HostedGroup, event: Event) -> None:
-        """Lets the event happen, and whatever follows from it at once."""
+        """Processes the event and all that follows from it at once."""
         group = hosted.group
         inbox: deque[Event] = deque((event,))
         while inbox:
@@ -103,9 +103,9 @@ class GroupRunner:
                 self._log_change(group, state)
 
     def run_new(self, group_id: str, partition: LedPartition, event: Event) -> None:
-        """A group that begins with this event.
+        """Creates a group with its first event.
 
-        If the event leaves nothing in it, it is forgotten again: refused requests cost no memory.
+        If the group is vacant afterwards, it is removed: refused requests use no memory.
         """
         hosted = self.hosted[group_id] = HostedGroup(Group(group_id, self._config), partition)
         self.run(hosted, event)
@@ -113,11 +113,11 @@ class GroupRunner:
             self._discard(hosted)
 
     def run_all(self, event: Event) -> None:
-        """The event happens to every group that is here now, some at a time."""
+        """Processes the event for every group that exists now, some groups per loop turn."""
         self._run_in_turns(event, list(self.hosted.values()))
 
     def transaction_completed(self, partition: LedPartition, end: TransactionEnd) -> None:
-        """The producer's marker lies in the partition."""
+        """The marker of the producer's transaction is in the partition."""
         transactions = self._transactions[partition]
         if partition.is_loading:
             transactions.end_when_loaded(end)
@@ -126,7 +126,8 @@ class GroupRunner:
         completed = TransactionCompleted(end.producer_id, end.committed)
         visit_all([hosted for hosted in found if hosted is not None], lambda hosted: self.run(hosted, completed))
 
-    async def read_back(self, partition: LedPartition) -> dict[str, HostedGroup]:
+    async def load_all(self, partition: LedPartition) -> dict[str, HostedGroup]:
+        """Reads the partition and returns its groups, by group id."""
         playback = GroupPlayback()
         await play_back(self._log, TopicPartition(GROUP_METADATA_TOPIC, partition.index), playback)
         restored: dict[str, HostedGroup] = {}
@@ -138,13 +139,15 @@ class GroupRunner:
                 await asyncio.sleep(0)
         return restored
 
-    def move_in(self, partition: LedPartition, restored: dict[str, HostedGroup]) -> None:
+    def add_all(self, partition: LedPartition, restored: dict[str, HostedGroup]) -> None:
+        """Adds the groups of a loaded partition."""
         self.hosted.update(restored)
         for end in self._transactions[partition].take_early_ends():
             self.transaction_completed(partition, end)
         self._run_in_turns(GroupLoaded(), restored.values())
 
-    def move_out(self, partition: LedPartition) -> int:
+    def remove_all(self, partition: LedPartition) -> int:
+        """Removes the groups of a partition; returns how many there were."""
         leaving = [hosted for hosted in self.hosted.values() if hosted.partition is partition]
         visit_all(leaving, lambda hosted: self.run(hosted, Unload()))
         self._transactions.pop(partition, None)
@@ -222,7 +225,7 @@ class GroupRunner:
 
     def _log_change(self, group: Group, before: GroupState) -> None:
         log.info(
-            "broker=%d group=%s %s -> %s generation=%d members=%d leader=%s",
+            "group state changed broker=%d group=%s from=%s to=%s generation=%d members=%d leader=%s",
             self._broker_id,
             group.group_id,
             before,

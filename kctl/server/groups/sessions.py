@@ -1,7 +1,7 @@
 """The session timer of a member.
 
-A heartbeat is by far the most frequent request, so it moves a deadline and touches no timer; the timer looks at the
-deadline when it fires and goes on for the rest.
+Heartbeats are by far the most frequent request, so they move a deadline and do not touch the timer; the timer checks
+the deadline when it fires and is scheduled again for the rest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kctl.server.groups.members import Member
 
 
 def expect_heartbeat(member: Member, timeout_ms: int, now: Now, out: list[Action]) -> None:
-    """The member has to be heard of within `timeout_ms` from now."""
+    """Sets the session deadline to `timeout_ms` from now."""
     due_ms = now.monotonic_ms + timeout_ms
     member.session_deadline_ms = due_ms
     if member.timer_due_ms is None or due_ms < member.timer_due_ms:
@@ -21,7 +21,7 @@ def expect_heartbeat(member: Member, timeout_ms: int, now: Now, out: list[Action
 
 
 def forget_session(member: Member, out: list[Action]) -> None:
-    """Nothing is expected of the member any more."""
+    """Cancels the member's session timer."""
     if member.timer_due_ms is not None:
         member.timer_due_ms = None
         out.append(CancelTimer(session_timer(member.member_id)))

@@ -1,4 +1,4 @@
-"""A group as others see it: the record in `__consumer_offsets`, and the picture that DescribeGroups gives."""
+"""Immutable views of a group: the record in `__consumer_offsets`, and the description for DescribeGroups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kctl.server.groups.states import GroupState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSnapshot:
-    """One member of a recorded generation."""
+    """One member of a stored generation."""
 
     member_id: str
     group_instance_id: str | None
@@ -24,20 +24,20 @@ class MemberSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSnapshot:
-    """One generation of a group, as much of it as survives its coordinator."""
+    """One generation of a group, as it is stored."""
 
     protocol_type: str
     generation: int
     protocol: str | None
     leader: str | None
     state_timestamp_ms: int
-    """When the group came into its state, -1 when unknown (records before value version 2)."""
+    """When the group entered its state; -1 if unknown (records before value version 2)."""
     members: tuple[MemberSnapshot, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberDescription:
-    """One member for an administrator; metadata and assignment only while the group is stable."""
+    """One member for DescribeGroups; metadata and assignment only if the group is Stable."""
 
     member_id: str
     group_instance_id: str | None
@@ -49,7 +49,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A group for an administrator."""
+    """A group for DescribeGroups."""
 
     state: GroupState
     protocol_type: str
@@ -59,7 +59,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupOverview:
-    """One line of ListGroups."""
+    """A group for ListGroups."""
 
     group_id: str
     protocol_type: str

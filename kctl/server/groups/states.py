@@ -1,4 +1,4 @@
-"""The five states of a group and the table of moves between them; every move a group makes is looked up here."""
+"""The five states of a group and the table of valid transitions."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from enum import StrEnum
 
 
 class GroupState(StrEnum):
-    """The value is the text that DescribeGroups and ListGroups answer."""
+    """The values are the texts in DescribeGroups and ListGroups responses."""
 
     EMPTY = "Empty"
     """No members; there may be committed offsets."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Waiting until every member asked to join the next generation."""
+    """Waiting until every member has joined the next generation."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """The generation is settled; waiting for the leader's assignment."""
+    """The generation is complete; waiting for the leader's assignment."""
     STABLE = "Stable"
-    """Every member may have its assignment."""
+    """Every member can get its assignment."""
     DEAD = "Dead"
-    """Deleted, expired or moved to another coordinator; nothing leads out."""
+    """Deleted, expired or moved to another coordinator; final."""
 
 
 _ALIVE = frozenset(GroupState) - {GroupState.DEAD}
@@ -36,4 +36,4 @@ PREVIOUS_STATES: Mapping[GroupState, frozenset[GroupState]] = {
     GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
     GroupState.DEAD: _ALIVE,
 }
-"""For each state, where a group may come from."""
+"""For each state, its possible previous states."""

@@ -1,7 +1,7 @@
-"""One event in, the actions out: the only way in which a group changes.
+"""`step(group, event, now) -> actions`: the only way in which a group changes.
 
-The caller performs the actions in order, and hands what comes of them back as further events.  Errors are outcomes; an
-exception from here is a mistake of ours.
+The caller performs the actions in order and passes their results as further events.  Errors are results; an exception
+is a bug.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from kctl.server.groups.syncing import assignment_stored, sync
 
 
 def step(group: Group, event: Event, now: Now) -> list[Action]:
-    """Lets `event` happen to `group`; performs nothing."""
+    """Updates `group` for the event and returns the actions to perform."""
     out: list[Action] = []
     match event:
         case Heartbeat():
@@ -105,7 +105,7 @@ def _append_done(group: Group, event: AppendDone, now: Now, out: list[Action]) -
         case ReplacementAppend():
             replacement_stored(group, append, group_error(event.error), now, out)
         case EmptyAppend():
-            # Not stored: the group is restored with members that are gone, and their sessions end again.
+            # Not stored: if it is restored, it has members that are gone, whose sessions expire again.
             pass
         case _:
             assert_never(append)
@@ -124,9 +124,9 @@ def _timer_fired(group: Group, event: TimerFired, now: Now, out: list[Action]) -
 
 
 def _loaded(group: Group, now: Now, out: list[Action]) -> None:
-    """Members have their session timeout to find the new coordinator.  Too many of them: all have to ask again.
+    """Gives members their session timeout to find the new coordinator; if there are too many, all have to join again.
 
-    Those that were heard of already have their timer.
+    Members that sent a request already have their timer.
     """
     if group.is_over_capacity:
         start_rebalance_if_possible(group, now, out)
@@ -136,7 +136,7 @@ def _loaded(group: Group, now: Now, out: list[Action]) -> None:
 
 
 def _unload(group: Group, now: Now, out: list[Action]) -> None:
-    """Everything parked is sent to look for the new coordinator."""
+    """Completes all parked requests with NOT_COORDINATOR."""
     group.transition_to(GroupState.DEAD, now)
     moved = ErrorCode.NOT_COORDINATOR
     for member in group.members.values():

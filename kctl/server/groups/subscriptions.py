@@ -1,4 +1,4 @@
-"""What the members of a consumer group read, for the rules that spare offsets in use."""
+"""Parses the subscriptions of a consumer group, for the rules that keep offsets in use."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kctl.protocol.versioned import decode_body
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics named in any of the subscriptions; None when one of them cannot be read.
+    """The topics in any of the subscriptions; None if one of them cannot be parsed.
 
-    Read as version 0 whatever they claim to be: every later version starts with it, and clients exist that claim
-    version 1 without its new field.
+    All are parsed as version 0, with which every later version starts: some clients claim version 1 without its new
+    field.
     """
     topics: set[str] = set()
     try:

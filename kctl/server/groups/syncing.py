@@ -1,4 +1,4 @@
-"""SyncGroup: the leader brings the assignment, everybody takes a part of it."""
+"""SyncGroup: the leader's request carries the assignment, and each member gets its part."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from kctl.server.groups.states import GroupState
 
 
 def sync(group: Group, event: SyncRequest, now: Now, out: list[Action]) -> None:
-    """Parks the sync until the leader's is stored, or answers at once when the group is stable.
+    """Parks the sync until the leader's assignment is stored, or completes it at once if the group is stable.
 
-    A leader that syncs again while its assignment is on its way may bring another one, which must not get into the log
-    behind the one that is answered.
+    A leader that syncs again while its assignment is being written may send another one, which must not be written
+    after the one that members get.
     """
     error = _sync_error(group, event)
     if error is not ErrorCode.NONE:
@@ -35,7 +35,7 @@ def sync(group: Group, event: SyncRequest, now: Now, out: list[Action]) -> None:
         out.append(Answer(event.token, assignment_outcome(group, member)))
         expect_heartbeat(member, member.session_timeout_ms, now, out)
         return
-    # A member that syncs twice gave up on the first answer; it must come all the same, its connection waits for it.
+    # The member repeated its sync; the earlier one is completed, since its connection waits for a response.
     answer_sync(member, SyncOutcome(ErrorCode.REBALANCE_IN_PROGRESS), out)
     member.sync_token = event.token
     if group.leader == event.member_id and not group.is_storing_assignment:
@@ -45,7 +45,7 @@ def sync(group: Group, event: SyncRequest, now: Now, out: list[Action]) -> None:
 
 
 def assignment_stored(group: Group, append: AssignmentAppend, error: ErrorCode, now: Now, out: list[Action]) -> None:
-    """The assignment is in the log, or was refused.  Another rebalance may have started meanwhile."""
+    """The assignment was written or refused.  Another rebalance may have started in the meantime."""
     if group.state is not GroupState.COMPLETING_REBALANCE or append.generation != group.generation:
         return
     if error is ErrorCode.NONE:

@@ -1,1 +1,1 @@
-"""One file per API, named as the API; a handler does not import another."""
+"""One module per API, named after the API; handlers do not import each other."""

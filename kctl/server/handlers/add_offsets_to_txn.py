@@ -1,7 +1,7 @@
-"""AddOffsetsToTxn (key 25, versions 0-3): a producer is going to commit offsets of a group in its transaction.
+"""AddOffsetsToTxn (key 25, versions 0-3): a producer is about to commit offsets of a group in its transaction.
 
-Adds the partition of `__consumer_offsets` that keeps the group; the commits themselves go to the group's coordinator,
-by TxnOffsetCommit.  While the topic does not exist its partition is the one that it will have.
+Adds the group's partition of `__consumer_offsets`; the commits themselves are sent to the group's coordinator, by
+TxnOffsetCommit.  While the topic does not exist, uses the partition that it will have.
 
 Version notes: 2 PRODUCER_FENCED, which older clients know as INVALID_PRODUCER_EPOCH (KIP-588); 3 flexible.
 """
@@ -22,7 +22,7 @@ FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 
 
 class AddOffsetsToTxnHandler:
-    """Owner: event loop."""
+    """Serves AddOffsetsToTxn requests.  Owner: event loop."""
 
     def __init__(self, coordinator: TransactionCoordinator, offsets_partition_count: Callable[[], int]) -> None:
         self._coordinator = coordinator
@@ -31,6 +31,7 @@ class AddOffsetsToTxnHandler:
     def handle(
         self, request: AddOffsetsToTxnRequest, context: RequestContext
     ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
+        """Serves one request: returns the response, or an awaitable if it has to wait."""
         partition = partition_for_key(request.group_id, self._offsets_partition_count())
         outcome = self._coordinator.add_partitions(
             request.transactional_id,
@@ -39,7 +40,7 @@ class AddOffsetsToTxnHandler:
         )
 
         def answer(error: ErrorCode) -> AddOffsetsToTxnResponse:
-            told = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
-            return AddOffsetsToTxnResponse(error_code=told)
+            known_error = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
+            return AddOffsetsToTxnResponse(error_code=known_error)
 
         return then(outcome, answer)

@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn (key 24, versions 0-3): a producer is going to write to these partitions in its transaction.
+"""AddPartitionsToTxn (key 24, versions 0-3): a producer is about to write to these partitions in its transaction.
 
-The coordinator answers when that is in its log: a partition that is not there would get no marker.  All or none: when
-one partition cannot be added it has its error, and the others answer OPERATION_NOT_ATTEMPTED.  Internal topics answer
-TOPIC_AUTHORIZATION_FAILED; offsets of groups are added by AddOffsetsToTxn.
+The response is sent when the partitions are in the coordinator's log: any other partition would get no marker.  All or
+none: if one partition cannot be added it has its error, and the others get OPERATION_NOT_ATTEMPTED.  Internal topics
+get TOPIC_AUTHORIZATION_FAILED; offsets of groups are added by AddOffsetsToTxn.
 
 Version notes: 2 PRODUCER_FENCED, which older clients know as INVALID_PRODUCER_EPOCH (KIP-588); 3 flexible.
 """
@@ -29,7 +29,7 @@ FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 
 
 class AddPartitionsToTxnHandler:
-    """Owner: event loop."""
+    """Serves AddPartitionsToTxn requests.  Owner: event loop."""
 
     def __init__(self, coordinator: TransactionCoordinator, topics: TopicExistence) -> None:
         self._coordinator = coordinator
@@ -38,6 +38,7 @@ class AddPartitionsToTxnHandler:
     def handle(
         self, request: AddPartitionsToTxnRequest, context: RequestContext
     ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
+        """Serves one request: returns the response, or an awaitable if it has to wait."""
         partitions = list(_partitions(request))
         refused = {each: error for each in partitions if (error := self._refusal(each)) is not ErrorCode.NONE}
         if refused:
@@ -46,8 +47,8 @@ class AddPartitionsToTxnHandler:
         outcome = self._coordinator.add_partitions(request.transactional_id, producer, partitions)
 
         def answer(error: ErrorCode) -> AddPartitionsToTxnResponse:
-            told = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
-            return _response(request, lambda _: told)
+            known_error = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
+            return _response(request, lambda _: known_error)
 
         return then(outcome, answer)
 

@@ -1,8 +1,8 @@
 """AlterClientQuotas (key 49, versions 0-1): sets or removes quotas of users, client IDs and IP addresses.  KIP-546.
 
-Any broker stores them, below /config as Kafka does, and announces the change.  Each entity succeeds or fails by itself;
-one that is named twice is changed twice and answered once.  As in Kafka 2.8 an IP address is a name that resolves, and
-IPv6 addresses are refused.
+Any broker stores them below /config, as Kafka does, and announces the change.  Each entity has its own result; one that
+is listed twice is changed twice and has one result.  As in Kafka 2.8, an IP address is a name that resolves, and IPv6
+addresses are refused.
 
 Not done: quotas are stored, but not enforced; authorization.
 """
@@ -34,18 +34,19 @@ from kctl.server.requests.outcomes import Outcome, outcome_of
 from kctl.server.topic_writer import TopicWriter
 
 Resolves = Callable[[str], Awaitable[bool]]
-"""Whether a name is an IPv4 address or the name of a host."""
+"""Returns True for an IPv4 address or a host name that resolves."""
 
 
 class AlterClientQuotasHandler:
-    """Owner: event loop."""
+    """Serves AlterClientQuotas requests.  Owner: event loop."""
 
     def __init__(self, topics: TopicWriter, resolves: Resolves) -> None:
         self._topics = topics
         self._resolves = resolves
-        self._lookup = asyncio.Lock()  # Slow lookups of all requests together take one thread.
+        self._lookup = asyncio.Lock()  # Slow lookups of all requests together use one thread.
 
     async def handle(self, request: AlterClientQuotasRequest, _context: RequestContext) -> AlterClientQuotasResponse:
+        """Serves one request and returns the response."""
         outcomes: dict[tuple[tuple[str, str | None], ...], Outcome] = {}
         for entry in request.entries:
             named = tuple({part.entity_type: part.entity_name for part in entry.entity}.items())

@@ -1,8 +1,8 @@
-"""AlterConfigs (key 33, versions 0-2): replaces all overrides of a topic or a broker; what is not given is gone.
+"""AlterConfigs (key 33, versions 0-2): replaces all overrides of a topic or a broker; omitted ones are removed.
 
-Any broker alters topics, each broker only itself, and any of them, under the empty name, the defaults for all.  The
-change is a znode and an announcement, which every broker acts on a moment later.  Each resource succeeds or fails by
-itself; one that is named twice answers INVALID_REQUEST.  IncrementalAlterConfigs (KIP-339) is what clients should use.
+Any broker alters topics; a broker alters only its own configuration and, under the empty name, the defaults of all
+brokers.  The change is a znode and a notification, which every broker applies a moment later.  Each resource has its
+own result; one that is listed twice gets INVALID_REQUEST.  Clients should use IncrementalAlterConfigs (KIP-339).
 
 Not done: policies, authorization.
 """
@@ -27,16 +27,17 @@ _NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "The resource is in the reques
 
 
 class AlterConfigsHandler:
-    """Owner: event loop."""
+    """Serves AlterConfigs requests.  Owner: event loop."""
 
     def __init__(self, resources: ConfigResources) -> None:
         self._resources = resources
 
     async def handle(self, request: AlterConfigsRequest, _context: RequestContext) -> AlterConfigsResponse:
-        asked = {(each.resource_type, each.resource_name): each for each in request.resources}
+        """Serves one request and returns the response."""
+        requested = {(each.resource_type, each.resource_name): each for each in request.resources}
         named = Counter((each.resource_type, each.resource_name) for each in request.resources)
         responses = []
-        for key, resource in asked.items():
+        for key, resource in requested.items():
             outcome = (
                 _NAMED_TWICE
                 if named[key] > 1

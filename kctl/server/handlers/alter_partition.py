@@ -1,8 +1,7 @@
-"""AlterPartition (key 56, version 0; AlterIsr in 2.8): leaders have the controller write in-sync replicas.  KIP-497.
+"""AlterPartition (key 56, version 0; AlterIsr in 2.8): leaders change the ISR through the controller.  KIP-497.
 
-Only the active controller answers, and only the present registration of a broker is heard.  Each partition comes back
-as it is written now, or with why it was not: FENCED_LEADER_EPOCH and INVALID_UPDATE_VERSION tell the leader that a
-newer decision is on its way to it.
+Only the active controller serves it, and only for a broker's current epoch.  Each partition has its state as written,
+or an error: FENCED_LEADER_EPOCH and INVALID_UPDATE_VERSION tell the leader that a newer LeaderAndIsr will follow.
 """
 
 from __future__ import annotations
@@ -22,12 +21,13 @@ _NOTHING = LeaderAndIsr(0, 0, (), 0, partition_epoch=0)
 
 
 class AlterPartitionHandler:
-    """Owner: event loop."""
+    """Serves AlterPartition requests.  Owner: event loop."""
 
     def __init__(self, controller: ControllerRunner) -> None:
         self._controller = controller
 
     async def handle(self, request: AlterPartitionRequest, _context: RequestContext) -> AlterPartitionResponse:
+        """Serves one request and returns the response."""
         state = self._controller.state
         if not state.is_active:
             return AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER, topics=[])

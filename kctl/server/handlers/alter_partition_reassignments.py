@@ -1,6 +1,7 @@
 """AlterPartitionReassignments (key 45, version 0): moves replicas to other brokers, or cancels that.  KIP-455.
 
-Only the active controller answers.  It answers when the wish is in the books; the move goes on after that.
+Only the active controller serves it.  The response is sent when the reassignment is written to ZooKeeper, before any
+records are copied.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from kctl.protocol.apis.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from kctl.server.controller import reassignment
+from kctl.server.controller import reassignment_rules
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.requests.context import RequestContext
 
 
 class AlterPartitionReassignmentsHandler:
-    """Owner: event loop."""
+    """Serves AlterPartitionReassignments requests.  Owner: event loop."""
 
     def __init__(self, controller: ControllerRunner) -> None:
         self._controller = controller
@@ -27,18 +28,19 @@ class AlterPartitionReassignmentsHandler:
     async def handle(
         self, request: AlterPartitionReassignmentsRequest, _context: RequestContext
     ) -> AlterPartitionReassignmentsResponse:
+        """Serves one request and returns the response."""
         if not self._controller.state.is_active:
             return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, responses=[])
         wanted: dict[TopicPartition, tuple[int, ...] | None] = {}
         refused: dict[TopicPartition, ApiError] = {}
         for topic in request.topics:
             for each in topic.partitions:
-                # Of a partition that is named twice the last word counts, as in Kafka.
+                # If a partition is listed twice, the last entry counts, as in Kafka.
                 topic_partition = TopicPartition(topic.name, each.partition_index)
                 wanted[topic_partition] = None if each.replicas is None else tuple(each.replicas)
         for topic_partition, replicas in wanted.items():
             # The controller asks again when it is this request's turn; here the caller gets to know what is wrong.
-            refusal = reassignment.refusal(self._controller.state, topic_partition, replicas)
+            refusal = reassignment_rules.refusal(self._controller.state, topic_partition, replicas)
             if refusal is not None:
                 refused[topic_partition] = refusal
         outcome = await self._controller.reassign(
@@ -46,7 +48,7 @@ class AlterPartitionReassignmentsHandler:
         )
         topics: dict[str, list[ReassignablePartitionResponse]] = {}
         for topic_partition in wanted:
-            # Without an answer the office was lost in the middle.
+            # No result: the controller resigned before it processed the event.
             error = refused.get(topic_partition) or ApiError(outcome.get(topic_partition, ErrorCode.NOT_CONTROLLER))
             topics.setdefault(topic_partition.topic, []).append(
                 ReassignablePartitionResponse(

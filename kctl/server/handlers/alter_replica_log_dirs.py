@@ -1,7 +1,8 @@
-"""AlterReplicaLogDirs (key 34, versions 0-2): this broker's replicas move to other log directories.  KIP-113.
+"""AlterReplicaLogDirs (key 34, versions 0-2): moves this broker's replicas to other log directories.  KIP-113.
 
-Answers when the moves have begun; DescribeLogDirs shows how far they are.  A replica that is not here answers
-REPLICA_NOT_AVAILABLE, and its log will be created in that directory.  The directory that a replica is in ends its move.
+The response is sent when the moves have started; DescribeLogDirs shows their progress.  A replica that is not on this
+broker gets REPLICA_NOT_AVAILABLE, and its log will be created in that directory.  Naming the directory that a replica
+is in ends its move.
 
 Not done: authorization.
 """
@@ -26,20 +27,28 @@ log = logging.getLogger(__name__)
 
 
 class AlterReplicaLogDirsHandler:
-    """Owner: event loop."""
+    """Serves AlterReplicaLogDirs requests.  Owner: event loop."""
 
     def __init__(self, moves: LogDirMoves) -> None:
         self._moves = moves
 
     def handle(self, request: AlterReplicaLogDirsRequest, _context: RequestContext) -> AlterReplicaLogDirsResponse:
+        """Serves one request and returns the response."""
         results: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
+        refused: list[tuple[TopicPartition, ErrorCode]] = []
         for directory in request.dirs:
             for topic in directory.topics:
                 for index in topic.partitions:
-                    code = self._move(TopicPartition(topic.name, index), directory.path)
+                    tp = TopicPartition(topic.name, index)
+                    code = self._move(tp, directory.path)
+                    if code is not ErrorCode.NONE:
+                        refused.append((tp, code))
                     results[topic.name].append(
                         AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
                     )
+        if refused:
+            tp, code = refused[0]
+            log.info("refused moves between log directories count=%d first=%s error=%s", len(refused), tp, code.name)
         return AlterReplicaLogDirsResponse(
             results=[
                 AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)
@@ -51,6 +60,5 @@ class AlterReplicaLogDirsHandler:
         try:
             self._moves.move(tp, path)
         except ApiError as error:
-            log.info("partition=%s does not move to=%s error=%s", tp, path, error.code.name)
             return error.code
         return ErrorCode.NONE

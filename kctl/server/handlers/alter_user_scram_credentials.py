@@ -1,9 +1,9 @@
 """AlterUserScramCredentials (key 51, version 0): sets or removes SCRAM credentials of users.  KIP-554.
 
-Only the active controller answers; others say NOT_CONTROLLER.  Each user succeeds or fails as a whole.  Credentials are
-stored below /config/users as Kafka does, and the change is announced.
+Only the active controller serves it; other brokers respond with NOT_CONTROLLER.  The changes of one user succeed or
+fail together.  Credentials are stored below /config/users, as Kafka does, and the change is announced.
 
-Not done: SASL, so credentials are stored, but no listener of kctl asks for them; authorization.
+Not done: SASL, so credentials are stored, but not used by any listener; authorization.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOT_CONTROLLER = Outcome(ErrorCode.NOT_CONTROLLER, "The active controller must 
 
 
 class AlterUserScramCredentialsHandler:
-    """Owner: event loop."""
+    """Serves AlterUserScramCredentials requests.  Owner: event loop."""
 
     def __init__(self, topics: TopicWriter, *, is_controller: Callable[[], bool]) -> None:
         self._topics = topics
@@ -36,6 +36,7 @@ class AlterUserScramCredentialsHandler:
     async def handle(
         self, request: AlterUserScramCredentialsRequest, _context: RequestContext
     ) -> AlterUserScramCredentialsResponse:
+        """Serves one request and returns the response."""
         alterations = _alterations(request)
         by_user: dict[str, list[Alteration]] = {}
         for each in alterations:

@@ -1,7 +1,7 @@
-"""ApiVersions (key 18, versions 0-3): which APIs and versions this broker serves; the first request of most clients.
+"""ApiVersions (key 18, versions 0-3): the APIs and versions that this broker serves; the first request of most clients.
 
-A version above 3 is answered by dispatch in the layout of version 0.  Version 3 tells the client's software name and
-version, which must be words of letters, digits, dots and dashes, else INVALID_REQUEST (KIP-511).
+A version above 3 gets UNSUPPORTED_VERSION in the layout of version 0, from dispatch.  Version 3 carries the client's
+software name and version, which must consist of letters, digits, dots and dashes, else INVALID_REQUEST (KIP-511).
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ FIRST_VERSION_WITH_SOFTWARE = 3
 
 
 class ApiVersionsHandler:
-    """`served` gives the advertised list; the table of handlers is the only place that knows it."""
+    """Serves ApiVersions requests; `served` returns the list from the table of handlers."""
 
     def __init__(self, served: Callable[[], list[ApiVersion]]) -> None:
         self._served = served
 
     def handle(self, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+        """Serves one request and returns the response."""
         if context.api_version >= FIRST_VERSION_WITH_SOFTWARE:
             words = (request.client_software_name, request.client_software_version)
             if not all(_SOFTWARE_WORD.match(word) for word in words):

@@ -1,8 +1,9 @@
-"""ControlledShutdown (key 7, versions 0-3): a broker about to stop asks the controller to move its leaderships away.
+"""ControlledShutdown (key 7, versions 0-3): a broker that shuts down has the controller move its leaderships away.
 
-The answer lists the partitions that the broker still leads although others could; the broker asks again for those.
+The response lists the partitions with followers that the broker still leads; the broker sends another request for
+those.
 
-Version notes: 0 has a request header without client id; 2 the broker epoch, which fences earlier lives of the broker.
+Version notes: 0 has a request header without client id; 2 the broker epoch, which fences earlier runs of the broker.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ FIRST_VERSION_WITH_BROKER_EPOCH = 2
 
 
 class ControlledShutdownHandler:
-    """Owner: event loop."""
+    """Serves ControlledShutdown requests.  Owner: event loop."""
 
     def __init__(self, controller: ControllerRunner) -> None:
         self._controller = controller
 
     async def handle(self, request: ControlledShutdownRequest, context: RequestContext) -> ControlledShutdownResponse:
+        """Serves one request and returns the response."""
         state = self._controller.state
         if not state.is_active:
-            # What Kafka calls "controller moved": the broker looks for the controller again.
+            # Kafka's "controller moved": the broker looks for the controller again.
             return _refused(ErrorCode.STALE_CONTROLLER_EPOCH)
         live = state.brokers.get(request.broker_id)
         if live is None:

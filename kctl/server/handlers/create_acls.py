@@ -1,6 +1,6 @@
-"""CreateAcls (key 30, versions 0-2): each rule is refused with SECURITY_DISABLED, as without an authorizer in Kafka.
+"""CreateAcls (key 30, versions 0-2): each rule gets SECURITY_DISABLED, as in Kafka without an authorizer.
 
-Kafka closes the connection when a rule holds the code 0 (UNKNOWN); here that rule gets the same answer.
+Kafka closes the connection if a rule has code 0 (UNKNOWN); here that rule gets the same error.
 
 Not done: ACLs.
 """
@@ -13,6 +13,6 @@ from kctl.server.requests.outcomes import NO_AUTHORIZER
 
 
 def create_acls(request: CreateAclsRequest, _context: RequestContext) -> CreateAclsResponse:
-    """One result per rule, in the order of the request."""
+    """Returns one result per rule, in request order."""
     refusal = AclCreationResult(error_code=NO_AUTHORIZER.code, error_message=NO_AUTHORIZER.message)
     return CreateAclsResponse(results=[refusal for _ in request.creations])

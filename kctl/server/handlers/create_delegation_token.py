@@ -1,6 +1,6 @@
 """CreateDelegationToken (key 38, versions 0-2): always DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 
-Kafka gives tokens only to clients that have authenticated, by SASL or a certificate; here no client can.
+Kafka creates tokens only for authenticated clients (SASL or a certificate); here no client is authenticated.
 
 Not done: delegation tokens.
 """
@@ -15,7 +15,7 @@ from kctl.server.requests.context import RequestContext
 def create_delegation_token(
     _request: CreateDelegationTokenRequest, context: RequestContext
 ) -> CreateDelegationTokenResponse:
-    """Names the principal that asked, and no token."""
+    """Returns the requesting principal and no token."""
     principal_type, _, principal_name = context.principal.partition(":")
     return CreateDelegationTokenResponse(
         error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,

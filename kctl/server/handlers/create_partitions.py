@@ -1,7 +1,7 @@
-"""CreatePartitions (key 37, versions 0-3): more partitions for topics, up to the number given.  KIP-195.
+"""CreatePartitions (key 37, versions 0-3): increases the number of partitions of topics to a given count.  KIP-195.
 
-Only the active controller answers; others say NOT_CONTROLLER.  The replicas are assigned as if the topic had had all
-its partitions from the start, unless the request assigns them.  Waits for leaders as CreateTopics does.
+Only the active controller serves it; other brokers respond with NOT_CONTROLLER.  Replicas are assigned as if the topic
+had been created with all partitions, unless the request assigns them.  Waits for leaders as CreateTopics does.
 
 Not done: quotas on changes, authorization.
 """
@@ -34,7 +34,7 @@ _NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
 
 
 class CreatePartitionsHandler:
-    """Owner: event loop."""
+    """Serves CreatePartitions requests.  Owner: event loop."""
 
     def __init__(
         self,
@@ -52,16 +52,17 @@ class CreatePartitionsHandler:
         self._is_controller = is_controller
 
     async def handle(self, request: CreatePartitionsRequest, _context: RequestContext) -> CreatePartitionsResponse:
+        """Serves one request and returns the response."""
         named = Counter(topic.name for topic in request.topics)
-        asked = {topic.name: topic for topic in request.topics}
+        requested = {topic.name: topic for topic in request.topics}
         room = PartitionRoom(self._metadata.total_partition_count())
         outcomes = await asyncio.gather(
-            *(self._outcome(topic, request, room, is_repeated=named[name] > 1) for name, topic in asked.items())
+            *(self._outcome(topic, request, room, is_repeated=named[name] > 1) for name, topic in requested.items())
         )
         return CreatePartitionsResponse(
             results=[
                 CreatePartitionsTopicResult(name=name, error_code=outcome.code, error_message=outcome.message)
-                for name, outcome in zip(asked, outcomes, strict=True)
+                for name, outcome in zip(requested, outcomes, strict=True)
             ]
         )
 

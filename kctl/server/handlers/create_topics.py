@@ -1,11 +1,11 @@
 """CreateTopics (key 19, versions 0-7): writes new topics to ZooKeeper and waits until their partitions have leaders.
 
-Only the active controller answers; others say NOT_CONTROLLER.  Each topic succeeds or fails by itself.  A topic that
-was written but has no leaders when the time is up, or any topic when there is no time (timeout_ms <= 0), answers
-REQUEST_TIMED_OUT although it exists or will.
+Only the active controller serves it; other brokers respond with NOT_CONTROLLER.  Each topic has its own result.  A
+topic without leaders when timeout_ms has passed, or any topic with timeout_ms <= 0, gets REQUEST_TIMED_OUT although it
+exists or will be created.
 
 Version notes: 1 validate_only and messages; 4 the broker's defaults (KIP-464; older requests that ask for them get
-them too); 5 the answer describes the topic (KIP-525); 7 topic ids (KIP-516).
+them too); 5 the response describes the topic (KIP-525); 7 topic ids (KIP-516).
 
 Not done: policies, quotas on changes, authorization.
 """
@@ -38,7 +38,7 @@ _NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "Found multiple entries for th
 
 
 class CreateTopicsHandler:
-    """Owner: event loop."""
+    """Serves CreateTopics requests.  Owner: event loop."""
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class CreateTopicsHandler:
         self._under_way: set[str] = set()
 
     async def handle(self, request: CreateTopicsRequest, _context: RequestContext) -> CreateTopicsResponse:
+        """Serves one request and returns the response."""
         if not self._is_controller():
             return _response([(topic.name, _NOT_CONTROLLER) for topic in request.topics])
         plans, outcomes = self._plan(request)
@@ -73,7 +74,7 @@ class CreateTopicsHandler:
         return response
 
     def _plan(self, request: CreateTopicsRequest) -> tuple[dict[str, NewTopicPlan], dict[str, Outcome]]:
-        """What can be created, and for every topic how that looks by now."""
+        """The topics that can be created, and the current outcome of every topic in the request."""
         plans: dict[str, NewTopicPlan] = {}
         outcomes: dict[str, Outcome] = {}
         named = Counter(topic.name for topic in request.topics)
@@ -99,7 +100,7 @@ class CreateTopicsHandler:
         return plans, outcomes
 
     async def _create_all(self, plans: Mapping[str, NewTopicPlan], timeout_ms: int) -> dict[str, Outcome]:
-        # A topic's configuration is written before its node; a second request for it must not write over that.
+        # A topic's configuration is written before its node; a concurrent request must not overwrite it.
         self._under_way.update(plans)
         try:
             written = await asyncio.gather(*(self._create(plan, timeout_ms) for plan in plans.values()))
@@ -111,7 +112,7 @@ class CreateTopicsHandler:
         outcome = await outcome_of(self._topics.create(plan.name, plan.assignment, plan.overrides))
         if not outcome.is_success:
             return outcome
-        # What the other brokers read when they hear of the topic is known here before any of it is led.
+        # Set before any partition is led here, since other brokers read it when they are notified of the topic.
         self._configs.set_topic(plan.name, plan.overrides)
         if timeout_ms <= 0:
             return TIMED_OUT

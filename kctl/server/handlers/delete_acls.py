@@ -1,6 +1,6 @@
-"""DeleteAcls (key 31, versions 0-2): each filter is refused with SECURITY_DISABLED, as without an authorizer in Kafka.
+"""DeleteAcls (key 31, versions 0-2): each filter gets SECURITY_DISABLED, as in Kafka without an authorizer.
 
-Kafka closes the connection when a filter holds the code 0 (UNKNOWN); here that filter gets the same answer.
+Kafka closes the connection if a filter has code 0 (UNKNOWN); here that filter gets the same error.
 
 Not done: ACLs.
 """
@@ -13,7 +13,7 @@ from kctl.server.requests.outcomes import NO_AUTHORIZER
 
 
 def delete_acls(request: DeleteAclsRequest, _context: RequestContext) -> DeleteAclsResponse:
-    """One result per filter, in the order of the request."""
+    """Returns one result per filter, in request order."""
     refusal = DeleteAclsFilterResult(
         error_code=NO_AUTHORIZER.code, error_message=NO_AUTHORIZER.message, matching_acls=[]
     )

@@ -1,6 +1,6 @@
 """DeleteGroups (key 42, versions 0-2): deletes groups without members, with all their commits.
 
-A group with members answers NON_EMPTY_GROUP, one that does not exist GROUP_ID_NOT_FOUND.
+A group with members gets NON_EMPTY_GROUP, one that does not exist GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from kctl.server.requests.context import RequestContext
 
 
 class DeleteGroupsHandler:
-    """Owner: event loop."""
+    """Serves DeleteGroups requests.  Owner: event loop."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
     def handle(self, request: DeleteGroupsRequest, _context: RequestContext) -> DeleteGroupsResponse:
+        """Serves one request and returns the response."""
         return DeleteGroupsResponse(
             results=[
                 DeletableGroupResult(group_id=group_id, error_code=self._coordinator.delete(group_id))

@@ -1,8 +1,8 @@
-"""DeleteRecords (key 21, versions 0-2): moves the start of partitions up; what lies before it is gone.  KIP-107.
+"""DeleteRecords (key 21, versions 0-2): deletes records by advancing the log start offset of partitions.  KIP-107.
 
-The leader answers, with the low watermark: the smallest start among the live replicas.  It waits until that has reached
-the offset asked for, at most timeout_ms.  Offset -1 stands for the high watermark, above which nothing can be deleted.
-Topics that are only compacted answer POLICY_VIOLATION, internal ones INVALID_TOPIC_EXCEPTION.
+The leader responds with the low watermark, the smallest log start offset of the live replicas.  It waits until that has
+reached the requested offset, for at most timeout_ms.  Offset -1 means the high watermark, above which nothing can be
+deleted.  Topics that are only compacted get POLICY_VIOLATION, internal ones INVALID_TOPIC_EXCEPTION.
 
 Not done: authorization.
 """
@@ -33,14 +33,14 @@ _NO_LOW_WATERMARK = -1
 
 @dataclass(slots=True)
 class _Deletion:
-    """One partition whose start was moved, and that may have to wait for its replicas."""
+    """One partition whose log start offset was advanced, and that may have to wait for its replicas."""
 
     partition: Partition
     offset: int
     result: DeleteRecordsPartitionResult
 
-    def look(self, metadata: MetadataCache) -> bool:
-        """Answers what can be answered by now; whether that is final."""
+    def try_complete(self, metadata: MetadataCache) -> bool:
+        """Fills in the result if it is known; returns True if it is final."""
         if self.result.error_code != ErrorCode.REQUEST_TIMED_OUT:
             return True
         if not self.partition.is_leader:
@@ -63,7 +63,7 @@ class _Wait:
         self.future = done
 
     def try_complete(self) -> bool:
-        waiting = [deletion for deletion in self._deletions if not deletion.look(self._metadata)]
+        waiting = [deletion for deletion in self._deletions if not deletion.try_complete(self._metadata)]
         if waiting:
             return False
         self.on_timeout()
@@ -75,7 +75,7 @@ class _Wait:
 
 
 class DeleteRecordsHandler:
-    """`purgatory` is one that is checked when a partition moves.  Owner: event loop."""
+    """Serves DeleteRecords; `purgatory` is one that is checked when a partition moves.  Owner: event loop."""
 
     def __init__(
         self,
@@ -90,20 +90,21 @@ class DeleteRecordsHandler:
         self._purgatory = purgatory
 
     async def handle(self, request: DeleteRecordsRequest, _context: RequestContext) -> DeleteRecordsResponse:
+        """Serves one request and returns the response."""
         deletions: list[_Deletion] = []
         topics: list[DeleteRecordsTopicResult] = []
         for topic in request.topics:
             answer = DeleteRecordsTopicResult(name=topic.name, partitions=[])
             topics.append(answer)
-            for asked in topic.partitions:
+            for requested in topic.partitions:
                 result = DeleteRecordsPartitionResult(
-                    partition_index=asked.partition_index,
+                    partition_index=requested.partition_index,
                     low_watermark=_NO_LOW_WATERMARK,
                     error_code=ErrorCode.REQUEST_TIMED_OUT,
                 )
                 answer.partitions.append(result)
                 try:
-                    partition, offset = self._delete(topic.name, asked.partition_index, asked.offset)
+                    partition, offset = self._delete(topic.name, requested.partition_index, requested.offset)
                     deletions.append(_Deletion(partition, offset, result))
                 except ApiError as error:
                     result.error_code = error.code
@@ -111,7 +112,7 @@ class DeleteRecordsHandler:
         return DeleteRecordsResponse(topics=topics)
 
     def _delete(self, topic: str, index: int, asked_offset: int) -> tuple[Partition, int]:
-        """Moves the start on this broker; answers where to.  Raises ApiError."""
+        """Advances the log start offset here; returns the partition and the offset.  Raises ApiError."""
         if topic in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         partition = self._replicas.partition(topic, index)

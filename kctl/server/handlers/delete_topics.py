@@ -1,10 +1,10 @@
-"""DeleteTopics (key 20, versions 0-6): asks the controller to delete topics and waits until they are gone.
+"""DeleteTopics (key 20, versions 0-6): requests the deletion of topics and waits until they are deleted.
 
-Only the active controller answers; others say NOT_CONTROLLER.  The request is a node under /admin/delete_topics, which
-stays until every replica is deleted, so that a topic answered with REQUEST_TIMED_OUT is deleted all the same.  Asking
-again for a topic on its way out waits too.
+Only the active controller serves it; other brokers respond with NOT_CONTROLLER.  A deletion is a node under
+/admin/delete_topics, which stays until every replica is deleted, so a topic with REQUEST_TIMED_OUT is deleted later.  A
+second request for a topic that is being deleted waits as well.
 
-Version notes: before 3 a broker with delete.topic.enable=false answers INVALID_REQUEST, since then
+Version notes: before 3 a broker with delete.topic.enable=false responds with INVALID_REQUEST, since then with
 TOPIC_DELETION_DISABLED; 5 messages; 6 by name or by id (KIP-516).
 
 Not done: quotas on changes, authorization.
@@ -36,13 +36,13 @@ FIRST_VERSION_BY_ID = 6
 _NOT_CONTROLLER = Outcome(ErrorCode.NOT_CONTROLLER)
 _UNKNOWN_NAME = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _UNKNOWN_ID = Outcome(ErrorCode.UNKNOWN_TOPIC_ID)
-_NAME_AND_ID = Outcome(ErrorCode.INVALID_REQUEST, "A topic can be named or identified, not both.")
-_NEITHER = Outcome(ErrorCode.INVALID_REQUEST, "A topic has to be named or identified.")
+_NAME_AND_ID = Outcome(ErrorCode.INVALID_REQUEST, "A topic must have a name or an id, not both.")
+_NEITHER = Outcome(ErrorCode.INVALID_REQUEST, "A topic must have a name or an id.")
 _DISABLED = "Topic deletion is disabled by delete.topic.enable."
 
 
 class DeleteTopicsHandler:
-    """Owner: event loop."""
+    """Serves DeleteTopics requests.  Owner: event loop."""
 
     def __init__(
         self,
@@ -60,38 +60,39 @@ class DeleteTopicsHandler:
         self._is_controller = is_controller
 
     async def handle(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-        asked = (
+        """Serves one request and returns the response."""
+        requested = (
             list({(topic.name, topic.topic_id): topic for topic in request.topics}.values())
             if context.api_version >= FIRST_VERSION_BY_ID
             else [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in dict.fromkeys(request.topic_names)]
         )
-        refusal = self._refusal(asked, context.api_version)
+        refusal = self._refusal(requested, context.api_version)
         if refusal is not None:
-            return DeleteTopicsResponse(responses=[_result(topic, topic.name, refusal) for topic in asked])
-        results = await asyncio.gather(*(self._delete(topic, request.timeout_ms) for topic in asked))
+            return DeleteTopicsResponse(responses=[_result(topic, topic.name, refusal) for topic in requested])
+        results = await asyncio.gather(*(self._delete(topic, request.timeout_ms) for topic in requested))
         return DeleteTopicsResponse(responses=list(results))
 
-    def _refusal(self, asked: list[DeleteTopicState], version: int) -> Outcome | None:
-        """Why nothing of this request can be done."""
+    def _refusal(self, requested: list[DeleteTopicState], version: int) -> Outcome | None:
+        """The outcome for all topics of a request that cannot be served."""
         if not self._is_controller():
             return _NOT_CONTROLLER
         if not self._configs.current.delete_topic_enable:
             is_known = version >= FIRST_VERSION_WITH_DELETION_DISABLED
             return Outcome(ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST, _DISABLED)
-        if any(topic.name is not None and topic.topic_id != ZERO_UUID for topic in asked):
+        if any(topic.name is not None and topic.topic_id != ZERO_UUID for topic in requested):
             return _NAME_AND_ID
         return None
 
-    async def _delete(self, asked: DeleteTopicState, timeout_ms: int) -> DeletableTopicResult:
-        name = asked.name if asked.topic_id == ZERO_UUID else self._metadata.topic_name(asked.topic_id)
+    async def _delete(self, requested: DeleteTopicState, timeout_ms: int) -> DeletableTopicResult:
+        name = requested.name if requested.topic_id == ZERO_UUID else self._metadata.topic_name(requested.topic_id)
         if name is None:
-            return _result(asked, None, _NEITHER if asked.topic_id == ZERO_UUID else _UNKNOWN_ID)
+            return _result(requested, None, _NEITHER if requested.topic_id == ZERO_UUID else _UNKNOWN_ID)
         if self._metadata.partitions(name) is None:
-            return _result(asked, name, _UNKNOWN_NAME)
+            return _result(requested, name, _UNKNOWN_NAME)
         outcome = await outcome_of(self._topics.request_deletion(name))
         if outcome.is_success:
             outcome = await self._gone(name, timeout_ms)
-        return _result(asked, name, outcome)
+        return _result(requested, name, outcome)
 
     async def _gone(self, name: str, timeout_ms: int) -> Outcome:
         if timeout_ms <= 0:
@@ -100,7 +101,7 @@ class DeleteTopicsHandler:
         return SUCCESS if is_gone else TIMED_OUT
 
 
-def _result(asked: DeleteTopicState, name: str | None, outcome: Outcome) -> DeletableTopicResult:
+def _result(requested: DeleteTopicState, name: str | None, outcome: Outcome) -> DeletableTopicResult:
     return DeletableTopicResult(
-        name=name, topic_id=asked.topic_id, error_code=outcome.code, error_message=outcome.message
+        name=name, topic_id=requested.topic_id, error_code=outcome.code, error_message=outcome.message
     )

@@ -1,7 +1,7 @@
-"""DescribeClientQuotas (key 48, versions 0-1): quotas of users, client IDs and IP addresses that a filter matches.
+"""DescribeClientQuotas (key 48, versions 0-1): the quotas of users, client IDs and IP addresses that match a filter.
 
 Any broker reads them from ZooKeeper.  A strict filter matches entities of exactly its types, any other also those that
-have more; a filter without components matches everything, or strictly nothing.  KIP-546.
+have more types; a filter without components matches all entities, or none if strict.  KIP-546.
 
 Not done: quotas are stored, but not enforced; authorization.
 """
@@ -42,7 +42,7 @@ _USER, _CLIENT_ID = EntityType.USER, EntityType.CLIENT_ID
 
 
 class DescribeClientQuotasHandler:
-    """Owner: event loop."""
+    """Serves DescribeClientQuotas requests.  Owner: event loop."""
 
     def __init__(self, topics: TopicWriter) -> None:
         self._topics = topics
@@ -50,6 +50,7 @@ class DescribeClientQuotasHandler:
     async def handle(
         self, request: DescribeClientQuotasRequest, _context: RequestContext
     ) -> DescribeClientQuotasResponse:
+        """Serves one request and returns the response."""
         try:
             wanted = checked_filter((each.entity_type, each.match_type, each.match) for each in request.components)
         except ApiError as error:
@@ -75,7 +76,7 @@ class DescribeClientQuotasHandler:
                 )
 
     async def _entities(self, wanted: Filter, *, is_strict: bool) -> list[Entity]:
-        """All that match, with or without quotas."""
+        """All entities that match, with or without quotas."""
         found: list[Entity] = []
         for kind in EntityType:
             if may_match(wanted, [kind], is_strict=is_strict):

@@ -1,6 +1,6 @@
-"""DescribeCluster (key 60, version 0): who is in the cluster and who controls it; not a word about topics.  KIP-700.
+"""DescribeCluster (key 60, version 0): the brokers of the cluster and its controller, without topics.  KIP-700.
 
-Only endpoints of the listener that the request came in on are told.
+Contains only endpoints of the listener that accepted the connection.
 
 Not done: authorization.
 """
@@ -19,13 +19,14 @@ from kctl.server.requests.context import RequestContext
 
 
 class DescribeClusterHandler:
-    """Owner: event loop."""
+    """Serves DescribeCluster requests.  Owner: event loop."""
 
     def __init__(self, cluster_id: str, metadata: MetadataCache) -> None:
         self._cluster_id = cluster_id
         self._metadata = metadata
 
     def handle(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+        """Serves one request and returns the response."""
         is_asked = request.include_cluster_authorized_operations
         return DescribeClusterResponse(
             error_code=ErrorCode.NONE,

@@ -1,10 +1,10 @@
-"""DescribeConfigs (key 32, versions 0-4): the properties of topics, of this broker, and the levels of its loggers.
+"""DescribeConfigs (key 32, versions 0-4): the properties of topics and of this broker, and its log levels.
 
-A broker describes only itself, by its id; the empty name asks for what is set for all brokers at run time.  Null keys,
-or none, ask for every property; unknown keys are left out.  Values of sensitive properties are null.
+A broker describes only itself, by its id; the empty name means the dynamic defaults of all brokers.  Null keys, or
+none, mean every property; unknown keys are left out.  Values of sensitive properties are null.
 
-A topic's overrides are read from ZooKeeper, as by Kafka's ZkConfigRepository, so whoever has just altered them reads
-what it wrote, whichever broker it asks.  A broker's own are what it has in force, a moment after they were altered.
+A topic's overrides are read from ZooKeeper, as by Kafka's ZkConfigRepository, so that a client reads its own changes
+from any broker.  A broker's own properties are the ones in effect, a moment after they were altered.
 
 Version notes: 0 says only whether a value is the default; 1 source and synonyms (KIP-226); 3 types and documentation
 (KIP-569).
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 class DescribeConfigsHandler:
-    """Owner: event loop."""
+    """Serves DescribeConfigs requests.  Owner: event loop."""
 
     def __init__(
         self, broker_id: int, configs: ConfigView, metadata: MetadataCache, resources: ConfigResources
@@ -58,14 +58,15 @@ class DescribeConfigsHandler:
         self._resources = resources
 
     async def handle(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-        asked: dict[tuple[int, str], DescribeConfigsResource] = {}
+        """Serves one request and returns the response."""
+        requested: dict[tuple[int, str], DescribeConfigsResource] = {}
         for resource in request.resources:
-            # Once, however often it is named: an answer is thousands of times longer than a name.
-            asked.setdefault((resource.resource_type, resource.resource_name), resource)
+            # One result however often it is listed: a result is thousands of times longer than a name.
+            requested.setdefault((resource.resource_type, resource.resource_name), resource)
         results = []
-        for resource in asked.values():
+        for resource in requested.values():
             results.append(await self._result(resource, request, context.api_version))
-            await asyncio.sleep(0)  # Each may take milliseconds, and other connections wait.
+            await asyncio.sleep(0)  # Each may take milliseconds; lets other connections be served.
         return DescribeConfigsResponse(results=results)
 
     async def _result(
@@ -112,11 +113,11 @@ class DescribeConfigsHandler:
         return describe_topic(self._configs, await self._topic_overrides(name))
 
     async def _topic_overrides(self, name: str) -> Mapping[str, str]:
-        """What is stored; what this broker last heard of it when ZooKeeper does not tell."""
+        """The stored overrides; those in this broker's memory if ZooKeeper cannot be read."""
         try:
             return await self._resources.current(f"topics/{name}")
         except ZooKeeperError as error:
-            log.warning("describing topic=%s from memory: ZooKeeper: %s", name, error)
+            log.warning("describing topic from memory topic=%s error=%s", name, error)
             return self._configs.topic_overrides.get(name, {})
 
 
@@ -137,7 +138,7 @@ def _entry(described: DescribedConfig, request: DescribeConfigsRequest, version:
             for synonym in described.synonyms
         ]
     if request.include_documentation or described.source is ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG:
-        # Of loggers, which have none, Kafka always gives an empty one.
+        # Kafka always sends an empty documentation for loggers, which have none.
         entry.documentation = described.documentation
     return entry
 

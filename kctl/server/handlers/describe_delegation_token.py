@@ -1,6 +1,6 @@
 """DescribeDelegationToken (key 41, versions 0-2): always DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 
-Kafka describes tokens only to clients that have authenticated; here no client can.
+Kafka describes tokens only to authenticated clients; here no client is authenticated.
 
 Not done: delegation tokens.
 """
@@ -18,5 +18,5 @@ from kctl.server.requests.context import RequestContext
 def describe_delegation_token(
     _request: DescribeDelegationTokenRequest, _context: RequestContext
 ) -> DescribeDelegationTokenResponse:
-    """Refuses, whoever owns the tokens."""
+    """Refuses the request, for any owner of tokens."""
     return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, tokens=[])

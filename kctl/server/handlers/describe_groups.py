@@ -1,9 +1,9 @@
 """DescribeGroups (key 15, versions 0-5): state, protocol and members of groups.
 
-A group that does not exist is described as "Dead", without an error.  Metadata and assignments are given while a
-group is stable, otherwise they are empty.
+A group that does not exist is described as "Dead", without an error.  Metadata and assignments are empty unless the
+group is stable.
 
-Version notes: 3 may ask what the client is allowed to do; 4 instance ids of static members.
+Version notes: 3 authorized operations; 4 instance ids of static members.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ NOT_ASKED = -(2**31)
 
 
 class DescribeGroupsHandler:
-    """Owner: event loop."""
+    """Serves DescribeGroups requests.  Owner: event loop."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
     def handle(self, request: DescribeGroupsRequest, _context: RequestContext) -> DescribeGroupsResponse:
+        """Serves one request and returns the response."""
         includes_operations = request.include_authorized_operations
         return DescribeGroupsResponse(
             groups=[

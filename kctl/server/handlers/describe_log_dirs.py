@@ -1,8 +1,8 @@
 """DescribeLogDirs (key 35, versions 0-2): this broker's log directories and the sizes of the logs in them.  KIP-113.
 
-Null topics ask for all; partitions that are not here are left out.  A directory that is offline answers
-KAFKA_STORAGE_ERROR and nothing more.  `offset_lag` is how far a log is behind the high watermark, and that of a copy on
-its way to another directory (`is_future_key`) how far it is behind the log.
+Null topics mean all; partitions that are not on this broker are left out.  An offline directory gets only
+KAFKA_STORAGE_ERROR.  `offset_lag` is how far a log is behind the high watermark, and for a future log (`is_future_key`)
+how far it is behind the current log.
 
 Not done: authorization.
 """
@@ -27,31 +27,34 @@ from kctl.storage.log_directory import LogDirectory
 from kctl.storage.log_manager import LogManager
 
 NO_LAG = -1
-"""Of a copy whose log is not there."""
+"""For a future log without a current log."""
 
 
 class DescribeLogDirsHandler:
-    """Owner: event loop."""
+    """Serves DescribeLogDirs requests.  Owner: event loop."""
 
     def __init__(self, logs: LogManager, replicas: ReplicaManager) -> None:
         self._logs = logs
         self._replicas = replicas
 
     def handle(self, request: DescribeLogDirsRequest, _context: RequestContext) -> DescribeLogDirsResponse:
-        asked = (
+        """Serves one request and returns the response."""
+        requested = (
             None
             if request.topics is None
             else {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
         )
-        return DescribeLogDirsResponse(results=[self._result(directory, asked) for directory in self._logs.directories])
+        return DescribeLogDirsResponse(
+            results=[self._result(directory, requested) for directory in self._logs.directories]
+        )
 
-    def _result(self, directory: LogDirectory, asked: set[TopicPartition] | None) -> DescribeLogDirsResult:
+    def _result(self, directory: LogDirectory, requested: set[TopicPartition] | None) -> DescribeLogDirsResult:
         if not directory.is_online:
             return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path, topics=[])
         topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
         logs = (*self._logs.logs.values(), *self._logs.futures.logs.values())
         for log in sorted(logs, key=lambda each: each.topic_partition):
-            if log.log_directory is directory and (asked is None or log.topic_partition in asked):
+            if log.log_directory is directory and (requested is None or log.topic_partition in requested):
                 topics[log.topic_partition.topic].append(self._partition(log.topic_partition, log))
         return DescribeLogDirsResult(
             error_code=ErrorCode.NONE,

@@ -1,7 +1,7 @@
-"""DescribeProducers (key 61, version 0): the producers that a partition remembers, and where their transactions began.
+"""DescribeProducers (key 61, version 0): the producer state of a partition, with the start of open transactions.
 
-Any replica answers for its own log (KIP-664), so that an administrator can compare them.  A transaction whose start
-offset is old and whose coordinator knows nothing of it hangs, and holds up readers of committed records.
+Any replica responds for its own log (KIP-664), so that an administrator can compare them.  A transaction with an old
+start offset that its coordinator does not have hangs, and blocks read_committed consumers.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from kctl.server.requests.context import RequestContext
 
 
 class DescribeProducersHandler:
-    """Owner: event loop."""
+    """Serves DescribeProducers requests.  Owner: event loop."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
     def handle(self, request: DescribeProducersRequest, _context: RequestContext) -> DescribeProducersResponse:
-        asked: dict[str, dict[int, None]] = {}
+        """Serves one request and returns the response."""
+        requested: dict[str, dict[int, None]] = {}
         for topic in request.topics:
-            # Once, however often it is named: a partition may remember many producers.
-            asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+            # One result however often it is listed: a partition may have many producers.
+            requested.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         return DescribeProducersResponse(
             topics=[
                 TopicResponse(name=name, partitions=[self._partition(name, index) for index in indexes])
-                for name, indexes in asked.items()
+                for name, indexes in requested.items()
             ]
         )
 

@@ -1,7 +1,7 @@
 """DescribeTransactions (key 65, version 0): state, producer and partitions of transactions, from their coordinator.
 
-Each id has its own outcome; one that nobody uses answers TRANSACTIONAL_ID_NOT_FOUND.  While markers are being written
-the partitions are those that still lack theirs.  KIP-664; newer than Kafka 2.8.
+Each id has its own result; an unknown one gets TRANSACTIONAL_ID_NOT_FOUND.  While markers are being written, the
+partitions are those without their marker.  KIP-664; newer than Kafka 2.8.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from kctl.server.transactions.snapshot import TransactionSnapshot
 
 
 class DescribeTransactionsHandler:
-    """Owner: event loop."""
+    """Serves DescribeTransactions requests.  Owner: event loop."""
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
 
     def handle(self, request: DescribeTransactionsRequest, _context: RequestContext) -> DescribeTransactionsResponse:
+        """Serves one request and returns the response."""
         return DescribeTransactionsResponse(
             transaction_states=[
                 self._describe(transactional_id) for transactional_id in dict.fromkeys(request.transactional_ids)

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (key 50, version 0): mechanisms and iterations of users, never the secrets.  KIP-554.
 
-Any broker reads them from ZooKeeper.  Null users, or none, ask for all that have credentials.  A user who is named
-twice answers DUPLICATE_RESOURCE, one without credentials RESOURCE_NOT_FOUND.
+Any broker reads them from ZooKeeper.  Null users, or none, mean all with credentials.  A user listed twice gets
+DUPLICATE_RESOURCE, one without credentials RESOURCE_NOT_FOUND.
 
 Not done: authorization.
 """
@@ -27,7 +27,7 @@ _NAMED_TWICE = Outcome(ErrorCode.DUPLICATE_RESOURCE, "The user is in the request
 
 
 class DescribeUserScramCredentialsHandler:
-    """Owner: event loop."""
+    """Serves DescribeUserScramCredentials requests.  Owner: event loop."""
 
     def __init__(self, topics: TopicWriter) -> None:
         self._topics = topics
@@ -35,6 +35,7 @@ class DescribeUserScramCredentialsHandler:
     async def handle(
         self, request: DescribeUserScramCredentialsRequest, _context: RequestContext
     ) -> DescribeUserScramCredentialsResponse:
+        """Serves one request and returns the response."""
         results: list[DescribeUserScramCredentialsResult] = []
         if request.users:
             named = Counter(user.name for user in request.users)

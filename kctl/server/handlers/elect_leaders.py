@@ -1,7 +1,7 @@
-"""ElectLeaders (key 43, versions 0-2): has leaders elected, preferred or, if need be, unclean.  KIP-183, KIP-460.
+"""ElectLeaders (key 43, versions 0-2): holds preferred or unclean leader elections.  KIP-183, KIP-460.
 
-Only the active controller answers.  The answer waits until the metadata shows the new leaders; where it does not within
-the timeout the partition says REQUEST_TIMED_OUT.  Asked about all partitions, those that need no election are left out.
+Only the active controller serves it.  The response is sent when the metadata has the new leaders; a partition without
+one at the timeout gets REQUEST_TIMED_OUT.  In a request for all partitions, those that need no election are left out.
 
 Version notes: 0 preferred only; 1 unclean elections and a top-level error.
 """
@@ -27,7 +27,7 @@ UNCLEAN = 1
 
 
 class ElectLeadersHandler:
-    """Owner: event loop."""
+    """Serves ElectLeaders requests.  Owner: event loop."""
 
     def __init__(self, controller: ControllerRunner, metadata: MetadataCache, waits: MetadataWaits) -> None:
         self._controller = controller
@@ -35,8 +35,11 @@ class ElectLeadersHandler:
         self._waits = waits
 
     async def handle(self, request: ElectLeadersRequest, _context: RequestContext) -> ElectLeadersResponse:
-        asked = request.topic_partitions
-        wanted = None if asked is None else tuple(TopicPartition(t.topic, p) for t in asked for p in t.partitions)
+        """Serves one request and returns the response."""
+        requested = request.topic_partitions
+        wanted = (
+            None if requested is None else tuple(TopicPartition(t.topic, p) for t in requested for p in t.partitions)
+        )
         if not self._controller.state.is_active:
             outcome = dict.fromkeys(wanted or (), ErrorCode.NOT_CONTROLLER)
             return ElectLeadersResponse(
@@ -76,4 +79,4 @@ _REASONS = {
     ErrorCode.INVALID_TOPIC_EXCEPTION: "The topic is being deleted.",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "There is no such partition.",
 }
-"""Where the code alone says something else, or too little, about an election."""
+"""Messages where the description of the code does not fit an election."""

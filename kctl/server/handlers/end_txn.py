@@ -1,7 +1,7 @@
 """EndTxn (key 26, versions 0-3): a producer commits or aborts its transaction.
 
-Answered as soon as the decision is in the coordinator's log; the markers follow, and until they are written whatever
-the producer asks next answers CONCURRENT_TRANSACTIONS.  Asking again for what was done already succeeds.
+The response is sent as soon as the decision is in the coordinator's log; the markers follow, and until they are written
+the producer's next requests get CONCURRENT_TRANSACTIONS.  A repeated request for the same decision succeeds.
 
 Version notes: 2 PRODUCER_FENCED, which older clients know as INVALID_PRODUCER_EPOCH (KIP-588); 3 flexible.
 """
@@ -22,17 +22,18 @@ FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 
 
 class EndTxnHandler:
-    """Owner: event loop."""
+    """Serves EndTxn requests.  Owner: event loop."""
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
 
     def handle(self, request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+        """Serves one request: returns the response, or an awaitable if it has to wait."""
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         outcome = self._coordinator.end(request.transactional_id, producer, committed=request.committed)
 
         def answer(error: ErrorCode) -> EndTxnResponse:
-            told = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
-            return EndTxnResponse(error_code=told)
+            known_error = known_to(context.api_version, error, fenced_since=FIRST_VERSION_WITH_PRODUCER_FENCED)
+            return EndTxnResponse(error_code=known_error)
 
         return then(outcome, answer)

@@ -1,6 +1,6 @@
 """ExpireDelegationToken (key 40, versions 0-2): always DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 
-Kafka lets only clients that have authenticated expire tokens; here no client can.
+Kafka lets only authenticated clients expire tokens; here no client is authenticated.
 
 Not done: delegation tokens.
 """
@@ -15,7 +15,7 @@ from kctl.server.requests.context import RequestContext
 def expire_delegation_token(
     _request: ExpireDelegationTokenRequest, _context: RequestContext
 ) -> ExpireDelegationTokenResponse:
-    """Refuses, whatever the token."""
+    """Refuses the request, for any token."""
     return ExpireDelegationTokenResponse(
         error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
     )

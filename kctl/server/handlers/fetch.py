@@ -1,14 +1,14 @@
 """Fetch (key 1, versions 0-12): records from partitions, as slices of their segment files.
 
-What a reader sees is in replication/fetch_reading; what a follower asks for tells how far it has come.  The answer
-waits until min_bytes are there, max_wait_ms are over, or there is something urgent to tell: an error, or to a follower
-that the high watermark has moved.  The first batch is whole even when it is larger than the
-limits (KIP-74), else its reader could not go on.  Sessions: KIP-227, replication/fetch_session.
+What a reader may see is in replication/fetch_reading; a follower's fetch offset also reports its log end.  The response
+is sent when min_bytes are available, max_wait_ms have passed, or something is urgent: an error, or for a follower a new
+high watermark.  The first batch is complete even if it is larger than the limits (KIP-74), else its reader could not
+continue.  Sessions: KIP-227, replication/fetch_session.
 
-Version notes: 0-1 get message format 0 and 2-3 format 1 (replication/old_formats); 3 first batch whole; 4 isolation
+Version notes: 0-1 get message format 0 and 2-3 format 1 (replication/old_formats); 3 complete first batch; 4 isolation
 level; 5 log start offset; 6 KAFKA_STORAGE_ERROR; 7 sessions; 9 leader epochs (KIP-320); 10 zstd; 11 rack, and
 followers serve consumers; 12 flexible, last fetched epoch.
-With a rack-aware replica.selector.class the leader sends consumers on to an in-sync replica of their rack (KIP-392).
+With a rack-aware replica.selector.class the leader redirects consumers to an in-sync replica in their rack (KIP-392).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kctl.environment import Clock, Random
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from kctl.server.replication.fetch_reading import Fetch, Reader, is_of_one_history
+from kctl.server.replication.fetch_reading import Fetch, Reader, Reading, is_of_one_history
 from kctl.server.replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -43,7 +43,7 @@ FIRST_VERSION_OF_SESSIONS = 7
 
 
 class FetchHandler:
-    """Owner: event loop."""
+    """Serves Fetch requests.  Owner: event loop."""
 
     def __init__(
         self,
@@ -71,6 +71,7 @@ class FetchHandler:
         self._fetch_max_bytes = fetch_max_bytes
 
     def handle(self, request: FetchRequest, context: RequestContext) -> FetchResponse | asyncio.Future[FetchResponse]:
+        """Serves one request: returns the response, or an awaitable if it has to wait."""
         now_ms = self._clock.monotonic_ms()
         try:
             session = self._session(request, context.api_version, now_ms)
@@ -100,32 +101,36 @@ class FetchHandler:
         delayed = DelayedFetch(self, fetch, session, wants_session=wants_session)
         if fetch.is_converted:
             return asyncio.ensure_future(self._answer_old_reader(fetch, delayed, request.max_wait_ms))
-        if fetch.is_ready(request.max_wait_ms):
-            return delayed.response()
+        reading = fetch.read()
+        if request.max_wait_ms <= 0 or fetch.is_enough(reading):
+            return delayed.response(reading)
         delayed.future = asyncio.get_running_loop().create_future()
         keys = [position.topic_partition for position in positions]
         self._purgatory.complete_or_watch(delayed, keys, request.max_wait_ms)
         return delayed.future
 
     async def _answer_old_reader(self, fetch: Fetch, delayed: DelayedFetch, max_wait_ms: int) -> FetchResponse:
-        """Like every fetch, with a conversion of what was read; when that leaves nothing, the wait goes on."""
+        """A fetch with down-conversion; if that leaves nothing to send, continues to wait."""
         deadline_ms = self._clock.monotonic_ms() + max_wait_ms
-        left_ms = max_wait_ms
-        seen: list[int] | None = None
+        reading = fetch.read()
+        if max_wait_ms > 0 and not fetch.is_enough(reading):
+            reading = await self._later_reading(fetch, None, max_wait_ms)
         while True:
-            if seen is not None or not fetch.is_ready(left_ms):
-                wait = _WaitForRecords(fetch, seen)
-                keys = [position.topic_partition for position in fetch.positions]
-                self._purgatory.complete_or_watch(wait, keys, left_ms)
-                await wait.future
             seen = fetch.upper_bounds()
-            has_news = await fetch.convert(self._work)
+            has_news = await fetch.convert(reading, self._work)
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if has_news or left_ms <= 0 or not fetch.positions:
-                return delayed.response()
+                return delayed.response(reading)
+            reading = await self._later_reading(fetch, seen, left_ms)
+
+    async def _later_reading(self, fetch: Fetch, seen: list[int] | None, max_wait_ms: int) -> Reading:
+        wait = _WaitForRecords(fetch, seen)
+        keys = [position.topic_partition for position in fetch.positions]
+        self._purgatory.complete_or_watch(wait, keys, max_wait_ms)
+        return await wait.future
 
     def _session(self, request: FetchRequest, version: int, now_ms: int) -> FetchSession | None:
-        """The session that an incremental request goes on with; None for a full request."""
+        """The session that an incremental request continues; None for a full request."""
         if version < FIRST_VERSION_OF_SESSIONS:
             return None
         if request.session_epoch in {FINAL_EPOCH, INITIAL_EPOCH}:
@@ -139,9 +144,9 @@ class FetchHandler:
         return session
 
     def _note_follower(self, replica_id: int, positions: list[FetchPosition], now_ms: int) -> None:
-        """What a follower asks for is what it has: the high watermark may move, and the follower may be in sync.
+        """Updates the follower's log end from its fetch offset: may advance the high watermark and add it to the ISR.
 
-        That is not so for a follower with another history than its leader, whatever it asks for.
+        Skipped for a follower whose log diverges from the leader's.
         """
         moved: list[TopicPartition] = []
         for position in positions:
@@ -159,7 +164,7 @@ class FetchHandler:
         self._replicas.partitions_moved(moved)
 
     def create_session(self, fetch: Fetch) -> FetchSession | None:
-        """A new session for a full request, or None when the cache is full."""
+        """A new session for a full request, or None if the cache is full."""
         session_id = self._random.randrange(1, 1 << 31)
         return self._sessions.create(
             session_id, fetch.positions, is_follower=fetch.reader.is_follower, now_ms=self._clock.monotonic_ms()
@@ -167,32 +172,32 @@ class FetchHandler:
 
 
 class _WaitForRecords:
-    """Until a fetch has enough to read, beyond the bounds that it has `seen` the end of."""
+    """Waits until a fetch has enough to read, beyond the end offsets in `seen`."""
 
     def __init__(self, fetch: Fetch, seen: list[int] | None) -> None:
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[Reading] = asyncio.get_running_loop().create_future()
         self._fetch = fetch
         self._seen = seen
 
     def try_complete(self) -> bool:
         if self._seen is not None and self._fetch.upper_bounds() == self._seen:
             return False
-        if not self._fetch.could_have_more() or not self._fetch.is_ready(max_wait_ms=1):
+        reading = self._fetch.read_if_enough()
+        if reading is None:
             return False
-        self._settle()
+        self._settle(reading)
         return True
 
     def on_timeout(self) -> None:
-        self._fetch.is_ready(max_wait_ms=0)
-        self._settle()
+        self._settle(self._fetch.read())
 
-    def _settle(self) -> None:
+    def _settle(self, reading: Reading) -> None:
         if not self.future.done():
-            self.future.set_result(None)
+            self.future.set_result(reading)
 
 
 class DelayedFetch:
-    """A fetch until there is enough to answer."""
+    """A fetch that waits until there is enough to respond with."""
 
     def __init__(
         self, handler: FetchHandler, fetch: Fetch, session: FetchSession | None, *, wants_session: bool
@@ -204,23 +209,22 @@ class DelayedFetch:
         self._wants_session = wants_session
 
     def try_complete(self) -> bool:
-        if not self._fetch.could_have_more() or not self._fetch.is_ready(max_wait_ms=1):
+        reading = self._fetch.read_if_enough()
+        if reading is None:
             return False
-        self._answer()
+        self._answer(reading)
         return True
 
     def on_timeout(self) -> None:
-        self._fetch.is_ready(max_wait_ms=0)
-        self._answer()
+        self._answer(self._fetch.read())
 
-    def response(self) -> FetchResponse:
-        """Answers with the latest reading."""
-        reading = self._fetch.last()
-        self._fetch.note_answered()
+    def response(self, reading: Reading) -> FetchResponse:
+        """Answers with this reading."""
+        self._fetch.note_answered(reading)
         session = self._session
         if session is not None:
-            told = session.changes(reading.answers, reading.record_bytes)
-            answers = {topic_partition: reading.answers[topic_partition] for topic_partition in told}
+            changed = session.changes(reading.answers, reading.record_bytes)
+            answers = {topic_partition: reading.answers[topic_partition] for topic_partition in changed}
             return FetchResponse(error_code=ErrorCode.NONE, session_id=session.session_id, responses=_by_topic(answers))
         if self._wants_session and reading.answers:
             session = self._handler.create_session(self._fetch)
@@ -232,9 +236,9 @@ class DelayedFetch:
             responses=_by_topic(reading.answers),
         )
 
-    def _answer(self) -> None:
+    def _answer(self, reading: Reading) -> None:
         if self.future is not None and not self.future.done():
-            self.future.set_result(self.response())
+            self.future.set_result(self.response(reading))
 
 
 def _positions(request: FetchRequest) -> Iterable[FetchPosition]:

@@ -1,10 +1,10 @@
-"""FindCoordinator (key 10, versions 0-3): which broker coordinates a group or a transactional id.
+"""FindCoordinator (key 10, versions 0-3): the broker that coordinates a group or a transactional id.
 
-That is the leader of one partition of an internal topic, chosen by the key.  While the topic does not exist it is
-created and the answer is COORDINATOR_NOT_AVAILABLE, as it is while the partition has no leader; clients ask again.
+That is the leader of one partition of an internal topic, selected by the key.  If the topic does not exist it is
+created, and the response is COORDINATOR_NOT_AVAILABLE, as when the partition has no leader; clients retry.
 
-Version notes: 0 knows groups only; 1 has a key type (0 group, 1 transactional id, others INVALID_REQUEST) and an error
-message.
+Version notes: 0 supports groups only; 1 has a key type (0 group, 1 transactional id, others INVALID_REQUEST) and an
+error message.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ NO_NODE = CoordinatorNode(node_id=-1, host="", port=-1)
 
 
 class FindCoordinatorHandler:
-    """Owner: event loop."""
+    """Serves FindCoordinator requests.  Owner: event loop."""
 
     def __init__(self, topics: InternalTopics) -> None:
         self._topics = topics
 
     def handle(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+        """Serves one request and returns the response."""
         topic = TOPIC_OF_KEY_TYPE.get(request.key_type)
         if topic is None:
             return _refusal(ErrorCode.INVALID_REQUEST)

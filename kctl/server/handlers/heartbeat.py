@@ -1,4 +1,4 @@
-"""Heartbeat (key 12, versions 0-4): a member says that it lives, and hears whether it has to join again.
+"""Heartbeat (key 12, versions 0-4): extends a member's session, and tells it whether to join again.
 
 Version notes: 3 static members (KIP-345).
 """
@@ -11,12 +11,13 @@ from kctl.server.requests.context import RequestContext
 
 
 class HeartbeatHandler:
-    """Owner: event loop."""
+    """Serves Heartbeat requests.  Owner: event loop."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
     def handle(self, request: HeartbeatRequest, _context: RequestContext) -> HeartbeatResponse:
+        """Serves one request and returns the response."""
         error = self._coordinator.heartbeat(
             request.group_id,
             member_id=request.member_id,

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (key 44, versions 0-1): sets, deletes, appends to, subtracts from overrides.  KIP-339.
 
-Who may alter what is as for AlterConfigs.  Append and subtract are for lists; on a list without an override they start
-from its default.  The levels of this broker's loggers can be set and deleted (KIP-412).
+The brokers that may alter a resource are those of AlterConfigs.  Append and subtract are for lists; for a list without
+an override they start from its default.  The levels of this broker's loggers can be set and deleted (KIP-412).
 
 Not done: policies, authorization.
 """
@@ -27,7 +27,7 @@ _NAMED_TWICE = Outcome(ErrorCode.INVALID_REQUEST, "The resource is in the reques
 
 
 class IncrementalAlterConfigsHandler:
-    """Owner: event loop."""
+    """Serves IncrementalAlterConfigs requests.  Owner: event loop."""
 
     def __init__(self, broker_id: int, resources: ConfigResources) -> None:
         self._broker_id = broker_id
@@ -36,10 +36,11 @@ class IncrementalAlterConfigsHandler:
     async def handle(
         self, request: IncrementalAlterConfigsRequest, _context: RequestContext
     ) -> IncrementalAlterConfigsResponse:
-        asked = {(each.resource_type, each.resource_name): each for each in request.resources}
+        """Serves one request and returns the response."""
+        requested = {(each.resource_type, each.resource_name): each for each in request.resources}
         named = Counter((each.resource_type, each.resource_name) for each in request.resources)
         responses = []
-        for key, resource in asked.items():
+        for key, resource in requested.items():
             outcome = (
                 _NAMED_TWICE
                 if named[key] > 1
@@ -74,7 +75,7 @@ class IncrementalAlterConfigsHandler:
         check_alterations(alterations)
         for each in alterations:
             if each.operation not in {Operation.SET, Operation.DELETE}:
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"The level of logger {each.name} can be set or deleted only")
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"The level of logger {each.name} can only be set or deleted")
             check_logger(each.name, each.value if each.operation == Operation.SET else None)
         if not validate_only:
             for each in alterations:

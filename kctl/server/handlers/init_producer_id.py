@@ -1,11 +1,11 @@
-"""InitProducerId (key 22, versions 0-4): an id and epoch for an idempotent producer, or for a transactional one.
+"""InitProducerId (key 22, versions 0-4): an id and epoch for an idempotent or a transactional producer.
 
-Without a transactional id any broker answers, with an id that nobody had before (KIP-98).  With one its coordinator
-does: the epoch after the last one, which shuts out earlier producers of the id and aborts what they had open; until the
-abort is done CONCURRENT_TRANSACTIONS.  A producer that lost its place names the id and epoch that it had (KIP-360).
+Without a transactional id, any broker responds with a new id (KIP-98).  With one, its coordinator responds with the
+next epoch, which fences earlier producers of the id and aborts their transaction; until the abort is complete,
+CONCURRENT_TRANSACTIONS.  A producer that recovers from an error sends its current id and epoch (KIP-360).
 
-Version notes: 2 flexible; 3 present id and epoch; 4 PRODUCER_FENCED, which older clients know as INVALID_PRODUCER_EPOCH
-(KIP-588).
+Version notes: 2 flexible; 3 current id and epoch; 4 PRODUCER_FENCED, which older clients know as
+INVALID_PRODUCER_EPOCH (KIP-588).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIRST_VERSION_WITH_PRODUCER_FENCED = 4
 
 
 class InitProducerIdHandler:
-    """Owner: event loop."""
+    """Serves InitProducerId requests.  Owner: event loop."""
 
     def __init__(self, producer_ids: ProducerIds, coordinator: TransactionCoordinator) -> None:
         self._producer_ids = producer_ids
@@ -39,6 +39,7 @@ class InitProducerIdHandler:
     def handle(
         self, request: InitProducerIdRequest, context: RequestContext
     ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+        """Serves one request: returns the response, or an awaitable if it has to wait."""
         if (request.producer_id == NONE_YET) != (request.producer_epoch == NONE_YET):
             return _response(InitOutcome(ErrorCode.INVALID_REQUEST), context.api_version)
         if request.transactional_id is None:
@@ -54,7 +55,7 @@ class InitProducerIdHandler:
         try:
             producer_id = await self._producer_ids.next()
         except ZooKeeperError as error:
-            log.warning("no producer id could be had: %s", error)
+            log.warning("cannot allocate a producer id error=%s", error)
             return _response(InitOutcome(ErrorCode.COORDINATOR_NOT_AVAILABLE), version)
         return _response(InitOutcome(ErrorCode.NONE, ProducerIdAndEpoch(producer_id, 0)), version)
 

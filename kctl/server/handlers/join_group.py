@@ -1,10 +1,11 @@
-"""JoinGroup (key 11, versions 0-7): a member asks to be in the next generation of its group.
+"""JoinGroup (key 11, versions 0-7): a member joins the next generation of its group.
 
-The answer waits until the generation is settled.  Only the leader gets the list of members, to assign partitions from.
+The response is sent when the generation is complete.  Only the leader gets the list of members, to compute the
+assignment.
 
-Version notes: 0 has no rebalance timeout, the session timeout serves; 4 sends a new member back with an id first
-(MEMBER_ID_REQUIRED, KIP-394); 5 static members (KIP-345); 7 the answer names the protocol type, and the protocol is
-null instead of "" on errors (KIP-559).
+Version notes: 0 has no rebalance timeout, the session timeout is used; 4 gives a new member an id with which to join
+again (MEMBER_ID_REQUIRED, KIP-394); 5 static members (KIP-345); 7 the response has the protocol type, and on errors the
+protocol is null instead of "" (KIP-559).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from kctl.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, J
 from kctl.server.coordinators.replies import then
 from kctl.server.groups.actions import JoinOutcome
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.events import JoinRequest
 from kctl.server.requests.context import RequestContext
 
 FIRST_WITH_REBALANCE_TIMEOUT = 1
@@ -23,7 +25,7 @@ FIRST_WITH_NULL_PROTOCOL = 7
 
 
 class JoinGroupHandler:
-    """Owner: event loop."""
+    """Serves JoinGroup requests.  Owner: event loop."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
@@ -31,10 +33,10 @@ class JoinGroupHandler:
     def handle(
         self, request: JoinGroupRequest, context: RequestContext
     ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+        """Serves one request: returns the response, or an awaitable if it has to wait."""
         version = context.api_version
         has_rebalance_timeout = version >= FIRST_WITH_REBALANCE_TIMEOUT
-        outcome = self._coordinator.join(
-            request.group_id,
+        event = JoinRequest(
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             requires_known_member_id=version >= FIRST_WITH_KNOWN_MEMBER_ID and request.group_instance_id is None,
@@ -45,6 +47,7 @@ class JoinGroupHandler:
             protocol_type=request.protocol_type,
             protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         )
+        outcome = self._coordinator.join(request.group_id, event)
         return then(outcome, lambda outcome: _response(outcome, version))
 
 

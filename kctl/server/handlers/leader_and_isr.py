@@ -1,9 +1,9 @@
-"""LeaderAndIsr (key 4, versions 0-5): the controller gives this broker its roles in partitions.
+"""LeaderAndIsr (key 4, versions 0-5): the controller sets this broker's roles in partitions.
 
-A request of an older controller answers STALE_CONTROLLER_EPOCH, one meant for an earlier life of this broker
-STALE_BROKER_EPOCH; nothing is done then.  Else each partition has its own outcome.
+A request of an older controller gets STALE_CONTROLLER_EPOCH, one for an earlier run of this broker STALE_BROKER_EPOCH;
+neither changes anything.  Otherwise each partition has its own result.
 
-Version notes: 2 groups by topic and carries the broker epoch; 3 reassignments; 5 topic ids, also in the answer.
+Version notes: 2 groups by topic and carries the broker epoch; 3 reassignments; 5 topic ids, also in the response.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from kctl.protocol.apis.leader_and_isr import (
     LeaderAndIsrTopicError,
 )
 from kctl.server.control_plane import BrokerControlPlane
-from kctl.server.controller_authority import ControllerAuthority
+from kctl.server.controller_authority import Claim, ControllerAuthority
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_TOPIC_IDS = 5
 
 
 class LeaderAndIsrHandler:
-    """Owner: event loop."""
+    """Serves LeaderAndIsr requests.  Owner: event loop."""
 
     def __init__(self, control_plane: BrokerControlPlane, authority: ControllerAuthority) -> None:
         self._control_plane = control_plane
         self._authority = authority
 
     async def handle(self, request: LeaderAndIsrRequest, context: RequestContext) -> LeaderAndIsrResponse:
+        """Serves one request and returns the response."""
         try:
-            await self._authority.check(request.controller_id, request.controller_epoch)
+            await self._authority.check(Claim(request.controller_id, request.controller_epoch, request.broker_epoch))
             errors = self._control_plane.leader_and_isr(request)
         except ApiError as error:
             return LeaderAndIsrResponse(error_code=error.code)

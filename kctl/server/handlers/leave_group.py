@@ -1,7 +1,7 @@
 """LeaveGroup (key 13, versions 0-4): members leave, or an administrator removes them.
 
-Version notes: 0-2 name one member, whose error is the response's; 3 names many, each with an error of its own, and
-static members by their instance id alone (KIP-345).
+Version notes: 0-2 one member, whose error is the response's; 3 several, each with an error of its own, and static
+members by their instance id alone (KIP-345).
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ FIRST_WITH_MANY = 3
 
 
 class LeaveGroupHandler:
-    """Owner: event loop."""
+    """Serves LeaveGroup requests.  Owner: event loop."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
     def handle(self, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
+        """Serves one request and returns the response."""
         if context.api_version < FIRST_WITH_MANY:
             outcome = self._coordinator.leave(request.group_id, [Leaver(request.member_id)])
             return LeaveGroupResponse(error_code=outcome.error or outcome.leavers[0])
@@ -28,6 +29,6 @@ class LeaveGroupHandler:
         outcome = self._coordinator.leave(request.group_id, leavers)
         members = [
             MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error)
-            for leaver, error in zip(leavers, outcome.leavers, strict=False)  # none of them when the whole is refused
+            for leaver, error in zip(leavers, outcome.leavers, strict=False)  # empty if the whole request is refused
         ]
         return LeaveGroupResponse(error_code=outcome.error, members=members)

@@ -2,7 +2,7 @@
 
 While a partition of the offsets topic loads, the list is incomplete and the error is COORDINATOR_LOAD_IN_PROGRESS.
 
-Version notes: 4 filters by state and answers states (KIP-518).
+Version notes: 4 filters by state, and the response has states (KIP-518).
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from kctl.server.requests.context import RequestContext
 
 
 class ListGroupsHandler:
-    """Owner: event loop."""
+    """Serves ListGroups requests.  Owner: event loop."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
     def handle(self, request: ListGroupsRequest, _context: RequestContext) -> ListGroupsResponse:
+        """Serves one request and returns the response."""
         error, overviews = self._coordinator.groups(request.states_filter)
         return ListGroupsResponse(
             error_code=error,

@@ -1,13 +1,13 @@
-"""ListOffsets (key 2, versions 0-6): the offset of the first record at or after a timestamp, and the two ends.
+"""ListOffsets (key 2, versions 0-6): the offset of the first record at or after a timestamp, or a log's start or end.
 
--1 asks for the latest offset: the high watermark, or the last stable offset for readers of committed records.  -2 asks
-for the earliest.  A timestamp after the last record answers offset -1.  Partitions named twice answer INVALID_REQUEST.
-A new leader whose high watermark has not reached the start of its epoch does not know the end yet: readers of its
-predecessor would go back, so it answers OFFSET_NOT_AVAILABLE (KIP-207).
+-1 means the latest offset: the high watermark, or the last stable offset for read_committed.  -2 means the earliest.  A
+timestamp after the last record gets offset -1.  Partitions listed twice get INVALID_REQUEST.  A new leader whose high
+watermark has not reached the start of its epoch does not know the end yet: readers of the previous leader would go
+back, so it responds with OFFSET_NOT_AVAILABLE (KIP-207).
 
-A search by timestamp that has to read many records goes on in a thread (requests/record_work).
+A search by timestamp that has to read many records continues in a thread (requests/record_work).
 
-Version notes: 0 answers a list of segment base offsets; 1 one offset with its timestamp; 2 isolation level; 4 leader
+Version notes: 0 has a list of segment base offsets; 1 one offset with its timestamp; 2 isolation level; 4 leader
 epochs (KIP-320); 5 OFFSET_NOT_AVAILABLE, before it LEADER_NOT_AVAILABLE.
 """
 
@@ -42,7 +42,7 @@ NO_EPOCH = -1
 
 
 class ListOffsetsHandler:
-    """Owner: event loop."""
+    """Serves ListOffsets requests.  Owner: event loop."""
 
     def __init__(self, replicas: ReplicaManager, work: RecordWork, clock: Clock) -> None:
         self._replicas = replicas
@@ -52,44 +52,47 @@ class ListOffsetsHandler:
     def handle(
         self, request: ListOffsetsRequest, context: RequestContext
     ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+        """Serves one request: returns the response, or an awaitable if it has to wait."""
         lookups = _Lookups(request, context.api_version)
         named = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
         for topic in request.topics:
             answers: list[ListOffsetsPartitionResponse] = []
             lookups.response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-            for asked in topic.partitions:
-                answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
+            for requested in topic.partitions:
+                answer = ListOffsetsPartitionResponse(
+                    partition_index=requested.partition_index, error_code=ErrorCode.NONE
+                )
                 answers.append(answer)
                 try:
-                    if named[topic.name, asked.partition_index] > 1:
+                    if named[topic.name, requested.partition_index] > 1:
                         raise ApiError(ErrorCode.INVALID_REQUEST)
-                    self._answer(topic.name, asked, answer, lookups)
+                    self._answer(topic.name, requested, answer, lookups)
                 except ApiError as error:
                     answer.error_code = error.code
         return self._search_long(lookups) if lookups.long else lookups.response
 
     def _answer(
-        self, topic: str, asked: ListOffsetsPartition, answer: ListOffsetsPartitionResponse, lookups: _Lookups
+        self, topic: str, requested: ListOffsetsPartition, answer: ListOffsetsPartitionResponse, lookups: _Lookups
     ) -> None:
         request, version = lookups.request, lookups.version
-        partition = self._replicas.partition(topic, asked.partition_index)
-        partition.check_leader(asked.current_leader_epoch)
+        partition = self._replicas.partition(topic, requested.partition_index)
+        partition.check_leader(requested.current_leader_epoch)
         upper_bound = _upper_bound(partition, request)
         leader_epoch = NO_EPOCH
         if version == 0:
-            answer.old_style_offsets = _segment_offsets(partition, asked, upper_bound, self._clock.now_ms())
-        elif asked.timestamp == LATEST:
+            answer.old_style_offsets = _segment_offsets(partition, requested, upper_bound, self._clock.now_ms())
+        elif requested.timestamp == LATEST:
             _check_end_is_known(partition, request, version)
             answer.offset = upper_bound
             leader_epoch = partition.leader_epoch
-        elif asked.timestamp == EARLIEST:
+        elif requested.timestamp == EARLIEST:
             answer.offset = partition.log.log_start_offset
             leader_epoch = partition.log.leader_epochs.epoch_for(answer.offset)
-        elif asked.timestamp < 0:
+        elif requested.timestamp < 0:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
         else:
             self._search(
-                partition, answer, partition.log.timestamp_search(asked.timestamp, max_offset=upper_bound), lookups
+                partition, answer, partition.log.timestamp_search(requested.timestamp, max_offset=upper_bound), lookups
             )
             return
         answer.leader_epoch = leader_epoch if version >= FIRST_VERSION_WITH_EPOCHS else NO_EPOCH
@@ -101,7 +104,7 @@ class ListOffsetsHandler:
         search: TimestampSearch,
         lookups: _Lookups,
     ) -> None:
-        """Search as long as the request's allowance for the event loop lasts; the rest is put off."""
+        """Searches within the request's allowance on the event loop; a longer search continues in a thread."""
         try:
             while (scan := partition.log.next_scan(search)) is not None:
                 with partition.log.disk():
@@ -133,7 +136,7 @@ class ListOffsetsHandler:
 
 
 class _Lookups:
-    """What has become of one request so far."""
+    """The state of one request."""
 
     def __init__(self, request: ListOffsetsRequest, version: int) -> None:
         self.request = request
@@ -141,7 +144,7 @@ class _Lookups:
         self.response = ListOffsetsResponse(topics=[])
         self.allowance = Allowance.inline()
         self.long: list[tuple[Partition, ListOffsetsPartitionResponse, TimestampSearch]] = []
-        """Searches that go on in a thread."""
+        """Searches to continue in a thread."""
 
 
 def _finish(
@@ -168,20 +171,20 @@ def _check_end_is_known(partition: Partition, request: ListOffsetsRequest, versi
         raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if has_code else ErrorCode.LEADER_NOT_AVAILABLE)
 
 
-def _segment_offsets(partition: Partition, asked: ListOffsetsPartition, upper_bound: int, now_ms: int) -> list[int]:
-    """Version 0: where segments begin that were last written at or before the timestamp, newest first, and the end.
+def _segment_offsets(partition: Partition, requested: ListOffsetsPartition, upper_bound: int, now_ms: int) -> list[int]:
+    """Version 0: base offsets of segments last written at or before the timestamp, newest first, preceded by the end.
 
-    Times are those of the files, not of records; at most max_num_offsets.  Log.legacyFetchOffsetsBefore.
+    Times are those of the files, not of records; at most max_num_offsets.  Kafka: Log.legacyFetchOffsetsBefore.
     """
     log = partition.log
     marks = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms) for segment in log.segments]
     if log.active_segment.size:
         marks.append((log.log_end_offset, now_ms))
-    if asked.timestamp == EARLIEST:
+    if requested.timestamp == EARLIEST:
         marks = marks[:1]
-    elif asked.timestamp != LATEST:
-        while marks and marks[-1][1] > asked.timestamp:
+    elif requested.timestamp != LATEST:
+        while marks and marks[-1][1] > requested.timestamp:
             marks.pop()
-    offsets = [offset for offset, _ in reversed(marks)][: max(asked.max_num_offsets, 0)]
+    offsets = [offset for offset, _ in reversed(marks)][: max(requested.max_num_offsets, 0)]
     visible = [offset for offset in offsets if offset <= upper_bound]
     return visible if len(visible) == len(offsets) else [upper_bound, *visible]

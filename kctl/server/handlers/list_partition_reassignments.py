@@ -1,6 +1,6 @@
-"""ListPartitionReassignments (key 46, version 0): the moves that are under way, all or of the partitions named.
+"""ListPartitionReassignments (key 46, version 0): the reassignments in progress, all or of the given partitions.
 
-Only the active controller answers.  KIP-455.
+Only the active controller serves it.  KIP-455.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from kctl.protocol.apis.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from kctl.server.controller.reassignment import reassigning
+from kctl.server.controller.reassignment_rules import reassigning
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.requests.context import RequestContext
 
 
 class ListPartitionReassignmentsHandler:
-    """Owner: event loop."""
+    """Serves ListPartitionReassignments requests.  Owner: event loop."""
 
     def __init__(self, controller: ControllerRunner) -> None:
         self._controller = controller
@@ -26,15 +26,16 @@ class ListPartitionReassignmentsHandler:
     def handle(
         self, request: ListPartitionReassignmentsRequest, _context: RequestContext
     ) -> ListPartitionReassignmentsResponse:
+        """Serves one request and returns the response."""
         state = self._controller.state
         if not state.is_active:
             return ListPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER, topics=[])
-        asked = None
+        requested = None
         if request.topics is not None:
-            asked = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+            requested = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
         topics: dict[str, list[OngoingPartitionReassignment]] = {}
         for topic, partition in reassigning(state):
-            if asked is not None and (topic, partition) not in asked:
+            if requested is not None and (topic, partition) not in requested:
                 continue
             assignment = state.topics[topic]
             topics.setdefault(topic, []).append(

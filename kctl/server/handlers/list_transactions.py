@@ -1,7 +1,7 @@
 """ListTransactions (key 66, version 0): the transactional ids that this broker coordinates.
 
-Empty filters let everything through; state names that do not exist are told back.  While a partition of the state topic
-loads there is no list, only COORDINATOR_LOAD_IN_PROGRESS.  KIP-664; newer than Kafka 2.8.
+Empty filters match everything; unknown state names are returned.  While a partition of the state topic loads, there is
+no list, only COORDINATOR_LOAD_IN_PROGRESS.  KIP-664; newer than Kafka 2.8.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from kctl.server.transactions.coordinator import TransactionCoordinator
 
 
 class ListTransactionsHandler:
-    """Owner: event loop."""
+    """Serves ListTransactions requests.  Owner: event loop."""
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
 
     def handle(self, request: ListTransactionsRequest, _context: RequestContext) -> ListTransactionsResponse:
+        """Serves one request and returns the response."""
         error, unknown, found = self._coordinator.transactions(request.state_filters, set(request.producer_id_filters))
         return ListTransactionsResponse(
             error_code=error,

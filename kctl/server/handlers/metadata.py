@@ -1,13 +1,13 @@
-"""Metadata (key 3, versions 0-11): brokers, topics, leaders; the map by which clients find their way.
+"""Metadata (key 3, versions 0-11): brokers, topics and partition leaders.
 
-Only endpoints of the listener that the request came in on are told.  All topics: an empty list in version 0, null
-since version 1.  A topic that does not exist is created when the request and auto.create.topics.enable allow it; the
-answer is then LEADER_NOT_AVAILABLE and the client asks again.  So it is while this broker has just started and no
-controller has told it of any topic: those that have a configuration do exist.
+Contains only endpoints of the listener that accepted the connection.  All topics: an empty list in version 0, null
+since version 1.  A topic that does not exist is created if the request and auto.create.topics.enable allow it; the
+response is then LEADER_NOT_AVAILABLE and the client retries.  The same holds while this broker has just started and has
+no metadata from a controller: topics with a configuration do exist.
 
-Version notes: 0 names replicas that are alive only, with REPLICA_NOT_AVAILABLE; 1 racks, controller, internal flag; 2
-cluster id; 4 the client may forbid creation; 5 offline replicas; 7 leader epochs; 8 authorized operations; 10 topic
-ids, in answers only: asking by id needs version 12.
+Version notes: 0 lists only live replicas, with REPLICA_NOT_AVAILABLE; 1 racks, controller, internal flag; 2 cluster id;
+4 the client may forbid creation; 5 offline replicas; 7 leader epochs; 8 authorized operations; 10 topic ids, in
+responses only: requests by id need version 12.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NO_LEADER = -1
 
 
 class MetadataHandler:
-    """Owner: event loop."""
+    """Serves Metadata requests.  Owner: event loop."""
 
     def __init__(self, cluster_id: str, metadata: MetadataCache, auto_topics: AutoTopics, configs: ConfigView) -> None:
         self._cluster_id = cluster_id
@@ -49,10 +49,11 @@ class MetadataHandler:
     def handle(
         self, request: MetadataRequest, context: RequestContext
     ) -> MetadataResponse | Awaitable[MetadataResponse]:
-        asked = request.topics
-        if asked is None or (context.api_version == 0 and not asked):
-            asked = [MetadataRequestTopic(name=name) for name in sorted(self._metadata.topics)]
-        distinct = {each.name: each for each in asked}
+        """Serves one request: returns the response, or an awaitable if it has to wait."""
+        requested = request.topics
+        if requested is None or (context.api_version == 0 and not requested):
+            requested = [MetadataRequestTopic(name=name) for name in sorted(self._metadata.topics)]
+        distinct = {each.name: each for each in requested}
         partition_count = sum(self._metadata.partition_count(name) or 0 for name in distinct if name is not None)
         answers = self._topics(request, context, list(distinct.values()))
         if len(distinct) + partition_count > SLICE_OBJECTS:
@@ -65,11 +66,11 @@ class MetadataHandler:
         return self._response(request, context, await in_slices(answers, lambda topic: 1 + len(topic.partitions)))
 
     def _topics(
-        self, request: MetadataRequest, context: RequestContext, asked: list[MetadataRequestTopic]
+        self, request: MetadataRequest, context: RequestContext, requested: list[MetadataRequestTopic]
     ) -> Iterator[MetadataResponseTopic]:
         version = context.api_version
         may_create = request.allow_auto_topic_creation or version < FIRST_VERSION_WITH_CONTROL_OF_CREATION
-        for topic in asked:
+        for topic in requested:
             if topic.name is None or topic.topic_id != ZERO_UUID:
                 yield _failed(topic.name or "", ErrorCode.INVALID_REQUEST)
                 continue
@@ -125,7 +126,7 @@ class MetadataHandler:
             error = ErrorCode.LISTENER_NOT_FOUND if is_listener_missing else ErrorCode.LEADER_NOT_AVAILABLE
             leader = NO_LEADER
         if version == 0:
-            # Clients of this version take a broker that is not listed for a broken answer.
+            # Clients of this version treat a replica without a listed broker as a malformed response.
             live_replicas, live_isr = [b for b in replicas if b in alive], [b for b in isr if b in alive]
             if error is ErrorCode.NONE and (len(live_replicas) < len(replicas) or len(live_isr) < len(isr)):
                 error = ErrorCode.REPLICA_NOT_AVAILABLE

@@ -1,11 +1,10 @@
-"""OffsetCommit (key 8, versions 0-8): a group, or a client that assigns partitions itself, says how far it has read.
+"""OffsetCommit (key 8, versions 0-8): commits the offsets of a group, or of a client with manual assignment.
 
-The answer waits until the commits are replicated.  A partition that does not exist, or whose metadata is too large,
-does not hold up the others.
+The response is sent when the commits are replicated.  A partition that does not exist, or whose metadata is too large,
+does not affect the others.
 
-Version notes: 0 stores in ZooKeeper, as consumers of 0.8 did; 1 names member and generation and may carry a commit
-time; 2-4 may ask for a retention time, which then replaces offsets.retention.minutes; 6 leader epochs; 7 static
-members.
+Version notes: 0 stores in ZooKeeper, as consumers of 0.8 did; 1 member and generation, and optionally a commit
+timestamp; 2-4 optionally a retention time, which replaces offsets.retention.minutes; 6 leader epochs; 7 static members.
 """
 
 from __future__ import annotations
@@ -27,20 +26,21 @@ from kctl.server.coordinators.replies import then
 from kctl.server.groups.committing import java_length
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.events import CommitRequest
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.ports import ConsumerOffsetsInZooKeeper
 from kctl.server.requests.context import RequestContext
 
 TIMESTAMP_MS_MAX = (1 << 63) - 1
-"""The largest that a record can hold: a commit that shall be kept longer is kept for ever."""
+"""The largest timestamp that fits a record: a commit with a later expiry never expires."""
 NOW = -1
-"""commit_timestamp of clients that do not give one."""
+"""commit_timestamp of clients that do not set one."""
 DEFAULT_RETENTION = -1
 STORED_IN_ZOOKEEPER = 0
 
 
 class OffsetCommitHandler:
-    """Owner: event loop."""
+    """Serves OffsetCommit requests.  Owner: event loop."""
 
     def __init__(
         self,
@@ -60,18 +60,19 @@ class OffsetCommitHandler:
     def handle(
         self, request: OffsetCommitRequest, context: RequestContext
     ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+        """Serves one request: returns the response, or an awaitable if it has to wait."""
         existing = {tp: p for tp, p in _partitions(request) if self._topics.has_partition(tp.topic, tp.partition)}
         if not existing:
             return _response(request, {})
         if context.api_version == STORED_IN_ZOOKEEPER:
             return self._store_in_zookeeper(request, existing)
-        outcome = self._coordinator.commit(
-            request.group_id,
+        event = CommitRequest(
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             generation=request.generation_id,
             offsets=self._offsets(request, existing),
         )
+        outcome = self._coordinator.commit(request.group_id, event)
         return then(outcome, lambda errors: _response(request, errors))
 
     def _offsets(
@@ -116,7 +117,7 @@ def _partitions(request: OffsetCommitRequest) -> Iterator[tuple[TopicPartition, 
 
 
 def _response(request: OffsetCommitRequest, errors: Mapping[TopicPartition, ErrorCode]) -> OffsetCommitResponse:
-    """In the order asked; partitions without an outcome do not exist."""
+    """The response in request order; partitions without a result do not exist."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return OffsetCommitResponse(
         topics=[

@@ -1,8 +1,7 @@
-"""OffsetDelete (key 47, version 0): deletes commits of a group.  KIP-496.
+"""OffsetDelete (key 47, version 0): deletes committed offsets of a group.  KIP-496.
 
-Partitions of topics that the group's members read now answer GROUP_SUBSCRIBED_TO_TOPIC; a group of another protocol
-type than "consumer" must have no members, else NON_EMPTY_GROUP for all.  Unknown partitions answer
-UNKNOWN_TOPIC_OR_PARTITION.
+Partitions of topics to which members subscribe get GROUP_SUBSCRIBED_TO_TOPIC; a group of another protocol type than
+"consumer" must have no members, else NON_EMPTY_GROUP for all.  Unknown partitions get UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations
@@ -21,20 +20,23 @@ from kctl.server.requests.context import RequestContext
 
 
 class OffsetDeleteHandler:
-    """Owner: event loop."""
+    """Serves OffsetDelete requests.  Owner: event loop."""
 
     def __init__(self, coordinator: GroupCoordinator, topics: TopicExistence) -> None:
         self._coordinator = coordinator
         self._topics = topics
 
     def handle(self, request: OffsetDeleteRequest, _context: RequestContext) -> OffsetDeleteResponse:
-        asked = [TopicPartition(topic.name, p.partition_index) for topic in request.topics for p in topic.partitions]
-        existing = [tp for tp in asked if self._topics.has_partition(tp.topic, tp.partition)]
+        """Serves one request and returns the response."""
+        requested = [
+            TopicPartition(topic.name, p.partition_index) for topic in request.topics for p in topic.partitions
+        ]
+        existing = [tp for tp in requested if self._topics.has_partition(tp.topic, tp.partition)]
         outcome = self._coordinator.delete_offsets(request.group_id, existing)
         if outcome.error is not ErrorCode.NONE:
             return OffsetDeleteResponse(error_code=outcome.error, topics=[])
         topics: dict[str, OffsetDeleteResponseTopic] = {}
-        for tp in asked:
+        for tp in requested:
             topic = topics.setdefault(tp.topic, OffsetDeleteResponseTopic(name=tp.topic, partitions=[]))
             error = outcome.partitions.get(tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             topic.partitions.append(OffsetDeleteResponsePartition(partition_index=tp.partition, error_code=error))

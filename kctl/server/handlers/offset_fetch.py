@@ -1,10 +1,10 @@
-"""OffsetFetch (key 9, versions 0-7): how far a group has read.
+"""OffsetFetch (key 9, versions 0-7): the committed offsets of a group.
 
-A partition without a commit answers offset -1 and no error; so does every partition of a group that does not exist.
+A partition without a commit gets offset -1 and no error; so does every partition of a group that does not exist.
 
-Version notes: 0 reads from ZooKeeper, and a missing commit is UNKNOWN_TOPIC_OR_PARTITION there; 2 may ask for all
+Version notes: 0 reads from ZooKeeper, and a missing commit is UNKNOWN_TOPIC_OR_PARTITION there; 2 null means all
 partitions, and group-level errors move from the partitions to the top; 5 leader epochs; 7 require_stable makes
-undecided commits answer UNSTABLE_OFFSET_COMMIT (KIP-447).
+undecided commits UNSTABLE_OFFSET_COMMIT (KIP-447).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIRST_WITH_TOP_LEVEL_ERROR = 2
 
 
 class OffsetFetchHandler:
-    """Owner: event loop."""
+    """Serves OffsetFetch requests.  Owner: event loop."""
 
     def __init__(
         self, coordinator: GroupCoordinator, topics: TopicExistence, zookeeper: ConsumerOffsetsInZooKeeper
@@ -42,18 +42,21 @@ class OffsetFetchHandler:
     def handle(
         self, request: OffsetFetchRequest, context: RequestContext
     ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-        asked = None
+        """Serves one request: returns the response, or an awaitable if it has to wait."""
+        requested = None
         if request.topics is not None:
-            asked = [TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+            requested = [
+                TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes
+            ]
         if context.api_version == STORED_IN_ZOOKEEPER:
-            return self._read_from_zookeeper(request.group_id, asked or [])
-        error, found = self._coordinator.committed(request.group_id, asked, require_stable=request.require_stable)
+            return self._read_from_zookeeper(request.group_id, requested or [])
+        error, found = self._coordinator.committed(request.group_id, requested, require_stable=request.require_stable)
         if error is not ErrorCode.NONE and context.api_version < FIRST_WITH_TOP_LEVEL_ERROR:
-            return _response(dict.fromkeys(asked or (), (error, OFFSET_OF_NOTHING)))
+            return _response(dict.fromkeys(requested or (), (error, OFFSET_OF_NOTHING)))
         return _response(found, error)
 
-    async def _read_from_zookeeper(self, group_id: str, asked: Iterable[TopicPartition]) -> OffsetFetchResponse:
-        return _response({tp: await self._offset_in_zookeeper(group_id, tp) for tp in asked})
+    async def _read_from_zookeeper(self, group_id: str, requested: Iterable[TopicPartition]) -> OffsetFetchResponse:
+        return _response({tp: await self._offset_in_zookeeper(group_id, tp) for tp in requested})
 
     async def _offset_in_zookeeper(self, group_id: str, tp: TopicPartition) -> tuple[ErrorCode, OffsetAndMetadata]:
         if not self._topics.has_partition(tp.topic, tp.partition):

@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (key 23, versions 0-4): where a leader epoch ends in this leader's log.
+"""OffsetForLeaderEpoch (key 23, versions 0-4): the end offset of a leader epoch in this leader's log.
 
-Followers cut their logs by it after a leader change; consumers notice by it that records they read were lost.
+Followers truncate their logs to it after a leader change; consumers detect with it that records they read were lost.
 KIP-101, KIP-279, KIP-320.
 """
 
@@ -19,28 +19,30 @@ from kctl.server.requests.context import RequestContext
 
 
 class OffsetForLeaderEpochHandler:
-    """Owner: event loop."""
+    """Serves OffsetForLeaderEpoch requests.  Owner: event loop."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
     def handle(self, request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+        """Serves one request and returns the response."""
         return OffsetForLeaderEpochResponse(
             topics=[
                 OffsetForLeaderTopicResult(
-                    topic=topic.topic, partitions=[self._answer(topic.topic, asked) for asked in topic.partitions]
+                    topic=topic.topic,
+                    partitions=[self._answer(topic.topic, requested) for requested in topic.partitions],
                 )
                 for topic in request.topics
             ]
         )
 
-    def _answer(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    def _answer(self, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
         try:
-            partition = self._replicas.partition(topic, asked.partition)
-            partition.check_leader(asked.current_leader_epoch)
+            partition = self._replicas.partition(topic, requested.partition)
+            partition.check_leader(requested.current_leader_epoch)
         except ApiError as error:
-            return EpochEndOffset(error_code=error.code, partition=asked.partition)
-        epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+            return EpochEndOffset(error_code=error.code, partition=requested.partition)
+        epoch, end_offset = partition.log.end_offset_for_epoch(requested.leader_epoch)
         return EpochEndOffset(
-            error_code=ErrorCode.NONE, partition=asked.partition, leader_epoch=epoch, end_offset=end_offset
+            error_code=ErrorCode.NONE, partition=requested.partition, leader_epoch=epoch, end_offset=end_offset
         )

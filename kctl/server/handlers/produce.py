@@ -1,16 +1,16 @@
 """Produce (key 0, versions 0-9): appends record batches to partitions that this broker leads.
 
-acks 0: no answer at all; on an error the connection closes, which is all such a client can notice.
-acks 1: answered after the local append, and after the sync that flush.messages may ask for.  acks -1: answered when the
-high watermark has passed the records; if by then fewer replicas are in sync than min.insync.replicas asks for,
+acks 0: no response; on an error the connection is closed, which is all that such a client can notice.
+acks 1: responds after the local append, and after the flush if flush.messages requires one.  acks -1: responds when the
+high watermark has passed the records; if fewer replicas than min.insync.replicas are in sync by then,
 NOT_ENOUGH_REPLICAS_AFTER_APPEND.
-Each partition has its own outcome; one that fails does not hold up the others.
-Batches whose records have to be decompressed, converted or looked at for more than a moment are validated in a thread
-and appended after the others (requests/record_work).
+Each partition has its own result; an error of one does not affect the others.
+Batches that take long to decompress, convert or validate are validated in a thread and appended after the others
+(requests/record_work).
 
 Transactional records need the transactional id in the request, else TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and all of
-them one producer id, else INVALID_PRODUCER_ID_MAPPING; either error is that of the whole request.  Whether the producer
-is the present one the partition knows from its epoch.
+them one producer id, else INVALID_PRODUCER_ID_MAPPING; either error is that of the whole request.  A fenced producer is
+refused by the partition, by its epoch.
 
 Version notes: 0-2 carry message formats 0 and 1, which are stored as 2 (records/conversion); 3 transactional id; 5 log
 start offset; 7 zstd; 8 errors of single records.
@@ -24,7 +24,7 @@ from collections.abc import Awaitable
 from functools import partial
 
 from kctl.environment import Clock
-from kctl.errors import ApiError, ErrorCode, MalformedRequest
+from kctl.errors import ApiError, ErrorCode, UnansweredRequestFailed
 from kctl.model import INTERNAL_TOPICS, TopicPartition
 from kctl.protocol.apis.produce import (
     BatchIndexAndErrorMessage,
@@ -49,11 +49,11 @@ _ATTRIBUTES = ATTRIBUTES_POSITION + 1
 """The byte with the flags."""
 _PRODUCER_ID = slice(43, 51)
 INTERNAL_WRITER = "__admin_client"
-"""The one client id that may produce to internal topics; Kafka's AdminUtils.AdminClientId."""
+"""The only client id that may produce to internal topics; Kafka's AdminUtils.AdminClientId."""
 
 
 class ProduceHandler:
-    """Owner: event loop."""
+    """Serves Produce requests.  Owner: event loop."""
 
     def __init__(
         self, replicas: ReplicaManager, purgatory: Purgatory[TopicPartition], work: RecordWork, clock: Clock
@@ -66,6 +66,7 @@ class ProduceHandler:
     def handle(
         self, request: ProduceRequest, context: RequestContext
     ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+        """Serves one request: returns the response, an awaitable of it, or None for acks=0."""
         refusal = _refusal_of_transaction(request)
         if refusal is not None:
             return self._refuse_all(request, refusal)
@@ -79,32 +80,32 @@ class ProduceHandler:
                 answers.append(answer)
                 try:
                     if appends.has_long(topic.name, data.index):
-                        self._put_off(appends, topic.name, data, answer)
+                        self._defer(appends, topic.name, data, answer)
                         continue
                     self._append(appends, topic.name, answer, data.records, allowance)
                 except AllowanceExceeded:
-                    self._put_off(appends, topic.name, data, answer)
+                    self._defer(appends, topic.name, data, answer)
                 except ApiError as error:
                     _refuse(answer, error)
         self._replicas.partitions_moved(appends.take_moved())
         return self._append_long(appends) if appends.long else self._answer(appends)
 
-    def _put_off(
+    def _defer(
         self, appends: _Appends, topic: str, data: PartitionProduceData, answer: PartitionProduceResponse
     ) -> None:
-        """Copy the records for _append_long, because the request's buffer is used again."""
+        """Copies the records for _append_long, because the request's buffer is reused."""
         records = data.records if isinstance(data.records, memoryview) else b""
         try:
             self._work.hold(len(records))
         except ApiError as error:
             _refuse(answer, error)
             return
-        appends.put_off(topic, answer, bytearray(records))
+        appends.defer(topic, answer, bytearray(records))
 
     async def _append_long(self, appends: _Appends) -> ProduceResponse | None:
-        """The batches whose records take long, one after the other: validated in a thread, then appended.
+        """Validates long batches in a thread, one after the other, and appends them.
 
-        What may have changed meanwhile, like the leader and the sequence numbers, is checked when they are appended.
+        State that may have changed in the meantime, such as leader and sequence numbers, is checked at the append.
         """
         try:
             for topic, answer, records in appends.long:
@@ -114,7 +115,7 @@ class ProduceHandler:
                     _refuse(answer, error)
                 self._replicas.partitions_moved(appends.take_moved())
         finally:
-            self._work.let_go(sum(len(records) for _, _, records in appends.long))
+            self._work.release_hold(sum(len(records) for _, _, records in appends.long))
         response = self._answer(appends)
         return await response if isinstance(response, asyncio.Future) else response
 
@@ -136,7 +137,7 @@ class ProduceHandler:
         records: object,
         allowance: Allowance | None = None,
     ) -> None:
-        """Raises ApiError, and AllowanceExceeded before anything has changed."""
+        """Appends the records.  Raises ApiError, and AllowanceExceeded before anything has changed."""
         acks = appends.request.acks
         partition = self._partition(topic, answer.index, appends)
         if not isinstance(records, (memoryview, ValidBatches)) or not records:
@@ -205,7 +206,7 @@ class ProduceHandler:
 
 
 class _Appends:
-    """What has become of one request so far."""
+    """The state of one request."""
 
     __slots__ = ("_long_partitions", "context", "long", "moved", "request", "response", "waiting")
 
@@ -216,14 +217,14 @@ class _Appends:
         self.waiting: list[_Waiting] = []
         self.moved: list[TopicPartition] = []
         self.long: list[tuple[str, PartitionProduceResponse, bytearray]] = []
-        """Topic, answer and records of batches that take long; copies."""
+        """Topic, response and copied records of batches that take long."""
         self._long_partitions: set[tuple[str, int]] = set()
 
     def has_long(self, topic: str, index: int) -> bool:
-        """Whether an earlier batch of the partition is still to be appended; a partition may be named twice."""
+        """True if an earlier batch of the partition is not appended yet; a partition may be listed twice."""
         return (topic, index) in self._long_partitions
 
-    def put_off(self, topic: str, answer: PartitionProduceResponse, records: bytearray) -> None:
+    def defer(self, topic: str, answer: PartitionProduceResponse, records: bytearray) -> None:
         self._long_partitions.add((topic, answer.index))
         self.long.append((topic, answer, records))
 
@@ -233,7 +234,7 @@ class _Appends:
 
 
 class _Waiting:
-    """A partition whose records are not committed yet or, without `min_insync_replicas`, not synced here."""
+    """A partition whose records are not committed or, if `min_insync_replicas` is None, not flushed yet."""
 
     __slots__ = ("_min_insync_replicas", "answer", "partition", "required_offset")
 
@@ -251,7 +252,7 @@ class _Waiting:
         self.answer = answer
 
     def is_settled(self) -> bool:
-        """Whether the outcome is known, which is then in the answer."""
+        """True if the result is known; it is then in the response."""
         partition = self.partition
         if not partition.is_leader:
             self.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -274,7 +275,7 @@ class _Waiting:
 
 
 class DelayedProduce:
-    """A produce request with acks=-1 until all its partitions are settled."""
+    """A produce request with acks=-1 that waits until all its partitions are complete."""
 
     def __init__(self, response: ProduceResponse, appended: list[_Waiting]) -> None:
         self.future: asyncio.Future[ProduceResponse] | None = None
@@ -282,6 +283,7 @@ class DelayedProduce:
         self._unsettled = appended
 
     def try_complete(self) -> bool:
+        """Completes if all partitions are complete."""
         self._unsettled = [waiting for waiting in self._unsettled if not waiting.is_settled()]
         if self._unsettled:
             return False
@@ -289,6 +291,7 @@ class DelayedProduce:
         return True
 
     def on_timeout(self) -> None:
+        """Completes; partitions that are not complete get REQUEST_TIMED_OUT."""
         for waiting in self._unsettled:
             waiting.fail(ErrorCode.REQUEST_TIMED_OUT)
         self._answer()
@@ -299,7 +302,7 @@ class DelayedProduce:
 
 
 def _refusal_of_transaction(request: ProduceRequest) -> ApiError | None:
-    """Why none of the request's records may be appended.  Looks at headers as bytes: most are not transactional."""
+    """The error for the whole request, if any.  Reads headers as bytes, since most batches are not transactional."""
     producer_ids: set[bytes] = set()
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -334,4 +337,4 @@ def _raise_failures(response: ProduceResponse) -> None:
         if answer.error_code
     ]
     if failures:
-        raise MalformedRequest(f"produce with acks=0 failed for {', '.join(failures)}")
+        raise UnansweredRequestFailed(f"Produce with acks=0: {', '.join(failures)}")

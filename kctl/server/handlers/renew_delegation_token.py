@@ -1,6 +1,6 @@
 """RenewDelegationToken (key 39, versions 0-2): always DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 
-Kafka lets only clients that have authenticated renew tokens; here no client can.
+Kafka lets only authenticated clients renew tokens; here no client is authenticated.
 
 Not done: delegation tokens.
 """
@@ -15,7 +15,7 @@ from kctl.server.requests.context import RequestContext
 def renew_delegation_token(
     _request: RenewDelegationTokenRequest, _context: RequestContext
 ) -> RenewDelegationTokenResponse:
-    """Refuses, whatever the token."""
+    """Refuses the request, for any token."""
     return RenewDelegationTokenResponse(
         error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
     )

@@ -11,7 +11,7 @@ from kctl.server.requests.context import RequestContext
 
 
 def sasl_authenticate(_request: SaslAuthenticateRequest, _context: RequestContext) -> SaslAuthenticateResponse:
-    """The answer of Kafka's KafkaApis.handleSaslAuthenticateRequest on a PLAINTEXT listener."""
+    """Responds like Kafka's KafkaApis.handleSaslAuthenticateRequest on a PLAINTEXT listener."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
         error_message="This listener does not authenticate clients.",

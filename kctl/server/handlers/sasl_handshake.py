@@ -11,5 +11,5 @@ from kctl.server.requests.context import RequestContext
 
 
 def sasl_handshake(_request: SaslHandshakeRequest, _context: RequestContext) -> SaslHandshakeResponse:
-    """The answer of Kafka's KafkaApis.handleSaslHandshakeRequest on a PLAINTEXT listener."""
+    """Responds like Kafka's KafkaApis.handleSaslHandshakeRequest on a PLAINTEXT listener."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])

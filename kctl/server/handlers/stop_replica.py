@@ -1,7 +1,7 @@
-"""StopReplica (key 5, versions 0-3): the controller stops replicas on this broker and may have their logs deleted.
+"""StopReplica (key 5, versions 0-3): the controller stops replicas on this broker, and deletes their logs if requested.
 
-Version notes: 0 and 1 delete all or none and list partitions flat or by topic; 1 broker epoch; 3 leader epochs, and
-for each partition whether it is deleted.
+Version notes: 0 and 1 delete all or none and list partitions flat or by topic; 1 broker epoch; 3 leader epochs, and a
+delete flag per partition.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kctl.protocol.apis.stop_replica import (
     StopReplicaTopicState,
 )
 from kctl.server.control_plane import BrokerControlPlane
-from kctl.server.controller_authority import ControllerAuthority
+from kctl.server.controller_authority import Claim, ControllerAuthority
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_EPOCHS = 3
@@ -24,17 +24,18 @@ _ANY_EPOCH = -1
 
 
 class StopReplicaHandler:
-    """Owner: event loop."""
+    """Serves StopReplica requests.  Owner: event loop."""
 
     def __init__(self, control_plane: BrokerControlPlane, authority: ControllerAuthority) -> None:
         self._control_plane = control_plane
         self._authority = authority
 
     async def handle(self, request: StopReplicaRequest, context: RequestContext) -> StopReplicaResponse:
+        """Serves one request and returns the response."""
         if context.api_version < FIRST_VERSION_WITH_EPOCHS:
             request.topic_states = _topic_states(request)
         try:
-            await self._authority.check(request.controller_id, request.controller_epoch)
+            await self._authority.check(Claim(request.controller_id, request.controller_epoch, request.broker_epoch))
             errors = self._control_plane.stop_replica(request)
         except ApiError as error:
             return StopReplicaResponse(error_code=error.code, partition_errors=[])
@@ -48,7 +49,7 @@ class StopReplicaHandler:
 
 
 def _topic_states(request: StopReplicaRequest) -> list[StopReplicaTopicState]:
-    """An old request in the shape of the newest."""
+    """Converts an old request to the newest version."""
     flat = [TopicPartition(p.topic_name, p.partition_index) for p in request.ungrouped_partitions]
     flat += [TopicPartition(t.name, index) for t in request.topics for index in t.partition_indexes]
     return [

@@ -1,9 +1,9 @@
-"""SyncGroup (key 14, versions 0-5): a member asks for its assignment; the leader brings everybody's.
+"""SyncGroup (key 14, versions 0-5): returns a member's assignment; the leader's request carries all assignments.
 
-The answer waits until the leader's assignment is stored.
+The response is sent when the leader's assignment is stored.
 
-Version notes: 3 static members (KIP-345); 5 names protocol type and protocol in both directions, and a request without
-them answers INCONSISTENT_GROUP_PROTOCOL (KIP-559).
+Version notes: 3 static members (KIP-345); 5 protocol type and protocol in request and response; a request without them
+gets INCONSISTENT_GROUP_PROTOCOL (KIP-559).
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from kctl.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 from kctl.server.coordinators.replies import then
 from kctl.server.groups.actions import SyncOutcome
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.events import SyncRequest
 from kctl.server.requests.context import RequestContext
 
 FIRST_WITH_PROTOCOL = 5
 
 
 class SyncGroupHandler:
-    """Owner: event loop."""
+    """Serves SyncGroup requests.  Owner: event loop."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
@@ -29,10 +30,10 @@ class SyncGroupHandler:
     def handle(
         self, request: SyncGroupRequest, context: RequestContext
     ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+        """Serves one request: returns the response, or an awaitable if it has to wait."""
         if context.api_version >= FIRST_WITH_PROTOCOL and None in {request.protocol_type, request.protocol_name}:
             return _response(SyncOutcome(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-        outcome = self._coordinator.sync(
-            request.group_id,
+        event = SyncRequest(
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             generation=request.generation_id,
@@ -40,6 +41,7 @@ class SyncGroupHandler:
             protocol_name=request.protocol_name,
             assignments={assignment.member_id: assignment.assignment for assignment in request.assignments},
         )
+        outcome = self._coordinator.sync(request.group_id, event)
         return then(outcome, _response)
 
 

@@ -1,11 +1,11 @@
-"""TxnOffsetCommit (key 28, versions 0-3): a producer says, in its transaction, how far a group has read.
+"""TxnOffsetCommit (key 28, versions 0-3): a producer commits offsets of a group in its transaction.
 
-Goes to the group's coordinator.  The commits become visible with the transaction's commit marker, or never; meanwhile
-OffsetFetch with require_stable answers UNSTABLE_OFFSET_COMMIT.  A partition that does not exist, or whose metadata is
-too large, does not hold up the others.
+Sent to the group's coordinator.  The commits become visible with the transaction's commit marker, or never; meanwhile
+OffsetFetch with require_stable gets UNSTABLE_OFFSET_COMMIT.  A partition that does not exist, or whose metadata is too
+large, does not affect the others.
 
-Version notes: 0-1 COORDINATOR_LOAD_IN_PROGRESS would stop such clients, so they get COORDINATOR_NOT_AVAILABLE
-(KAFKA-7296); 2 leader epochs; 3 flexible, member and generation, which are checked when they are given (KIP-447).
+Version notes: 0-1 get COORDINATOR_NOT_AVAILABLE instead of COORDINATOR_LOAD_IN_PROGRESS, which such clients treat as
+fatal (KAFKA-7296); 2 leader epochs; 3 flexible, member and generation, which are checked if present (KIP-447).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from kctl.protocol.apis.txn_offset_commit import (
 from kctl.server.coordinators.ports import TopicExistence
 from kctl.server.coordinators.replies import then
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.events import TransactionalCommit
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.requests.context import RequestContext
 
@@ -31,7 +32,7 @@ FIRST_VERSION_THAT_KNOWS_LOADING = 2
 
 
 class TxnOffsetCommitHandler:
-    """Owner: event loop."""
+    """Serves TxnOffsetCommit requests.  Owner: event loop."""
 
     def __init__(self, coordinator: GroupCoordinator, topics: TopicExistence, clock: Clock) -> None:
         self._coordinator = coordinator
@@ -41,21 +42,22 @@ class TxnOffsetCommitHandler:
     def handle(
         self, request: TxnOffsetCommitRequest, context: RequestContext
     ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+        """Serves one request: returns the response, or an awaitable if it has to wait."""
         offsets = self._offsets(request)
         if not offsets:
             return _response(request, {}, context.api_version)
-        outcome = self._coordinator.commit_in_transaction(
-            request.group_id,
+        event = TransactionalCommit(
             producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             generation=request.generation_id,
             offsets=offsets,
         )
+        outcome = self._coordinator.commit_in_transaction(request.group_id, event)
         return then(outcome, lambda errors: _response(request, errors, context.api_version))
 
     def _offsets(self, request: TxnOffsetCommitRequest) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The commits of partitions that exist."""
+        """The commits of existing partitions."""
         now_ms = self._clock.now_ms()
         return {
             TopicPartition(topic.name, each.partition_index): OffsetAndMetadata(
@@ -73,7 +75,7 @@ class TxnOffsetCommitHandler:
 def _response(
     request: TxnOffsetCommitRequest, errors: Mapping[TopicPartition, ErrorCode], version: int
 ) -> TxnOffsetCommitResponse:
-    """In the order asked; partitions without an outcome do not exist."""
+    """The response in request order; partitions without a result do not exist."""
 
     def error_of(topic: str, index: int) -> ErrorCode:
         error = errors.get(TopicPartition(topic, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

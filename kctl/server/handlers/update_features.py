@@ -1,8 +1,8 @@
 """UpdateFeatures (key 57, version 0): every update is refused, as by Kafka 2.8 brokers on ZooKeeper.  KIP-584.
 
-These brokers support no finalizable feature: each update answers INVALID_REQUEST and says why; of a feature that is
-named twice the last update counts.  Only the active controller judges updates; others say NOT_CONTROLLER.  When
-inter.broker.protocol.version is below 2.7 there are no features at all: INVALID_REQUEST for the whole request.
+These brokers support no finalizable feature: each update gets INVALID_REQUEST with a reason; if a feature is listed
+twice, the last update counts.  Only the active controller validates updates; other brokers respond with NOT_CONTROLLER.
+If inter.broker.protocol.version is below 2.7 there are no features: INVALID_REQUEST for the whole request.
 
 Not done: authorization.
 """
@@ -24,13 +24,14 @@ _VERSION_LEVEL_MIN = 1
 
 
 class UpdateFeaturesHandler:
-    """Owner: event loop."""
+    """Serves UpdateFeatures requests.  Owner: event loop."""
 
     def __init__(self, *, has_features: bool, is_controller: Callable[[], bool]) -> None:
         self._has_features = has_features
         self._is_controller = is_controller
 
     def handle(self, request: UpdateFeaturesRequest, _context: RequestContext) -> UpdateFeaturesResponse:
+        """Serves one request and returns the response."""
         if not self._has_features:
             return _refused(
                 ErrorCode.INVALID_REQUEST, "Features need an inter.broker.protocol.version of 2.7 or higher."
@@ -54,7 +55,7 @@ def _refused(code: ErrorCode, message: str) -> UpdateFeaturesResponse:
 
 
 def _problem(update: FeatureUpdateKey) -> str:
-    """Why the update is refused.  Kafka's KafkaController.validateFeatureUpdate."""
+    """Why the update is refused.  Kafka: KafkaController.validateFeatureUpdate."""
     if not update.feature:
         return "The feature name is empty."
     if update.max_version_level >= _VERSION_LEVEL_MIN:

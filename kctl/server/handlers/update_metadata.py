@@ -1,4 +1,4 @@
-"""UpdateMetadata (key 6, versions 0-7): the controller tells who is alive and who leads.
+"""UpdateMetadata (key 6, versions 0-7): the controller sends the live brokers and the partition states.
 
 Version notes: 1 several endpoints per broker; 2 racks; 3 listener names; 5 groups by topic, broker epoch; 7 topic ids.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.update_metadata import UpdateMetadataEndpoint, UpdateMetadataRequest, UpdateMetadataResponse
 from kctl.server.control_plane import BrokerControlPlane
-from kctl.server.controller_authority import ControllerAuthority
+from kctl.server.controller_authority import Claim, ControllerAuthority
 from kctl.server.requests.context import RequestContext
 
 FIRST_VERSION_WITH_LISTENERS = 3
@@ -16,17 +16,18 @@ _PROTOCOL_NAMES = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
 class UpdateMetadataHandler:
-    """Owner: event loop."""
+    """Serves UpdateMetadata requests.  Owner: event loop."""
 
     def __init__(self, control_plane: BrokerControlPlane, authority: ControllerAuthority) -> None:
         self._control_plane = control_plane
         self._authority = authority
 
     async def handle(self, request: UpdateMetadataRequest, context: RequestContext) -> UpdateMetadataResponse:
+        """Serves one request and returns the response."""
         if context.api_version < FIRST_VERSION_WITH_LISTENERS:
             _name_listeners(request, context.api_version)
         try:
-            await self._authority.check(request.controller_id, request.controller_epoch)
+            await self._authority.check(Claim(request.controller_id, request.controller_epoch, request.broker_epoch))
             self._control_plane.update_metadata(request)
         except ApiError as error:
             return UpdateMetadataResponse(error_code=error.code)
@@ -34,7 +35,7 @@ class UpdateMetadataHandler:
 
 
 def _name_listeners(request: UpdateMetadataRequest, version: int) -> None:
-    """Before listeners had names they were called as their protocols."""
+    """Sets listener names of old versions: the name of a listener was that of its security protocol."""
     for broker in request.live_brokers:
         if version == 0:
             broker.endpoints = [UpdateMetadataEndpoint(port=broker.v0_port, host=broker.v0_host, security_protocol=0)]

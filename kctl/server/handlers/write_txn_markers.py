@@ -1,9 +1,9 @@
-"""WriteTxnMarkers (key 27, versions 0-1): a transaction coordinator, or an administrator who aborts a transaction that
-hangs (KIP-664), has the leaders of partitions write how transactions ended.
+"""WriteTxnMarkers (key 27, versions 0-1): writes transaction markers to partitions that this broker leads.
 
-Answered when the markers are replicated.  A partition that is not here answers UNKNOWN_TOPIC_OR_PARTITION, one that is
-led elsewhere NOT_LEADER_OR_FOLLOWER; a marker of an old producer epoch INVALID_PRODUCER_EPOCH, one of a coordinator
-that was replaced TRANSACTION_COORDINATOR_FENCED.
+Sent by a transaction coordinator, or by an administrator who aborts a hanging transaction (KIP-664).  The response is
+sent when the markers are replicated.  A partition that is not on this broker gets UNKNOWN_TOPIC_OR_PARTITION, one with
+another leader NOT_LEADER_OR_FOLLOWER, a marker of an old producer epoch INVALID_PRODUCER_EPOCH, one of a replaced
+coordinator TRANSACTION_COORDINATOR_FENCED.
 
 Version notes: 1 flexible.
 """
@@ -27,12 +27,13 @@ from kctl.server.transactions.partition_markers import Marker, PartitionMarkers
 
 
 class WriteTxnMarkersHandler:
-    """Owner: event loop."""
+    """Serves WriteTxnMarkers requests.  Owner: event loop."""
 
     def __init__(self, markers: PartitionMarkers) -> None:
         self._markers = markers
 
     async def handle(self, request: WriteTxnMarkersRequest, _context: RequestContext) -> WriteTxnMarkersResponse:
+        """Serves one request and returns the response."""
         outcomes = await self._markers.write([_marker(each) for each in request.markers])
         by_producer: dict[int, dict[TopicPartition, ErrorCode]] = {}
         for marker, errors in zip(request.markers, outcomes, strict=True):
@@ -45,12 +46,12 @@ class WriteTxnMarkersHandler:
         )
 
 
-def _marker(asked: WritableTxnMarker) -> Marker:
+def _marker(requested: WritableTxnMarker) -> Marker:
     return Marker(
-        ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch),
-        asked.transaction_result,
-        asked.coordinator_epoch,
-        tuple(TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partition_indexes),
+        ProducerIdAndEpoch(requested.producer_id, requested.producer_epoch),
+        requested.transaction_result,
+        requested.coordinator_epoch,
+        tuple(TopicPartition(topic.name, index) for topic in requested.topics for index in topic.partition_indexes),
     )
 
 

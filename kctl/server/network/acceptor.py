@@ -38,7 +38,7 @@ class Acceptor:
         self._idle_s = connections_max_idle_ms / 1000
         self._loop = asyncio.get_running_loop()
         self._turns = Turns(self._loop)
-        self._buffers = BufferPool()
+        self._buffers = BufferPool(release=self._release_in_thread)
         self._descriptors_max = open_files.descriptors_for_connections(open_files.limit())
         self._refused_count = 0
         self._listeners: dict[socket.socket, str] = {}
@@ -141,6 +141,9 @@ class Acceptor:
     def _resume_accepting(self, listener: socket.socket) -> None:
         if listener in self._listeners:
             self._loop.add_reader(listener, self._accept, listener)
+
+    def _release_in_thread(self, buffer: memoryview) -> None:
+        self._loop.run_in_executor(None, buffer.release)
 
     def _forget(self, connection: Connection) -> None:
         self._connections.pop(connection, None)

@@ -10,6 +10,7 @@ Owner: event loop.
 from __future__ import annotations
 
 import mmap
+from collections.abc import Callable
 
 from kctl.limits import MAPPED_BUFFERS_MAX, RETAINED_BUFFER_BYTES_MAX
 
@@ -27,9 +28,13 @@ def rounded_up(size: int) -> int:
 class BufferPool:
     """Lends writable buffers.  With `is_poisoned`, returned ones are overwritten, so that tests find late readers."""
 
-    def __init__(self, *, is_poisoned: bool = False) -> None:
+    def __init__(
+        self, *, is_poisoned: bool = False, release: Callable[[memoryview], object] = memoryview.release
+    ) -> None:
+        """`release` returns a large buffer to the system, which takes some milliseconds for 100 MB."""
         self._free: dict[int, list[memoryview]] = {}
         self._is_poisoned = is_poisoned
+        self._release = release
         self._mapped_count = 0
         self.retained_bytes = 0
         """Total size of the unused buffers."""
@@ -67,3 +72,4 @@ class BufferPool:
             self._free.setdefault(size, []).append(buffer)
         else:
             self._mapped_count -= 1
+            self._release(buffer)

@@ -13,7 +13,7 @@ import logging
 import socket
 from collections.abc import Callable
 
-from kctl.errors import MalformedRequest
+from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.server.network.buffer_pool import BufferPool
 from kctl.server.network.inbox import Inbox
 from kctl.server.network.outbox import Outbox
@@ -102,6 +102,13 @@ class Connection:
         except MalformedRequest as error:
             self._on_malformed()
             log.info("closing connection peer=%s reason=%s", self.peer.client_host, error)
+            self._flush()
+        except UnansweredRequestFailed as error:
+            log.info(
+                "closing connection after a failed request without a response peer=%s error=%s",
+                self.peer.client_host,
+                error,
+            )
             self._flush()
         except asyncio.CancelledError:
             pass

@@ -1,7 +1,8 @@
 """Received bytes of one connection, cut into frames.  Knows no socket.
 
 A frame is a 32-bit length and that many bytes.  Memory follows the bytes that have arrived, not the length that a peer
-declares: a buffer grows by doubling, up to the size of the frame.
+declares: a buffer grows by doubling.  From 1 MiB on the whole frame gets its address space, which the system fills with
+memory as bytes arrive: to copy what a larger buffer holds would take too long.
 
 Owner: event loop.
 """
@@ -16,6 +17,7 @@ from kctl.server.network.buffer_pool import MAPPED_BYTES_MIN, BufferPool, rounde
 
 _LENGTH = struct.Struct(">i")
 _EXPECTED_BYTES_MAX = 1 << 20
+_DOUBLED_BYTES_MAX = 1 << 20
 _SMALL_REST_BYTES = 1 << 14
 """A rest of fewer bytes moves to a small buffer of its own, so that many slow peers do not hold large ones."""
 _SMALLEST_BUFFER_BYTES = 256
@@ -108,7 +110,9 @@ class Inbox:
             self._start, self._end = 0, rest
             return
         needed = max(self._first_frame_bytes(), READ_AHEAD_BYTES_MAX)
-        self._move_to(self._pool.take(max(len(self) + 1, min(2 * len(self._buffer), needed))))
+        doubled = 2 * len(self._buffer)
+        size = needed if doubled > _DOUBLED_BYTES_MAX else min(doubled, needed)
+        self._move_to(self._pool.take(max(size, len(self) + 1)))
 
     def _move_to(self, buffer: memoryview) -> None:
         rest = len(self)

@@ -75,11 +75,11 @@ class RequestPump:
     def turn(self) -> TurnEnd:
         """Handles frames until the budget is used up, one has to wait, or more bytes are needed.
 
-        Raises MalformedRequest, also for a request that has waited, and whatever else a handler raised; the
-        connection has to be closed then.
+        Raises MalformedRequest and UnansweredRequestFailed, also for a request that has waited, and whatever else a
+        handler raised; the connection has to be closed then.
         """
         if self._error is not None:
-            raise self._error
+            self._raise_error()
         if self._pending is not None:
             return TurnEnd.WAITS
         end_s = 0.0
@@ -117,6 +117,15 @@ class RequestPump:
         if pending is not None:
             pending.remove_done_callback(self._on_reply)
             pending.cancel()
+
+    def _raise_error(self) -> None:
+        error, self._error = self._error, None
+        assert error is not None
+        try:
+            raise error
+        finally:
+            # The traceback refers to this frame: without this the two would wait for the garbage collector.
+            del error
 
     def _on_reply(self, future: asyncio.Future[Reply]) -> None:
         self._pending = None

@@ -1,1 +1,1 @@
-"""The partitions of this broker: partition (roles and the high watermark), fetch_session, replica_manager."""
+"""Partition replicas of this broker: partition (roles and high watermark), fetch_session, replica_manager, fetcher."""

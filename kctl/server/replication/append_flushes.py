@@ -1,8 +1,8 @@
-"""Syncs that appends wait for, off the loop: `flush.messages` says after how many records a log is on the disk.
+"""Runs the fsyncs that appends wait for (`flush.messages`) off the event loop.
 
-Kafka syncs inside of the append, so whoever appended is answered after that, and the high watermark moves after that.
-Here the append returns at once and leaves the log with an end that may not be acknowledged yet; a thread syncs, then
-whoever waits for the partition is woken.  What is appended while a sync runs shares the next.
+Kafka flushes inside the append, so the response is sent and the high watermark advances after the flush.  Here the
+append returns at once, and the log reports records that must not be acknowledged yet; a thread flushes, then requests
+that wait for the partition are woken.  Appends during a flush share the next one.
 
 Owner: event loop.
 """
@@ -18,7 +18,7 @@ from kctl.storage.log import Log
 
 
 class AppendFlushes:
-    """One sync at a time for each log; `close` before the logs."""
+    """Runs one flush at a time per log; call `close` before the logs are closed."""
 
     def __init__(
         self, clock: Clock, *, on_settled: Callable[[Log], None], on_failure: Callable[[LogDirFailure], None]
@@ -29,12 +29,12 @@ class AppendFlushes:
         self._running: dict[Log, asyncio.Task[None]] = {}
 
     def request(self, log: Log) -> None:
-        """Syncs the log soon, if appends wait for that and no sync of it is under way."""
+        """Flushes the log soon, if appends wait for it and no flush of it is running."""
         if log.awaits_flush and log not in self._running:
             self._running[log] = asyncio.get_running_loop().create_task(self._flush(log), name="flush")
 
     async def settle(self, logs: Iterable[Log]) -> None:
-        """Returns when no append to these logs waits for a sync any more, or their directory has failed."""
+        """Returns when no append to these logs waits for a flush, or their log directory has failed."""
         waiting = [log for log in logs if log.awaits_flush]
         for log in waiting:
             self.request(log)
@@ -44,7 +44,7 @@ class AppendFlushes:
                 await asyncio.wait([task])
 
     async def close(self) -> None:
-        """Waits for the syncs that run."""
+        """Waits for running flushes."""
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def _flush(self, log: Log) -> None:
@@ -56,7 +56,7 @@ class AppendFlushes:
                 except OSError as error:
                     if plan.directory == log.directory:
                         raise log.log_directory.fail(error) from error
-                    continue  # It was moved meanwhile, or deleted, and then it awaits nothing any more.
+                    continue  # It was moved or deleted in the meantime; then nothing waits for it.
                 log.flushed(plan, self._clock.now_ms())
                 self._on_settled(log)
         except LogDirFailure as failure:

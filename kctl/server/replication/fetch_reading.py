@@ -1,19 +1,19 @@
-"""Reading the partitions of one fetch: what its reader may see, within its limits.
+"""Reads the partitions of one Fetch request, within the limits of the request and what its reader may see.
 
-A consumer sees up to the high watermark, or up to the last stable offset when it asks for committed records only; a
-follower sees up to the log end.  A fetch that waits for min_bytes is answered by the rules of Kafka's DelayedFetch:
+A consumer sees records up to the high watermark, or up to the last stable offset with read_committed; a follower sees
+records up to the log end.  A fetch that waits for min_bytes is completed by the rules of Kafka's DelayedFetch:
 
     A-E  this broker does not lead the partition, does not have it, its log directory is offline, or the reader has
-         another leader epoch: an error, which is told at once
-    F    the position lies in an older segment than the reader's upper bound.  A read ends with its segment, so what is
-         there is all that this fetch will get.  (Kafka also answers a position in a newer segment, which a truncated
-         leader leaves behind.  Here such a position is out of range, which is an error, or above a high watermark
-         that has yet to come, where an answer at once would make the reader ask again and again.)
-    G    min_bytes are there, or as much as max_bytes allow
-    H    the reader's last epoch ends before its position
+         another leader epoch: an error, sent at once
+    F    the fetch offset is in an older segment than the reader's upper bound.  A read ends with its segment, so
+         waiting would not add records.  (Kafka also completes a fetch at an offset in a newer segment, which occurs
+         after a leader truncated its log.  Here such an offset is out of range, which is an error, or above a high
+         watermark that is about to advance, where an empty response would make the reader repeat the request.)
+    G    min_bytes are available, or as much as max_bytes allows
+    H    the reader's last epoch ends before its fetch offset
 
-Since version 11 consumers may read from followers, up to those followers' own high watermark (KIP-392).  A follower
-that is throttled and not in sync gets nothing for now.
+Since version 11, consumers may read from followers, up to those followers' own high watermark (KIP-392).  A follower
+that is throttled and not in sync gets no records for now.
 
 Owner: event loop.
 """
@@ -43,50 +43,52 @@ EMPTY = b""
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Who reads."""
+    """The client of a Fetch request."""
 
     version: int
-    """Of the Fetch request."""
+    """Version of the Fetch request."""
     replica_id: int = -1
-    """The broker that follows; negative for a consumer."""
+    """Broker id of a follower; negative for a consumer."""
     is_committed_only: bool = False
     rack: str = ""
     listener: str = ""
 
     @property
     def is_follower(self) -> bool:
+        """True for a replica fetch."""
         return self.replica_id >= 0
 
     @property
     def needs_leader(self) -> bool:
+        """True if only the leader may serve this reader: followers, and consumers before version 11."""
         return self.is_follower or self.version < FIRST_VERSION_THAT_READS_FROM_FOLLOWERS
 
 
 @dataclass(slots=True)
 class Reading:
-    """What one look at all partitions gave."""
+    """The result of reading all partitions once."""
 
     answers: dict[TopicPartition, PartitionData]
     record_bytes: dict[TopicPartition, int]
     total_bytes: int
     is_urgent: bool
-    """There is something to tell at once: an error, another epoch's end, a better replica."""
+    """The response must be sent now: an error, a diverging epoch, or a preferred replica."""
     is_on_older_segment: bool
-    """Some of the records end with their segment, and others follow in the next: waiting adds nothing to them."""
+    """Some records end with their segment and more follow in the next: waiting would not add records."""
 
 
 def is_of_one_history(log: Log, position: FetchPosition) -> bool:
-    """Whether a follower that asks for this position has what is before it in common with the leader.
+    """True if a follower that fetches at this offset has the same records before it as the leader.
 
-    If not it is about to cut off what it has too much, and to ask for an earlier one; it counts as having nothing until
-    then.  Kafka: ReplicaManager.updateFollowerFetchState, which leaves such answers out.
+    If not, the follower is about to truncate and to fetch at an earlier offset; its fetch does not advance its log end
+    offset until then.  Kafka: ReplicaManager.updateFollowerFetchState, which skips such partitions.
     """
     is_in_range = log.log_start_offset <= position.fetch_offset <= log.log_end_offset
     return is_in_range and _diverging_epoch(log, position) is None
 
 
 def _diverging_epoch(log: Log, position: FetchPosition) -> EpochEndOffset | None:
-    """Where the reader's last epoch ended here, if that is before the position.  KIP-595."""
+    """The end of the reader's last epoch in this log, if that is before the fetch offset.  KIP-595."""
     if position.last_fetched_epoch < 0:
         return None
     epoch, end_offset = log.end_offset_for_epoch(position.last_fetched_epoch)
@@ -96,7 +98,7 @@ def _diverging_epoch(log: Log, position: FetchPosition) -> EpochEndOffset | None
 
 
 class Fetch:
-    """The partitions of one request and how they are read."""
+    """The partitions of one request, and the limits and quotas for reading them."""
 
     def __init__(
         self,
@@ -120,26 +122,24 @@ class Fetch:
         self._magic = old_formats.magic_for(reader.version)
         self._answer_max_bytes = max_bytes
         self._max_bytes = max_bytes if self._magic is None else min(max_bytes, old_formats.SOURCE_BYTES_MAX)
-        self._last: Reading | None = None
 
-    def is_ready(self, max_wait_ms: int) -> bool:
-        """Whether the answer goes out now."""
-        reading = self.read()
-        is_enough = reading.total_bytes >= min(self._min_bytes, self._max_bytes) or reading.is_on_older_segment
-        return max_wait_ms <= 0 or not self.positions or reading.is_urgent or is_enough
+    def is_enough(self, reading: Reading) -> bool:
+        """Whether a reading is answered without waiting for more."""
+        has_bytes = reading.total_bytes >= min(self._min_bytes, self._max_bytes) or reading.is_on_older_segment
+        return not self.positions or reading.is_urgent or has_bytes
 
     @property
     def is_converted(self) -> bool:
-        """Whether the reader knows only old message formats; its answer is the latest reading after `convert`."""
+        """Whether the reader knows only old message formats; its answer is a reading after `convert`."""
         return self._magic is not None
 
     def upper_bounds(self) -> list[int]:
-        """Up to where the reader may see, per position; -1 for a partition that is not here."""
+        """The end offset of what the reader may see, per fetch position; -1 for an unknown partition."""
         partitions = (self._replicas.partitions.get(position.topic_partition) for position in self.positions)
         return [-1 if partition is None else self._upper_bound(partition) for partition in partitions]
 
     def could_have_more(self) -> bool:
-        """A cheap look before reading again: anything beyond a fetch position, or a partition that is not as it was."""
+        """A cheap check before reading again: records beyond a fetch offset, or a partition whose role changed."""
         for position in self.positions:
             partition = self._replicas.partitions.get(position.topic_partition)
             if partition is None or not self._may_read(partition, position):
@@ -149,17 +149,23 @@ class Fetch:
                 return True
             if not log.log_start_offset <= position.fetch_offset <= log.log_end_offset:
                 return True
-            if self._upper_bound(partition) > position.fetch_offset and not self._is_held_back(partition):
+            if self._upper_bound(partition) > position.fetch_offset and not self._is_throttled(partition):
                 return True
-            if self._has_news(partition):
+            if self._has_new_high_watermark(partition):
                 return True
         return False
 
-    def note_answered(self) -> None:
-        """The latest reading goes out: it counts for throttles, and a follower knows the high watermarks in it."""
+    def read_if_enough(self) -> Reading | None:
+        """A new reading, None while it would not be enough to answer with."""
+        if not self.could_have_more():
+            return None
+        reading = self.read()
+        return reading if self.is_enough(reading) else None
+
+    def note_answered(self, reading: Reading) -> None:
+        """This reading goes out: it counts for throttles, and a follower knows the high watermarks in it."""
         if not self.reader.is_follower:
             return
-        reading = self.last()
         throttled_bytes = 0
         for topic_partition, answer in reading.answers.items():
             partition = self._replicas.partitions.get(topic_partition)
@@ -173,13 +179,13 @@ class Fetch:
             self._quota.record(throttled_bytes, self._clock.monotonic_ms())
 
     def read(self) -> Reading:
-        """Reads all partitions in order until max_bytes are used up."""
+        """Reads all partitions in order until max_bytes is used up."""
         answers: dict[TopicPartition, PartitionData] = {}
         record_bytes: dict[TopicPartition, int] = {}
         total = 0
         is_urgent = is_on_older_segment = False
         for position in self.positions:
-            # Only the first partition with records may exceed the limit, so that every reader gets on.
+            # Only the first partition with records may exceed the limit, so that every reader makes progress.
             left = self._max_bytes - total
             answer = self._read_one(position, left, is_first=total == 0)
             answers[position.topic_partition] = answer
@@ -189,8 +195,7 @@ class Fetch:
                 total += size
             is_urgent = is_urgent or self._is_urgent(position, answer)
             is_on_older_segment = is_on_older_segment or self._is_on_older_segment(position, answer)
-        self._last = Reading(answers, record_bytes, total, is_urgent, is_on_older_segment)
-        return self._last
+        return Reading(answers, record_bytes, total, is_urgent, is_on_older_segment)
 
     def _is_urgent(self, position: FetchPosition, answer: PartitionData) -> bool:
         if answer.error_code != ErrorCode.NONE or answer.diverging_epoch is not None:
@@ -198,7 +203,7 @@ class Fetch:
         if answer.preferred_read_replica != NO_REPLICA:
             return True
         partition = self._replicas.partitions.get(position.topic_partition)
-        return partition is not None and self._has_news(partition)
+        return partition is not None and self._has_new_high_watermark(partition)
 
     def _is_on_older_segment(self, position: FetchPosition, answer: PartitionData) -> bool:
         partition = self._replicas.partitions.get(position.topic_partition)
@@ -206,15 +211,15 @@ class Fetch:
             return False
         return partition.log.is_on_older_segment(answer.records, self._upper_bound(partition))
 
-    def _has_news(self, partition: Partition) -> bool:
-        """Whether a follower does not know yet how far its own readers may see.  KIP-392."""
+    def _has_new_high_watermark(self, partition: Partition) -> bool:
+        """True if a follower has not received the current high watermark, which its own readers need.  KIP-392."""
         if not self.reader.is_follower:
             return False
         follower = partition.followers.get(self.reader.replica_id)
         return follower is not None and partition.high_watermark > follower.sent_high_watermark
 
-    def _is_held_back(self, partition: Partition) -> bool:
-        """Whether the throttle keeps a follower that is not in sync from records for now."""
+    def _is_throttled(self, partition: Partition) -> bool:
+        """True if the replication throttle applies to this follower, because it is not in sync."""
         return (
             self.reader.is_follower
             and self.reader.replica_id not in partition.isr
@@ -223,7 +228,7 @@ class Fetch:
         )
 
     def _may_read(self, partition: Partition, position: FetchPosition) -> bool:
-        """Whether this replica is one to read from, for this reader, in the epoch that it knows."""
+        """True if this replica may serve this reader in the reader's leader epoch."""
         try:
             self._check_readable(partition, position)
         except ApiError:
@@ -236,13 +241,12 @@ class Fetch:
         else:
             partition.check_epoch(position.current_leader_epoch)
 
-    async def convert(self, work: RecordWork) -> bool:
-        """Put messages of an old format in the place of what was read last, or the error that prevents that.
+    async def convert(self, reading: Reading, work: RecordWork) -> bool:
+        """Put messages of an old format in the place of what was read, or the error that prevents that.
 
-        Answers whether there is anything to tell: records may have been of a kind that old formats do not have.
+        Returns False if nothing remains to send, since some record types do not exist in old formats.
         """
         assert self._magic is not None
-        reading = self.last()
         reading.total_bytes = 0
         for position in self.positions:
             answer = reading.answers[position.topic_partition]
@@ -280,10 +284,6 @@ class Fetch:
         except ApiError as error:
             return self._refusal(answer.partition_index, error)
         return answer
-
-    def last(self) -> Reading:
-        """The latest reading."""
-        return self._last if self._last is not None else self.read()
 
     def _upper_bound(self, partition: Partition) -> int:
         if self.reader.is_follower:
@@ -328,7 +328,7 @@ class Fetch:
             old_formats.check_allowed(log, self.reader.version, is_follower=self.reader.is_follower)
         upper_bound = self._upper_bound(partition)
         limit = min(max_bytes, position.partition_max_bytes)
-        if offset >= upper_bound or (limit <= 0 and not is_first) or self._is_held_back(partition):
+        if offset >= upper_bound or (limit <= 0 and not is_first) or self._is_throttled(partition):
             return answer
         records = log.read(offset, max(limit, 0), max_offset=upper_bound, min_one_batch=is_first)
         if self.reader.version <= old_formats.LAST_VERSION_WITH_HARD_LIMITS and (
@@ -360,7 +360,7 @@ class Fetch:
     def _refusal(self, index: int, error: ApiError) -> PartitionData:
         code = error.code
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self.reader.version < FIRST_VERSION_WITH_STORAGE_ERROR:
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # Which makes readers that do not know the other look for a leader.
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # Old clients do not know KAFKA_STORAGE_ERROR.
         return PartitionData(
             partition_index=index,
             error_code=code,

@@ -1,4 +1,4 @@
-"""The follower's side of a fetch session: which partitions a request has to name.  KIP-227.
+"""The follower's side of a fetch session: which partitions a request has to list.  KIP-227.
 
 Pure.
 """
@@ -15,7 +15,7 @@ _EPOCH_MAX = (1 << 31) - 1
 
 
 class Position(NamedTuple):
-    """What a fetch says of one partition."""
+    """The fetch position of one partition in a request."""
 
     fetch_offset: int
     log_start_offset: int
@@ -24,7 +24,7 @@ class Position(NamedTuple):
 
 
 class NextFetch(NamedTuple):
-    """What the next request carries."""
+    """The contents of the next request."""
 
     session_id: int
     session_epoch: int
@@ -33,7 +33,7 @@ class NextFetch(NamedTuple):
 
 
 class FetchRequests:
-    """The session that one fetcher has with one leader; starts without one."""
+    """The session of one fetcher with one leader; initially none."""
 
     def __init__(self) -> None:
         self._session_id = NO_SESSION
@@ -41,7 +41,7 @@ class FetchRequests:
         self._known: dict[TopicPartition, Position] = {}
 
     def next(self, positions: Mapping[TopicPartition, Position]) -> NextFetch:
-        """The request for these partitions: all of them, or what changed since the last one."""
+        """The request for these partitions: all of them, or those that changed since the last request."""
         if self._epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
             self._known = dict(positions)
             return NextFetch(self._session_id, self._epoch, dict(positions), ())
@@ -51,7 +51,7 @@ class FetchRequests:
         return NextFetch(self._session_id, self._epoch, changed, forgotten)
 
     def answered(self, session_id: int) -> None:
-        """The leader answered without an error of the session."""
+        """Handles a response without a session error: continues the session that it names."""
         if session_id == NO_SESSION:
             self.lost()
             return
@@ -60,6 +60,6 @@ class FetchRequests:
         self._epoch = 1 if is_new or self._epoch == _EPOCH_MAX else self._epoch + 1
 
     def lost(self) -> None:
-        """The session is of no use any more: the next request asks for a new one."""
+        """The session is invalid: the next request creates a new one."""
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH

@@ -1,13 +1,11 @@
-"""Fetch sessions: the broker remembers a fetcher's partitions, so that requests and answers carry only changes.
-
-KIP-227.
+"""Fetch sessions: the broker keeps a client's partitions, so that requests and responses carry only changes.  KIP-227.
 
 A session is an ordered set of partitions, the least recently served first.  The client sends (session_id, epoch):
-  (any, -1)   no session wanted; one with this id is closed
-  (any, 0)    a new session wanted, holding the partitions of this request; one with this id is closed
-  (id, n)     goes on with session id: the partitions listed are added or changed, the forgotten ones go
-Epochs count up by one per request and wrap from 2^31-1 to 1; another one answers INVALID_FETCH_SESSION_EPOCH and
-changes nothing.  It is always legal to answer session id 0, "no session": that is what a full cache does.
+  (any, -1)   no session; a session with this id is closed
+  (any, 0)    create a session with the partitions of this request; a session with this id is closed
+  (id, n)     continue session id: listed partitions are added or changed, forgotten ones are removed
+Epochs increase by one per request and wrap from 2^31-1 to 1; any other epoch gets INVALID_FETCH_SESSION_EPOCH and
+changes nothing.  It is always valid to respond with session id 0, "no session", as a full cache does.
 
 Owner: event loop.  Pure: the caller passes time and ids.
 """
@@ -26,12 +24,12 @@ FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 _EPOCH_MAX = (1 << 31) - 1
 EVICTION_MS = 120_000
-"""A session unused for this long makes room for another.  Kafka's minimum eviction time."""
+"""A session unused for this long may be evicted.  Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS."""
 
 
 @dataclass(slots=True)
 class FetchPosition:
-    """Where a fetcher stands in one partition, and what it was last told."""
+    """A client's fetch position in one partition, and the offsets that it was last sent."""
 
     topic_partition: TopicPartition
     fetch_offset: int
@@ -43,7 +41,7 @@ class FetchPosition:
     sent_log_start_offset: int = -1
 
     def take(self, newer: FetchPosition) -> None:
-        """Takes over what the client changed and keeps what it was told."""
+        """Takes over the fields that the client sends and keeps the offsets that it was sent."""
         self.fetch_offset = newer.fetch_offset
         self.partition_max_bytes = newer.partition_max_bytes
         self.current_leader_epoch = newer.current_leader_epoch
@@ -52,7 +50,7 @@ class FetchPosition:
 
 
 class PartitionAnswer(Protocol):
-    """The part of a Fetch response's partition that decides whether it is worth sending."""
+    """The fields of a response partition that decide whether it is sent."""
 
     error_code: int
     high_watermark: int
@@ -60,11 +58,13 @@ class PartitionAnswer(Protocol):
     preferred_read_replica: int
 
     @property
-    def records(self) -> object: ...
+    def records(self) -> object:
+        """The records read, or None."""
+        ...
 
 
 class FetchSession:
-    """One fetcher's partitions."""
+    """The partitions of one client."""
 
     __slots__ = ("epoch", "is_follower", "last_used_ms", "positions", "session_id")
 
@@ -89,11 +89,11 @@ class FetchSession:
     def changes(
         self, answers: Mapping[TopicPartition, PartitionAnswer], record_bytes: Mapping[TopicPartition, int]
     ) -> list[TopicPartition]:
-        """Which answers tell the client something new; remembers them as told.
+        """The partitions whose response has changed for the client; remembers their offsets as sent.
 
-        Partitions that gave records go to the end of the order, so that the others get their turn first.
+        Partitions with records move to the end of the order, so that the other ones are served first next time.
         """
-        told: list[TopicPartition] = []
+        changes: list[TopicPartition] = []
         for topic_partition, answer in answers.items():
             position = self.positions.get(topic_partition)
             if position is None:
@@ -107,13 +107,13 @@ class FetchSession:
                 or answer.high_watermark != position.sent_high_watermark
                 or answer.log_start_offset != position.sent_log_start_offset
             ):
-                told.append(topic_partition)
-            # After an error the next answer is always new.
+                changes.append(topic_partition)
+            # After an error, the next response is always sent.
             position.sent_high_watermark = -1 if is_error else answer.high_watermark
             position.sent_log_start_offset = answer.log_start_offset
             if has_records:
                 self.positions[topic_partition] = self.positions.pop(topic_partition)
-        return told
+        return changes
 
 
 class FetchSessionCache:
@@ -127,7 +127,7 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def resume(self, session_id: int, epoch: int, now_ms: int) -> FetchSession:
-        """The session of an incremental request, its epoch counted up.
+        """The session of an incremental request, with its epoch incremented.
 
         Raises ApiError FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH.
         """
@@ -138,14 +138,14 @@ class FetchSessionCache:
             raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
         session.last_used_ms = now_ms
-        # Least recently used first, for eviction.
+        # Keeps the least recently used first, for eviction.
         self._sessions[session_id] = self._sessions.pop(session_id)
         return session
 
     def create(
         self, session_id: int, positions: Iterable[FetchPosition], *, is_follower: bool, now_ms: int
     ) -> FetchSession | None:
-        """A new session, or None when there is no room for it."""
+        """A new session, or None if the cache is full and no session can be evicted."""
         if session_id in self._sessions or not self._make_room(now_ms, is_follower=is_follower):
             return None
         session = FetchSession(session_id, is_follower=is_follower, now_ms=now_ms)
@@ -154,14 +154,14 @@ class FetchSessionCache:
         return session
 
     def close(self, session_id: int) -> None:
-        """Forgets a session; does nothing for an unknown one."""
+        """Removes a session; an unknown id is ignored."""
         self._sessions.pop(session_id, None)
 
     def _make_room(self, now_ms: int, *, is_follower: bool) -> bool:
         if len(self._sessions) < self._slots_max:
             return True
         for session_id, session in self._sessions.items():
-            # Followers keep their sessions before consumers do: they fetch more partitions, for longer.
+            # Followers' sessions are evicted after those of consumers: they have more partitions and live longer.
             is_stale = now_ms - session.last_used_ms > EVICTION_MS
             if is_stale or (is_follower and not session.is_follower):
                 del self._sessions[session_id]

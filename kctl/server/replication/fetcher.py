@@ -1,8 +1,8 @@
-"""Following: one fetcher per leader broker (num.replica.fetchers of them) copies what the leader has.
+"""Replica fetchers: num.replica.fetchers fetchers per leader broker copy records from the leaders to this broker.
 
-A partition that is new to a fetcher first finds out where its log parts from the leader's (truncation), then fetches
-from its end.  Whatever goes wrong with one partition makes that one wait; the others go on.  A partition whose epoch
-the leader calls outdated waits for the controller.  Kafka's ReplicaFetcherThread.
+A partition that is new to a fetcher first finds where its log diverges from the leader's (truncation), then fetches
+from its log end.  An error of one partition delays only that one.  A partition whose epoch the leader calls fenced
+waits for the controller.  Kafka: ReplicaFetcherThread.
 
 Owner: event loop.
 """
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """The properties replica.fetch.*, and what to say to the leader."""
+    """The properties replica.fetch.*, and the protocol versions used with the leader."""
 
     wait_max_ms: int
     min_bytes: int
@@ -51,14 +51,14 @@ class _Following:
     leader_epoch: int
     needs_truncation: bool = True
     not_before_ms: int = 0
-    complaint: str = ""
-    """What it could not take of its leader the last time."""
+    last_problem: str = ""
+    """The last problem with the leader's data, logged once."""
     is_caught_up: bool = False
-    """Whether it had all that was committed when the leader last answered: then it is not throttled."""
+    """True if it had all committed records at the leader's last response: then it is not throttled."""
 
 
 class ReplicaFetcher:
-    """Follows one leader with one connection; `close` when it has nothing left to follow."""
+    """Fetches from one leader over one connection; call `close` when it has no partitions."""
 
     def __init__(
         self,
@@ -83,38 +83,39 @@ class ReplicaFetcher:
         return len(self._following)
 
     def add(self, partition: Partition) -> None:
-        """Follows from now on; a partition that is followed already starts over with its new epoch."""
+        """Starts fetching the partition; one that is fetched already starts again with its new epoch."""
         self._following[partition.topic_partition] = _Following(partition, partition.leader_epoch)
         self._changed.set()
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Follows no more; what is under way is dropped when it arrives."""
+        """Stops fetching the partition; a pending response for it is ignored."""
         self._following.pop(topic_partition, None)
 
     async def close(self) -> None:
+        """Stops the fetcher and closes its connection."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         await self._leader.disconnect()
 
     async def _run(self) -> None:
-        complaint = ""
+        last_problem = ""
         while True:
             self._changed.clear()
             try:
                 await self._round()
-                complaint = ""
+                last_problem = ""
             except (ConnectionLost, MalformedRequest) as error:
-                if str(error) != complaint:
-                    log.info("fetching from broker=%s pauses: %s", self._leader.leader_id, error)
-                complaint = str(error)
+                if str(error) != last_problem:
+                    log.info("fetching paused leader=%s reason=%s", self._leader.leader_id, error)
+                last_problem = str(error)
                 await self._leader.disconnect()
                 await self._pause()
             except ApiError as error:
-                log.warning("fetching from broker=%s failed: %s", self._leader.leader_id, error)
+                log.warning("fetching failed leader=%s error=%s", self._leader.leader_id, error)
                 await self._pause()
 
     async def _round(self) -> None:
-        """Truncates what has to be, then one fetch; sleeps while nothing is due."""
+        """Truncates the partitions that need it, then sends one fetch; waits while no partition is due."""
         now_ms = self._clock.monotonic_ms()
         due = {tp: each for tp, each in self._following.items() if each.not_before_ms <= now_ms}
         if not due:
@@ -125,14 +126,14 @@ class ReplicaFetcher:
         if untruncated:
             await self._truncate(untruncated)
         truncated = {tp: each for tp, each in due.items() if not each.needs_truncation}
-        fetching = {tp: each for tp, each in truncated.items() if not self._is_held_back(tp, each)}
+        fetching = {tp: each for tp, each in truncated.items() if not self._is_throttled(tp, each)}
         if fetching:
             await self._fetch(fetching)
         elif truncated:
             await self._wait_for_change()
 
-    def _is_held_back(self, topic_partition: TopicPartition, following: _Following) -> bool:
-        """Whether the throttle keeps this replica from fetching for now.  Kafka's shouldFollowerThrottle."""
+    def _is_throttled(self, topic_partition: TopicPartition, following: _Following) -> bool:
+        """True if the throttle stops this replica from fetching for now.  Kafka's shouldFollowerThrottle."""
         return (
             not following.is_caught_up
             and self._quota.is_throttled(topic_partition)
@@ -151,7 +152,7 @@ class ReplicaFetcher:
         await asyncio.sleep(self._settings.backoff_ms / 1000)
 
     def _is_current(self, following: _Following) -> bool:
-        """Whether the controller has not decided anew since we asked."""
+        """True if the partition still has the leader epoch for which the request was sent."""
         found = self._following.get(following.partition.topic_partition)
         return found is following and following.leader_epoch == following.partition.leader_epoch
 
@@ -161,23 +162,26 @@ class ReplicaFetcher:
     # Truncation
 
     async def _truncate(self, untruncated: Mapping[TopicPartition, _Following]) -> None:
-        """One question about all of them; those that need another come back in the next round."""
-        asked: dict[TopicPartition, _Following] = {}
+        """Sends one request for all of them; those that need another request are in the next round."""
+        requested: dict[TopicPartition, _Following] = {}
         for topic_partition, following in untruncated.items():
-            if not self._leader.tells_epochs or following.partition.log.leader_epochs.latest_epoch == UNDEFINED:
-                # Nothing with an epoch was ever written, or the leader may be older than epochs: only the high
-                # watermark can tell.
+            if (
+                not self._leader.supports_leader_epochs
+                or following.partition.log.leader_epochs.latest_epoch == UNDEFINED
+            ):
+                # No record with an epoch was ever written, or the leader does not support epochs: truncate to the high
+                # watermark.
                 self._cut(following, following.partition.high_watermark, is_final=True)
             else:
-                asked[topic_partition] = following
-        if not asked:
+                requested[topic_partition] = following
+        if not requested:
             return
         last_epochs = {
             tp: LastEpoch(each.partition.log.leader_epochs.latest_epoch, each.leader_epoch)
-            for tp, each in asked.items()
+            for tp, each in requested.items()
         }
         for topic_partition, answer in await self._leader.epoch_end_offsets(last_epochs):
-            found = asked.get(topic_partition)
+            found = requested.get(topic_partition)
             if found is None or not self._is_current(found):
                 continue
             if answer.error_code != ErrorCode.NONE:
@@ -204,12 +208,12 @@ class ReplicaFetcher:
         partition = following.partition
         try:
             if partition.log.truncate_to(offset):
-                log.info("partition=%s truncated offset=%s", partition.topic_partition, offset)
+                log.info("truncated partition=%s offset=%s", partition.topic_partition, offset)
         except LogDirFailure as failure:
             self._disk_failed(following, failure)
             return
         except ApiError as error:
-            self._complain(following, f"cannot be truncated to offset={offset}: {error}")
+            self._log_and_delay(following, f"cannot be truncated to offset={offset}: {error}")
             return
         partition.follow_high_watermark(partition.high_watermark)
         following.needs_truncation = not is_final
@@ -228,7 +232,7 @@ class ReplicaFetcher:
             found = fetching.get(topic_partition)
             if found is not None and self._is_current(found):
                 await self._take(found, answer)
-        # The next fetch tells the leader how far this replica has come.
+        # The next fetch tells the leader up to where this replica has flushed.
         await self._replicas.flushes.settle([each.partition.log for each in fetching.values()])
 
     def _position(self, following: _Following) -> Position:
@@ -237,7 +241,7 @@ class ReplicaFetcher:
             partition_log.log_end_offset,
             partition_log.log_start_offset,
             following.leader_epoch,
-            partition_log.leader_epochs.latest_epoch if self._leader.tells_divergence else UNDEFINED,
+            partition_log.leader_epochs.latest_epoch if self._leader.supports_divergence else UNDEFINED,
         )
 
     async def _take(self, following: _Following, answer: PartitionData) -> None:
@@ -264,15 +268,15 @@ class ReplicaFetcher:
             self._disk_failed(following, failure)
             return
         except ApiError as error:
-            self._complain(following, f"cannot take what its leader sent: {error}")
+            self._log_and_delay(following, f"cannot append records of the leader: {error}")
             return
-        following.complaint = ""
+        following.last_problem = ""
         following.is_caught_up = partition.log.log_end_offset >= answer.high_watermark
         partition.follow_high_watermark(answer.high_watermark)
         self._replicas.partition_moved(partition.topic_partition)
 
     async def _find_range(self, following: _Following) -> None:
-        """This log ends where the leader's has not begun, or behind its end.  AbstractFetcherThread's handling."""
+        """Handles OFFSET_OUT_OF_RANGE: this log ends before the leader's start or after its end."""
         partition = following.partition
         topic_partition, leader_epoch = partition.topic_partition, following.leader_epoch
         leader_end = self._offset_in(following, await self._leader.end_offset(topic_partition, leader_epoch))
@@ -281,7 +285,7 @@ class ReplicaFetcher:
         try:
             if leader_end < partition.log.log_end_offset:
                 partition.log.truncate_to(leader_end)
-                log.warning("partition=%s truncated to its leader's end=%s", topic_partition, leader_end)
+                log.warning("truncated to the leader's end partition=%s offset=%s", topic_partition, leader_end)
             else:
                 leader_start = self._offset_in(
                     following, await self._leader.start_offset(topic_partition, leader_epoch)
@@ -290,7 +294,7 @@ class ReplicaFetcher:
                     return
                 if leader_start > partition.log.log_end_offset:
                     partition.log.truncate_fully_and_start_at(leader_start)
-                    log.info("partition=%s starts anew offset=%s", topic_partition, leader_start)
+                    log.info("reset to the leader's start partition=%s offset=%s", topic_partition, leader_start)
         except LogDirFailure as failure:
             self._disk_failed(following, failure)
             return
@@ -305,25 +309,25 @@ class ReplicaFetcher:
     # What goes wrong
 
     def _refused(self, following: _Following, code: ErrorCode) -> None:
-        """FENCED_LEADER_EPOCH will not pass by waiting: the controller is about to tell a newer epoch."""
+        """Handles an error code; for FENCED_LEADER_EPOCH, waits for the controller to send the new epoch."""
         topic_partition = following.partition.topic_partition
         if code is ErrorCode.FENCED_LEADER_EPOCH:
-            log.info("partition=%s waits for the controller: epoch %s is over", topic_partition, following.leader_epoch)
+            log.info("fenced by the leader partition=%s epoch=%s", topic_partition, following.leader_epoch)
             self._following.pop(topic_partition, None)
             return
         if code is ErrorCode.CORRUPT_MESSAGE:
-            self._complain(following, "cannot be read by its leader, whose log is damaged")
+            self._log_and_delay(following, "the leader cannot read its log, which is corrupt")
             return
-        log.debug("partition=%s refused by its leader error=%s", topic_partition, code.name)
+        log.debug("fetch refused partition=%s error=%s", topic_partition, code.name)
         self._delay(following)
 
-    def _complain(self, following: _Following, complaint: str) -> None:
-        """Tries again later.  Damage stays: once is enough to say it."""
+    def _log_and_delay(self, following: _Following, problem: str) -> None:
+        """Delays the partition and logs the problem; the same problem at the same offset is logged once."""
         partition = following.partition
-        if complaint != following.complaint:
+        if problem != following.last_problem:
             at = partition.log.log_end_offset
-            log.warning("partition=%s offset=%d %s", partition.topic_partition, at, complaint)
-        following.complaint = complaint
+            log.warning("cannot replicate partition=%s offset=%d reason=%s", partition.topic_partition, at, problem)
+        following.last_problem = problem
         self._delay(following)
 
     def _disk_failed(self, following: _Following, failure: LogDirFailure) -> None:
@@ -332,7 +336,7 @@ class ReplicaFetcher:
 
 
 class ReplicaFetchers:
-    """All fetchers of a broker, made and closed as roles change."""
+    """All fetchers of a broker, created and closed as roles change."""
 
     def __init__(
         self,
@@ -355,15 +359,16 @@ class ReplicaFetchers:
         self._is_shutting_down = False
 
     def begin_shutdown(self) -> None:
-        """Follow nobody anew from now on.
+        """Stops accepting new followers.
 
-        A broker that hands its partitions over would be back in sync with each a moment later, and be taken out again
-        when it is gone: two writes and two rounds of requests per partition for nothing.  Kafka's isShuttingDown.
+        A broker that moves its leaderships away would be in sync again with each new leader a moment later, and be
+        removed again when it stops: two ISR writes and two request batches per partition for nothing.  Kafka's
+        isShuttingDown.
         """
         self._is_shutting_down = True
 
     def follow(self, partition: Partition) -> None:
-        """The partition has a new role: follows its leader if it is a follower with one, else nobody."""
+        """The partition has a new role: fetches from its leader if it is a follower with one, else stops."""
         self.stop(partition.topic_partition)
         if self._is_shutting_down or partition.is_leader or partition.leader < 0:
             return
@@ -381,18 +386,19 @@ class ReplicaFetchers:
         fetcher.add(partition)
 
     def stop(self, topic_partition: TopicPartition) -> None:
-        """Follows nobody in this partition."""
+        """Stops fetching this partition."""
         for fetcher in self._fetchers.values():
             fetcher.remove(topic_partition)
 
     def close_idle(self) -> None:
-        """Closes fetchers without partitions; called when a batch of changes is through."""
+        """Closes fetchers without partitions; called after a batch of changes."""
         for key in [key for key, fetcher in self._fetchers.items() if not len(fetcher)]:
             task = asyncio.get_running_loop().create_task(self._fetchers.pop(key).close(), name="close-fetcher")
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
+        """Closes all fetchers."""
         await asyncio.gather(*(fetcher.close() for fetcher in self._fetchers.values()), *self._closing)
         self._fetchers.clear()
 
@@ -402,5 +408,5 @@ def _fetcher_number(topic_partition: TopicPartition, count: int) -> int:
 
 
 def hash_of(topic_partition: TopicPartition) -> int:
-    """Spreads the partitions of a topic over fetchers; the same in every run."""
+    """Distributes the partitions of a topic over fetchers; the same in every run."""
     return sum(topic_partition.topic.encode()) * 31 + topic_partition.partition

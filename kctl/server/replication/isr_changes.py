@@ -1,11 +1,11 @@
-"""The leader's book of in-sync replicas.
+"""Changes of the in-sync replicas, made by the leader.
 
-A follower leaves the in-sync replicas when it has not caught up with the log's end for replica.lag.time.max.ms; it
-comes back when it has reached the high watermark and the start of this leader's epoch.  Both are conditional writes of
-the partition's state, see state_stores: whoever wrote in between, mostly the controller, wins, and this leader waits to
-be told.
+A follower is removed from the ISR when it has not caught up with the log end for replica.lag.time.max.ms; it is added
+when it has reached the high watermark and the start of this leader's epoch.  Both are conditional writes of the
+partition's state, see state_stores: if another writer, usually the controller, changed the state, this write fails and
+the leader waits for the controller's LeaderAndIsr.
 
-While a write is under way the high watermark waits for the old and the new members alike, so that neither outcome
+While a write is pending, the high watermark takes the old and the new ISR into account, so that no outcome of the write
 loses a record.
 
 Owner: event loop.
@@ -31,24 +31,24 @@ _RETRY_MS = 200
 
 
 class IsrChanges:
-    """`shrink` comes round regularly; `may_expand` is called when a follower has fetched."""
+    """`shrink` runs periodically; `may_expand` is called when a follower has fetched."""
 
     def __init__(self, replicas: ReplicaManager, store: StateStore, clock: Clock, *, lag_time_max_ms: int) -> None:
         self._replicas = replicas
         self._store = store
         self._clock = clock
         self._lag_time_max_ms = lag_time_max_ms
-        self._chores: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
         self._under_way: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Looks for laggards from now on."""
+        """Starts the periodic check for lagging followers."""
         loop = asyncio.get_running_loop()
-        self._chores = [loop.create_task(run_every(self._lag_time_max_ms // 2, self.shrink), name="isr-shrink")]
+        self._tasks = [loop.create_task(run_every(self._lag_time_max_ms // 2, self.shrink), name="isr-shrink")]
         self._store.start()
 
     def shrink(self) -> None:
-        """Takes followers that lag out of the in-sync replicas of every partition that this broker leads."""
+        """Removes lagging followers from the ISR of every partition that this broker leads."""
         now_ms = self._clock.monotonic_ms()
         for partition in list(self._replicas.led()):
             lagging = partition.lagging(now_ms)
@@ -56,13 +56,13 @@ class IsrChanges:
                 self._change(partition, tuple(r for r in partition.isr if r not in lagging))
 
     def may_expand(self, partition: Partition, replica_id: int) -> None:
-        """Takes the follower back into the in-sync replicas if it has come far enough."""
+        """Adds the follower to the ISR if it has caught up."""
         if partition.pending_isr is None and partition.may_join(replica_id):
             self._change(partition, (*partition.isr, replica_id))
 
     async def close(self) -> None:
-        """Changes nothing any more."""
-        tasks = [*self._chores, *self._under_way]
+        """Stops making changes."""
+        tasks = [*self._tasks, *self._under_way]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -80,40 +80,40 @@ class IsrChanges:
             partition.broker_id, leader_epoch, isr, partition.controller_epoch, partition.partition_epoch
         )
         try:
-            written = await self._put_for_certain(partition, wanted)
+            written = await self._put_until_known(partition, wanted)
         except ZooKeeperError as error:
-            log.warning("in-sync replicas of %s could not be written: %s", partition.topic_partition, error)
-            if not _has_moved_on(partition, leader_epoch):
+            log.warning("cannot write isr partition=%s error=%s", partition.topic_partition, error)
+            if not _has_newer_state(partition, leader_epoch):
                 partition.pending_isr = None
             return
-        if written is None or _has_moved_on(partition, leader_epoch):
+        if written is None or _has_newer_state(partition, leader_epoch):
             return
         partition.pending_isr = None
-        log.info("partition=%s isr=%s was=%s", partition.topic_partition, written.isr, partition.isr)
+        log.info("changed isr partition=%s isr=%s previous=%s", partition.topic_partition, written.isr, partition.isr)
         partition.isr, partition.partition_epoch = written.isr, written.partition_epoch
         partition.advance_high_watermark(self._clock.monotonic_ms())
         self._replicas.partition_moved(partition.topic_partition)
 
-    async def _put_for_certain(self, partition: Partition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
-        """Asks until it is known what became of the write; None when somebody else has decided anew.
+    async def _put_until_known(self, partition: Partition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
+        """Retries until the result of the write is known; None when another writer changed the state.
 
-        As long as that is not known the write may have happened, and a controller may elect a leader by it: what is
-        pending has to go on counting.  Also when somebody else has written since; then orders of the controller follow.
+        Until then the write may have been applied, and a controller may elect a leader from it, so the pending ISR must
+        count.  The same holds if another writer changed the state since; in that case a LeaderAndIsr will follow.
         """
-        while not _has_moved_on(partition, wanted.leader_epoch):
+        while not _has_newer_state(partition, wanted.leader_epoch):
             try:
                 return await self._store.put(partition.topic_partition, wanted)
             except (ConnectionLossError, SessionLostError, ConnectionLost, ApiError, MalformedRequest) as error:
-                log.debug("in-sync replicas of %s are not written yet: %s", partition.topic_partition, error)
+                log.debug("isr not written yet partition=%s error=%s", partition.topic_partition, error)
             except ZooKeeperError:
                 raise
             except Exception:
-                # Not known either; and without another try the pending replicas would stay pending.
-                log.exception("event=isr_write_failed partition=%s retry_ms=%d", partition.topic_partition, _RETRY_MS)
+                # The result is unknown here too; without a retry the pending replicas would stay pending.
+                log.exception("isr write failed partition=%s retry_ms=%d", partition.topic_partition, _RETRY_MS)
             await asyncio.sleep(_RETRY_MS / 1000)
         return None
 
 
-def _has_moved_on(partition: Partition, leader_epoch: int) -> bool:
-    """The controller has decided anew; what was pending went with the old role."""
+def _has_newer_state(partition: Partition, leader_epoch: int) -> bool:
+    """True if the controller has made a new decision, with which the pending ISR was dropped."""
     return partition.leader_epoch != leader_epoch or not partition.is_leader

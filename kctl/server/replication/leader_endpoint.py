@@ -1,14 +1,14 @@
-"""The leader as its followers see it: what a fetcher may ask another broker, over one connection.
+"""Requests that a fetcher sends to a leader, over one connection.
 
-    fetch               records from these positions on; the fetch session names only what has changed
-    epoch_end_offsets   where the leader's log ends in the epochs that these partitions ended in
-    end_offset          where the leader's log ends
-    start_offset        where it begins
+    fetch               records from these offsets; the fetch session lists only what has changed
+    epoch_end_offsets   where the leader's log ends in the last epochs of these partitions
+    end_offset          the leader's log end offset
+    start_offset        the leader's log start offset
 
-Versions are fixed by inter.broker.protocol.version, not negotiated.  The session lives and dies with the connection.
-An error of one partition is a value in its answer; what is raised concerns all of them.  Kafka's LeaderEndPoint.
+Versions follow from inter.broker.protocol.version; they are not negotiated.  The fetch session ends with the
+connection.  An error of one partition is part of its result; exceptions concern all partitions.  Kafka: LeaderEndPoint.
 
-Owner: event loop; one question at a time.
+Owner: event loop; one request at a time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from kctl.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from kctl.server.inter_broker import UNSPOKEN, InterBrokerVersions
+from kctl.server.inter_broker import UNSUPPORTED, InterBrokerVersions
 from kctl.server.replication.fetch_requests import FetchRequests, Position
 
 _EARLIEST = -2
@@ -53,19 +53,19 @@ class Peers(Protocol):
     """Connections to other brokers."""
 
     async def connect(self, broker_id: int, purpose: str) -> Connection:
-        """A new connection.  Raises ConnectionLost, also when the broker is not known."""
+        """Opens a connection.  Raises ConnectionLost, also when the broker is not in the metadata."""
         ...
 
 
 class LastEpoch(NamedTuple):
-    """The epoch that a follower's log ends in, and the one in which it takes the leader for its leader."""
+    """The last epoch in a follower's log, and the follower's current leader epoch."""
 
     leader_epoch: int
     current_leader_epoch: int
 
 
 class LeaderEndpoint:
-    """One leader; `connect` before asking, and `disconnect` after ConnectionLost or MalformedRequest."""
+    """One leader; call `connect` before requests, and `disconnect` after ConnectionLost or MalformedRequest."""
 
     def __init__(self, leader_id: int, *, replica_id: int, peers: Peers, versions: InterBrokerVersions) -> None:
         self.leader_id = leader_id
@@ -76,23 +76,23 @@ class LeaderEndpoint:
         self._connection: Connection | None = None
 
     @property
-    def tells_epochs(self) -> bool:
-        """Whether brokers of this protocol version may be asked for the ends of epochs."""
-        return self._versions.offset_for_leader_epoch != UNSPOKEN
+    def supports_leader_epochs(self) -> bool:
+        """True if brokers of this protocol version support OffsetForLeaderEpoch."""
+        return self._versions.offset_for_leader_epoch != UNSUPPORTED
 
     @property
-    def tells_divergence(self) -> bool:
-        """Whether a fetch that names its last epoch is told where the logs part.  KIP-595."""
+    def supports_divergence(self) -> bool:
+        """True if a fetch carries the follower's last epoch, so that the response names the diverging one.  KIP-595."""
         return self._versions.fetch >= _FIRST_FETCH_WITH_DIVERGENCE
 
     async def connect(self) -> None:
-        """Make a connection unless there is one.  Raises ConnectionLost."""
+        """Connects unless connected.  Raises ConnectionLost."""
         if self._connection is None or not self._connection.is_open:
             self._session.lost()
             self._connection = await self._peers.connect(self.leader_id, "replica")
 
     async def disconnect(self) -> None:
-        """End the session and the connection, if any."""
+        """Ends the session and the connection, if any."""
         self._session.lost()
         if self._connection is not None:
             await self._connection.close()
@@ -107,7 +107,7 @@ class LeaderEndpoint:
         partition_max_bytes: int,
         response_max_bytes: int,
     ) -> list[tuple[TopicPartition, PartitionData]]:
-        """The partitions that have something to say.
+        """Fetches; returns the partitions in the response.
 
         Raises ConnectionLost, MalformedRequest, and ApiError when the leader refuses the session.
         """
@@ -136,8 +136,8 @@ class LeaderEndpoint:
     async def epoch_end_offsets(
         self, last_epochs: Mapping[TopicPartition, LastEpoch]
     ) -> list[tuple[TopicPartition, EpochEndOffset]]:
-        """One question about all of them.  KIP-101.  Raises ConnectionLost, MalformedRequest."""
-        assert self.tells_epochs
+        """Requests the end offsets of these epochs.  KIP-101.  Raises ConnectionLost, MalformedRequest."""
+        assert self.supports_leader_epochs
         topics: dict[str, list[OffsetForLeaderPartition]] = {}
         for (topic, index), (leader_epoch, current_leader_epoch) in last_epochs.items():
             topics.setdefault(topic, []).append(
@@ -160,23 +160,23 @@ class LeaderEndpoint:
     async def end_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int
     ) -> ListOffsetsPartitionResponse:
-        """In `offset` of the answer.  Raises ConnectionLost, MalformedRequest."""
+        """The log end offset, in `offset` of the result.  Raises ConnectionLost, MalformedRequest."""
         return await self._offset(topic_partition, current_leader_epoch, _LATEST)
 
     async def start_offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int
     ) -> ListOffsetsPartitionResponse:
-        """In `offset` of the answer.  Raises ConnectionLost, MalformedRequest."""
+        """The log start offset, in `offset` of the result.  Raises ConnectionLost, MalformedRequest."""
         return await self._offset(topic_partition, current_leader_epoch, _EARLIEST)
 
     async def _offset(
         self, topic_partition: TopicPartition, current_leader_epoch: int, timestamp: int
     ) -> ListOffsetsPartitionResponse:
-        asked = ListOffsetsPartition(
+        requested = ListOffsetsPartition(
             partition_index=topic_partition.partition, current_leader_epoch=current_leader_epoch, timestamp=timestamp
         )
         request = ListOffsetsRequest(
-            replica_id=self._replica_id, topics=[ListOffsetsTopic(name=topic_partition.topic, partitions=[asked])]
+            replica_id=self._replica_id, topics=[ListOffsetsTopic(name=topic_partition.topic, partitions=[requested])]
         )
         response = await self._connected.send(request, ListOffsetsResponse, version=self._versions.list_offsets)
         return response.topics[0].partitions[0]

@@ -1,15 +1,15 @@
-"""Moving replicas between the log directories of this broker.  KIP-113; Kafka's ReplicaAlterLogDirsThread.
+"""Moves replicas between the log directories of this broker.  KIP-113; Kafka: ReplicaAlterLogDirsThread.
 
-A move has a copy of the log in the other directory (kctl.storage.future_logs).  A few workers fill the copies, each
-one partition at a time, because that gets every single one done sooner:
+A move has a copy of the log in the target directory (kctl.storage.future_logs).  A few workers fill the copies, one
+partition per worker at a time, because that completes each single move sooner:
 
-    1. cut      the copy back to what it has in common with the log, by leader epochs; again whenever the log was cut
-    2. copy     a piece is read in a thread and appended on the loop, until both end alike
-    3. prepare  sync the copy, in a thread
-    4. replace  at a moment when both end alike; nothing is appended meanwhile, because the loop does both
+    1. truncate the copy to the records that it shares with the log, by leader epochs; again after each truncation
+    2. copy     read a chunk in a thread and append it on the loop, until both have the same end
+    3. prepare  fsync the copy, in a thread
+    4. replace  swap the logs when both have the same end; the loop does this and appends, so nothing is appended then
 
-A move rests while the partition has no role, and ends when the partition is deleted, when a directory fails, or when
-the replica is sent elsewhere.  After a start it goes on as soon as the controller gives the partition a role.
+A move is paused while the partition has no role, and ends when the partition is deleted, a log directory fails, or the
+replica is moved elsewhere.  After a restart it resumes when the controller gives the partition a role.
 
 Owner: event loop.
 """
@@ -38,26 +38,26 @@ T = TypeVar("T")
 
 DIRECTORY_NAME_LENGTH_MAX = 255
 _CREDIT_MS_MAX = 1_000
-"""Time that was not used is not made up for by going faster for longer than this."""
+"""The most unused time that may be caught up by copying faster than the limit."""
 _WAIT_MS_MIN = 10
 _UNIQUE = "0" * 32
 
 
 @dataclass(slots=True)
 class _Move:
-    """One partition on its way, and what the copy was last brought in line with."""
+    """A partition that is being moved, and the state of the log at the last truncation of the copy."""
 
     partition: Partition
     log: Log | None = None
     truncations: int = -1
     not_before_ms: int = 0
     is_taken: bool = False
-    """Whether a worker is at it."""
-    complaint: str = ""
+    """True while a worker processes it."""
+    last_problem: str = ""
 
 
 class LogDirMoves:
-    """All moves of a broker: `move` begins and ends them, `resume` and `stop` follow the partition's role."""
+    """All moves of a broker: `move` starts and ends them, `resume` and `stop` follow the partition's role."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class LogDirMoves:
         backoff_ms: int,
         bytes_per_second: Callable[[], float],
     ) -> None:
-        """`piece_bytes` are copied at once; `bytes_per_second` may change at any time."""
+        """`piece_bytes` is the size of a chunk; `bytes_per_second` may return another value at any time."""
         self._replicas = replicas
         self._logs = logs
         self._clock = clock
@@ -88,25 +88,25 @@ class LogDirMoves:
         return len(self._moves)
 
     def start(self) -> None:
-        """Copies from now on."""
+        """Starts the workers."""
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._work(), name=f"log-dir-moves-{n}") for n in range(self._workers)]
 
     async def close(self) -> None:
-        """Copies no more; what runs in a thread finishes first."""
+        """Stops the workers; work in threads finishes first."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def move(self, tp: TopicPartition, path: str) -> None:
-        """The replica shall be in the log directory `path`: begins, changes, or, where it is there, ends a move.
+        """Moves the replica to the log directory `path`: starts or changes a move, or ends it if the replica is there.
 
         Raises ApiError: INVALID_TOPIC_EXCEPTION for a name that leaves no room for that of a copy, LOG_DIR_NOT_FOUND,
         KAFKA_STORAGE_ERROR; REPLICA_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION when the replica is not here, but its
         log will be created in that directory.  Kafka's ReplicaManager.alterReplicaLogDirs.
         """
         if len(future_directory_name(tp, _UNIQUE).encode()) > DIRECTORY_NAME_LENGTH_MAX:
-            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is too long for a log that moves")
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is too long for the name of a future log")
         if not self._logs.is_directory_online(path):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline")
         found, copy = self._logs.get(tp), self._logs.futures.get(tp)
@@ -128,7 +128,7 @@ class LogDirMoves:
             except LogDirFailure as failure:
                 self._replicas.log_dir_failed(failure)
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR) from failure
-            log.info("partition=%s moves from=%s to=%s", tp, partition.log.log_directory.path, path)
+            log.info("moving replica partition=%s from=%s to=%s", tp, partition.log.log_directory.path, path)
             self.resume(partition)
 
     def _raise_unavailable(self, tp: TopicPartition) -> None:
@@ -140,14 +140,14 @@ class LogDirMoves:
             raise
 
     def resume(self, partition: Partition) -> None:
-        """The partition has a role, maybe a new one: its copy, if it has one, is compared with the log and grows on."""
+        """The partition has a (new) role: continues its move, if any, after truncating the copy."""
         tp = partition.topic_partition
         copy = self._logs.futures.get(tp)
         if copy is None:
             return
         known = (copy.topic_id, partition.log.topic_id)
         if copy.log_directory is partition.log.log_directory or (None not in known and known[0] != known[1]):
-            log.warning("partition=%s: the copy in %s is of no use any more", tp, copy.directory)
+            log.warning("ignoring the future log of a finished move partition=%s directory=%s", tp, copy.directory)
             self.stop(tp)
             self._logs.delete_future(tp)
             return
@@ -155,7 +155,7 @@ class LogDirMoves:
         self._changed.set()
 
     def stop(self, tp: TopicPartition) -> None:
-        """Rests, until `resume`."""
+        """Pauses the move until `resume`."""
         self._moves.pop(tp, None)
 
     # The workers
@@ -174,15 +174,15 @@ class LogDirMoves:
                 self.stop(move.partition.topic_partition)
                 self._replicas.log_dir_failed(failure)
             except Exception as error:
-                if str(error) != move.complaint:
-                    log.warning("partition=%s does not move on", move.partition.topic_partition, exc_info=error)
-                move.complaint = str(error)
+                if str(error) != move.last_problem:
+                    log.warning("cannot continue move partition=%s", move.partition.topic_partition, exc_info=error)
+                move.last_problem = str(error)
                 move.not_before_ms = self._clock.monotonic_ms() + self._backoff_ms
             finally:
                 move.is_taken = False
 
     def _next(self) -> _Move | None:
-        """The first that nobody is at, in the order of the partitions, so that what has begun is finished first."""
+        """The first move without a worker, in order of partitions, so that started moves finish first."""
         now_ms = self._clock.monotonic_ms()
         waiting = [tp for tp, move in self._moves.items() if not move.is_taken and move.not_before_ms <= now_ms]
         return self._moves[min(waiting)] if waiting else None
@@ -196,7 +196,7 @@ class LogDirMoves:
             return
 
     def _is_current(self, move: _Move, copy: Log) -> bool:
-        """Whether nothing has become of the move while nobody looked."""
+        """True if the move was not changed or ended in the meantime."""
         tp = move.partition.topic_partition
         return (
             self._moves.get(tp) is move
@@ -206,7 +206,7 @@ class LogDirMoves:
         )
 
     async def _advance(self, move: _Move) -> None:
-        """One step.  Raises LogDirFailure, ApiError, OSError."""
+        """Performs one step of the move.  Raises LogDirFailure, ApiError, OSError."""
         partition, tp = move.partition, move.partition.topic_partition
         current, copy = partition.log, self._logs.futures.get(tp)
         if copy is None or self._replicas.partitions.get(tp) is not partition or not current.log_directory.is_online:
@@ -224,11 +224,13 @@ class LogDirMoves:
             await self._prepare(current, copy)
 
     def _cut(self, partition: Partition, copy: Log) -> None:
-        """Ask as a follower asks its leader, epoch by epoch, until both know the same one."""
+        """Truncates the copy as a follower does, epoch by epoch, until both logs have the same epoch."""
         was_cut, is_final = True, False
         while was_cut and not is_final:
-            asked = copy.leader_epochs.latest_epoch
-            epoch, end = (UNDEFINED, UNDEFINED) if asked == UNDEFINED else partition.log.end_offset_for_epoch(asked)
+            requested = copy.leader_epochs.latest_epoch
+            epoch, end = (
+                (UNDEFINED, UNDEFINED) if requested == UNDEFINED else partition.log.end_offset_for_epoch(requested)
+            )
             own_epoch, own_end = copy.end_offset_for_epoch(epoch)
             offset, is_final = truncation(
                 leader_epoch=epoch,
@@ -240,7 +242,7 @@ class LogDirMoves:
             )
             was_cut = copy.truncate_to(offset)
             if was_cut:
-                log.info("partition=%s the copy was truncated offset=%s", partition.topic_partition, offset)
+                log.info("truncated future log partition=%s offset=%s", partition.topic_partition, offset)
 
     async def _copy_piece(self, move: _Move, copy: Log) -> None:
         assert move.log is not None
@@ -261,7 +263,7 @@ class LogDirMoves:
         await self._pay(len(records))
 
     async def _pay(self, byte_count: int) -> None:
-        """Waits until the bytes are paid for; looks at the speed that is allowed again and again."""
+        """Waits until the rate limit allows these bytes; reads the limit again after each wait."""
         self._owed_bytes += byte_count
         while True:
             per_ms = max(self._bytes_per_second(), 1) / 1000
@@ -285,12 +287,12 @@ class LogDirMoves:
         tp = move.partition.topic_partition
         move.partition.log = self._logs.replace_with_future(tp)
         self.stop(tp)
-        log.info("partition=%s has moved to=%s", tp, copy.directory)
+        log.info("moved replica partition=%s to=%s", tp, copy.directory)
         self._replicas.partition_moved(tp)
 
 
 def _bring_into_range(current: Log, copy: Log) -> None:
-    """The copy begins where the log begins, and does not reach behind its end."""
+    """Makes the copy start where the log starts, and end no later than the log."""
     if copy.log_start_offset > current.log_start_offset or copy.log_end_offset < current.log_start_offset:
         copy.truncate_fully_and_start_at(current.log_start_offset)
     elif copy.log_end_offset > current.log_end_offset:
@@ -299,7 +301,7 @@ def _bring_into_range(current: Log, copy: Log) -> None:
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    """Shielded: a worker that is cancelled must not leave its thread writing while the logs close."""
+    """Runs the work in a thread, shielded: a cancelled worker must not leave a thread writing while logs are closed."""
     running = asyncio.get_running_loop().run_in_executor(None, work)
     try:
         return await asyncio.shield(running)

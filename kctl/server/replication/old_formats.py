@@ -1,9 +1,8 @@
-"""What fetches of version 0 to 3 get, which know nothing of magic 2.
+"""Down-conversion for Fetch versions 0 to 3, whose clients do not support magic 2.
 
-Their records are converted to magic 0 or 1 in memory, in a thread, and one answer takes in no more than
-SOURCE_BYTES_MAX of the log.  A batch that passes the bounds of kctl.limits is CORRUPT_MESSAGE.  Batches of which
-nothing is left, transaction markers mostly, are stepped over: a reader that got nothing would ask for the same offset
-again.
+Records are converted to magic 0 or 1 in memory, in a thread; one response converts at most SOURCE_BYTES_MAX of the log.
+A batch that exceeds the bounds of kctl.limits gets CORRUPT_MESSAGE.  Batches without any convertible record, mostly
+transaction markers, are skipped: a client that got an empty response would fetch the same offset again.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ LAST_VERSION_FOR_MAGIC_1 = 3
 FIRST_VERSION_WITH_ZSTD = 10
 
 SOURCE_BYTES_MAX = 512 << 10
-"""Conversions in threads compete with the event loop; the first batch may be larger."""
+"""Bounds conversions in threads, which compete with the event loop; the first batch may be larger."""
 
 _CUT_OFF_SIZE = 64
 _ENTRY = struct.Struct(">qi")
 
 
 def magic_for(version: int) -> int | None:
-    """The newest message format that a reader with that version of Fetch knows; None when it knows all."""
+    """The newest message format that a client with this Fetch version supports; None for magic 2."""
     if version > LAST_VERSION_FOR_MAGIC_1:
         return None
     return 0 if version <= LAST_VERSION_FOR_MAGIC_0 else 1
 
 
 def check_allowed(log: Log, version: int, *, is_follower: bool) -> None:
-    """Raises ApiError where the topic's configuration keeps readers of that version out."""
+    """Raises ApiError if the topic's configuration does not allow clients of this Fetch version."""
     if version < FIRST_VERSION_WITH_ZSTD and log.config.compression_type == "zstd":
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     if version <= LAST_VERSION_FOR_MAGIC_1 and not is_follower and not log.config.message_downconversion_enable:
@@ -56,7 +55,7 @@ async def messages_in(
     max_bytes: int,
     max_offset: int,
 ) -> bytes:
-    """The records of the slice, or of the next one that has any for this reader.  Raises ApiError, LogDirFailure."""
+    """Converts the slice, or the next one that has convertible records.  Raises ApiError, LogDirFailure."""
     offset = fetch_offset
     while True:
         memory_bytes = len(records) + decompressed_size_max(len(records))
@@ -77,5 +76,5 @@ def _convert(records: RecordsSlice, magic: int, first_offset: int, max_bytes: in
 
 
 def cut_off(fetch_offset: int, max_bytes: int) -> bytes:
-    """The start of a message that passes `max_bytes`: up to version 2 the sign that a reader has to ask for more."""
+    """The start of a message larger than `max_bytes`: up to version 2, it makes a client raise its limit."""
     return _ENTRY.pack(fetch_offset, max(max_bytes, _CUT_OFF_SIZE)).ljust(min(max_bytes, _CUT_OFF_SIZE), b"\0")

@@ -1,12 +1,12 @@
 """One partition on this broker: its role, its in-sync replicas and its high watermark.
 
-The log end offset is where this replica ends.  The high watermark is where all in-sync replicas end: below it records
-are committed and consumers see them.  A leader moves it when it appends or when a follower's fetch shows how far the
-follower has come; within a leader epoch it never goes back.
+The log end offset is the end of this replica.  The high watermark is the smallest log end offset of the in-sync
+replicas: records below it are committed and visible to consumers.  A leader advances it when it appends or when a
+follower's fetch shows the follower's log end offset; within a leader epoch it never decreases.
 
 States: created (no role yet) -> leader or follower, as the controller's LeaderAndIsr requests say, each with a higher
-leader epoch.  Only the leader takes produce requests; its epoch goes into every batch and into the leader-epoch cache,
-even before it appends anything, so that followers can tell where they part from it (KIP-101).
+leader epoch.  Only the leader accepts produce requests; its epoch is written into every batch and into the leader-epoch
+cache, even before it appends, so that followers can find where their log diverges from the leader's (KIP-101).
 
 Owner: event loop.  No IO of its own; the log is passed in.
 """
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 NEVER_MS = -(1 << 62)
 ANY_EPOCH = -1
-"""A request that does not say which leader epoch it knows."""
+"""The leader epoch of a request that does not carry one."""
 
 
 class PartitionState(Protocol):
-    """What a LeaderAndIsr request says of one partition."""
+    """The state of one partition in a LeaderAndIsr request."""
 
     leader: int
     leader_epoch: int
@@ -41,7 +41,7 @@ class PartitionState(Protocol):
 
 @dataclass(slots=True)
 class FollowerState:
-    """What the leader knows of one follower from its fetches."""
+    """The state of one follower, from its fetches."""
 
     log_end_offset: int = -1
     log_start_offset: int = -1
@@ -52,7 +52,7 @@ class FollowerState:
 
 
 class Partition:
-    """`apply` takes what the controller decides; the rest asks and moves the high watermark."""
+    """`apply` sets the role that the controller decided; other methods check it and advance the high watermark."""
 
     __slots__ = (
         "_lag_time_max_ms",
@@ -91,24 +91,26 @@ class Partition:
         self.controller_epoch = -1
         self.isr: tuple[int, ...] = ()
         self.pending_isr: tuple[int, ...] | None = None
-        """The in-sync replicas that are being written to ZooKeeper; counts beside `isr` until the outcome is known."""
+        """The in-sync replicas that are being written to ZooKeeper; count like `isr` until the result is known."""
         self.replicas: tuple[int, ...] = ()
         self.followers: dict[int, FollowerState] = {}
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
 
     @property
     def is_leader(self) -> bool:
+        """True if this broker leads the partition."""
         return self.leader == self.broker_id
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where read_committed readers see: the high watermark or the first open transaction below it."""
+        """The end for read_committed readers: the high watermark, or the first open transaction below it."""
         return self.log.last_stable_offset(self.high_watermark)
 
-    def apply(self, state: PartitionState, now_ms: int) -> bool:
-        """Takes a role from the controller; answers whether the leader epoch is a new one.
+    def apply(self, state: PartitionState, now_ms: int) -> None:
+        """Take a role from the controller.
 
-        The caller has checked the controller epoch.  Raises ApiError(STALE_CONTROLLER_EPOCH) for an old or equal epoch.
+        The caller has checked the controller epoch.  Raises ApiError(STALE_CONTROLLER_EPOCH) for a leader epoch that is
+        not newer than the present one.
         """
         if state.leader_epoch <= self.leader_epoch:
             raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -129,30 +131,29 @@ class Partition:
                 if replica != self.broker_id
             }
             self.advance_high_watermark(now_ms)
-        return True
 
     def resign(self) -> None:
-        """The controller stopped this replica; it has no role until told otherwise."""
+        """The controller stopped this replica; it has no role until the next LeaderAndIsr."""
         self.leader = NO_LEADER
         self.followers = {}
 
     def check_leader(self, epoch: int = ANY_EPOCH) -> None:
-        """Raises the ApiError that a client gets here, or returns.  KIP-320 for the epochs."""
+        """Raises the ApiError for a client if this broker is not the leader in that epoch.  KIP-320."""
         self.check_epoch(epoch)
         if self.leader != self.broker_id:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_epoch(self, epoch: int) -> None:
-        """Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH when `epoch` is known and not ours."""
+        """Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH if `epoch` is given and not the current one."""
         if epoch in {ANY_EPOCH, self.leader_epoch}:
             return
         raise ApiError(ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def advance_high_watermark(self, now_ms: int) -> bool:
-        """Moves it to the smallest end of the replicas that count; answers whether it moved.
+        """Advances the high watermark to the smallest end of the counted replicas; returns True if it changed.
 
-        Those are the in-sync ones, the ones about to be, and followers that were at the end lately: otherwise they
-        could never catch up with a high watermark that runs ahead of them.
+        Counted are in-sync replicas, replicas about to be in sync, and followers that were caught up lately: otherwise
+        they could never reach a high watermark that advances ahead of them.
         """
         end = self.log.settled_end_offset
         if self.followers:
@@ -166,7 +167,7 @@ class Partition:
         return True
 
     def follow_high_watermark(self, leader_high_watermark: int) -> bool:
-        """A follower takes over its leader's, as far as its own log reaches; answers whether it changed."""
+        """Sets a follower's high watermark to the leader's, limited by its own log end; returns True if it changed."""
         high_watermark = min(max(leader_high_watermark, self.log.log_start_offset), self.log.log_end_offset)
         if high_watermark == self.high_watermark:
             return False
@@ -174,7 +175,7 @@ class Partition:
         return True
 
     def lagging(self, now_ms: int) -> set[int]:
-        """In-sync followers that have not been at the log's end for too long."""
+        """In-sync followers that have not reached the log end for longer than replica.lag.time.max.ms."""
         end = self.log.log_end_offset
         return {
             replica
@@ -185,7 +186,7 @@ class Partition:
         }
 
     def may_join(self, replica_id: int) -> bool:
-        """Whether a follower that is out of sync has all that is committed, also of this leader's own epoch."""
+        """True if an out-of-sync follower has all committed records, and those of this leader's epoch start."""
         follower = self.followers.get(replica_id)
         return (
             follower is not None
@@ -195,9 +196,9 @@ class Partition:
         )
 
     def record_fetch(self, replica_id: int, offset: int, log_start_offset: int, now_ms: int) -> bool:
-        """A follower asks for `offset`, so it has everything before it; answers whether somebody may wait for that.
+        """A follower fetches at `offset`, so it has all records before it.
 
-        That is: whether the high watermark moved, or where the follower's log starts.
+        Returns True if the high watermark or the follower's log start offset changed, so that requests may complete.
         Raises ApiError(UNKNOWN_LEADER_EPOCH) for a replica that is not assigned.
         """
         follower = self.followers.get(replica_id)
@@ -216,7 +217,7 @@ class Partition:
         return self.advance_high_watermark(now_ms) or has_moved_start
 
     def low_watermark(self, live_brokers: Sequence[int]) -> int:
-        """The smallest start offset of the live replicas; DeleteRecords waits for it."""
+        """The smallest log start offset of the live replicas; DeleteRecords waits for it."""
         starts = [self.log.log_start_offset]
         starts += [f.log_start_offset for replica, f in self.followers.items() if replica in live_brokers]
         return min(starts)

@@ -1,7 +1,7 @@
 """The partitions of this broker and their logs: roles from the controller, appends, reads, checkpoints.
 
-`partition(tp)` finds a partition or raises what the client has to be told.  Whoever makes a high watermark or a log end
-move calls `partition_moved`, which wakes the produce and fetch requests that wait for it.
+`partition(tp)` finds a partition or raises the client's error.  Code that advances a high watermark or a log end calls
+`partition_moved`, which wakes the produce and fetch requests that wait for it.
 
 Owner: event loop.
 """
@@ -38,7 +38,7 @@ state_log = logging.getLogger("kctl.state_change")
 
 
 class ReplicaManager:
-    """Knows every partition that this broker replicates."""
+    """Has every partition that this broker replicates."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ReplicaManager:
         self.flushes = AppendFlushes(clock, on_settled=self._settled, on_failure=self.log_dir_failed)
 
     def partition(self, topic: str, index: int) -> Partition:
-        """Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (not hosted), KAFKA_STORAGE_ERROR."""
+        """The partition.  Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR."""
         key = TopicPartition(topic, index)
         partition = self.partitions.get(key)
         if partition is not None:
@@ -110,14 +110,14 @@ class ReplicaManager:
         return result
 
     def partition_moved(self, topic_partition: TopicPartition) -> None:
-        """The end or the high watermark of the partition moved: whoever waits for that looks again."""
+        """The log end or the high watermark of the partition moved: checks the requests that wait for it."""
         if self._produce_purgatory.watches(topic_partition):
             self._produce_purgatory.check(topic_partition)
         if self._fetch_purgatory.watches(topic_partition):
             self._fetch_purgatory.check(topic_partition)
 
     def partitions_moved(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """As `partition_moved`, of many at once: who waits for several of them looks once."""
+        """As `partition_moved` for many partitions; a request that waits for several of them is checked once."""
         moved = tuple(topic_partitions)
         self._produce_purgatory.check(*moved)
         self._fetch_purgatory.check(*moved)
@@ -125,9 +125,9 @@ class ReplicaManager:
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest
     ) -> tuple[dict[TopicPartition, ErrorCode], list[Partition]]:
-        """Applies the controller's decisions: per partition the error that goes back to it, and those with a new role.
+        """Applies the controller's decisions; returns the error per partition, and the partitions with a new role.
 
-        Raises ApiError(STALE_CONTROLLER_EPOCH) when a newer controller has been heard of.
+        Raises ApiError(STALE_CONTROLLER_EPOCH) if a newer controller has sent a request.
         """
         self.check_controller_epoch(request.controller_epoch)
         outcome: dict[TopicPartition, ErrorCode] = {}
@@ -148,14 +148,14 @@ class ReplicaManager:
         return outcome, changed
 
     def stop_replicas(self, request: StopReplicaRequest) -> tuple[dict[TopicPartition, ErrorCode], list[Partition]]:
-        """Stops replicas and, where asked, deletes their logs; answers errors and what was stopped.
+        """Stops replicas and, if requested, deletes their logs; returns errors and the stopped partitions.
 
         Raises ApiError(STALE_CONTROLLER_EPOCH).
         """
         self.check_controller_epoch(request.controller_epoch)
         outcome: dict[TopicPartition, ErrorCode] = {}
         stopped: list[Partition] = []
-        doomed: list[TopicPartition] = []
+        deleted: list[TopicPartition] = []
         for topic in request.topic_states:
             for state in topic.partition_states:
                 topic_partition = TopicPartition(topic.topic_name, state.partition_index)
@@ -173,31 +173,31 @@ class ReplicaManager:
                     stopped.append(partition)
                 if state.delete_partition:
                     self.partitions.pop(topic_partition, None)
-                    doomed.append(topic_partition)
+                    deleted.append(topic_partition)
                 outcome[topic_partition] = ErrorCode.NONE
         self.partitions_moved(tp for tp, error in outcome.items() if error is ErrorCode.NONE)
-        if doomed:
-            # All at once: checkpoints are written, and synced, once for all of them.
-            self.logs.delete(*doomed)
+        if deleted:
+            # All in one call: checkpoints are written and fsynced once.
+            self.logs.delete(*deleted)
         return outcome, stopped
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """Of all partitions, for the checkpoint."""
+        """The high watermarks of all partitions, for the checkpoint."""
         return {topic_partition: partition.high_watermark for topic_partition, partition in self.partitions.items()}
 
     def topic_config_changed(self, topic: str) -> None:
-        """The topic's logs follow its configuration."""
+        """Applies the topic's configuration to its logs."""
         for topic_partition, partition_log in (*self.logs.logs.items(), *self.logs.futures.logs.items()):
             if topic_partition.topic == topic:
                 partition_log.config = self._log_config(topic)
 
     def high_watermark_of(self, topic_partition: TopicPartition) -> int:
-        """Retention deletes nothing above it.  A partition without a role yet keeps what its checkpoint said."""
+        """The bound for retention; a partition without a role yet has the value of its checkpoint."""
         partition = self.partitions.get(topic_partition)
         return partition.high_watermark if partition is not None else self.logs.high_watermarks.get(topic_partition, 0)
 
     def log_dir_failed(self, failure: LogDirFailure) -> None:
-        """Wakes whoever waits for the directory's partitions, to be told; the others are served on."""
+        """Wakes the requests that wait for partitions of the log directory; other partitions stay online."""
         log.error("log directory is offline reason=%s", failure)
         self.partitions_moved(
             topic_partition
@@ -210,7 +210,7 @@ class ReplicaManager:
         return (partition for partition in self.partitions.values() if partition.is_leader)
 
     def check_controller_epoch(self, epoch: int) -> None:
-        """Remembers the newest controller; raises ApiError(STALE_CONTROLLER_EPOCH) for an older one."""
+        """Stores the newest controller epoch; raises ApiError(STALE_CONTROLLER_EPOCH) for an older one."""
         if epoch < self.controller_epoch:
             raise ApiError(ErrorCode.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = epoch
@@ -231,7 +231,7 @@ class ReplicaManager:
         if partition is None:
             partition = self._create(topic_partition, topic_id, is_new=state.is_new)
         elif not partition.log.log_directory.is_online:
-            # Before any epoch is looked at: the controller asks with the old one to learn which replicas are gone.
+            # Checked before any epoch: the controller sends the current epoch to learn which replicas are offline.
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         elif topic_id not in {ZERO_UUID, partition.log.topic_id}:
             if partition.log.topic_id is not None:
@@ -249,13 +249,13 @@ class ReplicaManager:
         return partition
 
     def _log_inconsistent_topic_id(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
-        """The files are those of another topic of the same name: without a word clients only see NOT_LEADER."""
+        """Logs that the files belong to another topic of the same name: clients only see NOT_LEADER_OR_FOLLOWER."""
         found = self.logs.get(topic_partition)
         if found is not None and found.topic_id is not None:
             log.error(
-                "event=inconsistent_topic_id partition=%s directory=%s on_disk=%s in_cluster=%s: the files are of "
-                "another topic of this name, and the partition is not served here; stop the broker, move the directory "
-                "away, start again, and the replica is copied from the leader",
+                "inconsistent topic id partition=%s directory=%s on_disk=%s in_cluster=%s: the files belong to another "
+                "topic of this name, so the partition is not served here; stop the broker, move the directory away and "
+                "start it again to copy the replica from the leader",
                 topic_partition,
                 found.directory,
                 uuid_text(found.topic_id),

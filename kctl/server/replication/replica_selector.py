@@ -1,8 +1,8 @@
-"""Which replica a consumer had better read from: one of its own rack, where replica.selector.class says so.  KIP-392.
+"""The preferred read replica of a consumer: one in its own rack, if replica.selector.class is rack-aware.  KIP-392.
 
-The leader picks among the replicas that hold the offset: itself and the in-sync followers.  When it is in the
-consumer's rack itself, or nobody is, the consumer stays with it; of several followers the one that is furthest wins,
-then the one that caught up last, then the highest id.  Kafka's RackAwareReplicaSelector.
+The leader selects among the replicas that have the offset: itself and the in-sync followers.  If it is in the
+consumer's rack itself, or no replica is, the consumer stays with it; of several followers the one with the highest log
+end wins, then the one that caught up last, then the highest id.  Kafka: RackAwareReplicaSelector.
 
 Pure but for the metadata that it looks racks up in.
 """
@@ -20,17 +20,17 @@ NO_REPLICA = -1
 
 
 class ReplicaView(NamedTuple):
-    """One replica that holds the offset."""
+    """One replica that has the offset."""
 
     broker_id: int
     rack: str | None
     log_end_offset: int
     lag_ms: int
-    """How long ago it had all that the leader has."""
+    """Time since it last had all records of the leader."""
 
 
 def closest_replica(client_rack: str, leader: ReplicaView, followers: Iterable[ReplicaView]) -> int:
-    """The broker that a consumer of this rack reads from."""
+    """The broker from which a consumer in this rack should read."""
     near = [replica for replica in (leader, *followers) if replica.rack == client_rack]
     if not client_rack or not near or leader in near:
         return leader.broker_id
@@ -38,14 +38,14 @@ def closest_replica(client_rack: str, leader: ReplicaView, followers: Iterable[R
 
 
 class ReplicaSelector:
-    """What replica.selector.class says, applied to partitions that this broker leads."""
+    """Applies replica.selector.class to partitions that this broker leads."""
 
     def __init__(self, metadata: MetadataCache, selector_class: str | None) -> None:
         self._metadata = metadata
         self._is_rack_aware = selector_class == RACK_AWARE_SELECTOR
 
     def preferred_replica(self, partition: Partition, offset: int, *, rack: str, listener: str, now_ms: int) -> int:
-        """Where a consumer of that rack and listener should read on from `offset`; NO_REPLICA: here."""
+        """The broker from which a consumer should read at `offset`; NO_REPLICA for this broker."""
         if not self._is_rack_aware or not rack or not partition.is_leader:
             return NO_REPLICA
         leader = ReplicaView(partition.broker_id, self._rack(partition.broker_id), partition.log.log_end_offset, 0)

@@ -1,7 +1,7 @@
-"""Where a leader has the in-sync replicas of its partitions written: by itself in ZooKeeper, or by the controller.
+"""How a leader writes the in-sync replicas of its partitions: directly to ZooKeeper, or through the controller.
 
 inter.broker.protocol.version decides, because all brokers of a cluster and its controller have to agree: from 2.7-IV2
-on the controller writes (AlterIsr, KIP-497).  Kafka's ZkIsrManager and DefaultAlterIsrManager.
+on, the controller writes (AlterIsr, KIP-497).  Kafka: ZkIsrManager and DefaultAlterIsrManager.
 
 Owner: event loop.
 """
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 ANNOUNCE_EVERY_MS = 2_500
 _ANNOUNCE_QUIET_MS = 5_000
 _ANNOUNCE_LATEST_MS = 60_000
-_DECIDED_ANEW = frozenset(
+_NEWER_STATE_ERRORS = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.INVALID_UPDATE_VERSION,
@@ -47,11 +47,11 @@ class StateStore(Protocol):
     """Conditional writes of partition states."""
 
     def start(self) -> None:
-        """The broker serves from now on."""
+        """Starts background work when the broker starts serving."""
         ...
 
     async def put(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
-        """The state as written, or None when somebody else has changed it meanwhile.
+        """Writes the state; returns it as written, or None if another writer changed it in the meantime.
 
         Raises ConnectionLossError, SessionLostError, ConnectionLost, ApiError or MalformedRequest when it is not known
         whether it was written, and ZooKeeperError when it was not.
@@ -59,26 +59,28 @@ class StateStore(Protocol):
         ...
 
     async def close(self) -> None:
-        """Writes nothing any more."""
+        """Stops writing."""
         ...
 
 
 class ZooKeeperStates:
-    """This broker writes itself, and announces its changes to the controller in bundles."""
+    """This broker writes states itself, and notifies the controller of its changes in batches."""
 
     def __init__(self, zookeeper: ZooKeeper, clock: Clock) -> None:
         self._zookeeper = zookeeper
         self._clock = clock
-        self._chore: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._unannounced: dict[TopicPartition, None] = {}
         self._last_change_ms = 0
         self._last_announced_ms = clock.monotonic_ms()
 
     def start(self) -> None:
+        """Starts the periodic notification."""
         announcing = run_every(ANNOUNCE_EVERY_MS, self.announce)
-        self._chore = asyncio.get_running_loop().create_task(announcing, name="isr-announce")
+        self._task = asyncio.get_running_loop().create_task(announcing, name="isr-announce")
 
     async def put(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
+        """Writes the state and queues a notification."""
         written = await self._put(topic_partition, wanted)
         if written is not None:
             self._unannounced[topic_partition] = None
@@ -86,25 +88,26 @@ class ZooKeeperStates:
         return written
 
     async def announce(self) -> None:
-        """Tells the controller about changes once they have settled, or have waited for long."""
+        """Notifies the controller of changes after a quiet period, or after the longest wait."""
         now_ms = self._clock.monotonic_ms()
         has_settled = now_ms - self._last_change_ms >= _ANNOUNCE_QUIET_MS
         is_late = now_ms - self._last_announced_ms >= _ANNOUNCE_LATEST_MS
         if not self._unannounced or not (has_settled or is_late):
             return
-        told, self._unannounced = self._unannounced, {}
+        announced, self._unannounced = self._unannounced, {}
         try:
-            data = znodes.encode_partitions(told)
+            data = znodes.encode_partitions(announced)
             await self._zookeeper.create(paths.ISR_CHANGE_PREFIX, data, sequence=True)
             self._last_announced_ms = now_ms
         except ZooKeeperError as error:
-            self._unannounced = {**told, **self._unannounced}
-            log.warning("changes of in-sync replicas could not be announced yet: %s", error)
+            self._unannounced = {**announced, **self._unannounced}
+            log.warning("cannot write isr change notification error=%s", error)
 
     async def close(self) -> None:
-        if self._chore is not None:
-            self._chore.cancel()
-            await asyncio.gather(self._chore, return_exceptions=True)
+        """Stops the periodic notification."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _put(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
         path = paths.partition_state(*topic_partition)
@@ -118,9 +121,9 @@ class ZooKeeperStates:
             try:
                 current = znodes.decode_partition_state(path, found, stat.version)
             except ValueError as problem:
-                log.error("somebody wrote over a partition state: %s", problem)
+                log.error("invalid partition state partition=%s error=%s", topic_partition, problem)
                 return None
-            # An answer that got lost: the write had happened.
+            # The response of an earlier write was lost: the write was applied.
             is_ours = replace(current, partition_epoch=wanted.partition_epoch) == wanted
             return current if is_ours else None
         return replace(wanted, partition_epoch=stat.version)
@@ -130,11 +133,11 @@ Outcome = LeaderAndIsr | ErrorCode
 
 
 Connect = Callable[[], Awaitable[Connection]]
-"""A new connection to the broker that is controller now.  Raises ConnectionLost, also when nobody is."""
+"""Opens a connection to the current controller.  Raises ConnectionLost, also when there is no controller."""
 
 
 class ControllerStates:
-    """The controller writes.  One request is under way at a time; what comes meanwhile goes into the next."""
+    """Writes states through the controller.  One request is pending at a time; later changes go into the next one."""
 
     def __init__(self, broker_id: int, connect: Connect, *, broker_epoch: Callable[[], int]) -> None:
         self._broker_id = broker_id
@@ -145,27 +148,29 @@ class ControllerStates:
         self._connection: Connection | None = None
 
     def start(self) -> None:
-        """Begins with the first wish."""
+        """Does nothing: the first `put` connects."""
 
     async def put(self, topic_partition: TopicPartition, wanted: LeaderAndIsr) -> LeaderAndIsr | None:
+        """Queues the state for the next AlterIsr request."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
         displaced = self._waiting.get(topic_partition)
         if displaced is not None and not displaced[1].done():
-            # Of another leader epoch; whoever still has a use for it asks again.
+            # A state of another leader epoch; a caller that still needs it tries again.
             displaced[1].set_exception(ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED))
         self._waiting[topic_partition] = (wanted, future)
         if self._sending is None:
             self._sending = loop.create_task(self._send_all(), name="alter-isr")
         outcome = await future
         if isinstance(outcome, LeaderAndIsr):
-            # What another leader epoch says is a decision that this broker is yet to be told of.
+            # A state of another leader epoch is a decision whose LeaderAndIsr this broker has not received yet.
             return outcome if outcome.leader_epoch == wanted.leader_epoch else None
-        if outcome in _DECIDED_ANEW:
+        if outcome in _NEWER_STATE_ERRORS:
             return None
         raise ApiError(outcome)
 
     async def close(self) -> None:
+        """Stops sending and closes the connection."""
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.gather(self._sending, return_exceptions=True)
@@ -174,17 +179,17 @@ class ControllerStates:
     async def _send_all(self) -> None:
         try:
             while self._waiting:
-                asked, self._waiting = self._waiting, {}
+                requested, self._waiting = self._waiting, {}
                 try:
-                    outcomes = await self._send({tp: wanted for tp, (wanted, _) in asked.items()})
+                    outcomes = await self._send({tp: wanted for tp, (wanted, _) in requested.items()})
                 except Exception as error:
-                    # Of whatever kind: whoever waits for the answer would wait for ever.
-                    await self._drop_connection()  # The next try may have to go to another broker.
-                    for _, future in asked.values():
+                    # Any error at all: otherwise the callers would wait forever.
+                    await self._drop_connection()  # The next attempt may have to use another broker.
+                    for _, future in requested.values():
                         if not future.done():
                             future.set_exception(error)
                     continue
-                for topic_partition, (_, future) in asked.items():
+                for topic_partition, (_, future) in requested.items():
                     if not future.done():
                         future.set_result(outcomes.get(topic_partition, ErrorCode.UNKNOWN_SERVER_ERROR))
         finally:

@@ -1,9 +1,9 @@
-"""Replication throttles: how fast throttled replicas may be copied, seen by the leader and by the follower.  KIP-73.
+"""Replication throttles: rate limits for copying throttled replicas, on the leader and on the follower.  KIP-73.
 
-A throttle is a rate of the broker (leader.replication.throttled.rate and its twin for followers) and, for each topic,
-a list of replicas that it applies to.  What goes to or comes from those replicas is counted; while the rate over the
-window is above the limit, throttled replicas that are not in sync have to wait, and all others go on.  One answer is
-never cut short, so the rate is kept on average over the window only.  Kafka's ReplicationQuotaManager.
+A throttle is a rate of the broker ({leader,follower}.replication.throttled.rate) and, per topic, a list of replicas to
+which it applies.  Bytes to or from those replicas are counted; while the rate over the window exceeds the limit,
+throttled replicas that are not in sync wait, and all others continue.  A response is never truncated, so the rate holds
+only on average over the window.  Kafka: ReplicationQuotaManager.
 
 Owner: event loop.  Pure: the caller passes the time.
 """
@@ -23,7 +23,7 @@ NO_PARTITION: frozenset[int] = frozenset()
 class SampledRate:
     """A rate per second over the latest samples.
 
-    It is what the samples hold by the time since the oldest one began, but at least one sample's length.  Kafka's
+    The sum of the samples divided by the time since the oldest one began, but at least one sample's length.  Kafka:
     SimpleRate.
     """
 
@@ -33,15 +33,17 @@ class SampledRate:
         self._sample_ms = sample_ms
         self._window_ms = samples_max * sample_ms
         self._samples: deque[list[int]] = deque()
-        """[when it began (ms), what it holds], the oldest first."""
+        """[start (ms), amount] of each sample, the oldest first."""
 
     def record(self, amount: int, now_ms: int) -> None:
+        """Adds an amount to the current sample."""
         if not self._samples or now_ms - self._samples[-1][0] >= self._sample_ms:
             self._samples.append([now_ms, 0])
         self._samples[-1][1] += amount
         self._forget_old(now_ms)
 
     def per_second(self, now_ms: int) -> float:
+        """The rate per second at this time."""
         self._forget_old(now_ms)
         if not self._samples:
             return 0.0
@@ -54,9 +56,9 @@ class SampledRate:
 
 
 class ReplicationQuota:
-    """One limit, what it applies to and how much of it is used.
+    """A limit, the partitions to which it applies, and the rate used.
 
-    `limit` gives the bytes per second that are allowed now; `is_throttled` tells whether a partition counts.
+    `limit` returns the allowed bytes per second; `is_throttled` returns whether a partition is throttled.
     """
 
     def __init__(
@@ -67,16 +69,16 @@ class ReplicationQuota:
         self._rate = rate
 
     def record(self, size: int, now_ms: int) -> None:
-        """So many bytes of throttled partitions were copied."""
+        """Counts bytes of throttled partitions that were copied."""
         self._rate.record(size, now_ms)
 
     def is_exceeded(self, now_ms: int) -> bool:
-        """Whether throttled replicas that are not in sync have to wait."""
+        """True if throttled replicas that are not in sync have to wait."""
         return self._rate.per_second(now_ms) > self._limit()
 
 
 class ReplicationThrottles:
-    """The quotas of one broker, as its and the topics' configuration says at every moment."""
+    """The quotas of one broker, following its configuration and that of the topics."""
 
     def __init__(self, broker_id: int, configs: ConfigView) -> None:
         self._broker_id = broker_id

@@ -1,8 +1,8 @@
-"""Where a follower cuts its log after a change of leader.  KIP-101, KIP-279.
+"""Where a follower truncates its log after a change of leader.  KIP-101, KIP-279.
 
-High watermarks of a follower lag behind, so cutting there loses records that were acknowledged, and not cutting keeps
-records that the new leader never had.  Leader epochs tell exactly where two logs part: the follower asks the leader
-where the follower's last epoch ends, and goes back epoch by epoch until both know the same one.
+A follower's high watermark lags behind, so truncating there would lose acknowledged records, and not truncating would
+keep records that the new leader never had.  Leader epochs show exactly where two logs diverge: the follower asks the
+leader where the follower's last epoch ends, and goes back epoch by epoch until both logs have the same epoch.
 
 Pure.
 """
@@ -15,7 +15,7 @@ UNDEFINED = -1
 
 
 class Truncation(NamedTuple):
-    """Cut to `offset`; when not `is_final`, ask the leader again about the epoch that is the last then."""
+    """Truncate to `offset`; if not `is_final`, ask the leader again about the epoch that is the last one then."""
 
     offset: int
     is_final: bool
@@ -30,14 +30,14 @@ def truncation(
     log_end_offset: int,
     high_watermark: int,
 ) -> Truncation:
-    """What follows from the leader's answer to "where does my last epoch end".
+    """Evaluates the leader's response to "where does my last epoch end".
 
-    `leader_epoch` and `leader_end_offset` are the answer; `own_epoch` and `own_end_offset` are the largest epoch not
-    above `leader_epoch` that this log knows, and where it ends here.  UNDEFINED stands for "does not know".
-    AbstractFetcherThread.getOffsetTruncationState.
+    `leader_epoch` and `leader_end_offset` are from the response; `own_epoch` is the largest epoch in this log not above
+    `leader_epoch`, and `own_end_offset` its end here.  UNDEFINED means unknown.
+    Kafka: AbstractFetcherThread.getOffsetTruncationState.
     """
     if leader_end_offset == UNDEFINED:
-        # A leader that knows no epochs: all that is left is the high watermark.
+        # The leader does not support epochs: use the high watermark.
         return Truncation(min(high_watermark, log_end_offset), is_final=True)
     if leader_epoch == UNDEFINED:
         return Truncation(min(leader_end_offset, log_end_offset), is_final=True)

@@ -1,1 +1,1 @@
-"""From a frame to a handler and back: context, dispatch; timing_wheel, timer, purgatory for what has to wait."""
+"""From a frame to a handler and back: context, dispatch; timing_wheel, timer, purgatory for delayed operations."""

@@ -1,6 +1,6 @@
-"""What a client may do, as the bit masks of Metadata and DescribeCluster: bit n stands for AclOperation n.
+"""Authorized operations as bit masks in Metadata and DescribeCluster: bit n is AclOperation n.  KIP-430.
 
-Without an authorizer everything is allowed that the kind of resource knows.
+Without an authorizer, all operations of the resource type are allowed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a handler knows about who asks."""
+"""The client and connection of a request, for handlers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ ANONYMOUS = "User:ANONYMOUS"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One accepted connection, as far as handlers care."""
+    """One accepted connection."""
 
     client_host: str
-    """Java's InetAddress text: a slash and the address, as group metadata stores it."""
+    """Text of Java's InetAddress: a slash and the address, as group metadata stores it."""
     listener: str
     principal: str = ANONYMOUS
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request: its header and the connection that it came in on."""
+    """One request: its header and its connection."""
 
     api_version: int
     correlation_id: int
@@ -28,12 +28,15 @@ class RequestContext:
 
     @property
     def client_host(self) -> str:
+        """The client's address, see Peer."""
         return self.peer.client_host
 
     @property
     def listener(self) -> str:
+        """The name of the listener that accepted the connection."""
         return self.peer.listener
 
     @property
     def principal(self) -> str:
+        """The authenticated principal."""
         return self.peer.principal

@@ -1,7 +1,7 @@
-"""From a frame to its handler and back to bytes.
+"""Decodes a frame, calls its handler and encodes the response.
 
-The table of handlers is what ApiVersions advertises: an API without a handler does not exist.  As in Kafka an unknown
-API or version, or a body that cannot be read, closes the connection; only ApiVersions answers with an error.
+The table of handlers is what ApiVersions advertises: an API without a handler is unknown.  As in Kafka, an unknown API
+or version, or a malformed body, closes the connection; only ApiVersions responds with an error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from kctl.errors import ErrorCode, MalformedRequest
+from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.headers import decode_request_header, response_header_version
@@ -28,30 +28,30 @@ _RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
 
 Response = Any
 Handler = Callable[[Any, RequestContext], "Response | Awaitable[Response | None] | None"]
-"""Takes a request; gives its response, None for no answer, or something to await for one of them."""
+"""Takes a request; returns its response, None for no response, or an awaitable of either."""
 
 
 class Dispatcher:
-    """Owner: event loop."""
+    """Handlers by API key.  Owner: event loop."""
 
     def __init__(self) -> None:
         self._handlers: dict[int, tuple[registry.Api, Handler]] = {}
         self._tasks: set[asyncio.Future[Response | None]] = set()
 
     def register(self, api_name: str, handler: Handler) -> None:
-        """Serves the API from now on, in the versions that the registry says."""
+        """Registers the handler of an API, for the versions in the registry."""
         api = registry.api_named(api_name)
         self._handlers[api.key] = (api, handler)
 
     def api_versions(self) -> list[ApiVersion]:
-        """What is served, by ascending key."""
+        """The served APIs, by ascending key."""
         return [
             ApiVersion(api_key=key, min_version=api.served[0], max_version=api.served[-1])
             for key, (api, _) in sorted(self._handlers.items())
         ]
 
     def handle(self, frame: memoryview, peer: Peer) -> Reply | asyncio.Future[Reply]:
-        """The framed response, or a future of it.  Raises MalformedRequest."""
+        """The framed response, or a future of it.  Raises MalformedRequest and UnansweredRequestFailed."""
         header, offset = decode_request_header(frame)
         entry = self._handlers.get(header.api_key)
         if entry is None:
@@ -62,8 +62,10 @@ class Dispatcher:
             if api.key == API_VERSIONS_KEY:
                 return self._refuse_api_versions(api, header.correlation_id)
             raise MalformedRequest(f"{api.name} version {version} is not served")
-        request: Any = codec.decode(api.request, frame, version, offset)[0]
         context = RequestContext(version, header.correlation_id, header.client_id or "", peer)
+        if codec.is_long_to_decode(api.request, len(frame)):
+            return self._later(api, context, _handled_off_loop(api, handler, bytes(frame), offset, context))
+        request: Any = codec.decode(api.request, frame, version, offset)[0]
         result = handler(request, context)
         if result is None:
             return None
@@ -74,7 +76,7 @@ class Dispatcher:
     def _later(
         self, api: registry.Api, context: RequestContext, result: Awaitable[Response | None]
     ) -> asyncio.Future[Reply]:
-        """The reply to come.  Cancelling it ends a wait; work that has begun goes on to its end."""
+        """A future of the response.  Cancelling it ends a wait; work that has started continues."""
         loop = asyncio.get_running_loop()
         reply: asyncio.Future[Reply] = loop.create_future()
         if isinstance(result, asyncio.Future):
@@ -96,7 +98,7 @@ class Dispatcher:
     ) -> None:
         error = None if wait.cancelled() else wait.exception()
         if reply.done():
-            if error is not None:
+            if error is not None and not isinstance(error, UnansweredRequestFailed):
                 log.error("request failed after its connection closed api=%s", api.name, exc_info=error)
         elif wait.cancelled():
             reply.cancel()
@@ -117,9 +119,21 @@ class Dispatcher:
         )
 
     def _refuse_api_versions(self, api: registry.Api, correlation_id: int) -> Reply:
-        """The version 0 layout with all ranges, so that the client can ask again in a version of ours.  KIP-511."""
+        """The version 0 response with all ranges, so that the client can retry with a supported version.  KIP-511."""
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions())
         return _framed(codec.encode(response, 0), correlation_id, is_flexible=False)
+
+
+async def _handled_off_loop(
+    api: registry.Api, handler: Handler, frame: bytes, offset: int, context: RequestContext
+) -> Response | None:
+    """Decodes in a thread.  A controller's description of a large cluster takes hundreds of milliseconds."""
+    loop = asyncio.get_running_loop()
+    decoded: tuple[Any, int] = await loop.run_in_executor(
+        None, codec.decode, api.request, frame, context.api_version, offset
+    )
+    result = handler(decoded[0], context)
+    return await result if isinstance(result, Awaitable) else result
 
 
 async def _awaited(result: Awaitable[Response | None]) -> Response | None:

@@ -1,4 +1,4 @@
-"""How one of many things asked for in a request ended: a value, so that one that fails does not stop the others."""
+"""The result for one of several resources in a request: a value, so that one failure does not stop the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An error code and, for people, what was wrong in this case."""
+    """An error code and an optional message."""
 
     code: ErrorCode
     message: str | None = None
@@ -23,10 +23,12 @@ class Outcome:
 
     @property
     def is_success(self) -> bool:
+        """True if there is no error."""
         return self.code is ErrorCode.NONE
 
     @classmethod
     def of(cls, error: ApiError) -> Outcome:
+        """The outcome for an error that was raised."""
         return cls(error.code, error.message)
 
 
@@ -36,10 +38,10 @@ NO_AUTHORIZER = Outcome(ErrorCode.SECURITY_DISABLED, "No authorizer is configure
 
 
 async def outcome_of(work: Awaitable[object]) -> Outcome:
-    """Awaits work on ZooKeeper; what it raises becomes the outcome.
+    """Awaits work on ZooKeeper and returns its errors as an outcome.
 
-    A lost session answers NOT_CONTROLLER, since its owner is no controller any more and the client should look for the
-    next one; whatever else ZooKeeper refuses is UNKNOWN_SERVER_ERROR.
+    A lost session gives NOT_CONTROLLER, since its owner is no longer the controller and the client should find the next
+    one; other errors of ZooKeeper give UNKNOWN_SERVER_ERROR.
     """
     try:
         await work
@@ -48,6 +50,6 @@ async def outcome_of(work: Awaitable[object]) -> Outcome:
     except SessionLostError:
         return Outcome(ErrorCode.NOT_CONTROLLER, "The broker has lost its ZooKeeper session.")
     except ZooKeeperError as error:
-        log.warning("a request failed in ZooKeeper: %s", error)
+        log.warning("request failed in zookeeper error=%s", error)
         return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper: {error}")
     return SUCCESS

@@ -1,10 +1,10 @@
-"""Where requests wait until something happens or their time is up.  Kafka's DelayedOperationPurgatory.
+"""Delayed operations: requests that wait for an event or a timeout.  Kafka: DelayedOperationPurgatory.
 
-An operation watches keys (partitions, groups).  Whoever changes what a key stands for calls `check(key)`; each watcher
-looks whether it can complete now.  An operation completes once: by `try_complete`, by its timeout, or by failing.  One
-that fails does not disturb whoever made the change, nor the other watchers.
+An operation watches keys (partitions, groups).  Code that changes the state of a key calls `check(key)`, which tries to
+complete the operations that watch it.  An operation completes once: by `try_complete`, by its timeout, or by failing.
+A failure does not affect the caller of `check` or the other operations.
 
-An operation leaves with its caller: it is forgotten when its future is cancelled.
+An operation is removed when its future is cancelled, that is, when its caller is gone.
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from kctl.environment import Timer, TimerTask
+from kctl.limits import DELAYED_TRIED_MAX
 
 K = TypeVar("K", bound=Hashable)
 
 
 class DelayedOperation(Protocol):
-    """Something that waits; its caller waits for `future`."""
+    """An operation that waits; its caller awaits `future`."""
 
     @property
-    def future(self) -> asyncio.Future[Any] | None: ...
+    def future(self) -> asyncio.Future[Any] | None:
+        """The future of its result."""
+        ...
 
     def try_complete(self) -> bool:
-        """Completes if it can; answers whether it has."""
+        """Completes if possible; returns True if it has completed."""
         ...
 
     def on_timeout(self) -> None:
-        """Completes with what there is."""
+        """Completes with the current state."""
         ...
 
 
@@ -46,7 +49,7 @@ class _Waiting(Generic[K]):
 
 
 class Purgatory(Generic[K]):
-    """The waiting operations of one kind.  Owner: event loop."""
+    """The delayed operations of one kind.  Owner: event loop."""
 
     def __init__(self, timer: Timer) -> None:
         self._timer = timer
@@ -54,7 +57,7 @@ class Purgatory(Generic[K]):
         self._size = 0
 
     def __len__(self) -> int:
-        """How many operations wait."""
+        """The number of delayed operations."""
         return self._size
 
     def complete_or_watch(self, operation: DelayedOperation, keys: Iterable[K], timeout_ms: int) -> None:
@@ -70,28 +73,33 @@ class Purgatory(Generic[K]):
         waiting.timeout = self._timer.schedule(timeout_ms, lambda: self._expire(waiting))
 
     def watches(self, key: K) -> bool:
-        """Whether anything waits for this key; a cheap question for the hot path."""
+        """True if an operation watches this key; a cheap check for the hot path."""
         return key in self._watchers
 
     def check(self, *keys: K) -> None:
-        """Something changed for the keys: completes what can complete.
+        """Completes the operations of these keys that can complete.
 
-        What waits for several of them is tried once, as a follower's fetch does that waits for hundreds of partitions
-        and looks at each of them in every try.
+        An operation that watches several of them is tried once: a follower's fetch may watch hundreds of partitions and
+        reads all of them in every try.
         """
-        if not self._watchers:
-            return
-        for waiting in {waiting: None for key in keys for waiting in self._watchers.get(key, ())}:
-            if not waiting.done and not waiting.is_trying:
-                self._try(waiting)
+        if self._watchers:
+            self._try_in_slices([*{waiting: None for key in keys for waiting in self._watchers.get(key, ())}])
 
     def expire_all(self) -> None:
-        """Completes everything with what there is; for shutdown."""
+        """Completes all operations with their current state, for shutdown."""
         for waiting in {w: None for watchers in self._watchers.values() for w in watchers}:
             self._expire(waiting)
 
+    def _try_in_slices(self, waiting: list[_Waiting[K]]) -> None:
+        """The first DELAYED_TRIED_MAX now, the others in later iterations of the loop."""
+        for each in waiting[:DELAYED_TRIED_MAX]:
+            if not each.done and not each.is_trying:
+                self._try(each)
+        if len(waiting) > DELAYED_TRIED_MAX:
+            asyncio.get_running_loop().call_soon(self._try_in_slices, waiting[DELAYED_TRIED_MAX:])
+
     def _try(self, waiting: _Waiting[K]) -> None:
-        """An operation may wake others of its key while it completes, but not itself."""
+        """Tries to complete an operation; while it completes, it may wake others of its key, but not itself."""
         waiting.is_trying = True
         try:
             if waiting.operation.try_complete():
@@ -129,7 +137,7 @@ class Purgatory(Generic[K]):
 
 
 def _fail(operation: DelayedOperation, error: Exception) -> None:
-    """Gives the error to the caller of the operation, or to the loop if there is none."""
+    """Passes the error to the caller of the operation, or to the loop if there is none."""
     if operation.future is None:
         asyncio.get_running_loop().call_exception_handler({"message": "a delayed operation failed", "exception": error})
     elif not operation.future.done():

@@ -1,7 +1,7 @@
-"""Work on records that takes long: decompressing, converting, compressing, searching.
+"""Long work on records: decompressing, converting, compressing, searching.
 
-It runs in a few threads, within one bound of bytes for all requests; what does not fit waits in order of arrival.
-`run` is given a function of values: it may not touch what the event loop owns.
+It runs in a few threads, within one byte limit for all requests; work that does not fit waits in order of arrival.
+The function given to `run` works on values only: it must not access what the event loop owns.
 
 Owner: event loop.
 """
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class RecordWork:
-    """The threads and the bytes that all requests share."""
+    """The threads and the byte limit that all requests share."""
 
     def __init__(
         self,
@@ -41,27 +41,28 @@ class RecordWork:
 
     @property
     def used_bytes(self) -> int:
-        """What the work under way has reserved."""
+        """Bytes reserved by running work."""
         return self._bytes_max - self._free_bytes
 
     def hold(self, size: int) -> None:
-        """Count `size` bytes that a request keeps until its turn; `let_go` ends that.
+        """Counts `size` bytes that a request holds while it waits; `release_hold` ends that.
 
-        Raises ApiError(REQUEST_TIMED_OUT) when all requests together would keep too much.
+        Raises ApiError(REQUEST_TIMED_OUT) if all requests together would hold too many bytes.
         """
         if self._held_bytes + size > self._waiting_bytes_max:
             message = f"more than {self._waiting_bytes_max} bytes of records wait to be decompressed or converted"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message)
         self._held_bytes += size
 
-    def let_go(self, size: int) -> None:
+    def release_hold(self, size: int) -> None:
+        """Ends `hold` for `size` bytes."""
         self._held_bytes -= size
 
     async def run(self, memory_bytes: int, work: Callable[[], T]) -> T:
-        """The result of `work`, which takes at most `memory_bytes`.
+        """Runs `work`, which uses at most `memory_bytes`, in a thread and returns its result.
 
-        Work that needs more than all bytes runs alone.  Raises what `work` raises, and
-        ApiError(NOT_LEADER_OR_FOLLOWER) after `close`.
+        Work that needs more than the limit runs alone.  Raises what `work` raises, and ApiError(NOT_LEADER_OR_FOLLOWER)
+        after `close`.
         """
         memory_bytes = min(memory_bytes, self._bytes_max)
         await self._reserve(memory_bytes)
@@ -72,21 +73,21 @@ class RecordWork:
             self._running.discard(future)
             self._release(memory_bytes)
             if not future.cancelled():
-                future.exception()  # Whoever waited for it may be gone.
+                future.exception()  # Marks it as retrieved: the caller may be gone.
 
         running.add_done_callback(finished)
-        # Shielded, because a thread goes on when its request is cancelled, and keeps its bytes until then.
+        # Shielded: a thread continues when its request is cancelled, and keeps its bytes until it is done.
         try:
             result = await asyncio.shield(running)
         finally:
-            # An exception refers to this frame: with the future in it, both and all bytes of the work would stay until
-            # the next garbage collection.
+            # An exception refers to this frame: with the future in it, both and all bytes of the work would stay in
+            # memory until the next garbage collection.
             del running
         self._check_open()
         return result
 
     async def close(self) -> None:
-        """Refuse what waits, and wait for what runs.  Nothing that was run has a result after this."""
+        """Refuses waiting work, and waits for running work.  Work gets no result after this."""
         self._is_closed = True
         for _, turn in self._waiting:
             if not turn.done():

@@ -1,4 +1,4 @@
-"""Building a long answer in slices, between which the event loop serves other connections."""
+"""Builds a long response in slices, between which the event loop serves other connections."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 async def in_slices(parts: Iterable[T], size_of: Callable[[T], int]) -> list[T]:
-    """The parts of an answer, made one after the other; the loop runs whatever else is ready after SLICE_OBJECTS.
+    """The parts of a response as a list; yields to the event loop after every SLICE_OBJECTS objects.
 
-    `size_of` tells how many objects a part that was just made consists of.
+    `size_of` returns the number of objects in a part.
     """
     made: list[T] = []
     left = SLICE_OBJECTS

@@ -10,7 +10,7 @@ from kctl.server.requests.timing_wheel import Entry, TimingWheel
 
 
 class WheelTask:
-    """A scheduled callback; satisfies environment.TimerTask."""
+    """A scheduled callback; implements environment.TimerTask."""
 
     __slots__ = ("_entry", "_wheel")
 
@@ -19,14 +19,14 @@ class WheelTask:
         self._entry = entry
 
     def cancel(self) -> None:
-        """Does nothing when the callback ran already."""
+        """Cancels the callback; does nothing if it has run."""
         self._wheel.cancel(self._entry)
 
 
 class WheelTimer:
-    """environment.Timer over the running loop.
+    """environment.Timer on the running loop.
 
-    The loop is asked to wake at the wheel's next due time only; thousands of waiting fetches cost one handle.
+    One loop handle wakes at the wheel's next due time, so thousands of waiting fetches use one handle.
     Owner: event loop.
     """
 
@@ -41,13 +41,13 @@ class WheelTimer:
         return len(self._wheel)
 
     def schedule(self, delay_ms: int, callback: Callable[[], None]) -> WheelTask:
-        """Runs `callback` on the loop in `delay_ms` or a little later, never earlier."""
+        """Runs `callback` on the loop after `delay_ms` or a little later, never earlier."""
         entry = self._wheel.add(callback, self._clock.monotonic_ms() + max(delay_ms, 0))
         self._arm()
         return WheelTask(self._wheel, entry)
 
     def close(self) -> None:
-        """Runs nothing any more."""
+        """Cancels all callbacks."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -69,7 +69,7 @@ class WheelTimer:
             try:
                 callback()
             except Exception as error:
-                # The others that are due at this time are not on the wheel any more.
+                # The other callbacks that are due now are no longer on the wheel, so they must run.
                 message = f"a callback of the timer failed: {callback!r}"
                 self._loop.call_exception_handler({"message": message, "exception": error})
         self._arm()

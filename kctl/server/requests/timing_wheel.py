@@ -1,7 +1,7 @@
-"""A hierarchical timing wheel: adding and cancelling a deadline costs the same however many are waiting.
+"""A hierarchical timing wheel: adding and cancelling a deadline takes the same time however many there are.
 
-Level 0 has buckets of one tick; each further level has buckets `size` times as wide.  A deadline goes into the lowest
-level whose span reaches it.  When the time of a wide bucket comes, what is in it moves down; from level 0 it expires.
+Level 0 has buckets of one tick; each further level has buckets `size` times as wide.  A deadline is added to the lowest
+level whose span includes it.  When the time of a wide bucket comes, its entries move down; from level 0 they expire.
 Kafka's TimingWheel keeps its buckets in rings; here a bucket is found by its number, so that empty ones cost nothing.
 
 Owner: event loop.  Pure: the caller passes the time.
@@ -19,7 +19,7 @@ BUCKETS_PER_LEVEL = 64
 
 
 class Entry(Generic[T]):
-    """One item that waits; belongs to at most one bucket."""
+    """One item with a deadline; in at most one bucket."""
 
     __slots__ = ("bucket", "deadline_ms", "item")
 
@@ -30,7 +30,7 @@ class Entry(Generic[T]):
 
 
 class TimingWheel(Generic[T]):
-    """Items by deadline.  `advance` hands out what is due, in order of buckets; within a bucket in order of adding."""
+    """Items by deadline.  `advance` returns due items in order of buckets, and within a bucket in order of adding."""
 
     def __init__(self, start_ms: int, *, tick_ms: int = TICK_MS, buckets_per_level: int = BUCKETS_PER_LEVEL) -> None:
         self._now_ms = start_ms
@@ -44,21 +44,21 @@ class TimingWheel(Generic[T]):
         return self._count
 
     def add(self, item: T, deadline_ms: int) -> Entry[T]:
-        """Waits until `deadline_ms`; a deadline in the past is due at the next `advance`."""
+        """Adds an item; a deadline in the past is due at the next `advance`."""
         entry = Entry(item, deadline_ms)
         self._place(entry)
         self._count += 1
         return entry
 
     def cancel(self, entry: Entry[T]) -> None:
-        """Forgets the entry; does nothing when it has expired or was cancelled."""
+        """Removes the entry; does nothing if it has expired or was cancelled."""
         if entry.bucket is not None:
             del entry.bucket[entry]
             entry.bucket = None
             self._count -= 1
 
     def next_due_ms(self) -> int | None:
-        """When `advance` next has something to do: an expiry, or a move between levels."""
+        """When `advance` next has work: an expiry, or a move between levels; None if empty."""
         while self._due:
             start_ms, width_ms = self._due[0]
             if self._buckets.get((start_ms, width_ms)):
@@ -68,7 +68,7 @@ class TimingWheel(Generic[T]):
         return None
 
     def advance(self, now_ms: int) -> list[T]:
-        """Moves the time forward (never back) and returns the items whose deadline has come."""
+        """Advances the time (never back) and returns the items whose deadline has passed."""
         self._now_ms = max(self._now_ms, now_ms)
         expired: list[T] = []
         while self._due and self._due[0][0] <= self._now_ms:
@@ -84,7 +84,7 @@ class TimingWheel(Generic[T]):
 
     def _place(self, entry: Entry[T]) -> None:
         width_ms = self._tick_ms
-        # Rounding up keeps the promise that nothing expires early.
+        # Rounded up, so that nothing expires early.
         deadline_ms = max(entry.deadline_ms, self._now_ms)
         while deadline_ms - self._now_ms >= width_ms * self._size:
             width_ms *= self._size

@@ -1,4 +1,4 @@
-"""What a transaction decides: the vocabulary that `step` gives back, to be performed in order."""
+"""Actions that `step` returns for a transaction, to be performed in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class InitOutcome:
-    """The answer to InitProducerId."""
+    """The result of an InitProducerId."""
 
     error: ErrorCode
     producer: ProducerIdAndEpoch = NO_PRODUCER
@@ -26,7 +26,7 @@ Outcome: TypeAlias = InitOutcome | ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The parked call of `token` ends with this."""
+    """Complete the parked request of `token`."""
 
     token: Token
     outcome: Outcome
@@ -34,23 +34,23 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class AllocateProducerId:
-    """Get a fresh producer id and let `event` happen again with it."""
+    """Allocate a producer id and process `event` again with it."""
 
     event: InitProducer
 
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Write the record to the log, then say AppendDone.  None writes a tombstone."""
+    """Write the record to the log, or a tombstone for None.  Results in AppendDone."""
 
     snapshot: TransactionSnapshot | None
 
 
 @dataclass(frozen=True, slots=True)
 class SendMarkers:
-    """Have the leaders of these partitions write how the transaction ended; say MarkersWritten for each that has.
+    """Have the leaders of these partitions write the markers of the transaction.  Results in MarkersWritten for each.
 
-    None that was sent before is owed any more.
+    Replaces all markers that are still pending.
     """
 
     producer: ProducerIdAndEpoch
@@ -60,12 +60,12 @@ class SendMarkers:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleCompletion:
-    """Say CompletionDue in a moment."""
+    """Process CompletionDue after a short delay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Forget the transactional id, and whatever markers are still on their way for it."""
+    """Remove the transactional id and its pending markers."""
 
 
 Action: TypeAlias = Answer | AllocateProducerId | Persist | SendMarkers | ScheduleCompletion | Discard

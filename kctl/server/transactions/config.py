@@ -1,4 +1,4 @@
-"""The broker properties that decide how transactions behave, as one snapshot."""
+"""The broker properties of the transaction coordinator, as one snapshot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TransactionConfig:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> TransactionConfig:
-        """As the broker is configured."""
+        """The settings in the broker's configuration."""
         return cls(
             max_timeout_ms=config.transaction_max_timeout_ms,
             id_expiration_ms=config.transactional_id_expiration_ms,

@@ -1,9 +1,9 @@
-"""The transaction coordinator of a broker: what producers may ask of the transactional ids that live here.
+"""The transaction coordinator of a broker: the API that request handlers use.
 
-Calls are checked (id, coordinator active, partition loading, partition ours) and become events for the transaction,
-which the runner lets happen; each call has one answer, now or later.
+Calls are checked (id, coordinator active, partition loading, partition led here) and become events for the transaction,
+which the runner processes; each call gets one result, now or later.
 
-While a partition loads, its ids answer COORDINATOR_LOAD_IN_PROGRESS and those of other partitions go on.
+While a partition loads, its ids get COORDINATOR_LOAD_IN_PROGRESS and those of other partitions are served.
 
 Owner: event loop.  Kafka: TransactionCoordinator.
 """
@@ -16,17 +16,17 @@ from kctl.environment import Clock, Timer
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.coordinators.partitions import CoordinatorPartitions
+from kctl.server.coordinators.periodic_checks import PeriodicChecks
 from kctl.server.coordinators.ports import CoordinatorLog
 from kctl.server.coordinators.replies import ParkedCall, Reply
-from kctl.server.coordinators.rounds import Rounds
 from kctl.server.transactions.actions import InitOutcome
 from kctl.server.transactions.config import TransactionConfig
 from kctl.server.transactions.events import (
     AddPartitions,
+    CheckExpiry,
+    CheckTimeout,
     EndTransaction,
     InitProducer,
-    LookForExpiry,
-    LookForTimeout,
 )
 from kctl.server.transactions.markers import MarkerSender
 from kctl.server.transactions.ports import FreshProducerIds
@@ -64,19 +64,19 @@ class TransactionCoordinator:
         )
         self._hosted: Mapping[str, HostedTransaction] = self._runner.hosted
         self.partitions = CoordinatorPartitions(broker_id, state_log, self._runner, clock)
-        """Whose transactional ids are served here; to be told of leaderships."""
-        self._rounds = Rounds(timer)
+        """The partitions of `__transaction_state` that this broker leads; notified of changes of leadership."""
+        self._checks = PeriodicChecks(timer)
 
     def start(self) -> None:
-        """Calls are served from now on; until then they answer COORDINATOR_NOT_AVAILABLE."""
+        """Starts serving calls; before that they get COORDINATOR_NOT_AVAILABLE."""
         self._is_active = True
-        self._rounds.every(self._config.abort_check_interval_ms, self.abort_timed_out)
-        self._rounds.every(self._config.expiration_check_interval_ms, self.expire)
+        self._checks.every(self._config.abort_check_interval_ms, self.abort_timed_out)
+        self._checks.every(self._config.expiration_check_interval_ms, self.expire)
 
     async def stop(self) -> None:
-        """Everything parked answers NOT_COORDINATOR; markers are left to the next coordinator."""
+        """Stops; all parked requests get NOT_COORDINATOR, and pending markers are left to the next coordinator."""
         self._is_active = False
-        self._rounds.cancel()
+        self._checks.cancel()
         await self._allocations.close()
         await self.partitions.close()
         await self._markers.close()
@@ -84,7 +84,7 @@ class TransactionCoordinator:
     def init_producer(
         self, transactional_id: str, *, timeout_ms: int, expected: ProducerIdAndEpoch | None
     ) -> Reply[InitOutcome]:
-        """InitProducerId: answered when the new epoch is in the log, or refused at once."""
+        """InitProducerId: completes when the new epoch is in the log, or at once with an error."""
         error = ErrorCode.NONE if transactional_id else ErrorCode.INVALID_REQUEST
         if error is ErrorCode.NONE and not 0 < timeout_ms <= self._config.max_timeout_ms:
             error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
@@ -98,17 +98,17 @@ class TransactionCoordinator:
     def add_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
     ) -> Reply[ErrorCode]:
-        """AddPartitionsToTxn and AddOffsetsToTxn: answered when the partitions are in the log, or refused at once."""
+        """AddPartitionsToTxn and AddOffsetsToTxn: completes when the partitions are in the log, or at once."""
         call: ParkedCall[ErrorCode] = ParkedCall()
         return self._ask(transactional_id, call, AddPartitions(call, producer, tuple(dict.fromkeys(partitions))))
 
     def end(self, transactional_id: str, producer: ProducerIdAndEpoch, *, committed: bool) -> Reply[ErrorCode]:
-        """EndTxn: answered when the decision is in the log, or refused at once; the markers follow."""
+        """EndTxn: completes when the decision is in the log, or at once with an error; markers are sent afterwards."""
         call: ParkedCall[ErrorCode] = ParkedCall()
         return self._ask(transactional_id, call, EndTransaction(call, producer, committed))
 
     def describe(self, transactional_id: str) -> tuple[ErrorCode, TransactionSnapshot | None]:
-        """DescribeTransactions, for one id."""
+        """DescribeTransactions, for one id; None for an unknown id."""
         error = self._status(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
         if error is not ErrorCode.NONE:
             return error, None
@@ -120,7 +120,7 @@ class TransactionCoordinator:
     def transactions(
         self, states: Collection[str] = (), producer_ids: Collection[int] = ()
     ) -> tuple[ErrorCode, list[str], list[TransactionOverview]]:
-        """ListTransactions: an error, the state names that do not exist, and the ids that pass the filters, if any."""
+        """ListTransactions: an error, the unknown state names, and the ids that match the filters, if any."""
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, [], []
         if self.partitions.are_loading:
@@ -140,15 +140,15 @@ class TransactionCoordinator:
         )
 
     def abort_timed_out(self) -> None:
-        """Looks for transactions that take too long now; start() makes that regular."""
-        self._runner.run_all(LookForTimeout())
+        """Aborts transactions that exceed their timeout; `start` makes this periodic."""
+        self._runner.run_all(CheckTimeout())
 
     def expire(self) -> None:
-        """Looks for unused ids now; start() makes that regular."""
-        self._runner.run_all(LookForExpiry(self._config.id_expiration_ms))
+        """Removes unused ids; `start` makes this periodic."""
+        self._runner.run_all(CheckExpiry(self._config.id_expiration_ms))
 
     def _status(self, transactional_id: str) -> ErrorCode:
-        """Whether the id may be served here."""
+        """The error if the id cannot be served here."""
         if not self._is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         is_hosted = transactional_id in self._hosted
@@ -165,7 +165,7 @@ class TransactionCoordinator:
         return call.reply()
 
     def _init_again(self, transactional_id: str, event: InitProducer) -> ErrorCode:
-        """With a fresh producer id at hand, if the world has not changed meanwhile."""
+        """Processes the event with a fresh producer id, if this broker still coordinates the id."""
         error = self._status(transactional_id)
         if error is ErrorCode.NONE:
             self._run_or_create(transactional_id, event)

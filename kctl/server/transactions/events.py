@@ -1,6 +1,6 @@
-"""What can happen to a transactional id: the vocabulary that `step` takes.
+"""Events that `step` processes for a transactional id.
 
-A token stands for one parked call; it comes back in exactly one `Answer` and is never looked into.
+A token identifies one parked request; it is returned in exactly one `Answer` and is opaque to the transaction.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ Token: TypeAlias = object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducer:
-    """A producer starts, or starts over."""
+    """A producer starts or restarts."""
 
     token: Token
     timeout_ms: int
     expected: ProducerIdAndEpoch | None = None
-    """What the producer says that it has; it wants to go on after an error (KIP-360)."""
+    """The id and epoch that the producer sent, to continue after an error (KIP-360)."""
     fresh_producer_id: int | None = None
-    """An id that nobody had before; None until one turned out to be needed."""
+    """An id that was never used before; None unless one was needed and allocated."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """The producer is going to write to these."""
+    """The producer is about to write to these partitions."""
 
     token: Token
     producer: ProducerIdAndEpoch
@@ -46,43 +46,43 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class AppendDone:
-    """The log took, or refused, what the last Persist action handed it."""
+    """The result of the last Persist action."""
 
     error: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class MarkersWritten:
-    """These partitions have their marker, or are gone and need none."""
+    """These partitions have their marker, or are deleted and need none."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionDue:
-    """The log refused to note that all markers are written; it is asked again."""
+    """Retry of writing the Complete record, which the log refused."""
 
 
 @dataclass(frozen=True, slots=True)
-class LookForTimeout:
-    """The regular look for transactions that take too long."""
+class CheckTimeout:
+    """The periodic check for transactions that exceed their timeout."""
 
 
 @dataclass(frozen=True, slots=True)
-class LookForExpiry:
-    """The regular look for transactional ids that nobody has used for so long."""
+class CheckExpiry:
+    """The periodic check for transactional ids that were unused for `id_expiration_ms`."""
 
     id_expiration_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The transaction was just read back from the log."""
+    """The transaction was loaded from the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unload:
-    """Another broker coordinates the transactional id from now on."""
+    """Another broker coordinates the transactional id now."""
 
 
 Event: TypeAlias = (
@@ -92,8 +92,8 @@ Event: TypeAlias = (
     | AppendDone
     | MarkersWritten
     | CompletionDue
-    | LookForTimeout
-    | LookForExpiry
+    | CheckTimeout
+    | CheckExpiry
     | Loaded
     | Unload
 )

@@ -1,14 +1,14 @@
-"""Telling partitions how a transaction ended: markers are sent to their leaders until each is written.
+"""Sends transaction markers to partition leaders until each marker is written.
 
-A job is the markers of one transaction.  Its partitions are sorted by leader; what this broker leads is written
-directly, for every other broker there is a channel with at most one request under way, which takes along whatever
-gathered meanwhile.  An error that may pass puts the partition back, to be sorted anew: its leader may be another one.
+A job is the markers of one transaction.  Its partitions are grouped by leader; those that this broker leads are written
+directly, and for every other broker there is a channel with at most one request in flight, which carries all markers
+that were queued meanwhile.  A partition with a retriable error is queued again, since its leader may have changed.
 
-A partition ends in one of three ways.  Written.  Gone: its topic was deleted, or cannot hold markers, so none is owed.
-Fenced: the partition has heard from a newer coordinator or producer epoch, so the whole job is not ours to finish.
+A partition is done in one of three ways.  Written.  Gone: its topic was deleted or cannot hold markers, so none is
+needed.  Fenced: the partition has a newer coordinator or producer epoch, so the whole job belongs to another one.
 
-A partition that the metadata does not know is only believed to be gone after a while: a broker may have become
-coordinator before it was told of all partitions, and a marker left out would break the transaction in two.
+A partition that is not in the metadata counts as gone only after a while: a broker may become coordinator before it
+receives the metadata of all partitions, and a missing marker would make the transaction inconsistent.
 
 Owner: event loop.  Kafka: TransactionMarkerChannelManager.
 """
@@ -36,12 +36,12 @@ log = logging.getLogger(__name__)
 
 RETRY_MS = 100
 GONE_AFTER_MS = 10_000
-"""How long a partition has to be missing from the metadata until it is believed to be deleted."""
+"""How long a partition has to be missing from the metadata until it counts as deleted."""
 
 _DONE = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
-"""The last two: nothing transactional can have been written there."""
+"""The last two: the partition cannot contain transactional records."""
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-_MAY_PASS = frozenset(
+_RETRIABLE = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -56,23 +56,23 @@ Partitions = Iterable[TopicPartition]
 
 
 class MarkerJob:
-    """The markers of one transaction that are still owed."""
+    """The pending markers of one transaction."""
 
     __slots__ = (
         "committed",
-        "complained_of",
         "coordinator_epoch",
         "is_over",
+        "logged_errors",
         "missing_since_ms",
         "on_written",
-        "owed",
+        "pending",
         "producer",
-        "who",
+        "transactional_id",
     )
 
     def __init__(
         self,
-        who: str,
+        transactional_id: str,
         producer: ProducerIdAndEpoch,
         *,
         committed: bool,
@@ -80,21 +80,21 @@ class MarkerJob:
         partitions: Partitions,
         on_written: Callable[[tuple[TopicPartition, ...]], None],
     ) -> None:
-        self.who = who
-        """The transactional id, for people."""
+        self.transactional_id = transactional_id
+        """The transactional id, for the log."""
         self.producer = producer
         self.committed = committed
         self.coordinator_epoch = coordinator_epoch
         self.on_written = on_written
-        """Called with partitions that have their marker, or need none."""
-        self.owed = dict.fromkeys(partitions)
+        """Called with partitions that have their marker or need none."""
+        self.pending = dict.fromkeys(partitions)
         self.missing_since_ms: dict[TopicPartition, int] = {}
-        self.complained_of: set[ErrorCode] = set()
+        self.logged_errors: set[ErrorCode] = set()
         self.is_over = False
-        """Everything is written, or somebody else has to see to it."""
+        """All markers are written, or another coordinator has to write them."""
 
     def marker(self, partitions: Partitions) -> Marker:
-        """The marker for some of the partitions."""
+        """The marker for these partitions."""
         return Marker(self.producer, self.committed, self.coordinator_epoch, tuple(partitions))
 
 
@@ -112,7 +112,7 @@ class MarkerSender:
         timer: Timer,
         clock: Clock,
     ) -> None:
-        """`version` is that of WriteTxnMarkers among brokers."""
+        """`version` is the version of WriteTxnMarkers requests to other brokers."""
         self._broker_id = broker_id
         self._leaders = leaders
         self._local = local
@@ -127,23 +127,23 @@ class MarkerSender:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, job: MarkerJob) -> None:
-        """Sends all that the job owes; `job.on_written` hears of each partition once."""
+        """Sends all pending markers of the job; `job.on_written` is called once for each partition."""
         self._jobs[job] = None
-        self._route(job, list(job.owed))
+        self._route(job, list(job.pending))
 
     def cancel(self, job: MarkerJob) -> None:
-        """The job is somebody else's now; what is under way may still arrive."""
+        """Stops the job, which another coordinator owns now; a request in flight may still be applied."""
         job.is_over = True
         self._jobs.pop(job, None)
         self._later.pop(job, None)
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """The cluster has deleted these: nobody owes them anything."""
+        """These partitions are deleted and need no marker."""
         for job in list(self._jobs):
-            self._settle(job, [partition for partition in partitions if partition in job.owed])
+            self._settle(job, [partition for partition in partitions if partition in job.pending])
 
     async def close(self) -> None:
-        """Sends nothing any more; the next coordinator will."""
+        """Stops sending; the next coordinator sends the remaining markers."""
         for job in list(self._jobs):
             self.cancel(job)
         if self._retry is not None:
@@ -154,7 +154,7 @@ class MarkerSender:
         await asyncio.gather(*tasks, return_exceptions=True)
         channels, self._channels = list(self._channels.values()), {}
         for channel in channels:
-            await channel.hang_up()
+            await channel.disconnect()
 
     def _route(self, job: MarkerJob, partitions: Partitions) -> None:
         by_leader: dict[int, list[TopicPartition]] = {}
@@ -176,7 +176,11 @@ class MarkerSender:
             else:
                 self._put(leader, job, led)
         if gone:
-            log.info("transactional_id=%s needs no markers for partitions=%s: they are gone", job.who, gone)
+            log.info(
+                "markers not needed: partitions are deleted transactional_id=%s partitions=%s",
+                job.transactional_id,
+                gone,
+            )
             self._settle(job, gone)
 
     def _is_gone(self, job: MarkerJob, partition: TopicPartition) -> bool:
@@ -200,7 +204,7 @@ class MarkerSender:
             self._spawn(self._empty(channel), f"markers-to-{broker_id}")
 
     async def _empty(self, channel: _Channel) -> None:
-        """Sends what is in the queue, and what comes meanwhile, one request at a time."""
+        """Sends the queued markers, and those queued meanwhile, one request at a time."""
         try:
             while channel.queue:
                 queue, channel.queue = channel.queue, {}
@@ -215,7 +219,7 @@ class MarkerSender:
     async def _exchange(
         self, channel: _Channel, batch: Mapping[MarkerJob, tuple[TopicPartition, ...]]
     ) -> dict[int, dict[TopicPartition, ErrorCode]]:
-        """The outcome per producer id and partition; nothing where the broker could not be asked."""
+        """The result per producer id and partition; empty if the broker could not be reached."""
         request = WriteTxnMarkersRequest(markers=[_wire_marker(job, led) for job, led in batch.items()])
         try:
             if channel.connection is None or not channel.connection.is_open:
@@ -223,16 +227,16 @@ class MarkerSender:
             response = await channel.connection.send(request, WriteTxnMarkersResponse, version=self._version)
         except (ConnectionLost, MalformedRequest, ApiError) as error:
             if not channel.is_failing:
-                log.info("broker=%s does not take transaction markers: %s", channel.broker_id, error)
+                log.info("cannot send markers broker=%s error=%s", channel.broker_id, error)
             channel.is_failing = True
-            await channel.hang_up()
+            await channel.disconnect()
             return {}
         except Exception:
-            # The markers stay owed, and are sent again: without them the transactions would never end.
+            # The markers stay pending and are sent again: without them the transactions would never end.
             if not channel.is_failing:
-                log.exception("event=markers_not_sent broker=%s", channel.broker_id)
+                log.exception("cannot send markers broker=%s", channel.broker_id)
             channel.is_failing = True
-            await channel.hang_up()
+            await channel.disconnect()
             return {}
         channel.is_failing = False
         return _errors_of(response)
@@ -240,42 +244,42 @@ class MarkerSender:
     def _take(
         self, job: MarkerJob, partitions: Sequence[TopicPartition], errors: Mapping[TopicPartition, ErrorCode]
     ) -> None:
-        """What became of these partitions; those without an outcome are tried again."""
+        """Handles the results of these partitions; those without a result are retried."""
         if job.is_over:
             return
         outcomes = {each: errors.get(each, ErrorCode.REQUEST_TIMED_OUT) for each in partitions}
         fenced = next((error for error in outcomes.values() if error in _FENCED), None)
         if fenced is not None:
             log.warning(
-                "transactional_id=%s producer=%s: a partition has heard from a newer one, error=%s",
-                job.who,
+                "markers fenced by a newer epoch transactional_id=%s producer=%s error=%s",
+                job.transactional_id,
                 job.producer,
                 fenced.name,
             )
             self.cancel(job)
             return
         for partition, error in outcomes.items():
-            if error not in _DONE and error not in _MAY_PASS and error not in job.complained_of:
-                job.complained_of.add(error)
-                message = "transactional_id=%s partition=%s refused a marker, and is asked again: error=%s"
-                log.warning(message, job.who, partition, error.name)
+            if error not in _DONE and error not in _RETRIABLE and error not in job.logged_errors:
+                job.logged_errors.add(error)
+                message = "marker refused, retrying transactional_id=%s partition=%s error=%s"
+                log.warning(message, job.transactional_id, partition, error.name)
         self._try_later(job, [partition for partition, error in outcomes.items() if error not in _DONE])
         self._settle(job, [partition for partition, error in outcomes.items() if error in _DONE])
 
     def _settle(self, job: MarkerJob, partitions: Partitions) -> None:
-        settled = tuple(partition for partition in partitions if partition in job.owed)
+        settled = tuple(partition for partition in partitions if partition in job.pending)
         if not settled or job.is_over:
             return
         for partition in settled:
-            del job.owed[partition]
-        if not job.owed:
+            del job.pending[partition]
+        if not job.pending:
             self.cancel(job)
         job.on_written(settled)
 
     def _try_later(self, job: MarkerJob, partitions: Partitions) -> None:
-        owed = {partition: None for partition in partitions if partition in job.owed}
-        if owed:
-            self._later.setdefault(job, {}).update(owed)
+        pending = {partition: None for partition in partitions if partition in job.pending}
+        if pending:
+            self._later.setdefault(job, {}).update(pending)
             if self._retry is None:
                 self._retry = self._timer.schedule(RETRY_MS, self._try_again)
 
@@ -283,7 +287,7 @@ class MarkerSender:
         self._retry = None
         later, self._later = self._later, {}
         for job, partitions in later.items():
-            self._route(job, [partition for partition in partitions if partition in job.owed])
+            self._route(job, [partition for partition in partitions if partition in job.pending])
 
     def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -292,7 +296,7 @@ class MarkerSender:
 
 
 class _Channel:
-    """What is to be sent to one other broker, and the connection for it."""
+    """The queue of one other broker, and the connection to it."""
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -301,7 +305,7 @@ class _Channel:
         self.is_running = False
         self.is_failing = False
 
-    async def hang_up(self) -> None:
+    async def disconnect(self) -> None:
         connection, self.connection = self.connection, None
         if connection is not None:
             await connection.close()

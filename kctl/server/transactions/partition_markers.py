@@ -1,8 +1,8 @@
-"""Transaction markers at the leader of a partition: one control batch per partition, replicated before it counts.
+"""Writes transaction markers as leader of a partition: one control batch per partition, acknowledged when replicated.
 
 The log refuses a marker of an older producer epoch (INVALID_PRODUCER_EPOCH) or of an older coordinator
-(TRANSACTION_COORDINATOR_FENCED).  A marker in `__consumer_offsets` decides what the producer committed there, so the
-group coordinator is told.  Writing a marker twice does no harm.
+(TRANSACTION_COORDINATOR_FENCED).  A marker in `__consumer_offsets` commits or aborts the producer's offset commits
+there, so the group coordinator is notified.  Writing a marker twice is harmless.
 
 Owner: event loop.  Kafka: KafkaApis.handleWriteTxnMarkersRequest.
 """
@@ -25,7 +25,7 @@ from kctl.server.transactions.ports import GroupOffsets, PartitionAppends
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """How one producer's transaction ended, for some partitions."""
+    """The end of one producer's transaction, for some partitions."""
 
     producer: ProducerIdAndEpoch
     committed: bool
@@ -43,7 +43,7 @@ class PartitionMarkers:
         self._timeout_ms = timeout_ms
 
     async def write(self, markers: Iterable[Marker]) -> list[dict[TopicPartition, ErrorCode]]:
-        """What became of each marker on each of its partitions, when that is known."""
+        """Writes the markers; returns the error of each marker and partition when all are known."""
         outcomes: list[dict[TopicPartition, ErrorCode]] = []
         waiting: list[asyncio.Future[AppendOutcome]] = []
         for marker in markers:
@@ -96,6 +96,6 @@ class PartitionMarkers:
         errors[partition] = outcome.error
         topic, index = partition
         if topic == GROUP_METADATA_TOPIC and outcome.error is ErrorCode.NONE:
-            # Commits that the same move of the high watermark confirmed are told before, by callbacks of their own.
-            told = partial(self._groups.transaction_completed, index, marker.producer.producer_id)
-            asyncio.get_running_loop().call_soon(partial(told, committed=marker.committed))
+            # Callbacks of commits that the same advance of the high watermark confirmed run first.
+            notify = partial(self._groups.transaction_completed, index, marker.producer.producer_id)
+            asyncio.get_running_loop().call_soon(partial(notify, committed=marker.committed))

@@ -1,4 +1,4 @@
-"""What the transaction coordinator and its markers need of the rest of the broker."""
+"""Interfaces to the rest of the broker for the transaction coordinator and its markers."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from kctl.server.coordinators.ports import AppendOutcome
 
 
 class FreshProducerIds(Protocol):
-    """Producer ids, unique in the cluster."""
+    """Producer ids that are unique in the cluster."""
 
     async def next(self) -> int:
-        """An id that nobody had before.  Raises ZooKeeperError."""
+        """A producer id that was never used before.  Raises ZooKeeperError."""
         ...
 
 
 class PartitionLeaders(Protocol):
-    """What this broker knows of who leads what."""
+    """The partition leaders in this broker's metadata."""
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """The broker that leads it, -1 when none does now, None when the cluster has no such partition."""
+        """The leader's broker id, -1 if there is no leader, None if the partition does not exist."""
         ...
 
     @property
     def is_informed(self) -> bool:
-        """Whether a controller has told of the cluster's partitions."""
+        """True once a controller has sent the metadata of the cluster's partitions."""
         ...
 
 
@@ -36,15 +36,15 @@ class Peers(Protocol):
     """The other brokers."""
 
     async def connect(self, broker_id: int, purpose: str) -> Connection:
-        """A new connection.  Raises ConnectionLost."""
+        """Opens a connection.  Raises ConnectionLost."""
         ...
 
 
 class PartitionAppends(Protocol):
-    """The partitions that this broker leads, as a coordinator writes to them."""
+    """Appends of a coordinator to the partitions that this broker leads."""
 
     def is_hosted(self, partition: TopicPartition) -> bool:
-        """Whether there is a replica here, leader or not."""
+        """True if this broker has a replica, as leader or follower."""
         ...
 
     def append(
@@ -58,11 +58,13 @@ class GroupOffsets(Protocol):
     """The group coordinator of this broker."""
 
     def transaction_completed(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """The producer's marker lies in this partition of `__consumer_offsets`: its commits there are decided."""
+        """The producer's marker is in this partition of `__consumer_offsets`: commits or aborts its offsets there."""
         ...
 
 
 class DeletedPartitions(Protocol):
-    """Who wants to hear of partitions that the cluster deleted."""
+    """A component that is notified of deleted partitions."""
 
-    def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None: ...
+    def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """These partitions were deleted from the cluster."""
+        ...

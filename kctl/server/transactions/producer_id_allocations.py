@@ -1,6 +1,6 @@
-"""Fresh producer ids for transactional ids that need one; getting one takes a while, and the world goes on.
+"""Allocates producer ids for transactional ids that need one; requests are served while an allocation is pending.
 
-Invariant: the call that wants the id is answered, by the event that happens anew with it or with the reason why not.
+Invariant: the request that needs the id is completed, by processing its event again with the id, or with an error.
 
 Owner: event loop.
 """
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class ProducerIdAllocations:
-    """Those that are under way; `again` lets the event happen anew, or says why it may not."""
+    """The pending allocations; `again` processes the event again, or returns the error."""
 
     def __init__(self, producer_ids: FreshProducerIds, again: Callable[[str, InitProducer], ErrorCode]) -> None:
         self._producer_ids = producer_ids
@@ -31,14 +31,14 @@ class ProducerIdAllocations:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, transactional_id: str, event: InitProducer) -> None:
-        """The event happens again when an id is at hand; the transactional id may live elsewhere by then."""
+        """Allocates an id and then processes the event again; another broker may coordinate the id by then."""
         allocation = self._allocate(transactional_id, event)
         task = asyncio.get_running_loop().create_task(allocation, name="allocate-producer-id")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Those who wait answer NOT_COORDINATOR."""
+        """Cancels pending allocations; their requests get NOT_COORDINATOR."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -49,7 +49,7 @@ class ProducerIdAllocations:
             producer_id = await self._producer_ids.next()
             error = self._again(transactional_id, replace(event, fresh_producer_id=producer_id))
         except ZooKeeperError as reason:
-            log.warning("no producer id could be had: %s", reason)
+            log.warning("cannot allocate a producer id transactional_id=%s error=%s", transactional_id, reason)
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         finally:
             if error is not ErrorCode.NONE:

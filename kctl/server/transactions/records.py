@@ -1,4 +1,4 @@
-"""Between a transaction and its record in `__transaction_state`."""
+"""Converts between a transaction and its record in `__transaction_state`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from kctl.server.transactions.snapshot import TransactionSnapshot
 from kctl.server.transactions.states import RECORDED, TransactionState
 
 _POSITION_IN_BATCH = 0
-"""build_batch numbers the records itself."""
+"""build_batch sets the offsets of records."""
 
 
 def transaction_record(transactional_id: str, snapshot: TransactionSnapshot | None, timestamp_ms: int) -> Record:
-    """The record that says what the transaction is; without a snapshot, that it is no more."""
+    """The record of the transaction, or a tombstone if `snapshot` is None."""
     value = None if snapshot is None else encode_transaction_value(_value(snapshot))
     return Record(_POSITION_IN_BATCH, timestamp_ms, encode_transaction_key(transactional_id), value)
 
 
 def transaction_snapshot(value: TransactionLogValue) -> TransactionSnapshot:
-    """What a record says.  Raises MalformedRequest for a state that no record may have."""
+    """The transaction in a record.  Raises MalformedRequest for a state that is never stored."""
     state = RECORDED.get(value.transaction_status)
     if state is None:
-        raise MalformedRequest(f"transaction state {value.transaction_status} is not one of a record")
+        raise MalformedRequest(f"invalid transaction state {value.transaction_status} in a record")
     return TransactionSnapshot(
         producer=ProducerIdAndEpoch(value.producer_id, value.producer_epoch),
         timeout_ms=value.transaction_timeout_ms,

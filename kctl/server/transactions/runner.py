@@ -1,12 +1,12 @@
-"""Runs transactions: lets events happen to them, and performs what they decide: answers, appends, markers.
+"""Runs transactions: passes events to `step` and performs its actions: responses, appends, markers.
 
-Each event is a step of the transaction's state machine; what an action brings at once (an append that is settled)
-happens to the transaction before anything else does, and what it brings later is an event of its own, unless the
-transaction is gone by then.  A partition's leader epoch is the coordinator epoch in its markers, by which partitions
-tell a coordinator from its successor.
+Each event is a step of the transaction's state machine; an immediate result of an action (an append that is complete)
+is processed before any other event of the transaction, and a later result is an event of its own, ignored if the
+transaction is removed by then.  A partition's leader epoch is the coordinator epoch in its markers, by which partitions
+fence an old coordinator.
 
-Invariants: a transaction changes only here, by `step`; one that is gone hears of nothing, and none of its markers are
-under way; a refused request leaves no transactional id behind.
+Invariants: a transaction changes only here, by `step`; a removed one gets no events and has no pending markers; a
+refused request creates no transactional id.
 
 Owner: event loop.
 """
@@ -24,11 +24,11 @@ from kctl.environment import Clock, Timer
 from kctl.model import TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.records.build import build_batch
 from kctl.server.coordinators.appending import append_or_refuse
-from kctl.server.coordinators.loading import play_back
+from kctl.server.coordinators.partition_loading import play_back
 from kctl.server.coordinators.partitions import LedPartition
+from kctl.server.coordinators.periodic_checks import visit_all, visit_in_turns
 from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome, CoordinatorLog, outcome_of
 from kctl.server.coordinators.replies import ParkedCall
-from kctl.server.coordinators.rounds import visit_all, visit_in_turns
 from kctl.server.transactions.actions import (
     Action,
     AllocateProducerId,
@@ -47,23 +47,23 @@ from kctl.server.transactions.events import (
     MarkersWritten,
     Unload,
 )
-from kctl.server.transactions.loading import TransactionPlayback
 from kctl.server.transactions.markers import MarkerJob, MarkerSender
 from kctl.server.transactions.records import transaction_record
 from kctl.server.transactions.states import TransactionState
 from kctl.server.transactions.step import step
 from kctl.server.transactions.transaction import Transaction
+from kctl.server.transactions.transaction_loading import TransactionPlayback
 
 log = logging.getLogger(__name__)
 
 TOMBSTONE_TIMEOUT_MS = 30_000
 COMPLETION_RETRY_MS = 100
 IDS_PER_TURN = 1_000
-"""How many ids are restored, or looked at for time-outs or expiry, before requests are let through."""
+"""The number of ids to restore, or to check for timeout or expiry, before requests are served again."""
 
 
 class HostedTransaction:
-    """A transactional id, the partition that it lives in, and the markers that are on their way for it."""
+    """A transactional id, its partition, and its pending markers."""
 
     __slots__ = ("is_gone", "job", "partition", "transaction")
 
@@ -78,7 +78,7 @@ class HostedTransaction:
 
 
 class TransactionRunner:
-    """coordinators.partitions.Tenants: the transactional ids of the partitions that this broker leads."""
+    """coordinators.partitions.HostedState: the transactional ids of the partitions that this broker leads."""
 
     kind = "transactional_ids"
 
@@ -101,7 +101,7 @@ class TransactionRunner:
         self._timer = timer
 
     def run(self, hosted: HostedTransaction, event: Event) -> None:
-        """Lets the event happen, and whatever follows from it at once."""
+        """Processes the event and all that follows from it at once."""
         transaction = hosted.transaction
         inbox: deque[Event] = deque((event,))
         while inbox:
@@ -112,9 +112,9 @@ class TransactionRunner:
                 self._log_change(transaction, before)
 
     def run_new(self, transactional_id: str, partition: LedPartition, event: Event) -> None:
-        """An id that begins with this event.
+        """Creates an id with its first event.
 
-        If the event leaves it without a producer, it is forgotten again: refused requests cost no memory.
+        If it has no producer afterwards, it is removed: refused requests use no memory.
         """
         hosted = self.hosted[transactional_id] = HostedTransaction(Transaction(transactional_id), partition)
         self.run(hosted, event)
@@ -122,11 +122,12 @@ class TransactionRunner:
             self._discard(hosted)
 
     def run_all(self, event: Event) -> None:
-        """The event happens to every id that is here now, some at a time."""
+        """Processes the event for every id that exists now, some ids per loop turn."""
         waiting = iter(list(self.hosted.values()))
         visit_in_turns(self._timer, waiting, lambda hosted: self._tell(hosted, event), per_turn=IDS_PER_TURN)
 
-    async def read_back(self, partition: LedPartition) -> dict[str, HostedTransaction]:
+    async def load_all(self, partition: LedPartition) -> dict[str, HostedTransaction]:
+        """Reads the partition and returns its transactions, by transactional id."""
         playback = TransactionPlayback()
         await play_back(self._log, TopicPartition(TRANSACTION_STATE_TOPIC, partition.index), playback)
         restored: dict[str, HostedTransaction] = {}
@@ -136,12 +137,14 @@ class TransactionRunner:
                 await asyncio.sleep(0)
         return restored
 
-    def move_in(self, partition: LedPartition, restored: dict[str, HostedTransaction]) -> None:
+    def add_all(self, partition: LedPartition, restored: dict[str, HostedTransaction]) -> None:
+        """Adds the transactions of a loaded partition, and sends the markers of decided ones."""
         self.hosted.update(restored)
         decided = [hosted for hosted in restored.values() if hosted.transaction.state.is_decided]
         visit_all(decided, lambda hosted: self.run(hosted, Loaded()))
 
-    def move_out(self, partition: LedPartition) -> int:
+    def remove_all(self, partition: LedPartition) -> int:
+        """Removes the transactions of a partition; returns how many there were."""
         leaving = [hosted for hosted in self.hosted.values() if hosted.partition is partition]
         visit_all(leaving, lambda hosted: self.run(hosted, Unload()))
         return len(leaving)
@@ -164,7 +167,7 @@ class TransactionRunner:
                 assert_never(action)
 
     def _tell(self, hosted: HostedTransaction, event: Event) -> None:
-        """Something that was asked for earlier happens, unless the id is no longer ours."""
+        """Processes a later event, unless this broker no longer coordinates the id."""
         if not hosted.is_gone:
             self.run(hosted, event)
 
@@ -205,7 +208,7 @@ class TransactionRunner:
 
     def _log_change(self, transaction: Transaction, before: TransactionState) -> None:
         log.debug(
-            "broker=%d transactional_id=%s %s -> %s producer=%s",
+            "transaction state changed broker=%d transactional_id=%s from=%s to=%s producer=%s",
             self._broker_id,
             transaction.transactional_id,
             before.label,

@@ -1,4 +1,4 @@
-"""A transaction as others see it: its record in `__transaction_state`, and what administrators are told."""
+"""Immutable views of a transaction: its record in `__transaction_state`, and its description for clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_TIMESTAMP = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSnapshot:
-    """As much of a transaction as survives its coordinator.  Timestamps are in ms since the epoch."""
+    """The stored part of a transaction.  Timestamps are in ms since the epoch."""
 
     producer: ProducerIdAndEpoch
     timeout_ms: int
@@ -25,7 +25,7 @@ class TransactionSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class TransactionOverview:
-    """One line of ListTransactions."""
+    """One entry of ListTransactions."""
 
     transactional_id: str
     producer_id: int

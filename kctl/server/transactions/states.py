@@ -1,4 +1,4 @@
-"""The states of a transaction and the table of moves between them; every move is looked up here."""
+"""The states of a transaction and the table of valid transitions."""
 
 from __future__ import annotations
 
@@ -7,37 +7,38 @@ from enum import Enum
 
 
 class TransactionState(Enum):
-    """The value is the number in `__transaction_state`; `label` is the name that clients get to see."""
+    """The value is the number in `__transaction_state`; `label` is the name in responses."""
 
     EMPTY = 0
-    """The producer has its id and epoch, and no transaction since."""
+    """The producer has its id and epoch, and no transaction yet."""
     ONGOING = 1
     """Partitions were added; the producer may write to them."""
     PREPARE_COMMIT = 2
-    """Decided: commit.  Markers are being written."""
+    """Commit is decided.  Markers are being written."""
     PREPARE_ABORT = 3
-    """Decided: abort.  Markers are being written."""
+    """Abort is decided.  Markers are being written."""
     COMPLETE_COMMIT = 4
     """Every partition has its commit marker."""
     COMPLETE_ABORT = 5
     """Every partition has its abort marker."""
     DEAD = 6
-    """Expired; never on record, whose last word then is a tombstone."""
+    """Expired; never stored, since the last record is then a tombstone."""
     PREPARE_EPOCH_FENCE = 7
-    """Kafka's name for the moment when a fencing abort is decided.  Here it is only a name to filter by."""
+    """Kafka's state while a fencing abort is being decided.  Not used here, except as a filter of ListTransactions."""
 
     @property
     def label(self) -> str:
+        """The name in responses, for example PrepareCommit."""
         return self.name.title().replace("_", "")
 
     @property
     def is_decided(self) -> bool:
-        """Whether markers are owed."""
+        """True if markers have to be written."""
         return self in _DECIDED
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is owed: the producer may start anew, and an idle id may be forgotten."""
+        """True if no markers are pending: a new transaction may begin, and an idle id may be removed."""
         return self in _OVER
 
 
@@ -53,10 +54,10 @@ PREVIOUS_STATES: Mapping[TransactionState, frozenset[TransactionState]] = {
     TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
     TransactionState.DEAD: _OVER,
 }
-"""For each state, where a transaction may come from."""
+"""For each state, its possible previous states."""
 
 BY_LABEL: Mapping[str, TransactionState] = {state.label: state for state in TransactionState}
 RECORDED: Mapping[int, TransactionState] = {
     state.value: state for state in PREVIOUS_STATES if state is not TransactionState.DEAD
 }
-"""By number, the states that a record may say."""
+"""The states that a record may have, by number."""

@@ -1,7 +1,7 @@
-"""One event in, the actions out: the only way in which a transaction changes.
+"""`step(transaction, event, now_ms) -> actions`: the only way in which a transaction changes.
 
-The caller performs the actions in order, and hands what comes of them back as further events.  Errors are outcomes; an
-exception from here is a mistake of ours.
+The caller performs the actions in order and passes their results as further events.  Errors are results; an exception
+is a bug.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from kctl.server.transactions.actions import (
 from kctl.server.transactions.events import (
     AddPartitions,
     AppendDone,
+    CheckExpiry,
+    CheckTimeout,
     CompletionDue,
     EndTransaction,
     Event,
     InitProducer,
     Loaded,
-    LookForExpiry,
-    LookForTimeout,
     MarkersWritten,
     Token,
     Unload,
@@ -43,7 +43,7 @@ from kctl.server.transactions.transaction import EPOCH_MAX, Transaction, Write
 
 
 def step(transaction: Transaction, event: Event, now_ms: int) -> list[Action]:
-    """Lets `event` happen to `transaction` at this wall-clock time; performs nothing."""
+    """Updates `transaction` for the event at this wall-clock time and returns the actions to perform."""
     out: list[Action] = []
     match event:
         case InitProducer():
@@ -57,13 +57,13 @@ def step(transaction: Transaction, event: Event, now_ms: int) -> list[Action]:
         case MarkersWritten():
             _markers_written(transaction, event, now_ms, out)
         case CompletionDue():
-            _complete_if_nothing_is_owed(transaction, now_ms, out)
-        case LookForTimeout():
-            _abort_if_it_took_too_long(transaction, now_ms, out)
-        case LookForExpiry():
+            _complete_if_all_written(transaction, now_ms, out)
+        case CheckTimeout():
+            _abort_if_timed_out(transaction, now_ms, out)
+        case CheckExpiry():
             _expire_if_unused(transaction, event, now_ms, out)
         case Loaded():
-            _go_on_with_decision(transaction, now_ms, out)
+            _resume_decision(transaction, now_ms, out)
         case Unload():
             _unload(transaction, out)
         case _:
@@ -75,23 +75,23 @@ def _init_producer(transaction: Transaction, event: InitProducer, now_ms: int, o
     expected = event.expected
     if transaction.is_busy:
         _refuse_init(event, ErrorCode.CONCURRENT_TRANSACTIONS, out)
-    elif expected is not None and not _may_be_ours(transaction, expected):
+    elif expected is not None and not _may_be_current(transaction, expected):
         _refuse_init(event, ErrorCode.PRODUCER_FENCED, out)
     elif transaction.state is TransactionState.ONGOING:
-        # The client asks again and gets the epoch after the one that fences, or another producer id.
+        # The client retries and gets the epoch after the fencing one, or another producer id.
         again = InitOutcome(ErrorCode.CONCURRENT_TRANSACTIONS)
         _abort_and_fence(transaction, now_ms, out, token=event.token, outcome=again)
     else:
-        _give_epoch(transaction, event, now_ms, out)
+        _assign_epoch(transaction, event, now_ms, out)
 
 
-def _may_be_ours(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """Whether the id can be that of the present producer; its epoch is looked at when a new one is due."""
+def _may_be_current(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
+    """True if the id may be that of the current producer; its epoch is checked when a new one is assigned."""
     is_present_id = transaction.is_new or expected.producer_id == transaction.producer.producer_id
     return is_present_id or expected == transaction.previous
 
 
-def _give_epoch(transaction: Transaction, event: InitProducer, now_ms: int, out: list[Action]) -> None:
+def _assign_epoch(transaction: Transaction, event: InitProducer, now_ms: int, out: list[Action]) -> None:
     expected = event.expected
     is_present = expected is None or transaction.is_new or expected == transaction.producer
     if not is_present and expected != transaction.previous:
@@ -144,12 +144,12 @@ def _end(transaction: Transaction, event: EndTransaction, now_ms: int, out: list
     ended_so = TransactionState.COMPLETE_COMMIT if event.committed else TransactionState.COMPLETE_ABORT
     if error is ErrorCode.NONE and transaction.state is not ended_so:
         error = ErrorCode.INVALID_TXN_STATE
-    # NONE for one who asks again because our answer got lost.
+    # NONE also for a retry whose first response was lost.
     out.append(Answer(event.token, error))
 
 
 def _producer_error(transaction: Transaction, producer: ProducerIdAndEpoch) -> ErrorCode:
-    """Why this producer may not do anything now."""
+    """The error if this producer may not do anything now."""
     if transaction.is_new or producer.producer_id != transaction.producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if producer.epoch != transaction.producer.epoch:
@@ -159,7 +159,7 @@ def _producer_error(transaction: Transaction, producer: ProducerIdAndEpoch) -> E
     return ErrorCode.NONE
 
 
-def _abort_if_it_took_too_long(transaction: Transaction, now_ms: int, out: list[Action]) -> None:
+def _abort_if_timed_out(transaction: Transaction, now_ms: int, out: list[Action]) -> None:
     is_ongoing = transaction.state is TransactionState.ONGOING and transaction.write is None
     if is_ongoing and transaction.start_ms + transaction.timeout_ms < now_ms:
         _abort_and_fence(transaction, now_ms, out)
@@ -173,7 +173,7 @@ def _abort_and_fence(
     token: Token | None = None,
     outcome: InitOutcome | None = None,
 ) -> None:
-    # Nobody was ever told the last epoch, so whoever writes with it is nobody to be shut out by a higher one.
+    # No producer was ever sent the last epoch, so no producer has to be fenced by a higher one.
     if not transaction.has_failed_fence and transaction.producer.epoch < EPOCH_MAX:
         transaction.producer = transaction.next_epoch()
         transaction.previous = NO_PRODUCER
@@ -181,7 +181,7 @@ def _abort_and_fence(
     _persist(transaction, Write(becomes, token, outcome, is_fence=True), out)
 
 
-def _expire_if_unused(transaction: Transaction, event: LookForExpiry, now_ms: int, out: list[Action]) -> None:
+def _expire_if_unused(transaction: Transaction, event: CheckExpiry, now_ms: int, out: list[Action]) -> None:
     is_idle = transaction.write is None and transaction.state.is_over
     if is_idle and transaction.last_update_ms <= now_ms - event.id_expiration_ms:
         _persist(transaction, Write(becomes=None), out)
@@ -209,7 +209,7 @@ def _append_done(transaction: Transaction, event: AppendDone, now_ms: int, out: 
         if write.becomes.state is TransactionState.EMPTY:
             transaction.previous = write.previous
         transaction.become(write.becomes)
-        _go_on_with_decision(transaction, now_ms, out)
+        _resume_decision(transaction, now_ms, out)
 
 
 def _outcome(write: Write, error: ErrorCode) -> InitOutcome | ErrorCode:
@@ -220,7 +220,7 @@ def _outcome(write: Write, error: ErrorCode) -> InitOutcome | ErrorCode:
 
 
 def _not_written(transaction: Transaction, write: Write, out: list[Action]) -> None:
-    """All is as before, but what is decided has to be carried on with."""
+    """The state is unchanged, except that a decision still has to be completed."""
     if write.is_fence:
         transaction.has_failed_fence = True
     if transaction.state.is_decided:
@@ -229,26 +229,26 @@ def _not_written(transaction: Transaction, write: Write, out: list[Action]) -> N
         out.append(Discard())
 
 
-def _go_on_with_decision(transaction: Transaction, now_ms: int, out: list[Action]) -> None:
+def _resume_decision(transaction: Transaction, now_ms: int, out: list[Action]) -> None:
     if not transaction.state.is_decided:
         return
     transaction.has_failed_fence = False
-    if transaction.owed:
+    if transaction.pending_markers:
         committed = transaction.state is TransactionState.PREPARE_COMMIT
-        out.append(SendMarkers(transaction.producer, committed, transaction.owed))
+        out.append(SendMarkers(transaction.producer, committed, transaction.pending_markers))
     else:
-        _complete_if_nothing_is_owed(transaction, now_ms, out)
+        _complete_if_all_written(transaction, now_ms, out)
 
 
 def _markers_written(transaction: Transaction, event: MarkersWritten, now_ms: int, out: list[Action]) -> None:
     assert transaction.state.is_decided
     for partition in event.partitions:
         transaction.partitions.pop(partition, None)
-    _complete_if_nothing_is_owed(transaction, now_ms, out)
+    _complete_if_all_written(transaction, now_ms, out)
 
 
-def _complete_if_nothing_is_owed(transaction: Transaction, now_ms: int, out: list[Action]) -> None:
-    if not transaction.state.is_decided or transaction.owed or transaction.write is not None:
+def _complete_if_all_written(transaction: Transaction, now_ms: int, out: list[Action]) -> None:
+    if not transaction.state.is_decided or transaction.pending_markers or transaction.write is not None:
         return
     is_commit = transaction.state is TransactionState.PREPARE_COMMIT
     done = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
@@ -256,7 +256,7 @@ def _complete_if_nothing_is_owed(transaction: Transaction, now_ms: int, out: lis
 
 
 def _unload(transaction: Transaction, out: list[Action]) -> None:
-    """Whoever waits is sent to look for the new coordinator, who goes on with what is on record."""
+    """Completes parked requests with NOT_COORDINATOR; the new coordinator continues from the log."""
     write = transaction.write
     if write is not None and write.token is not None:
         out.append(Answer(write.token, _outcome(write, ErrorCode.NOT_COORDINATOR)))

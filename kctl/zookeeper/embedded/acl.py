@@ -1,8 +1,8 @@
-"""Who may do what with a node: access control lists and the schemes world, auth, digest and ip.
+"""Access control lists with the schemes world, auth, digest and ip.
 
-A connection has identities: ("ip", its address) from the start, ("digest", "user:hash") for every password it showed.
-`auth` exists only in requests and stands for the identities that the connection has proved.
-PrepRequestProcessor.fixupACL, ZooKeeperServer.checkACL.
+The identities of a connection are ("ip", its address), and ("digest", "user:hash") for each password that it sent.  The
+scheme `auth` is used in requests only; it means the identities of the connection.  PrepRequestProcessor.fixupACL,
+ZooKeeperServer.checkACL.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kctl.zookeeper.embedded.codes import ADMIN, READ, Code, KeeperError
 
 
 class Id(NamedTuple):
-    """A scheme and who it means within it."""
+    """A scheme and an identity of that scheme."""
 
     scheme: str
     id: str
 
 
 class Acl(NamedTuple):
-    """These permissions (bits) for this id."""
+    """The permissions (bits) of one id."""
 
     perms: int
     id: Id
@@ -38,19 +38,19 @@ READ_ACL_UNSAFE: Acls = (Acl(READ, ANYONE),)
 
 
 def digest_identity(credentials: bytes) -> Id:
-    """`user:password` as the identity that ACLs name: user:base64(sha1(user:password))."""
+    """Return the identity of `user:password` in ACLs: user:base64(sha1(user:password))."""
     user = credentials.partition(b":")[0].decode(errors="replace")
     hashed = hashlib.sha1(credentials).digest()  # noqa: S324   the protocol's choice
     return Id("digest", f"{user}:{base64.b64encode(hashed).decode()}")
 
 
 def named(identity: Id) -> Id:
-    """An identity as whoAmI tells it: the user of a digest without the hash."""
+    """Return an identity as whoAmI shows it: a digest without the hash."""
     return Id("digest", identity.id.partition(":")[0]) if identity.scheme == "digest" else identity
 
 
 def resolved(acls: Iterable[Acl] | None, identities: Iterable[Id]) -> Acls:
-    """What is stored for the ACL of a request, without repetitions.  INVALID_ACL."""
+    """Return the ACL to store for the ACL of a request, without duplicates.  Raises KeeperError(INVALID_ACL)."""
     result: dict[Acl, None] = {}
     for acl in acls or ():
         if acl.id.scheme == "auth":
@@ -69,12 +69,13 @@ def resolved(acls: Iterable[Acl] | None, identities: Iterable[Id]) -> Acls:
 
 
 def require(acls: Acls, permission: int, identities: Iterable[Id]) -> None:
-    """NO_AUTH unless one of the entries gives one of the permission's bits to one of the identities."""
+    """Raise KeeperError(NO_AUTH) unless an entry grants one of the permission's bits to one of the identities."""
     if not allows(acls, permission, identities):
         raise KeeperError(Code.NO_AUTH)
 
 
 def allows(acls: Acls, permission: int, identities: Iterable[Id]) -> bool:
+    """True if an entry grants one of the permission's bits to one of the identities."""
     for acl in acls:
         if acl.perms & permission and (acl.id == ANYONE or any(_matches(each, acl.id) for each in identities)):
             return True
@@ -82,7 +83,7 @@ def allows(acls: Acls, permission: int, identities: Iterable[Id]) -> bool:
 
 
 def visible(acls: Acls, identities: Iterable[Id]) -> Acls:
-    """The list as getACL shows it: without ADMIN, hashes of passwords are hidden.  NO_AUTH without READ and ADMIN."""
+    """Return the ACL for getACL: without ADMIN, password hashes are hidden.  NO_AUTH without READ and ADMIN."""
     require(acls, READ | ADMIN, identities)
     if allows(acls, ADMIN, identities):
         return acls
@@ -119,7 +120,7 @@ def _matches(identity: Id, wanted: Id) -> bool:
 
 
 def _network(text: str) -> tuple[int, int] | None:
-    """`a.b.c.d[/bits]` as (address, bits)."""
+    """Parse `a.b.c.d[/bits]` into (address, bits)."""
     address, slash, bits = text.partition("/")
     parts = address.split(".")
     if len(parts) != 4 or not all(part.isdecimal() and int(part) <= 255 for part in parts):

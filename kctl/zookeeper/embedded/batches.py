@@ -1,7 +1,7 @@
-"""Work in the order it comes, and the disk in between: one commit for all that arrived while the last one ran.
+"""Executes work in order of arrival and commits it in batches.
 
-A batch is carried out at once; if it changed anything a thread commits the changes, and only then the batch counts as
-done.  What arrives meanwhile is the next batch, so the disk's pace decides how much work shares one fsync.
+A batch is executed at once; if it changed anything, a thread commits the changes, and the batch is done after that.
+Work that arrives meanwhile is the next batch, so the speed of the disk determines how much work shares one fsync.
 
 Owner: event loop.
 """
@@ -15,16 +15,17 @@ from concurrent.futures import Executor
 from typing import Generic, TypeVar
 
 BATCH_MAX = 500
-"""Pieces of work carried out in one go, so that a flood does not hold the loop."""
+"""Maximum pieces of work executed at once, so that they do not block the loop for long."""
 
 C = TypeVar("C")
 
 
 class Batches(Generic[C]):
-    """`take_changes` tells what a batch has changed (None: nothing), `commit` makes it durable on the writer's thread.
+    """`take_changes` returns the changes of a batch (None if there are none), `commit` writes them in the writer's
+    thread.
 
-    `on_done` hears when each piece of a finished batch arrived (loop time).  When a commit fails `on_failed` is told,
-    and nothing more is carried out: memory and disk differ.
+    `on_done` is called with the arrival times (loop time) of the work in a completed batch.  When a commit fails,
+    `on_failed` is called and no more work is executed, because memory and disk differ.
     """
 
     def __init__(
@@ -52,11 +53,12 @@ class Batches(Generic[C]):
         return len(self._waiting)
 
     def add(self, work: Callable[[], None]) -> None:
+        """Execute `work` in the current or the next batch."""
         self._waiting.append((self._loop.time(), work))
         self._schedule()
 
     async def stop(self) -> None:
-        """Forget what waits, see through what runs."""
+        """Drop waiting work and wait for the running batch."""
         self._is_held = True
         self._waiting.clear()
         if self._committing is not None:

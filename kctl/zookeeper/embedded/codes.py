@@ -1,15 +1,15 @@
-"""ZooKeeper's numbers: operations, results, permissions, watch events."""
+"""ZooKeeper's numbers: operations, error codes, permissions, watch events."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
 NO_ZXID = -1
-"""Stands where a watch event that no transaction of now has caused would carry one."""
+"""The zxid of a watch event that no current transaction caused."""
 
 
 class OpCode(IntEnum):
-    """What a request asks for.  org.apache.zookeeper.ZooDefs.OpCode."""
+    """The type of a request.  org.apache.zookeeper.ZooDefs.OpCode."""
 
     CREATE = 1
     DELETE = 2
@@ -44,7 +44,7 @@ class OpCode(IntEnum):
 
 
 class Code(IntEnum):
-    """How a request ended.  org.apache.zookeeper.KeeperException.Code."""
+    """The error code of a response.  org.apache.zookeeper.KeeperException.Code."""
 
     OK = 0
     RUNTIME_INCONSISTENCY = -2
@@ -65,7 +65,7 @@ class Code(IntEnum):
 
 
 class KeeperError(Exception):
-    """A request that is refused; the code is all that the client hears."""
+    """A request is refused with this code."""
 
     def __init__(self, code: Code) -> None:
         super().__init__(code.name)
@@ -73,7 +73,7 @@ class KeeperError(Exception):
 
 
 class EventType(IntEnum):
-    """What a watch reports.  Watcher.Event.EventType."""
+    """The type of a watch event.  Watcher.Event.EventType."""
 
     CREATED = 1
     DELETED = 2
@@ -82,7 +82,7 @@ class EventType(IntEnum):
 
 
 class CreateMode(IntEnum):
-    """The flags of a create.  org.apache.zookeeper.CreateMode."""
+    """The flags of a create request.  org.apache.zookeeper.CreateMode."""
 
     PERSISTENT = 0
     EPHEMERAL = 1
@@ -94,12 +94,14 @@ class CreateMode(IntEnum):
 
     @property
     def is_ephemeral(self) -> bool:
+        """True if the znode is deleted with its session."""
         return self in {CreateMode.EPHEMERAL, CreateMode.EPHEMERAL_SEQUENTIAL}
 
     @property
     def is_sequential(self) -> bool:
+        """True if a number is appended to the name."""
         return self in {CreateMode.PERSISTENT_SEQUENTIAL, CreateMode.EPHEMERAL_SEQUENTIAL}
 
 
 READ, WRITE, CREATE, DELETE, ADMIN = 1, 2, 4, 8, 16
-"""Permissions of an ACL entry, as bits."""
+"""The permissions of an ACL entry, as bits."""

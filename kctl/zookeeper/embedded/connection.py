@@ -1,7 +1,7 @@
-"""One client's connection: frames in, answers and watch events out, and no decisions.
+"""The connection of a client: reads frames, and writes responses and watch events.
 
-The first four bytes are either the length of a connect request or a four-letter word.  Answers are collected until the
-server says `flush`, which it does when what they tell is on disk.
+The first four bytes are the length of a connect request or a four-letter word.  Output is buffered until the server
+calls `flush`, after the changes that it reports are on the disk.
 
 Owner: event loop.
 """
@@ -20,30 +20,35 @@ from kctl.zookeeper.embedded.codes import EventType
 log = logging.getLogger(__name__)
 
 JUTE_MAX_BUFFER = 0xFFFFF
-"""The longest frame taken, as with ZooKeeper's jute.maxbuffer."""
+"""Maximum size of a frame, the default of ZooKeeper's jute.maxbuffer."""
 UNREAD_BYTES_MAX = 64 << 20
-"""A client that lets more than this pile up in front of it is cut off."""
+"""A connection with more unread output is closed."""
 SESSIONLESS_TIMEOUT_S = 10.0
 
 _LENGTH = struct.Struct(">i")
 
 
 class Server(Protocol):
-    """What a connection tells; implemented by EmbeddedZooKeeper."""
+    """The callbacks of a connection, implemented by EmbeddedZooKeeper."""
 
-    def connection_made(self, connection: Connection) -> bool: ...
+    def connection_made(self, connection: Connection) -> bool:
+        """A client connected; returns False to refuse the connection."""
 
-    def frame_received(self, connection: Connection, frame: bytes) -> None: ...
+    def frame_received(self, connection: Connection, frame: bytes) -> None:
+        """A complete frame arrived."""
 
-    def answer_word(self, word: str) -> str | None: ...
+    def answer_word(self, word: str) -> str | None:
+        """Return the output of a four-letter word; None if it is not one."""
 
-    def has_output(self, connection: Connection) -> None: ...
+    def has_output(self, connection: Connection) -> None:
+        """The connection has output to be flushed."""
 
-    def connection_lost(self, connection: Connection) -> None: ...
+    def connection_lost(self, connection: Connection) -> None:
+        """The connection was closed."""
 
 
 class Connection(asyncio.Protocol):
-    """Frames on a socket; `session_id` is 0 until the server has given it one."""
+    """A connection of a client; `session_id` is 0 until it has a session."""
 
     def __init__(self, server: Server) -> None:
         self.session_id = 0
@@ -58,10 +63,11 @@ class Connection(asyncio.Protocol):
         self._buffer = bytearray()
         self._output: list[bytes] = []
         self._ends_after_output = False
-        self._reasons_to_wait: set[str] = set()
-        self._patience: asyncio.TimerHandle | None = None
+        self._pause_reasons: set[str] = set()
+        self._session_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register the connection; see asyncio.Protocol."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.peer = transport.get_extra_info("peername")[:2]
@@ -71,14 +77,16 @@ class Connection(asyncio.Protocol):
             transport.abort()
             return
         loop = asyncio.get_running_loop()
-        self._patience = loop.call_later(SESSIONLESS_TIMEOUT_S, self.abort, "no session was asked for")
+        self._session_timer = loop.call_later(SESSIONLESS_TIMEOUT_S, self.abort, "no connect request in time")
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Unregister the connection; see asyncio.Protocol."""
         self._stop_waiting_for_session()
         self.is_open = False
         self._server.connection_lost(self)
 
     def data_received(self, data: bytes) -> None:
+        """Pass complete frames to the server; see asyncio.Protocol."""
         if not self.is_open:
             return
         self._buffer += data
@@ -87,7 +95,7 @@ class Connection(asyncio.Protocol):
                 return
             (length,) = _LENGTH.unpack_from(self._buffer)
             if not 0 < length <= JUTE_MAX_BUFFER:
-                self.abort(f"a frame of {length} bytes")
+                self.abort(f"invalid frame length {length}")
                 return
             end = _LENGTH.size + length
             if len(self._buffer) < end:
@@ -99,43 +107,49 @@ class Connection(asyncio.Protocol):
             self._server.frame_received(self, frame)
 
     def pause_writing(self) -> None:
-        """Who does not read answers need not ask more."""
-        self.wait("unread answers")
+        """Stop reading requests while responses back up."""
+        self.pause_reading("unread responses")
 
     def resume_writing(self) -> None:
-        self.go_on("unread answers")
+        """Read requests again once the responses are sent."""
+        self.resume_reading("unread responses")
 
-    def wait(self, reason: str) -> None:
-        """Read no more requests until `go_on` with the same reason."""
-        if self._transport is not None and not self._reasons_to_wait and not self._transport.is_closing():
+    def pause_reading(self, reason: str) -> None:
+        """Stop reading requests until `resume_reading` is called with the same reason."""
+        if self._transport is not None and not self._pause_reasons and not self._transport.is_closing():
             self._transport.pause_reading()
-        self._reasons_to_wait.add(reason)
+        self._pause_reasons.add(reason)
 
-    def go_on(self, reason: str) -> None:
-        self._reasons_to_wait.discard(reason)
-        if self._transport is not None and not self._reasons_to_wait and not self._transport.is_closing():
+    def resume_reading(self, reason: str) -> None:
+        """Read requests again if there is no other reason to wait."""
+        self._pause_reasons.discard(reason)
+        if self._transport is not None and not self._pause_reasons and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def begin_session(self, session_id: int) -> None:
+        """Bind the connection to a session."""
         self.session_id = session_id
         self._stop_waiting_for_session()
 
     def notify(self, event: EventType, path: str, zxid: int) -> None:
+        """Send a watch event."""
         self.send(responses.watch_event(event, path, zxid))
 
     def send(self, frame: bytes) -> None:
+        """Add a frame to the output; it is sent by `flush`."""
         if self.is_open:
             self._output.append(frame)
             self.sent_count += 1
             self._server.has_output(self)
 
     def end(self) -> None:
-        """Close once everything sent so far is out; nothing is taken in any more."""
+        """Close the connection after its output is sent; further requests are ignored."""
         self.is_open = False
         self._ends_after_output = True
         self._server.has_output(self)
 
     def flush(self) -> None:
+        """Send the buffered output."""
         if self._transport is None or self._transport.is_closing():
             return
         if self._output:
@@ -144,17 +158,17 @@ class Connection(asyncio.Protocol):
         if self._ends_after_output:
             self._transport.close()
         elif self._transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
-            self.abort("the client does not read its answers")
+            self.abort("too much unread output")
 
     def abort(self, reason: str) -> None:
-        """Close at once, without what was not flushed."""
+        """Close the connection at once and drop its output."""
         if self._transport is not None and not self._transport.is_closing():
-            log.info("ZooKeeper connection of %s:%d closed: %s", *self.peer, reason)
+            log.info("ZooKeeper connection closed peer=%s:%d reason=%s", *self.peer, reason)
             self._transport.abort()
         self.is_open = False
 
     def _answers_word(self) -> bool:
-        """Whether the client is a person, or a monitor, with a four-letter word."""
+        """Answer a four-letter word; return False if the buffer does not start with one."""
         word = bytes(self._buffer[:4])
         if not (word.isascii() and word.isalpha()):
             return False
@@ -168,6 +182,6 @@ class Connection(asyncio.Protocol):
         return True
 
     def _stop_waiting_for_session(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if self._session_timer is not None:
+            self._session_timer.cancel()
+            self._session_timer = None

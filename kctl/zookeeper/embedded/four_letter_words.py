@@ -1,6 +1,6 @@
-"""ZooKeeper's four-letter words, those that only look: `echo srvr | nc HOST PORT`.
+"""ZooKeeper's four-letter words that only read: `echo srvr | nc HOST PORT`.
 
-Pure: text from what the server knows at the moment.
+Pure: returns text for a snapshot of the server.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from kctl.zookeeper.embedded.keeper import Client, Keeper
 from kctl.zookeeper.embedded.tree import CONTAINER_OWNER
 
 VERSION = "3.8.0-kctl"
-"""The protocol's version first, because clients take it apart; then who really answers."""
+"""The version of the protocol first, because clients parse it, then this implementation."""
 
 
 class Peer(Client, Protocol):
-    """A connection, as far as these words show it."""
+    """The properties of a connection that are displayed."""
 
     peer: tuple[str, int]
     received_count: int
@@ -26,7 +26,7 @@ class Peer(Client, Protocol):
 
 @dataclass(slots=True)
 class Traffic:
-    """Counts since the start; latencies in milliseconds."""
+    """Counters since the start; latencies in milliseconds."""
 
     received: int = 0
     sent: int = 0
@@ -36,6 +36,7 @@ class Traffic:
     latency_count: int = 0
 
     def took(self, latency_ms: float) -> None:
+        """Count a request that took `latency_ms`."""
         self.latency_min_ms = min(self.latency_min_ms, latency_ms) if self.latency_count else latency_ms
         self.latency_max_ms = max(self.latency_max_ms, latency_ms)
         self.latency_sum_ms += latency_ms
@@ -43,12 +44,13 @@ class Traffic:
 
     @property
     def latency_average_ms(self) -> float:
+        """The average latency in milliseconds, 0 without requests."""
         return self.latency_sum_ms / self.latency_count if self.latency_count else 0.0
 
 
 @dataclass(slots=True)
 class Snapshot:
-    """The server at one moment."""
+    """The state of the server at one time."""
 
     keeper: Keeper
     connections: Sequence[Peer]
@@ -59,7 +61,7 @@ class Snapshot:
 
 
 def answer(word: str, snapshot: Snapshot) -> str | None:
-    """None when this is no four-letter word of ZooKeeper's at all."""
+    """Return the output of a word; None if it is not a four-letter word of ZooKeeper."""
     if word in _ANSWERS:
         return _ANSWERS[word](snapshot)
     if word in _NOT_ALLOWED:

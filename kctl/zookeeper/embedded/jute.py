@@ -1,4 +1,6 @@
-"""Jute, ZooKeeper's encoding: big-endian numbers; strings, buffers and vectors behind an int32 length (-1 is null)."""
+"""Jute, the encoding of ZooKeeper: big-endian numbers; strings, buffers and vectors with an int32 length (-1 is
+null).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ int64 = _INT64.pack
 
 
 class Reader:
-    """Takes values off the front of one frame; MalformedRequest when it ends too early or a length cannot be."""
+    """Reads values from a frame; raises MalformedRequest if it is too short or a length is invalid."""
 
     __slots__ = ("_frame", "_position")
 
@@ -31,24 +33,30 @@ class Reader:
 
     @property
     def remaining(self) -> int:
+        """Bytes that were not read yet."""
         return len(self._frame) - self._position
 
     def int32(self) -> int:
+        """Read a signed 32-bit integer."""
         value: int = _INT32.unpack(self._take(4))[0]
         return value
 
     def int64(self) -> int:
+        """Read a signed 64-bit integer."""
         value: int = _INT64.unpack(self._take(8))[0]
         return value
 
     def boolean(self) -> bool:
+        """Read a boolean."""
         return self._take(1) != b"\0"
 
     def buffer(self) -> bytes | None:
+        """Read a buffer; None for null."""
         length = self.int32()
         return None if length == -1 else self._take(length)
 
     def string(self) -> str | None:
+        """Read a string; None for null."""
         data = self.buffer()
         try:
             return None if data is None else data.decode()
@@ -56,14 +64,16 @@ class Reader:
             raise MalformedRequest("a string is not UTF-8") from None
 
     def path(self) -> str:
-        """A string that must not be null."""
+        """Read a string that must not be null."""
         path = self.string()
         if path is None:
             raise MalformedRequest("a path is null")
         return path
 
     def vector(self, item: Callable[[], T]) -> list[T] | None:
-        """Every item has at least four bytes, so a count beyond that is a lie and allocates nothing."""
+        """Read a vector; every item takes at least four bytes, so a larger count is refused before memory is
+        allocated.
+        """
         count = self.int32()
         if count == -1:
             return None
@@ -72,33 +82,39 @@ class Reader:
         return [item() for _ in range(count)]
 
     def paths(self) -> list[str]:
+        """Read a vector of paths."""
         return self.vector(self.path) or []
 
     def _take(self, size: int) -> bytes:
         end = self._position + size
         if size < 0 or end > len(self._frame):
-            raise MalformedRequest(f"{size} bytes wanted, {self.remaining} left")
+            raise MalformedRequest(f"{size} bytes expected, {self.remaining} left")
         taken = self._frame[self._position : end]
         self._position = end
         return taken
 
 
 def boolean(value: bool) -> bytes:
+    """Encode a boolean."""
     return b"\1" if value else b"\0"
 
 
 def buffer(data: bytes | None) -> bytes:
+    """Encode a buffer; None is null."""
     return NULL if data is None else int32(len(data)) + data
 
 
 def string(text: str | None) -> bytes:
+    """Encode a string; None is null."""
     return buffer(None if text is None else text.encode())
 
 
 def strings(texts: Iterable[str]) -> bytes:
+    """Encode a vector of strings."""
     encoded = [string(text) for text in texts]
     return int32(len(encoded)) + b"".join(encoded)
 
 
 def stat(value: ZnodeStat) -> bytes:
+    """Encode a ZnodeStat."""
     return _STAT.pack(*value)

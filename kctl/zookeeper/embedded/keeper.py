@@ -1,11 +1,11 @@
-"""The server as one state machine: tree, sessions and watches under a counter of transactions.
+"""The state machine of the server: tree, sessions and watches, with a transaction counter.
 
-Every write takes the next transaction id (zxid), even one that is refused; so do the beginning and the end of a
-session.  Reads see all writes before them.  Watchers are told while a write is carried out, so what they send lies
-before the answer to that write, and before the answer to any read that sees it: ZooKeeper's promise to clients.
+Every write has its own transaction id (zxid), even a refused one; so do the start and the end of a session.  Reads see
+all previous writes.  Watch events are sent while a write is executed, so they precede the response to that write and to
+any read that sees it, as ZooKeeper guarantees to clients.
 
-Nothing here waits, looks at a clock or is random: times and passwords are passed in.  What has to be on disk before
-anybody may hear of it is in `take_changes`.
+No IO, clock or randomness: times and passwords are arguments.  `take_changes` returns what must be on the disk before
+the responses are sent.
 
 Owner: event loop.
 """
@@ -25,17 +25,18 @@ from kctl.zookeeper.embedded.watches import Change, WatchBoard, Watches, WatchMo
 
 
 class Client(Protocol):
-    """Who asks: a connection of a session."""
+    """The connection of a session."""
 
     session_id: int
     identities: tuple[Id, ...]
 
-    def notify(self, event: EventType, path: str, zxid: int) -> None: ...
+    def notify(self, event: EventType, path: str, zxid: int) -> None:
+        """Send a watch event."""
 
 
 @dataclass(slots=True)
 class Changes:
-    """What one commit writes; `nodes` maps a path to what was there before and is there now."""
+    """The changes of one commit; `nodes` maps a path to the znode before and after."""
 
     zxid: int
     nodes: dict[str, tuple[Znode | None, Znode | None]]
@@ -44,8 +45,8 @@ class Changes:
 
 
 @dataclass(slots=True)
-class Remembered:
-    """What a store hands to a keeper that starts."""
+class StoredState:
+    """The state that a store loads for a new keeper."""
 
     zxid: int = 0
     nodes: list[tuple[str, Znode]] = field(default_factory=list)
@@ -53,9 +54,9 @@ class Remembered:
 
 
 class Keeper:
-    """Asked by one caller at a time; see the module for what it promises."""
+    """The state machine; see the module for its guarantees."""
 
-    def __init__(self, remembered: Remembered, *, now_ms: int, wall_ms: int) -> None:
+    def __init__(self, remembered: StoredState, *, now_ms: int, wall_ms: int) -> None:
         self.tree = Tree(remembered.nodes)
         self.sessions = Sessions(remembered.sessions, now_ms=now_ms, wall_ms=wall_ms)
         self.watches = WatchBoard()
@@ -65,13 +66,14 @@ class Keeper:
         self._closed: list[int] = []
 
     def open_session(self, password: bytes, timeout_ms: int, *, now_ms: int) -> Session:
+        """Open a session; times are in ms."""
         self.zxid += 1
         session = self.sessions.open(password, timeout_ms, now_ms=now_ms)
         self._opened.append(session)
         return session
 
     def resume_session(self, session_id: int, password: bytes, timeout_ms: int, *, now_ms: int) -> Session | None:
-        """None when it is over or the password is wrong; the client may ask for another time-out than before."""
+        """Return the session with a new timeout; None if it does not exist or the password is wrong."""
         session = self.sessions.find(session_id)
         if session is None or session.password != password:
             return None
@@ -80,7 +82,9 @@ class Keeper:
         return session
 
     def close_session(self, session_id: int) -> None:
-        """Asked for or expired: its ephemeral nodes go with it, all in one transaction."""
+        """Close a session, on request or after its timeout; its ephemeral znodes are deleted in the same
+        transaction.
+        """
         self.zxid += 1
         if not self.sessions.remove(session_id):
             return
@@ -89,18 +93,18 @@ class Keeper:
             self._remove(path)
 
     def remove_empty_containers(self) -> None:
-        """Containers whose last child is gone; ZooKeeper looks once a minute.  ContainerManager."""
+        """Delete the containers whose last child was deleted; ZooKeeper does so once a minute.  ContainerManager."""
         for path in sorted(self.tree.ephemerals.get(CONTAINER_OWNER, ())):
             if self.tree.node(path).creations and not self.tree.children(path):
                 self.zxid += 1
                 self._remove(path)
 
     def forget_client(self, client: Client) -> None:
-        """Its connection is gone, and its watches with it."""
+        """Remove the watches of a closed connection."""
         self.watches.remove_watcher(client)
 
     def take_changes(self) -> Changes | None:
-        """Since it was last asked; None when nothing has to be written."""
+        """Return the changes since the last call; None if there are none."""
         if self.zxid == self._committed_zxid:
             return None
         self._committed_zxid = self.zxid
@@ -109,7 +113,7 @@ class Keeper:
         return changes
 
     def write(self, client: Client, request: requests.Write, *, wall_ms: int) -> responses.Response:
-        """KeeperError with the code of the refusal; a multi that fails is an answer, not an error."""
+        """Execute a write and return the response; a failed multi has a response too.  Raises KeeperError."""
         self.zxid += 1
         self.tree.begin()
         match request:
@@ -124,11 +128,11 @@ class Keeper:
         return response
 
     def refuse_write(self) -> None:
-        """A write that makes no sense takes a transaction id, too."""
+        """Count a transaction for a malformed write."""
         self.zxid += 1
 
     def read(self, client: Client, request: requests.Read) -> responses.Response | None:
-        """KeeperError with the code of the refusal."""
+        """Execute a read and return the response.  Raises KeeperError."""
         match request:
             case requests.GetData():
                 return self._get_data(client, request)
@@ -167,7 +171,7 @@ class Keeper:
     def _apply(
         self, client: Client, request: requests.WriteOperation, wall_ms: int
     ) -> tuple[responses.OperationResponse, Change | None]:
-        """Changes the tree and tells nobody yet."""
+        """Change the tree without sending watch events."""
         tree, identities = self.tree, client.identities
         match request:
             case requests.Create():
@@ -223,7 +227,7 @@ class Keeper:
         return responses.Results(results)
 
     def _change(self, event: EventType, path: str) -> Change:
-        """With the ACLs as they are now: a deletion is described before it is done."""
+        """Return the event with the current ACLs; for a deletion it is created before the znode is deleted."""
         node, parent = self.tree.find(path), self.tree.find(node_paths.parent(path))
         return Change(event, path, self.zxid, node.acl if node else (), parent.acl if parent else ())
 
@@ -239,7 +243,7 @@ class Keeper:
         return responses.Data(data, self.tree.stat(request.path))
 
     def _exists(self, client: Client, request: requests.Exists) -> responses.Changed:
-        """The one read that leaves its watch even when there is no node.  Asks for READ as ZooKeeper does since 3.9."""
+        """The only read that sets its watch even if the znode does not exist.  Requires READ, as in ZooKeeper 3.9."""
         node_paths.require_no_null_character(request.path)
         if self.tree.find(request.path) is not None:
             self._require_read(client, request.path)
@@ -270,7 +274,7 @@ class Keeper:
         return node
 
     def _set_watches(self, client: Client, request: requests.SetWatches) -> None:
-        """DataTree.setWatches: the client is told at once of changes that it missed, without their transactions."""
+        """Set watches again; missed changes are sent at once, without their zxid.  DataTree.setWatches."""
         data, children, since = self.watches.data, self.watches.children, request.relative_zxid
         for path in request.data:
             node = self.tree.find(path)
@@ -299,7 +303,7 @@ class Keeper:
                 children.add(path, client, mode)
 
     def _remove_watches(self, client: Client, request: requests.RemoveWatches) -> None:
-        """NO_WATCHER when there was none of the sorts named."""
+        """Remove watches.  Raises KeeperError(NO_WATCHER) if there are none of these types."""
         sorts: list[Watches] = []
         if request.data:
             sorts.append(self.watches.data)
@@ -313,7 +317,7 @@ class Keeper:
 
 
 def _create_mode(flags: int) -> CreateMode:
-    """Nodes with a time to live need extendedTypesEnabled, which is off in ZooKeeper, too, unless asked for."""
+    """Return the mode; TTL znodes are refused, as in ZooKeeper without extendedTypesEnabled."""
     try:
         mode = CreateMode(flags)
     except ValueError:
@@ -324,7 +328,7 @@ def _create_mode(flags: int) -> CreateMode:
 
 
 def _failed(code: Code, index: int, count: int) -> list[responses.OperationResponse]:
-    """The answers of a multi whose operation `index` was refused."""
+    """Return the results of a multi whose operation `index` was refused."""
     behind = count - index - 1
     return [
         *(responses.Failed(Code.OK) for _ in range(index)),

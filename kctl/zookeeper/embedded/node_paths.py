@@ -1,4 +1,4 @@
-"""Which paths can name a node.  org.apache.zookeeper.common.PathUtils.validatePath."""
+"""Validates paths of znodes.  org.apache.zookeeper.common.PathUtils.validatePath."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _FORBIDDEN = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\
 
 
 def require_valid(path: str) -> None:
-    """BAD_ARGUMENTS unless the path starts with a slash, ends without one and has no empty, `.` or `..` element."""
+    """Raise BAD_ARGUMENTS unless the path starts with a slash, ends without one and has no empty, `.` or `..`
+    element.
+    """
     if path == ROOT:
         return
     elements = path.split("/")
@@ -26,12 +28,13 @@ def require_valid(path: str) -> None:
 
 
 def require_no_null_character(path: str) -> None:
+    """Raise BAD_ARGUMENTS if the path contains a null character."""
     if "\0" in path:
         raise KeeperError(Code.BAD_ARGUMENTS)
 
 
 def parent(path: str) -> str:
-    """The path above, of which nothing is checked but that there is a slash.  BAD_ARGUMENTS."""
+    """Return the parent path, without other checks.  BAD_ARGUMENTS if there is no slash."""
     above, slash, _ = path.rpartition("/")
     if not slash or "\0" in path:
         raise KeeperError(Code.BAD_ARGUMENTS)

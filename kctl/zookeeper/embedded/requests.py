@@ -1,4 +1,4 @@
-"""What clients ask, and how it is read from a frame.  zookeeper.jute, package proto."""
+"""The requests of clients and their decoding.  zookeeper.jute, package proto."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CREATE_MODES = frozenset(CreateMode)
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """The first frame of a connection; session_id 0 asks for a new session.  `knows_read_only`: since 3.4."""
+    """The first frame of a connection; session_id 0 requests a new session.  `knows_read_only`: clients since 3.4."""
 
     last_zxid_seen: int
     timeout_ms: int
@@ -28,10 +28,9 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """create, create2, createContainer; only the first is answered without a stat.
+    """create, create2, createContainer; only the first has a response without a stat.
 
-    `flags` is a CreateMode, and whether it is one is judged when it is carried out; what makes a container is the
-    operation, whatever the flags say.
+    `flags` is a CreateMode, validated when the request is executed; for createContainer it is ignored.
     """
 
     path: str
@@ -44,12 +43,16 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
+    """delete; version -1 matches any."""
+
     path: str
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class SetData:
+    """setData; version -1 matches any."""
+
     path: str
     data: bytes | None
     version: int
@@ -57,6 +60,8 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class SetAcl:
+    """setACL; version -1 matches any, and is that of the ACL."""
+
     path: str
     acl: tuple[Acl, ...] | None
     version: int
@@ -64,41 +69,51 @@ class SetAcl:
 
 @dataclass(frozen=True, slots=True)
 class Check:
+    """check, in a multi only."""
+
     path: str
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Multi:
-    """All or nothing."""
+    """multi: all operations or none."""
 
     operations: tuple[Create | Delete | SetData | Check, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Reconfig:
-    """Changing the ensemble; there is nothing to change here."""
+    """reconfig: changes the ensemble, which is not supported with one server."""
 
 
 @dataclass(frozen=True, slots=True)
 class GetData:
+    """getData."""
+
     path: str
     watch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Exists:
+    """exists."""
+
     path: str
     watch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GetAcl:
+    """getACL."""
+
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class GetChildren:
+    """getChildren and getChildren2."""
+
     path: str
     watch: bool = False
     wants_stat: bool = False
@@ -106,29 +121,37 @@ class GetChildren:
 
 @dataclass(frozen=True, slots=True)
 class MultiRead:
-    """Each for itself: some may fail."""
+    """multiRead: independent reads, each may fail."""
 
     operations: tuple[GetData | GetChildren, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
+    """sync."""
+
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class GetEphemerals:
+    """getEphemerals."""
+
     prefix: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class GetAllChildrenNumber:
+    """getAllChildrenNumber."""
+
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class SetWatches:
-    """A client that came back leaves its watches again; those of nodes that changed after the zxid fire at once."""
+    """setWatches, setWatches2: sets the watches of a lost connection; those whose znode changed after the zxid fire
+    at once.
+    """
 
     relative_zxid: int
     data: list[str]
@@ -140,13 +163,15 @@ class SetWatches:
 
 @dataclass(frozen=True, slots=True)
 class AddWatch:
+    """addWatch."""
+
     path: str
     is_recursive: bool
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveWatches:
-    """checkWatches, which only looks, and removeWatches."""
+    """checkWatches and removeWatches."""
 
     path: str
     data: bool
@@ -157,12 +182,12 @@ class RemoveWatches:
 
 @dataclass(frozen=True, slots=True)
 class WhoAmI:
-    pass
+    """whoAmI."""
 
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """Comes with a correlation id of its own, outside the queue of requests."""
+    """auth; has a fixed xid, outside of the queue of requests."""
 
     scheme: str
     credentials: bytes
@@ -170,12 +195,12 @@ class Auth:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    pass
+    """ping."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloseSession:
-    pass
+    """closeSession."""
 
 
 WriteOperation = Create | Delete | SetData | SetAcl | Check
@@ -199,9 +224,9 @@ Request = Write | Read | Auth | CloseSession
 
 
 def decode_connect(frame: bytes) -> Connect:
-    """MalformedRequest."""
+    """Decode a connect request.  Raises MalformedRequest."""
     reader = Reader(frame)
-    reader.int32()  # protocol version, always 0
+    reader.int32()  # The protocol version, always 0.
     connect = Connect(
         last_zxid_seen=reader.int64(),
         timeout_ms=reader.int32(),
@@ -215,7 +240,7 @@ def decode_connect(frame: bytes) -> Connect:
 
 
 def decode(op_code: int, reader: Reader) -> Request | None:
-    """The body after the request header; None for an operation that we do not know.  MalformedRequest."""
+    """Decode the body after the request header; None for an unknown operation.  Raises MalformedRequest."""
     decoder = _DECODERS.get(op_code)
     return decoder(reader) if decoder else None
 
@@ -234,7 +259,7 @@ def _create_container(reader: Reader) -> Create:
 
 def _create_ttl(reader: Reader) -> Create:
     create = _create_with_stat(reader)
-    reader.int64()  # the time to live; such nodes are refused by their flags
+    reader.int64()  # The time to live; such znodes are refused by their flags.
     return create
 
 
@@ -262,7 +287,7 @@ def _check(reader: Reader) -> Check:
 
 
 def _multi(reader: Reader) -> Multi:
-    """In a multi, unlike alone, flags that are no CreateMode make the whole request unreadable."""
+    """Decode a multi; invalid flags of a create make the whole request malformed, unlike outside of a multi."""
     operations = []
     while (op_code := _next_operation(reader)) is not None:
         if op_code not in _MULTI_DECODERS:
@@ -288,7 +313,7 @@ def _multi_read(reader: Reader) -> MultiRead:
 
 
 def _next_operation(reader: Reader) -> int | None:
-    """The type in a MultiHeader, None when it says that this was all."""
+    """Return the type in a MultiHeader, None for the last one."""
     op_code, is_done, _ = reader.int32(), reader.boolean(), reader.int32()
     return None if is_done else op_code
 
@@ -325,7 +350,7 @@ def _watches_request(reader: Reader, *, only_checks: bool) -> RemoveWatches:
 
 
 def _auth(reader: Reader) -> Auth:
-    reader.int32()  # type, not used
+    reader.int32()  # The type, not used.
     return Auth(reader.string() or "", reader.buffer() or b"")
 
 
@@ -336,7 +361,7 @@ _WATCHER_TYPES = {
     4: (True, True, WatchMode.PERSISTENT),
     5: (True, True, WatchMode.RECURSIVE),
 }
-"""Which watches each Watcher.WatcherType means, since 3.9: of data, of children, of which modes."""
+"""The watches of each Watcher.WatcherType since 3.9: data, children, modes."""
 
 WRITES = frozenset(
     {

@@ -1,4 +1,4 @@
-"""What the server answers, and how it is written into a frame.  zookeeper.jute, package proto."""
+"""The responses of the server and their encoding.  zookeeper.jute, package proto."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """`stat` only where the request asked for it."""
+    """create, create2, createContainer; `stat` is set for the latter two."""
 
     path: str
     stat: ZnodeStat | None = None
 
     def encode(self) -> bytes:
+        """Return the body of the response."""
         return jute.string(self.path) + (jute.stat(self.stat) if self.stat else b"")
 
 
@@ -38,43 +39,54 @@ class Changed:
     stat: ZnodeStat
 
     def encode(self) -> bytes:
+        """Return the body of the response."""
         return jute.stat(self.stat)
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Nothing to say but that it worked; `op_code` is told inside a multi."""
+    """A response without a body; `op_code` is used inside a multi."""
 
     op_code: OpCode
 
     def encode(self) -> bytes:
+        """Return the body of the response."""
         return b""
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
+    """getData."""
+
     data: bytes | None
     stat: ZnodeStat
 
     def encode(self) -> bytes:
+        """Return the body of the response."""
         return jute.buffer(self.data) + jute.stat(self.stat)
 
 
 @dataclass(frozen=True, slots=True)
 class Children:
+    """getChildren, getChildren2."""
+
     names: Sequence[str]
     stat: ZnodeStat | None = None
 
     def encode(self) -> bytes:
+        """Return the body of the response."""
         return jute.strings(self.names) + (jute.stat(self.stat) if self.stat else b"")
 
 
 @dataclass(frozen=True, slots=True)
 class AclList:
+    """getACL."""
+
     acls: Acls
     stat: ZnodeStat
 
     def encode(self) -> bytes:
+        """Return the body of the response."""
         entries = (jute.int32(acl.perms) + jute.string(acl.id.scheme) + jute.string(acl.id.id) for acl in self.acls)
         return jute.int32(len(self.acls)) + b"".join(entries) + jute.stat(self.stat)
 
@@ -86,16 +98,18 @@ class Path:
     path: str
 
     def encode(self) -> bytes:
+        """Return the body of the response."""
         return jute.string(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """getAllChildrenNumber, and addWatch's 0."""
+    """getAllChildrenNumber, and addWatch, which returns 0."""
 
     value: int
 
     def encode(self) -> bytes:
+        """Return the body of the response."""
         return jute.int32(self.value)
 
 
@@ -106,17 +120,19 @@ class Identities:
     ids: Sequence[Id]
 
     def encode(self) -> bytes:
+        """Return the body of the response."""
         entries = (jute.string(each.scheme) + jute.string(each.id) for each in self.ids)
         return jute.int32(len(self.ids)) + b"".join(entries)
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """One operation of a multi or multiRead.  Before the one to blame stands OK, behind it RUNTIME_INCONSISTENCY."""
+    """A failed operation of a multi or multiRead; OK before the one that failed, RUNTIME_INCONSISTENCY after it."""
 
     code: Code
 
     def encode(self) -> bytes:
+        """Return the body of the response."""
         return jute.int32(self.code)
 
 
@@ -131,13 +147,14 @@ class Results:
 
     @property
     def failure(self) -> tuple[int, Code] | None:
-        """Index and code of the operation that made a multi fail."""
+        """Return the index and code of the operation that made a multi fail, None if it succeeded."""
         for index, result in enumerate(self.results):
             if isinstance(result, Failed) and result.code is not Code.OK:
                 return index, result.code
         return None
 
     def encode(self) -> bytes:
+        """Return the body of the response."""
         entries = (_MULTI_HEADER.pack(*_multi_header(each)) + each.encode() for each in self.results)
         return b"".join(entries) + _MULTI_END
 
@@ -163,17 +180,18 @@ def _multi_header(result: OperationResponse) -> tuple[int, bool, int]:
 
 
 def frame(xid: int, zxid: int, code: Code, response: Response | None = None) -> bytes:
+    """Encode a response with its header."""
     body = response.encode() if response is not None else b""
     return jute.int32(_HEADER.size + len(body)) + _HEADER.pack(xid, zxid, code) + body
 
 
 def watch_event(event: EventType, path: str, zxid: int) -> bytes:
-    """`zxid` is the transaction behind the event, which ZooKeeper sends since 3.9 (ZOOKEEPER-4655), or NO_ZXID."""
+    """Encode a watch event; `zxid` is its transaction, which ZooKeeper sends since 3.9 (ZOOKEEPER-4655), or NO_ZXID."""
     body = struct.pack(">ii", event, _SYNC_CONNECTED) + jute.string(path)
     return jute.int32(_HEADER.size + len(body)) + _HEADER.pack(_WATCH_EVENT_XID, zxid, Code.OK) + body
 
 
 def connected(timeout_ms: int, session_id: int, password: bytes, *, knows_read_only: bool) -> bytes:
-    """All zeros mean that the session asked for does not exist any more."""
+    """Encode the response to a connect request; all zeros mean that the session does not exist."""
     body = struct.pack(">iiq", 0, timeout_ms, session_id) + jute.buffer(password)
     return jute.buffer(body + (jute.boolean(False) if knows_read_only else b""))

@@ -1,8 +1,8 @@
-"""The server: sessions on connections, requests to the keeper, answers when they are on disk.
+"""The server: assigns sessions to connections, passes requests to the keeper and sends responses after commits.
 
-Answers and watch events of a batch leave together, after its commit; those to reads too, because they may have seen
-what the batch changed.  If a commit fails, memory is ahead of the disk: all connections are cut without an answer and
-the tree is read again from the disk, so that nobody has seen what is not there.  Clients resume their sessions by
+Responses and watch events of a batch are sent after its commit; those of reads too, because they may contain changes of
+the batch.  If a commit fails, memory is ahead of the disk: all connections are closed without a response and the tree
+is loaded again, so that no client has seen changes that are not on the disk.  Clients resume their sessions by
 themselves.
 
 Owner: event loop.
@@ -39,17 +39,17 @@ T = TypeVar("T")
 DEFAULT_PORT = 2181
 TICK_TIME_MS = 2000
 OUTSTANDING_MAX = 1000
-"""Requests that wait before clients are no longer listened to.  zookeeper.globalOutstandingLimit."""
+"""Waiting requests above which clients are not read from.  zookeeper.globalOutstandingLimit."""
 CONNECTIONS_MAX = 1000
 EXPIRY_INTERVAL_MIN_S = 0.1
 CONTAINER_CHECK_INTERVAL_S = 60.0
 
 
 class EmbeddedZooKeeper:
-    """One server on one folder, from `start` to `stop`; a stopped one is not started again.
+    """One server with one data directory, from `start` to `stop`; it cannot be started again.
 
-    Session time-outs are between two and twenty ticks.  `on_failure` is told when the server cannot go on, because the
-    disk neither takes changes nor gives back what it has.
+    Session timeouts are between two and twenty ticks.  `on_failure` is called when the server cannot continue, because
+    the disk can be neither written nor read.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class EmbeddedZooKeeper:
         self._connections: dict[Connection, None] = {}
         self._by_session: dict[int, Connection] = {}
         self._with_output: dict[Connection, None] = {}
-        self._told_to_wait: list[Connection] = []
+        self._paused: list[Connection] = []
         self._is_closed_to_clients = False
         self._recovery: asyncio.Task[None] | None = None
         self._listener: asyncio.Server | None = None
@@ -84,11 +84,11 @@ class EmbeddedZooKeeper:
 
     @property
     def connect(self) -> str:
-        """What a client puts into zookeeper.connect."""
+        """The address for zookeeper.connect."""
         return f"{self.host}:{self.port}"
 
     async def start(self) -> None:
-        """Serving when it returns.  ZooKeeperError: the folder or the port cannot be used, and why."""
+        """Start to accept clients.  Raises ZooKeeperError if the directory or the port cannot be used."""
         self._loop = asyncio.get_running_loop()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="zookeeper-writer")
         try:
@@ -108,12 +108,17 @@ class EmbeddedZooKeeper:
         self.port = self._listener.sockets[0].getsockname()[1]
         self._await_expiry()
         self._check_containers()
-        log.info("ZooKeeper serving at %s data=%s znodes=%d", self.connect, self._data_dir, len(self._keeper.tree))
+        log.info(
+            "ZooKeeper server started address=%s data=%s znodes=%d",
+            self.connect,
+            self._data_dir,
+            len(self._keeper.tree),
+        )
 
     async def stop(self) -> None:
-        """What was carried out is answered; sessions stay in the store and can be resumed after the next start.
+        """Respond to executed requests and stop; sessions stay in the store and can be resumed after the next start.
 
-        Harmless where `start` has failed.
+        Does nothing if `start` has failed.
         """
         if self._listener is None:
             return
@@ -129,15 +134,17 @@ class EmbeddedZooKeeper:
             connection.end()
             connection.flush()
         await self._close_store()
-        log.info("ZooKeeper stopped at %s", self.connect)
+        log.info("ZooKeeper server stopped address=%s", self.connect)
 
     def connection_made(self, connection: Connection) -> bool:
+        """Register a connection; False if there are too many."""
         if self._is_closed_to_clients or len(self._connections) >= CONNECTIONS_MAX:
             return False
         self._connections[connection] = None
         return True
 
     def connection_lost(self, connection: Connection) -> None:
+        """Unregister a connection."""
         self._connections.pop(connection, None)
         self._with_output.pop(connection, None)
         self._keeper.forget_client(connection)
@@ -145,22 +152,26 @@ class EmbeddedZooKeeper:
             del self._by_session[connection.session_id]
 
     def has_output(self, connection: Connection) -> None:
+        """Flush the connection after the current batch."""
         self._with_output[connection] = None
 
     def frame_received(self, connection: Connection, frame: bytes) -> None:
-        """The first frame of a connection asks for a session; every later one keeps it alive."""
+        """Execute a frame: the first one of a connection is a connect request, later ones keep the session alive."""
         if self._is_closed_to_clients:
             return
         self._traffic.received += 1
         is_first = connection.received_count == 1
         if not is_first:
             self._keeper.sessions.touch(connection.session_id, now_ms=self._now_ms())
-        self._batches.add(functools.partial(self._connected if is_first else self._asked, connection, frame))
+        self._batches.add(
+            functools.partial(self._handle_connect if is_first else self._handle_request, connection, frame)
+        )
         if len(self._batches) > OUTSTANDING_MAX:
-            connection.wait("outstanding requests")
-            self._told_to_wait.append(connection)
+            connection.pause_reading("outstanding requests")
+            self._paused.append(connection)
 
     def answer_word(self, word: str) -> str | None:
+        """Return the output of a four-letter word."""
         settings = {
             "clientPort": self.port,
             "dataDir": self._data_dir,
@@ -181,8 +192,10 @@ class EmbeddedZooKeeper:
         )
         return four_letter_words.answer(word, snapshot)
 
-    def _connected(self, connection: Connection, frame: bytes) -> None:
-        """A connect request.  A client that has seen newer transactions than we have belongs to another ensemble."""
+    def _handle_connect(self, connection: Connection, frame: bytes) -> None:
+        """Execute a connect request.  A client that has seen newer transactions belongs to another ensemble and is
+        refused.
+        """
         if not connection.is_open:
             return
         try:
@@ -191,7 +204,7 @@ class EmbeddedZooKeeper:
             connection.abort(f"not a connect request: {problem}")
             return
         if request.last_zxid_seen > self._keeper.zxid:
-            connection.abort(f"it has seen zxid 0x{request.last_zxid_seen:x}, the last here is 0x{self._keeper.zxid:x}")
+            connection.abort(f"client has seen zxid 0x{request.last_zxid_seen:x}, last zxid is 0x{self._keeper.zxid:x}")
             return
         timeout_ms = min(max(request.timeout_ms, 2 * self._tick_time_ms), 20 * self._tick_time_ms)
         if request.session_id == 0:
@@ -219,8 +232,8 @@ class EmbeddedZooKeeper:
             self._keeper.forget_client(former)
             former.end()
 
-    def _asked(self, connection: Connection, frame: bytes) -> None:
-        """A request.  One without a header ends the connection; one whose body makes no sense is told so."""
+    def _handle_request(self, connection: Connection, frame: bytes) -> None:
+        """Execute a request.  Without a header the connection is closed; a malformed body is answered with an error."""
         if not connection.is_open or connection.session_id == 0:
             return
         reader = Reader(frame)
@@ -232,13 +245,13 @@ class EmbeddedZooKeeper:
         try:
             request = requests.decode(op_code, reader)
             if request is None:
-                log.info("ZooKeeper request of an unknown type %d from %s:%d", op_code, *connection.peer)
+                log.info("unknown ZooKeeper request type=%d peer=%s:%d", op_code, *connection.peer)
                 connection.send(responses.frame(xid, self._keeper.zxid, Code.UNIMPLEMENTED))
                 connection.end()
                 return
             self._answer(connection, xid, request)
         except MalformedRequest as problem:
-            log.info("ZooKeeper request of type %d from %s:%d is malformed: %s", op_code, *connection.peer, problem)
+            log.info("malformed ZooKeeper request type=%d peer=%s:%d error=%s", op_code, *connection.peer, problem)
             if op_code in requests.WRITES:
                 self._keeper.refuse_write()
             connection.send(responses.frame(xid, self._keeper.zxid, Code.MARSHALLING_ERROR))
@@ -270,7 +283,7 @@ class EmbeddedZooKeeper:
             connection.end()
 
     def _authenticate(self, connection: Connection, xid: int, request: requests.Auth) -> None:
-        """digest proves an identity, ip is known anyway; whoever tries another scheme is shown out."""
+        """Add the identity of a digest; ip is known already.  Other schemes fail and close the connection."""
         match request.scheme:
             case "digest":
                 identity = digest_identity(request.credentials)
@@ -285,17 +298,19 @@ class EmbeddedZooKeeper:
         connection.send(responses.frame(xid, 0, Code.OK))
 
     def _await_expiry(self) -> None:
-        """One timer for all sessions, set for the first that could be overdue."""
+        """Set one timer for all sessions, for the first one that may expire."""
         deadline_ms = self._keeper.sessions.next_deadline_ms()
         if self._expiry is None and deadline_ms is not None:
             delay_s = max(deadline_ms / 1000 - self._loop.time(), EXPIRY_INTERVAL_MIN_S)
             self._expiry = self._loop.call_later(delay_s, lambda: self._batches.add(self._expire_sessions))
 
     def _expire_sessions(self) -> None:
-        """Work like any other, behind what has arrived: a loop that was held up ends no session that it has heard."""
+        """Expire sessions, after the requests that have arrived: a loop that was blocked expires no session with a
+        request waiting.
+        """
         self._expiry = None
         for session_id in self._keeper.sessions.overdue(self._now_ms()):
-            log.warning("ZooKeeper session 0x%x expired", session_id)
+            log.warning("ZooKeeper session expired session_id=0x%x", session_id)
             self._keeper.close_session(session_id)
             connection = self._by_session.pop(session_id, None)
             if connection is not None:
@@ -314,15 +329,15 @@ class EmbeddedZooKeeper:
         for connection in with_output:
             connection.flush()
         self._traffic.sent += len(arrived)
-        told_to_wait, self._told_to_wait = self._told_to_wait, []
-        for connection in told_to_wait:
-            connection.go_on("outstanding requests")
+        paused, self._paused = self._paused, []
+        for connection in paused:
+            connection.resume_reading("outstanding requests")
 
     def _commit_failed(self, error: BaseException) -> None:
-        log.error("ZooKeeper cannot write to %s: %s; reading back what is there", self._data_dir, error)
+        log.error("ZooKeeper commit failed, loading the state from disk data=%s error=%s", self._data_dir, error)
         self._is_closed_to_clients = True
         for connection in list(self._connections):
-            connection.abort("a commit failed")
+            connection.abort("commit failed")
         self._recovery = self._loop.create_task(self._recover(), name="zookeeper-recovery")
 
     async def _recover(self) -> None:
@@ -330,13 +345,13 @@ class EmbeddedZooKeeper:
             await self._load()
             self._is_closed_to_clients = False
         except ZooKeeperError as error:
-            log.error("event=zookeeper_failed data=%s reason=%s", self._data_dir, error)
+            log.error("ZooKeeper server failed data=%s error=%s", self._data_dir, error)
             assert self._listener is not None
             self._listener.close()
             self._on_failure(error)
 
     async def _load(self) -> None:
-        """Memory as the disk has it, for a start or after a commit that failed."""
+        """Load the state from the disk, at start or after a failed commit."""
         remembered = await self._in_writer(self._store.load)
         self._keeper = Keeper(remembered, now_ms=self._now_ms(), wall_ms=_wall_ms())
         self._batches = Batches(
@@ -364,5 +379,5 @@ def _wall_ms() -> int:
 
 def _port_unusable(host: str, port: int, error: OSError) -> ZooKeeperError:
     if error.errno == errno.EADDRINUSE:
-        return ZooKeeperError(f"port {port} of {host} is in use: stop what listens there, or choose another port")
-    return ZooKeeperError(f"cannot listen at {host}:{port}: {error.strerror}")
+        return ZooKeeperError(f"port {port} of {host} is in use; stop its process or choose another port")
+    return ZooKeeperError(f"cannot listen on {host}:{port}: {error.strerror}")

@@ -1,6 +1,6 @@
-"""Sessions: an id and a password that outlive connections, and the time by which the client has to be heard again.
+"""Sessions: an id and a password, which outlive connections, and a deadline for the next message of the client.
 
-Time is monotonic milliseconds and passed in.  Pure.  Owner: the keeper.
+Times are monotonic milliseconds, as arguments.  Pure.  Owner: the keeper.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _MASK64 = (1 << 64) - 1
 
 @dataclass(slots=True)
 class Session:
-    """One client's claim to its ephemeral nodes."""
+    """A session, which owns ephemeral znodes."""
 
     id: int
     password: bytes
@@ -22,7 +22,7 @@ class Session:
 
 
 class Sessions:
-    """All that live.  Those that the store remembers get their whole time-out from `now_ms`, as ZooKeeper's do."""
+    """All open sessions.  Those loaded from the store expire a whole timeout after `now_ms`, as in ZooKeeper."""
 
     def __init__(self, stored: Iterable[tuple[int, bytes, int]], *, now_ms: int, wall_ms: int) -> None:
         self._sessions = {
@@ -38,30 +38,35 @@ class Sessions:
         return iter(self._sessions.values())
 
     def find(self, session_id: int) -> Session | None:
+        """Return the session, None if it does not exist."""
         return self._sessions.get(session_id)
 
     def open(self, password: bytes, timeout_ms: int, *, now_ms: int) -> Session:
+        """Open a session."""
         session = Session(self._next_id, password, timeout_ms, now_ms + timeout_ms)
         self._next_id += 1
         self._sessions[session.id] = session
         return session
 
     def touch(self, session_id: int, *, now_ms: int) -> None:
+        """Extend the deadline of a session."""
         session = self._sessions.get(session_id)
         if session is not None:
             session.deadline_ms = now_ms + session.timeout_ms
 
     def remove(self, session_id: int) -> bool:
-        """Whether it was there."""
+        """Remove a session; return False if it did not exist."""
         return self._sessions.pop(session_id, None) is not None
 
     def overdue(self, now_ms: int) -> list[int]:
+        """Return the ids of the sessions whose deadline has passed."""
         return [each.id for each in self._sessions.values() if each.deadline_ms <= now_ms]
 
     def next_deadline_ms(self) -> int | None:
+        """Return the earliest deadline, None without sessions."""
         return min((each.deadline_ms for each in self._sessions.values()), default=None)
 
 
 def first_session_id(wall_ms: int, server_id: int = 1) -> int:
-    """Server id, then time, then room to count; ids of later starts are larger.  SessionTrackerImpl."""
+    """Return the first id of a start: server id, time, counter; ids of later starts are larger.  SessionTrackerImpl."""
     return (wall_ms << 24 & _MASK64) >> 8 | server_id << 56

@@ -1,11 +1,11 @@
-"""What survives: nodes, sessions and the last transaction id, in one SQLite database.
+"""The persistent state: znodes, sessions and the last transaction id, in one SQLite database.
 
-A commit is one SQLite transaction.  In WAL mode with synchronous=FULL it returns when the log is on disk, so a caller
-that answers after `commit` never takes an answer back.  A lock file beside the database keeps a second server out;
-SQLite's own lock is held, too, because nobody else is meant to look into a database that is open.
+A commit is one SQLite transaction.  In WAL mode with synchronous=FULL it returns when the log is on the disk, so a
+response sent after `commit` never has to be revoked.  A lock file beside the database excludes a second server;
+SQLite's exclusive lock is held too, because no other process should read an open database.
 
-A database that is damaged is refused as a whole: to serve what is left of it would make brokers forget topics.  The
-lock file says whether there has been a database, so that one that was cut to nothing is not taken for a new one.
+A damaged database is refused as a whole: serving the remaining znodes would make brokers lose topics.  The lock file
+records that a database has existed, so that a truncated one is not taken for a new one.
 
 Used by one thread at a time.
 """
@@ -23,7 +23,7 @@ from typing import IO
 from kctl.errors import ZooKeeperError
 from kctl.zookeeper.embedded import node_paths
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Acls, Id
-from kctl.zookeeper.embedded.keeper import Changes, Remembered
+from kctl.zookeeper.embedded.keeper import Changes, StoredState
 from kctl.zookeeper.embedded.tree import Znode
 
 DATABASE = "zookeeper.sqlite"
@@ -46,11 +46,11 @@ _UPDATE_COUNTERS = "UPDATE node SET pzxid = ?, creations = ? WHERE path = ?"
 
 
 class _Damage(Exception):
-    """What SQLite does not see: the database cannot be what was committed."""
+    """The content of the database is not what was committed, although SQLite reports no error."""
 
 
 class Store:
-    """Open from construction to `close`.  ZooKeeperError when the folder cannot be used, and says what to do."""
+    """The open database.  Raises ZooKeeperError with advice when the directory cannot be used."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / DATABASE
@@ -66,11 +66,11 @@ class Store:
             self.close()
             raise self._unusable(error) from error
 
-    def load(self) -> Remembered:
-        """ZooKeeperError when the database is damaged."""
+    def load(self) -> StoredState:
+        """Load the state.  Raises ZooKeeperError when the database is damaged."""
         try:
             self._check_pages()
-            remembered = Remembered(
+            remembered = StoredState(
                 zxid=self._zxid(),
                 nodes=[self._node(row) for row in self._database.execute("SELECT * FROM node")],
                 sessions=self._database.execute("SELECT id, password, timeout_ms FROM session").fetchall(),
@@ -81,7 +81,7 @@ class Store:
         return remembered
 
     def commit(self, changes: Changes) -> None:
-        """On disk when it returns.  sqlite3.Error leaves what was there before, or (rarely) all of the changes."""
+        """Write the changes to the disk.  After sqlite3.Error none of them is written, or (rarely) all."""
         execute, executemany = self._database.execute, self._database.executemany
         execute("BEGIN IMMEDIATE")
         try:
@@ -89,7 +89,7 @@ class Store:
                 if now is None:
                     execute("DELETE FROM node WHERE path = ?", (path,))
                 elif before is not None and now == before._replace(pzxid=now.pzxid, creations=now.creations):
-                    # Only its children changed: the data, which may be large, stays as it is.
+                    # Only the children changed: the data, which may be large, is not written again.
                     execute(_UPDATE_COUNTERS, (now.pzxid, now.creations, path))
                 else:
                     execute(_UPSERT, (path, now.data, _acl_text(now.acl), *now[2:]))
@@ -104,6 +104,7 @@ class Store:
             raise
 
     def close(self) -> None:
+        """Close the database and release the lock."""
         self._database.close()
         self._lock.close()
 
@@ -114,17 +115,21 @@ class Store:
         version = self._database.execute("PRAGMA user_version").fetchone()[0]
         if version == 0:
             if os.fstat(self._lock.fileno()).st_size:
-                raise _Damage("it is empty, and has not been before")
+                raise _Damage("it is empty, but was not before")
             self._database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
         elif version != SCHEMA_VERSION:
-            raise sqlite3.DatabaseError(f"format {version} is not {SCHEMA_VERSION}, the one this version of kctl knows")
+            raise sqlite3.DatabaseError(
+                f"format {version} is not supported by this version of kctl, which uses {SCHEMA_VERSION}"
+            )
         if not os.fstat(self._lock.fileno()).st_size:
             self._lock.write(b"a database has been made\n")
             self._lock.flush()
             os.fsync(self._lock.fileno())
 
     def _check_pages(self) -> None:
-        """Looks at every page: a query notices only those on its way, and takes some damage for missing rows."""
+        """Check every page: a query notices damage only in the pages that it reads, and may take it for missing
+        rows.
+        """
         (problem,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
         if problem != "ok":
             raise _Damage(" ".join(str(problem).split()))
@@ -139,7 +144,7 @@ class Store:
         path, data, acl, *numbers = row
         are_numbers = all(isinstance(number, int) for number in numbers)
         if not (isinstance(path, str) and isinstance(data, bytes | None) and are_numbers):
-            raise _Damage(f"znode {path!r} is not what it should be")
+            raise _Damage(f"znode {path!r} has invalid columns")
         try:
             return path, Znode(data, _acl_of(str(acl)), *numbers)  # type: ignore[arg-type]  # just looked at
         except (ValueError, TypeError) as error:
@@ -147,15 +152,15 @@ class Store:
 
     def _unusable(self, error: Exception) -> ZooKeeperError:
         return ZooKeeperError(
-            f"{self._path} cannot be used: {error}; restore it from a backup, or choose another folder"
+            f"{self._path} cannot be used: {error}; restore it from a backup, or choose another directory"
         )
 
 
-def _check_tree(remembered: Remembered) -> None:
-    """Raises _Damage when znodes are missing, or are newer than the last transaction."""
+def _check_tree(remembered: StoredState) -> None:
+    """Raise _Damage when znodes are missing, or newer than the last transaction."""
     present = {path for path, _ in remembered.nodes}
     if remembered.zxid and not present >= node_paths.CANNOT_BE_DELETED:
-        raise _Damage("znodes that are always there are missing")
+        raise _Damage("required znodes are missing")
     for path, node in remembered.nodes:
         if path != node_paths.ROOT and (not path.startswith("/") or node_paths.parent(path) not in present):
             raise _Damage(f"znode {path!r} has no parent")
@@ -164,7 +169,7 @@ def _check_tree(remembered: Remembered) -> None:
 
 
 def _lock(folder: Path) -> IO[bytes]:
-    """Held until the file is closed, also by the end of the process."""
+    """Lock the directory until the file is closed, or the process ends."""
     path = folder / LOCK
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -176,7 +181,7 @@ def _lock(folder: Path) -> IO[bytes]:
     except OSError:
         file.close()
         raise ZooKeeperError(
-            f"{folder} is in use by another ZooKeeper server; stop that, or choose another folder"
+            f"{folder} is in use by another ZooKeeper server; stop it, or choose another directory"
         ) from None
     os.set_inheritable(file.fileno(), False)
     return file

@@ -1,11 +1,11 @@
-"""The znodes of an ensemble of one: a map from path to node, changed by operations that carry their transaction id.
+"""The znodes: a map from path to znode, changed by operations with a transaction id.
 
-Versions count as ZooKeeper's do: `version` counts changes of the data, `aversion` of the ACL.  Of children ZooKeeper
-counts creations only, and that count numbers sequential nodes; what a client sees as cversion is twice the creations
-less the children that are left, that is creations plus deletions.  All three wrap at 32 bits.
+Versions are those of ZooKeeper: `version` counts changes of the data, `aversion` of the ACL.  Of the children only
+creations are counted, and that count numbers sequential znodes; the cversion that clients see is creations plus
+deletions, that is twice the creations minus the present children.  All three wrap at 32 bits.
 
-Nodes are immutable and replaced, so that what was before a transaction is cheap to keep: to take back a failed multi,
-and to tell the store what has changed since it last asked.
+Znodes are immutable and replaced, so that keeping the state before a transaction is cheap: to roll back a failed multi,
+and to return the changes since the last commit to the store.
 
 Pure.  Owner: the keeper.
 """
@@ -22,11 +22,11 @@ from kctl.zookeeper.embedded.codes import Code, CreateMode, KeeperError
 from kctl.zookeeper.operations import ANY_VERSION, ZnodeStat
 
 CONTAINER_OWNER = -(1 << 63)
-"""Stands where an ephemeral node has its session, to tell containers from other nodes; clients see 0."""
+"""The owner of containers, to distinguish them from other znodes; clients see 0."""
 
 
 class Znode(NamedTuple):
-    """One node; `creations` counts the children ever created, `owner` is a session, 0 or CONTAINER_OWNER."""
+    """One znode; `creations` counts the children ever created, `owner` is a session id, 0 or CONTAINER_OWNER."""
 
     data: bytes | None
     acl: Acls
@@ -42,7 +42,10 @@ class Znode(NamedTuple):
 
 
 class Tree:
-    """Operations check everything before they change anything, so a failed one leaves no trace."""
+    """The tree.  Operations check everything before they change anything, so that a failed one has no effect.
+
+    They raise KeeperError with the codes in their docstrings.
+    """
 
     def __init__(self, nodes: Iterable[tuple[str, Znode]] = ()) -> None:
         self._nodes: dict[str, Znode] = {}
@@ -63,35 +66,38 @@ class Tree:
 
     @property
     def data_bytes(self) -> int:
-        """Bytes of paths and data, as `mntr` wants to know."""
+        """Size of paths and data in bytes, for `mntr`."""
         return sum(len(path) + len(node.data or b"") for path, node in self._nodes.items())
 
     @property
     def ephemerals(self) -> Mapping[int, set[str]]:
-        """Owner to the paths it owns; the containers under CONTAINER_OWNER."""
+        """Paths by owner; containers by CONTAINER_OWNER."""
         return self._owned
 
     def find(self, path: str) -> Znode | None:
+        """Return the znode, None if it does not exist."""
         return self._nodes.get(path)
 
     def node(self, path: str) -> Znode:
-        """NO_NODE."""
+        """Return the znode.  NO_NODE."""
         try:
             return self._nodes[path]
         except KeyError:
             raise KeeperError(Code.NO_NODE) from None
 
     def children(self, path: str) -> set[str]:
+        """Return the names of the children."""
         return self._children.get(path, set())
 
     def descendants(self, path: str) -> int:
+        """Return the paths of all descendants."""
         if path == node_paths.ROOT:
             return len(self._nodes) - 1
         prefix = path + "/"
         return sum(each.startswith(prefix) for each in self._nodes)
 
     def stat(self, path: str) -> ZnodeStat:
-        """NO_NODE."""
+        """Return the metadata that clients see.  NO_NODE."""
         node = self.node(path)
         child_count = len(self.children(path))
         return ZnodeStat(
@@ -121,7 +127,9 @@ class Tree:
         zxid: int,
         now_ms: int,
     ) -> str:
-        """The path created.  BAD_ARGUMENTS, INVALID_ACL, NO_NODE, NO_AUTH, NODE_EXISTS, NO_CHILDREN_FOR_EPHEMERALS."""
+        """Create a znode and return its path.  BAD_ARGUMENTS, INVALID_ACL, NO_NODE, NO_AUTH, NODE_EXISTS,
+        NO_CHILDREN_FOR_EPHEMERALS.
+        """
         parent_path = node_paths.parent(path)
         stored_acl = acls.resolved(acl, identities)
         parent = self.node(parent_path)
@@ -139,7 +147,7 @@ class Tree:
         return path
 
     def delete(self, path: str, version: int, *, identities: Iterable[Id], zxid: int) -> None:
-        """BAD_ARGUMENTS, NO_NODE, NO_AUTH, BAD_VERSION, NOT_EMPTY."""
+        """Delete a znode.  BAD_ARGUMENTS, NO_NODE, NO_AUTH, BAD_VERSION, NOT_EMPTY."""
         parent_path = node_paths.parent(path)
         if path in node_paths.CANNOT_BE_DELETED:
             raise KeeperError(Code.BAD_ARGUMENTS)
@@ -151,7 +159,7 @@ class Tree:
         self.remove(path, zxid=zxid)
 
     def remove(self, path: str, *, zxid: int) -> None:
-        """Delete a node that is known to be there and to have no children, whoever asks."""
+        """Delete an existing znode without children, without checks."""
         parent_path = node_paths.parent(path)
         parent = self._nodes[parent_path]
         self._put(path, None)
@@ -160,7 +168,7 @@ class Tree:
     def set_data(
         self, path: str, data: bytes | None, version: int, *, identities: Iterable[Id], zxid: int, now_ms: int
     ) -> None:
-        """BAD_ARGUMENTS, NO_NODE, NO_AUTH, BAD_VERSION."""
+        """Replace the data.  BAD_ARGUMENTS, NO_NODE, NO_AUTH, BAD_VERSION."""
         node_paths.require_valid(path)
         node = self.node(path)
         acls.require(node.acl, codes.WRITE, identities)
@@ -169,7 +177,7 @@ class Tree:
         self._put(path, changed)
 
     def set_acl(self, path: str, acl: Iterable[acls.Acl] | None, version: int, *, identities: Iterable[Id]) -> None:
-        """BAD_ARGUMENTS, INVALID_ACL, NO_NODE, NO_AUTH, BAD_VERSION (of the ACL)."""
+        """Replace the ACL.  BAD_ARGUMENTS, INVALID_ACL, NO_NODE, NO_AUTH, BAD_VERSION (of the ACL)."""
         node_paths.require_valid(path)
         stored_acl = acls.resolved(acl, identities)
         node = self.node(path)
@@ -178,23 +186,26 @@ class Tree:
         self._put(path, node._replace(acl=stored_acl, aversion=_int32(node.aversion + 1)))
 
     def check(self, path: str, version: int, *, identities: Iterable[Id]) -> None:
-        """BAD_ARGUMENTS, NO_NODE, NO_AUTH, BAD_VERSION."""
+        """Compare the version.  BAD_ARGUMENTS, NO_NODE, NO_AUTH, BAD_VERSION."""
         node_paths.require_valid(path)
         node = self.node(path)
         acls.require(node.acl, codes.READ, identities)
         _require_version(node.version, version)
 
     def begin(self) -> None:
-        """A transaction starts here; `roll_back` returns to this point."""
+        """Start a transaction, to which `roll_back` returns."""
         self._undo.clear()
 
     def roll_back(self) -> None:
+        """Undo the changes since `begin`."""
         while self._undo:
             path, node = self._undo.pop()
             self._place(path, node)
 
     def take_changes(self) -> dict[str, tuple[Znode | None, Znode | None]]:
-        """Every node that differs from when this was last called: path to (before, now); None where there is none."""
+        """Return path to (before, now) of each znode that changed since the last call; None if it did or does not
+        exist.
+        """
         changes = {path: (before, self._nodes.get(path)) for path, before in self._before.items()}
         self._before = {}
         return {path: change for path, change in changes.items() if change[0] is not change[1]}
@@ -239,5 +250,5 @@ def _require_version(current: int, expected: int) -> None:
 
 
 def _int32(value: int) -> int:
-    """Java's int arithmetic."""
+    """Return the result of Java's int arithmetic."""
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)

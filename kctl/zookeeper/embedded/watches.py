@@ -1,8 +1,9 @@
-"""Who wants to hear of which change.
+"""The watches of clients.
 
-Watches for data (exists, getData) and for children (getChildren) are kept apart, for a path may be watched for both by
-one client.  A standard watch is used up by its first event; persistent and recursive ones (addWatch) stay, the
-recursive ones also hear of everything below, but never of children lists.  One change gives one watcher one event.
+Watches for data (exists, getData) and for children (getChildren) are kept separately, because a client may have both
+for one path.  A standard watch is removed by its first event; persistent and recursive ones (addWatch) are not, and
+recursive ones also fire for changes below the path, but not for children events.  One change gives one watcher one
+event.
 
 Pure.  Owner: the keeper.
 """
@@ -21,15 +22,16 @@ from kctl.zookeeper.embedded.codes import READ, EventType
 
 
 class Watcher(Protocol):
-    """A connection; its watches go when it goes."""
+    """A connection; its watches are removed with it."""
 
     identities: tuple[Id, ...]
 
-    def notify(self, event: EventType, path: str, zxid: int) -> None: ...
+    def notify(self, event: EventType, path: str, zxid: int) -> None:
+        """Send a watch event."""
 
 
 class WatchMode(IntFlag):
-    """Of what kinds the watches are that one watcher has on one path."""
+    """The modes of the watches of one watcher for one path."""
 
     STANDARD = 1
     PERSISTENT = 2
@@ -40,7 +42,7 @@ ANY_MODE = WatchMode.STANDARD | WatchMode.PERSISTENT | WatchMode.RECURSIVE
 
 
 class Watches:
-    """All watches of one sort, data or children."""
+    """All watches of one kind, for data or for children."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, dict[Watcher, WatchMode]] = {}
@@ -51,25 +53,30 @@ class Watches:
         return sum(len(watchers) for watchers in self._by_path.values())
 
     def paths(self) -> dict[str, list[Watcher]]:
+        """Return the watchers by path."""
         return {path: list(watchers) for path, watchers in self._by_path.items()}
 
     def add(self, path: str, watcher: Watcher, mode: WatchMode = WatchMode.STANDARD) -> None:
+        """Add a watch."""
         watchers = self._by_path.setdefault(path, {})
         self._set(path, watcher, watchers.get(watcher, WatchMode(0)) | mode)
 
     def has(self, path: str, watcher: Watcher, modes: WatchMode = ANY_MODE) -> bool:
+        """True if the watcher has a watch of one of these modes."""
         return bool(self._by_path.get(path, {}).get(watcher, WatchMode(0)) & modes)
 
     def remove(self, path: str, watcher: Watcher, modes: WatchMode = ANY_MODE) -> None:
+        """Remove watches of these modes."""
         if self.has(path, watcher, modes):
             self._set(path, watcher, self._by_path[path][watcher] & ~modes)
 
     def remove_watcher(self, watcher: Watcher) -> None:
+        """Remove all watches of a watcher."""
         for path in list(self._by_watcher.get(watcher, ())):
             self.remove(path, watcher)
 
     def fire(self, event: EventType, path: str) -> list[Watcher]:
-        """Those to be told, each once, in the order in which they asked; standard watches are gone after it."""
+        """Return the watchers to notify, each once, in the order of their watches; standard watches are removed."""
         told: dict[Watcher, None] = {}
         for watcher, mode in list(self._by_path.get(path, {}).items()):
             if mode & (WatchMode.STANDARD | WatchMode.PERSISTENT) or event is not EventType.CHILDREN_CHANGED:
@@ -103,20 +110,20 @@ class Watches:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happened to one node, and the ACLs that say who may hear of it: the node's and its parent's."""
+    """A change of one znode, with the ACLs that restrict its events: those of the znode and of its parent."""
 
     event: EventType
     path: str
     zxid: int
-    """The transaction that changed the node."""
+    """The transaction that changed the znode."""
     acl: Acls
     parent_acl: Acls
 
 
 class WatchBoard:
-    """Both sorts, and what a change of the tree means to them.  DataTree.createNode, deleteNode, setData.
+    """The watches of both kinds, and the events of a change.  DataTree.createNode, deleteNode, setData.
 
-    A watch is used up by a change that its owner may not read of, but says nothing.  CVE-2024-23944.
+    A change that the watcher may not read removes the watch without an event.  CVE-2024-23944.
     """
 
     def __init__(self) -> None:
@@ -124,6 +131,7 @@ class WatchBoard:
         self.children = Watches()
 
     def tell(self, change: Change) -> None:
+        """Send the events of a change."""
         told = dict.fromkeys(self.data.fire(change.event, change.path))
         if change.event is EventType.DELETED:
             told.update(dict.fromkeys(self.children.fire(EventType.DELETED, change.path)))
@@ -134,6 +142,7 @@ class WatchBoard:
             _notify(watchers, EventType.CHILDREN_CHANGED, parent, change.zxid, change.parent_acl)
 
     def remove_watcher(self, watcher: Watcher) -> None:
+        """Remove all watches of a watcher."""
         self.data.remove_watcher(watcher)
         self.children.remove_watcher(watcher)
 

@@ -151,7 +151,7 @@ def test_diverging_epoch_of_a_fetch_response_is_tagged() -> None:
     assert encode_response_header(1, 12, 9) + encode_bytes(answer, 12) == frame
 
 
-def test_tagged_fields_from_the_future_are_skipped() -> None:
+def test_unknown_tagged_fields_are_skipped() -> None:
     frame = octets(
         *FETCH_RESPONSE_12,
         "02 09 02 ffff    ; tag 9, 2 bytes",

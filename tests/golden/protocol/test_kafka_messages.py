@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,8 +27,9 @@ BY_NAME = {cls.__name__: cls for cls in CLASSES}
 
 
 @pytest.mark.parametrize(("name", "version", "blob", "meaning"), LINES, ids=[f"{line[0]}-{line[1]}" for line in LINES])
-def test_bytes_of_kafka_mean_the_same_to_us(name: str, version: str, blob: str, meaning: str) -> None:
+def test_bytes_written_by_kafka_are_decoded_alike(name: str, version: str, blob: str, meaning: str) -> None:
     cls, number, data = BY_NAME[name], int(version), bytes.fromhex(blob)
+    message: Any
     message, end = decode(cls, data, number)
     assert end == len(data)
     assert leaves(message, number) == json_leaves(cls, json.loads(meaning))
@@ -36,6 +38,6 @@ def test_bytes_of_kafka_mean_the_same_to_us(name: str, version: str, blob: str, 
     assert encode_walk(message, number) == data
 
 
-def test_every_version_of_these_messages_is_there() -> None:
+def test_every_version_of_the_golden_messages_exists() -> None:
     there = {(name, int(version)) for name, version, _, _ in LINES}
     assert there == {(name, version) for name, _ in there for version in definition_of(BY_NAME[name]).versions}

@@ -60,12 +60,12 @@ def test_snapshots_are_written_as_kafka_writes_them(path: Path) -> None:
     assert snapshot_bytes(parse_snapshot(data, str(path))) == data
 
 
-def test_whose_directory_it_is() -> None:
+def test_meta_properties_of_kafka_are_read() -> None:
     meta = parse_meta_properties((KAFKA / "meta.properties").read_bytes(), "meta.properties")
     assert (meta.broker_id, meta.cluster_id) == (0, "d0053poFTbGwSWThjV1DEg")
 
 
-def test_a_directory_of_kafka_is_taken_over(log_dir: Path) -> None:
+def test_a_log_directory_of_kafka_is_loaded(log_dir: Path) -> None:
     manager = manager_of(log_dir)
     assert (manager.broker_id, manager.cluster_id, manager.unreadable) == (0, "d0053poFTbGwSWThjV1DEg", {})
     offsets, emptied = manager.logs[OFFSETS], manager.logs[EMPTIED]
@@ -86,7 +86,7 @@ def test_a_directory_of_kafka_is_taken_over(log_dir: Path) -> None:
     manager.release()
 
 
-def test_the_producers_of_kafka_s_broker_go_on_with_ours(log_dir: Path) -> None:
+def test_producers_of_a_kafka_broker_continue_here(log_dir: Path) -> None:
     manager = manager_of(log_dir)
     log = manager.logs[EMPTIED]
     batch = build_batch([Record(0, 1, None, b"v")], producer_id=4003, producer_epoch=0, base_sequence=14)
@@ -100,7 +100,7 @@ def test_the_producers_of_kafka_s_broker_go_on_with_ours(log_dir: Path) -> None:
     reopened.release()
 
 
-def test_indexes_are_rebuilt_as_kafka_had_them(log_dir: Path) -> None:
+def test_rebuilt_indexes_equal_those_of_kafka(log_dir: Path) -> None:
     directory = log_dir / "__consumer_offsets-17"
     before = (directory / "00000000000000000000.timeindex").read_bytes()
     for path in directory.glob("*index"):

@@ -1,4 +1,4 @@
-"""Bytes that no client would send: each closes its own connection at most; the broker serves on and does not grow."""
+"""Malformed input closes at most its own connection; the broker keeps serving and does not grow."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def produce(topic: str, batch: bytes) -> ProduceRequest:
         pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", id="another protocol"),
     ],
 )
-def test_closes_that_one_connection_and_says_so_in_one_line(broker: KctlBroker, raw: bytes) -> None:
+def test_closes_only_that_connection_and_logs_one_line(broker: KctlBroker, raw: bytes) -> None:
     lines_before = broker.log_text.count("closing connection")
     with connected(broker) as other, connected(broker) as bad:
         bad.sendall(raw)
@@ -131,7 +131,7 @@ def ensure_topic(sock: socket.socket, name: str) -> None:
         continue
 
 
-def test_ten_thousand_bad_frames_leave_it_serving_and_its_memory_flat(broker: KctlBroker) -> None:
+def test_ten_thousand_malformed_frames_do_not_stop_the_broker_or_grow_its_memory(broker: KctlBroker) -> None:
     frames = bad_frames(seed=20260101)
     with connected(broker) as sock:
         ensure_topic(sock, "bad-input")

@@ -1,4 +1,4 @@
-"""A broker compacts its offsets: they shrink while it serves, and it knows the same ones after a restart."""
+"""A broker compacts its committed offsets: they shrink while it serves and survive a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disks that go away under a running broker, or are not there when it starts: the others are served."""
+"""Log directories that fail while a broker runs or are missing at its start: the others are served."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def places(broker: KctlBroker, topic: str) -> dict[str, int]:
     }
 
 
-def test_one_disk_after_the_other_goes_away(tmp_path: Path) -> None:
+def test_broker_serves_until_its_last_log_directory_fails(tmp_path: Path) -> None:
     dirs = [str(tmp_path / name) for name in ("one", "two")]
     with kctl_broker(tmp_path / "data", properties=PROPERTIES | {"log.dirs": ",".join(dirs)}) as broker:
         assert kctl(broker, "topics create orders --partitions 2").status == 0
@@ -116,4 +116,4 @@ def test_a_directory_that_cannot_be_used_at_the_start_is_skipped_with_one_line(t
         assert values(broker, "orders", 1) == ["served"]
         told = [line for line in broker.log_text.splitlines() if dirs[0] in line and "ERROR" in line]
         assert len(told) == 1
-        assert "goes offline" in told[0]
+        assert "log directory offline" in told[0]

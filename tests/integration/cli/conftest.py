@@ -77,7 +77,7 @@ class ThreeBrokers(NamedTuple):
 
 @pytest.fixture(scope="session", params=BROKERS)
 def three_brokers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeBrokers]:
-    """Three brokers that know each other, ours or Kafka's."""
+    """A cluster of three brokers, kctl's or Kafka's."""
     folder = tmp_path_factory.mktemp("cluster")
     if request.param == "kctl":
         cluster = kctl_cluster(folder)

@@ -1,4 +1,4 @@
-"""`kctl consume --group` in the background, and what its group looks like meanwhile."""
+"""`kctl consume --group` as a background process, and the state of its group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STOP_TIMEOUT_S = 60
 
 
 class Reader:
-    """`kctl consume --group`, which is named like the topic; what it shows goes to a file."""
+    """`kctl consume --group` with the group named like the topic; its output goes to a file."""
 
     def __init__(
         self, bootstrap: str, topic: str, out: Path, *, config: Path | None = None, assignor: str | None = None

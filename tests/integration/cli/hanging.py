@@ -1,4 +1,4 @@
-"""Leaves a transaction hanging: a batch of a transactional producer in a partition that no coordinator knows of."""
+"""Creates a hanging transaction: a transactional batch in a partition that no coordinator knows of."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.peers.probe import wait_until
 
 
 def leave_hanging(bootstrap: str, topic: str, partition: int) -> int:
-    """Write one record of a transaction that nobody began to the partition's leader, and return the producer's id."""
+    """Write one record of a transaction unknown to its coordinator to the leader; return the producer's id."""
     settings = client_settings(
         bootstrap_servers=bootstrap, properties={}, timeout_ms=60_000, default_servers="", default_timeout_ms=60_000
     )

@@ -1,4 +1,4 @@
-"""A broker's life as a user has it: started in the background, looked at, stopped; and every way not to start."""
+"""Starting, inspecting and stopping a broker in the background, and every way it can fail to start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli.conftest import ROOT, Kctl, command_line
+from tests.integration.cli.conftest import Kctl, command_line
+from tests.integration.cli.group_readers import ROOT
 
 SECRET = "correct horse = battery\\staple"
 
@@ -25,11 +26,12 @@ def kctl(tmp_path: Path) -> Iterator[Kctl]:
 
 
 def status_of(kctl: Kctl) -> dict[str, Any]:
+    row: dict[str, Any]
     (row,) = kctl("broker status --format json").document
     return row
 
 
-def test_broker_in_the_background_is_there_until_it_is_stopped(kctl: Kctl) -> None:
+def test_background_broker_runs_until_it_is_stopped(kctl: Kctl) -> None:
     assert kctl("broker status").status == 3
     started = kctl("broker start --port 0 --detach")
     assert (started.status, started.out) == (0, "")
@@ -53,7 +55,7 @@ def test_broker_in_the_background_is_there_until_it_is_stopped(kctl: Kctl) -> No
     assert kctl("broker stop").status == 3
 
 
-def test_commands_to_try_have_the_name_that_the_shell_knows(kctl: Kctl, tmp_path: Path) -> None:
+def test_suggested_commands_use_the_program_name(kctl: Kctl, tmp_path: Path) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "kctl").touch(mode=0o755)
@@ -63,7 +65,7 @@ def test_commands_to_try_have_the_name_that_the_shell_knows(kctl: Kctl, tmp_path
     assert "\n  kctl topics create " in started.err
 
 
-def test_what_a_file_says_reaches_the_broker_and_nobody_who_lists_processes(kctl: Kctl, tmp_path: Path) -> None:
+def test_properties_from_a_file_do_not_appear_in_the_process_list(kctl: Kctl, tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     escaped = SECRET.replace("\\", "\\\\")
     file.write_text(f"num.partitions=7\nssl.keystore.password={escaped}\nno.such.property=1\n")
@@ -78,7 +80,7 @@ def test_what_a_file_says_reaches_the_broker_and_nobody_who_lists_processes(kctl
 
 
 @pytest.mark.parametrize("detach", ["", "--detach"])
-def test_port_in_use_is_told_once_and_nothing_is_left_behind(kctl: Kctl, detach: str) -> None:
+def test_port_in_use_is_reported_once_and_leaves_no_files(kctl: Kctl, detach: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         refused = kctl(f"broker start --port {port} {detach}")

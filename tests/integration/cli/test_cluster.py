@@ -1,4 +1,4 @@
-"""A cluster's health on three brokers, ours and Apache Kafka's; the life of a cluster for development."""
+"""Cluster health on three brokers, kctl's and Apache Kafka's; starting and stopping a development cluster."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import signal
 
 import pytest
 
-from tests.integration.cli.conftest import BROKERS, TIMEOUT_S, Kctl, ThreeBrokers
+from tests.integration.cli.conftest import BROKERS, Kctl, ThreeBrokers
+from tests.integration.cli.group_readers import TIMEOUT_S
 from tests.peers import probe
 
 
-def test_health_and_partitions_in_trouble(operate: Kctl) -> None:
+def test_health_reports_partitions_under_min_isr(operate: Kctl) -> None:
     assert operate("topics create strict --replica-assignment 0:1").status == 0
     assert operate("cluster health --wait 30s").status == 0
     assert operate("topics describe --under-replicated --unavailable --under-min-isr").status == 0
@@ -28,7 +29,7 @@ def test_health_and_partitions_in_trouble(operate: Kctl) -> None:
 
 
 @pytest.mark.parametrize("three_brokers", BROKERS[:1], indirect=True)
-def test_broker_dies_and_the_cluster_is_started_again(operate: Kctl, three_brokers: ThreeBrokers) -> None:
+def test_killed_broker_leaves_and_the_cluster_restarts(operate: Kctl, three_brokers: ThreeBrokers) -> None:
     where = f"--data-dir {three_brokers.folder}"
     assert operate("topics create lasting --partitions 3").rows[0][2] == "3"
     assert operate("produce lasting", stdin=b"still here\n").status == 0

@@ -7,11 +7,12 @@ import hashlib
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.integration.cli.conftest import TIMEOUT_S, Kctl
+from tests.integration.cli.conftest import Kctl
+from tests.integration.cli.group_readers import TIMEOUT_S
 from tests.peers.markers import wait_for_markers
 
 
-def test_topics_from_birth_to_death(kctl: Kctl) -> None:
+def test_topics_are_created_described_altered_and_deleted(kctl: Kctl) -> None:
     created = kctl("topics create birth --partitions 2 --config retention.ms=1000 --format json")
     assert (created.status, created.document[0]["status"]) == (0, "created")
     again = kctl("topics create birth")
@@ -48,14 +49,14 @@ def test_topics_from_birth_to_death(kctl: Kctl) -> None:
         ("topics alter no-such-topic --partitions 3", "UNKNOWN_TOPIC_OR_PARTITION"),
     ],
 )
-def test_refusals_have_the_same_names(kctl: Kctl, line: str, error: str) -> None:
+def test_refusals_have_kafkas_error_names(kctl: Kctl, line: str, error: str) -> None:
     ran = kctl(f"{line} --format json")
     assert (ran.status, ran.document[0]["error"]) == (1, error)
     assert ran.document[0]["message"]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_is_produced_is_consumed(kctl: Kctl, topic: str, codec: str) -> None:
+def test_produced_records_are_consumed(kctl: Kctl, topic: str, codec: str) -> None:
     lines = [f"key-{number}:{hashlib.sha256(b'%d' % number).hexdigest()}" for number in range(2_000)]
     produced = kctl(
         f"produce {topic} --key-separator : --codec {codec} --format jsonl", stdin="\n".join(lines).encode()
@@ -66,7 +67,7 @@ def test_what_is_produced_is_consumed(kctl: Kctl, topic: str, codec: str) -> Non
     assert sorted(consumed) == sorted(lines)
 
 
-def test_keys_go_where_other_clients_send_them(kctl: Kctl, topic: str, bootstrap: str) -> None:
+def test_keys_are_partitioned_as_by_other_clients(kctl: Kctl, topic: str, bootstrap: str) -> None:
     keys = [f"customer-{number}" for number in range(100)]
     kctl(f"produce {topic} --key-separator :", stdin="".join(f"{key}:x\n" for key in keys).encode())
     ours = {row[3]: int(row[0]) for row in kctl(f"consume {topic}").rows}
@@ -110,7 +111,7 @@ def _read_one(consumer: KafkaConsumer, tp: TopicPartition) -> list[tuple[object,
     return records
 
 
-def test_ranges_by_time(kctl: Kctl, topic: str) -> None:
+def test_offsets_are_selected_by_time(kctl: Kctl, topic: str) -> None:
     lines = "".join(
         f'{{"value":"v{n}","partition":1,"timestamp_ms":{1_700_000_000_000 + n * 1_000}}}\n' for n in range(10)
     )
@@ -122,7 +123,7 @@ def test_ranges_by_time(kctl: Kctl, topic: str) -> None:
     assert [row[2] for row in kctl(f"offsets get {topic}").rows] == ["0", "10", "0"]
 
 
-def test_groups_from_joining_to_deletion(kctl: Kctl, topic: str, bootstrap: str) -> None:
+def test_groups_are_listed_described_reset_and_deleted(kctl: Kctl, topic: str, bootstrap: str) -> None:
     group = f"{topic}-group"
     kctl(f"produce {topic} --partition 0", stdin=b"a\nb\nc\n")
     consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest")
@@ -153,7 +154,7 @@ def test_cluster_describe(kctl: Kctl, bootstrap: str) -> None:
     assert document["cluster_id"]
 
 
-def test_committed_reading_hides_what_was_aborted(kctl: Kctl, topic: str, bootstrap: str) -> None:
+def test_read_committed_hides_aborted_records(kctl: Kctl, topic: str, bootstrap: str) -> None:
     with KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
         producer.init_transactions()
         for value, ends_well in ((b"kept", True), (b"dropped", False), (b"kept too", True)):

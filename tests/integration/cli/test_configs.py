@@ -17,7 +17,7 @@ def configs(operate: Kctl, line: str) -> dict[str, Any]:
     return {config["property"]: config for config in item["configs"]}
 
 
-def test_properties_of_a_topic(operate: Kctl) -> None:
+def test_properties_of_a_topic_are_described_and_altered(operate: Kctl) -> None:
     assert operate("topics create tuned --config retention.ms=1000").status == 0
     line = "configs alter topic tuned --set retention.ms=2000 --append cleanup.policy=compact"
     assert [row[6] for row in operate(f"{line} --dry-run").rows] == ["would be altered"] * 2
@@ -42,7 +42,7 @@ def test_properties_of_a_topic(operate: Kctl) -> None:
     assert operate("configs describe topic nope").rows[0][8] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-def test_properties_of_brokers(operate: Kctl) -> None:
+def test_properties_of_brokers_are_described_and_altered(operate: Kctl) -> None:
     name = "message.max.bytes"
     assert operate(f"configs alter broker default --set {name}=1000001").status == 0
     assert operate(f"configs alter broker 1 --set {name}=1000002").status == 0

@@ -1,4 +1,4 @@
-"""`kctl consume --group` shares partitions with any client, and what it showed is committed, on any broker."""
+"""`kctl consume --group` shares partitions with any client and commits the records it has printed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 from confluent_kafka import Consumer
 from kafka import KafkaConsumer
 
-from tests.integration.cli.conftest import ON_OURS, TIMEOUT_S, Kctl
+from tests.integration.cli.conftest import ON_OURS, Kctl
 from tests.integration.cli.group_readers import (
     STOP_TIMEOUT_S,
+    TIMEOUT_S,
     Reader,
     await_values,
     fill,
@@ -21,7 +22,7 @@ from tests.integration.cli.group_readers import (
 from tests.peers import probe
 
 
-def test_reading_goes_on_where_the_group_stopped(kctl: Kctl, topic: str) -> None:
+def test_reading_resumes_at_the_committed_offsets(kctl: Kctl, topic: str) -> None:
     fill(kctl, topic, range(9))
     assert kctl(f"consume {topic} --group {topic} --from end").out == ""
     values = fill(kctl, topic, range(9, 69))
@@ -67,7 +68,7 @@ def test_shares_with_another_client_and_takes_over_when_that_leaves(
     assert lag(kctl, topic) == 0
 
 
-def test_group_that_shares_otherwise_is_refused_with_what_to_say(kctl: Kctl, bootstrap: str, topic: str) -> None:
+def test_group_with_another_protocol_is_refused_with_a_remedy(kctl: Kctl, bootstrap: str, topic: str) -> None:
     fill(kctl, topic, range(9))
     other = Consumer(
         {
@@ -89,7 +90,7 @@ def test_group_that_shares_otherwise_is_refused_with_what_to_say(kctl: Kctl, boo
 
 
 @ON_OURS
-def test_whoever_is_interrupted_commits_and_leaves_at_once(
+def test_interrupted_consumer_commits_and_leaves_at_once(
     kctl: Kctl, bootstrap: str, topic: str, tmp_path: Path, readers: list[Reader]
 ) -> None:
     values = fill(kctl, topic, range(12))
@@ -102,7 +103,7 @@ def test_whoever_is_interrupted_commits_and_leaves_at_once(
 
 
 @ON_OURS
-def test_nothing_is_lost_when_a_reader_is_killed(
+def test_no_record_is_lost_when_a_consumer_is_killed(
     kctl: Kctl, bootstrap: str, topic: str, tmp_path: Path, readers: list[Reader]
 ) -> None:
     config = tmp_path / "reader.properties"
@@ -120,7 +121,7 @@ def test_nothing_is_lost_when_a_reader_is_killed(
 
 
 @ON_OURS
-def test_static_id_belongs_to_who_came_last(
+def test_static_instance_id_belongs_to_the_last_member_that_joined(
     kctl: Kctl, bootstrap: str, topic: str, tmp_path: Path, readers: list[Reader]
 ) -> None:
     config = tmp_path / "static.properties"

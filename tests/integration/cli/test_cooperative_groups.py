@@ -1,4 +1,4 @@
-"""`kctl consume --group` in a group that shares by `cooperative-sticky` with librdkafka and Java, whoever leads."""
+"""`kctl consume --group` in a `cooperative-sticky` group with librdkafka and Java, with each of them as leader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Place = tuple[int, int]
 
 
 class Librdkafka:
-    """A member that commits whatever it reads, and reads when it is told to."""
+    """A member that commits what it reads and polls on request."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.seen: list[Place] = []

@@ -1,4 +1,4 @@
-"""kctl dump-log says of files what Kafka's DumpLogSegments says, whoever wrote them."""
+"""kctl dump-log prints the same as Kafka's DumpLogSegments for files of either broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kctl.records.internal_topics import (
     encode_transaction_key,
     encode_transaction_value,
 )
-from tests.integration.cli.conftest import ROOT
+from tests.integration.cli.group_readers import ROOT
 from tests.peers import apache_kafka
 from tests.peers.kctl_broker import kctl_broker
 
@@ -108,7 +108,7 @@ def kafka_dump(*files: Path, options: tuple[str, ...] = ()) -> list[str]:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_batches_and_records_are_those_that_kafka_sees(log_dir: Path, codec: str) -> None:
+def test_batches_and_records_equal_those_of_kafkas_tool(log_dir: Path, codec: str) -> None:
     segments = sorted((log_dir / f"dumped-{codec}-0").glob("*.log"))
     theirs = kafka_dump(*segments, options=("--deep-iteration",))
     status, ours = dump("--records", *segments)
@@ -123,7 +123,7 @@ def test_batches_and_records_are_those_that_kafka_sees(log_dir: Path, codec: str
     assert offsets == [int(match[1]) for match in map(RECORD.match, theirs) if match] == list(range(300))
 
 
-def test_indexes_are_those_that_kafka_sees_and_sound(log_dir: Path) -> None:
+def test_indexes_equal_those_of_kafkas_tool_and_are_valid(log_dir: Path) -> None:
     folder = log_dir / "dumped-none-0"
     for suffix, pattern, names in (
         (".index", INDEX_ENTRY, ("offset", "position")),
@@ -139,7 +139,7 @@ def test_indexes_are_those_that_kafka_sees_and_sound(log_dir: Path) -> None:
         assert [entry for entry in theirs if entry in entries] == entries
 
 
-def test_whole_log_dir_is_sound(log_dir: Path) -> None:
+def test_dump_log_finds_no_error_in_a_whole_log_dir(log_dir: Path) -> None:
     folders = [folder for folder in log_dir.iterdir() if folder.is_dir()]
     status, items = dump(*folders)
     assert (status, [item for item in items if item["error"]]) == (0, [])
@@ -182,7 +182,7 @@ def test_classic_text_is_kafkas_byte_for_byte(log_dir: Path, version: str, compa
 
 
 def classic(compat: str, files: list[Path], options: tuple[str, ...]) -> tuple[str, str]:
-    """What `kctl dump-log --compat` says on stdout and stderr."""
+    """The output of `kctl dump-log --compat` on stdout and stderr."""
     listed = ",".join(map(str, files))
     command = [sys.executable, "-m", "kctl", "dump-log", "--compat", compat, "--files", listed, *options]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
@@ -190,7 +190,7 @@ def classic(compat: str, files: list[Path], options: tuple[str, ...]) -> tuple[s
 
 
 def kafka_text(version: str, files: list[Path], options: tuple[str, ...]) -> tuple[str, str]:
-    """What Kafka's tool says on stdout and stderr."""
+    """The output of Kafka's tool on stdout and stderr."""
     listed = ",".join(map(str, files))
     package = "org.apache.kafka.tools" if version == apache_kafka.TOOLS_FOR_NEWEST else "kafka.tools"
     command = apache_kafka.java_command(version, f"{package}.DumpLogSegments", ["--files", listed, *options])
@@ -204,12 +204,14 @@ def test_records_of_newer_brokers_in_the_offsets_topic_are_shown_as_kafka_4_show
     if reason := apache_kafka.why_not():
         pytest.skip(reason)
     topic_id, none = UUID(int=(1 << 127) + 5), UUID(int=0)
-    commit = {"offset": 7, "leader_epoch": 2, "metadata": "m\u00fc", "commit_timestamp": 1}
+    commit: dict[str, Any] = {"offset": 7, "leader_epoch": 2, "metadata": "m\u00fc", "commit_timestamp": 1}
     group_key, member_key = (
         kinds.ConsumerGroupKey(group_id="g"),
         kinds.ConsumerGroupMemberKey(group_id="g", member_id="m"),
     )
-    member = {"instance_id": None, "rack_id": "r", "client_id": "c", "client_host": "/h", "server_assignor": None}
+    member: dict[str, Any] = {
+        "instance_id": None, "rack_id": "r", "client_id": "c", "client_host": "/h", "server_assignor": None,
+    }  # fmt: skip
     classic_member = kinds.ClassicMemberMetadata(
         session_timeout_ms=9, supported_protocols=[kinds.ClassicProtocol(name="range", metadata=b"\x00\x01")]
     )
@@ -330,7 +332,7 @@ def _key(number: int, key: object) -> bytes:
     return number.to_bytes(2, "big") + encode_versioned(key, 0)[2:]
 
 
-def test_max_bytes_are_those_of_kafka(log_dir: Path) -> None:
+def test_max_bytes_limits_as_in_kafkas_tool(log_dir: Path) -> None:
     log = max(log_dir.glob("dumped-*/*.log"), key=lambda path: path.stat().st_size)
     for size in (100, log.stat().st_size // 2, log.stat().st_size):
         options = ("--max-bytes", str(size))

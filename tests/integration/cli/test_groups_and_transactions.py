@@ -1,4 +1,4 @@
-"""Groups and transactions from the command line, on our broker and Apache Kafka's, held against Kafka's tools."""
+"""Group and transaction commands on kctl and Apache Kafka brokers, compared with Kafka's tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from tests.integration.cli.conftest import BROKERS, KAFKA_4, TIMEOUT_S, Kctl, ThreeBrokers
+from tests.integration.cli.conftest import BROKERS, KAFKA_4, Kctl, ThreeBrokers
+from tests.integration.cli.group_readers import TIMEOUT_S
 from tests.integration.cli.hanging import leave_hanging
 from tests.peers import apache_kafka, probe
 from tests.peers.markers import wait_for_markers
@@ -55,7 +56,7 @@ def committed(kctl: Kctl, group: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("bootstrap", [*BROKERS, KAFKA_4], indirect=True)
-def test_resetting_there_and_back(kctl: Kctl, read: str, tmp_path: Path) -> None:
+def test_offsets_are_reset_and_restored(kctl: Kctl, read: str, tmp_path: Path) -> None:
     assert committed(kctl, read) == [("0", "4"), ("1", "9")]
     saved = kctl(f"groups reset-offsets {read} --all-topics --to-current --dry-run --export")
     assert saved.out.count("\n") == 2
@@ -104,7 +105,7 @@ def consuming(topic: str, bootstrap: str) -> Iterator[None]:
 
 @pytest.mark.jvm
 @pytest.mark.parametrize(("version", "main_class", "compat"), GROUP_COMMANDS)
-def test_kafkas_tool_says_the_same(
+def test_kafkas_tool_prints_the_same(
     kctl: Kctl, read: str, bootstrap: str, tmp_path: Path, version: str, main_class: str, compat: str
 ) -> None:
     """The table and both files, and each takes the other's file."""
@@ -128,8 +129,8 @@ def test_kafkas_tool_says_the_same(
 
 
 @pytest.mark.parametrize("bootstrap", BROKERS_THAT_TELL_TRANSACTIONS, indirect=True)
-def test_transactions_from_the_command_line(kctl: Kctl, topic: str, bootstrap: str) -> None:
-    """What Kafka tells since 3.0."""
+def test_transactions_are_listed_and_described(kctl: Kctl, topic: str, bootstrap: str) -> None:
+    """The APIs exist since Kafka 3.0."""
     producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic, transaction_timeout_ms=600_000)
     producer.init_transactions()
     producer.begin_transaction()
@@ -183,7 +184,7 @@ def test_hanging_transactions_are_found_and_ended_whichever_broker_leads(
 
 @pytest.mark.jvm
 @pytest.mark.parametrize(("version", "main_class", "compat"), CONSOLE_CONSUMERS)
-def test_formatters_are_kafkas(
+def test_formatters_print_the_same_as_kafkas(
     kctl: Kctl, read: str, bootstrap: str, version: str, main_class: str, compat: str
 ) -> None:
     """Byte for byte, of the partitions that hold a group with members, tombstones and a transaction."""
@@ -218,7 +219,7 @@ def internal_topic(formatter: str) -> str:
 
 
 def records_about(kctl: Kctl, name: str, formatter: str) -> list[dict[str, Any]]:
-    """What an internal topic says of the group or transactional id."""
+    """The records of an internal topic about the group or transactional id."""
     lines = kctl(f"consume {internal_topic(formatter)} --formatter {formatter}").out.splitlines()
     return [told for told in map(json.loads, lines) if name in told["key"].values()]
 

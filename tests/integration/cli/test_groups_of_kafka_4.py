@@ -1,4 +1,4 @@
-"""Groups of Kafka 4 from the command line: those of the consumer protocol (KIP-848), and those of other types."""
+"""Group commands on groups of Kafka 4: the consumer protocol (KIP-848) and other group types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.integration.cli.conftest import KAFKA_4, Kctl
-from tests.integration.cli.test_words_of_kafkas_tools import GROUP_COMMAND, said
+from tests.integration.cli.test_kafka_tool_output import GROUP_COMMAND, said
 from tests.peers import probe
 from tests.peers.probe import wait_until
 
@@ -67,7 +67,7 @@ def come_to_rest(kctl: Kctl, group: str, *members: Consumer) -> None:
 
 
 def reconciling(kctl: Kctl, group: str, join: Join, **of_second: str) -> tuple[Consumer, Consumer]:
-    """A group in which the second member waits for what the first, which is not polled, has yet to hand on."""
+    """A group whose second member waits for the first, which is not polled, to revoke partitions."""
     first = join(group, "the-first")
     hold([first])
     second = join(group, "second", **of_second)
@@ -81,7 +81,7 @@ def reconciling(kctl: Kctl, group: str, join: Join, **of_second: str) -> tuple[C
     return first, second
 
 
-def test_members_that_wait_for_one_another(kctl: Kctl, topic: str, join: Join) -> None:
+def test_members_waiting_for_revocation_are_described(kctl: Kctl, topic: str, join: Join) -> None:
     first, second = reconciling(kctl, topic, join)
     assert [topic, "Reconciling", "consumer", "0", "consumer"] in [
         row[:5] for row in kctl("groups list --type consumer --state Reconciling").rows
@@ -102,7 +102,7 @@ def test_members_that_wait_for_one_another(kctl: Kctl, topic: str, join: Join) -
         assert member["assignment"] == member["target_assignment"]
 
 
-def test_active_group_keeps_its_offsets_and_an_empty_one_obeys(kctl: Kctl, topic: str, join: Join) -> None:
+def test_offsets_are_reset_for_empty_groups_only(kctl: Kctl, topic: str, join: Join) -> None:
     for partition in (0, 1):
         kctl(f"produce {topic} --partition {partition}", stdin=b"x\n" * 10)
     member = join(topic, "member")
@@ -166,7 +166,7 @@ def _compact(text: str) -> bytes:
     return bytes([len(text) + 1]) + text.encode()
 
 
-def test_kafkas_tools_say_the_same(kctl: Kctl, topic: str, bootstrap: str, join: Join) -> None:
+def test_kafkas_tools_print_the_same(kctl: Kctl, topic: str, bootstrap: str, join: Join) -> None:
     """Of a group that waits, one in which not all are upgraded, an empty one, a share group and one that is unknown."""
     waiting, mixed, empty, share, unknown = (f"{topic}-{kind}" for kind in ("a", "b", "c", "d", "e"))
     new, old = join(mixed, "new"), join(mixed, "old", "classic")

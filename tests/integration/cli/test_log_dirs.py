@@ -1,4 +1,4 @@
-"""Replicas that move between log directories of a broker, ours and Apache Kafka's, and what Kafka's tools see of it."""
+"""Moves between log directories of kctl and Apache Kafka brokers, and their view in Kafka's tools."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def is_moving(broker: TwoDirs, topic: str) -> bool:
 
 
 def tool(command: str, broker: TwoDirs, *words: str) -> str:
-    """What a tool of Apache Kafka 2.8 says."""
+    """The output of a tool of Apache Kafka 2.8."""
     ran = apache_kafka.run_java_tool(
         apache_kafka.OLDEST_JUDGE, f"kafka.admin.{command}", ["--bootstrap-server", broker.bootstrap, *words]
     )
@@ -99,7 +99,7 @@ def without_what_kafka_always_says(text: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("Clearing")]
 
 
-def test_replicas_move_to_the_directories_that_are_asked_for_and_back(broker: TwoDirs, tmp_path: Path) -> None:
+def test_replicas_move_to_the_requested_directories_and_back(broker: TwoDirs, tmp_path: Path) -> None:
     topic = filled(broker, "moved")
     before = broker.places(topic)
     assert len(set(before.values())) == 2, "new partitions go where the fewest are"
@@ -125,7 +125,7 @@ def test_replicas_move_to_the_directories_that_are_asked_for_and_back(broker: Tw
         assert [value[:6] for value in values] == [f"{number:06d}" for number in range(RECORDS)], read.err
 
 
-def test_a_move_under_way_is_seen_by_everybody_and_ends_where_it_is_asked_to(broker: TwoDirs, tmp_path: Path) -> None:
+def test_a_running_move_is_described_and_ends_in_the_requested_directory(broker: TwoDirs, tmp_path: Path) -> None:
     topic = filled(broker, "slow")
     assert broker.run(f"configs alter broker 0 --set {THROTTLE}=1000").status == 0
     probe.wait_until(
@@ -177,9 +177,7 @@ def test_a_move_under_way_is_seen_by_everybody_and_ends_where_it_is_asked_to(bro
     assert (ours.status, without_what_kafka_always_says(ours.out)) == (0, without_what_kafka_always_says(kafka))
 
 
-def test_a_directory_that_the_broker_does_not_have_is_refused_before_anything_moves(
-    broker: TwoDirs, tmp_path: Path
-) -> None:
+def test_an_unknown_directory_is_refused_before_anything_moves(broker: TwoDirs, tmp_path: Path) -> None:
     assert broker.run("topics create refused --partitions 2").status == 0
     before = broker.places("refused")
     option = broker.plan(tmp_path / "plan.json", "refused", {0: broker.other(before[0]), 1: "/nowhere"})
@@ -188,7 +186,7 @@ def test_a_directory_that_the_broker_does_not_have_is_refused_before_anything_mo
     assert broker.places("refused") == before
 
 
-def test_the_answers_are_those_of_apache_kafka(broker: TwoDirs) -> None:
+def test_log_dir_responses_equal_those_of_apache_kafka(broker: TwoDirs) -> None:
     assert broker.run("topics create answers --partitions 1").status == 0
     here = broker.places("answers")[0]
     there = broker.other(here)
@@ -219,7 +217,7 @@ async def _codes(bootstrap: str, path: str, partitions: list[tuple[str, int]]) -
     }
 
 
-def test_directories_are_listed_with_what_they_hold(broker: TwoDirs) -> None:
+def test_directories_are_listed_with_their_replicas(broker: TwoDirs) -> None:
     rows: list[dict[str, Any]] = broker.run("cluster log-dirs --broker 0 --format json").document
     assert {row["log_dir"] for row in rows} == set(broker.dirs)
     assert all(row["error"] is None for row in rows)

@@ -39,7 +39,7 @@ def kctl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kctl]:
         ("configs describe topic orders --property retention.ms", [["3600000", "DYNAMIC_TOPIC_CONFIG"]]),
     ],
 )  # fmt: skip
-def test_command_works(kctl: Kctl, line: str, expected: list[list[str]]) -> None:
+def test_command_works_with_the_oldest_kafka(kctl: Kctl, line: str, expected: list[list[str]]) -> None:
     ran = kctl(line)
     assert (ran.status, ran.err) == (0, "")
     assert len([row for row in ran.rows if row[0] != "__consumer_offsets"]) == len(expected)
@@ -64,7 +64,7 @@ def test_command_works(kctl: Kctl, line: str, expected: list[list[str]]) -> None
         ("producers describe orders", "does not support DescribeProducers, which needs Kafka 2.8 or newer"),
     ],
 )  # fmt: skip
-def test_command_says_in_one_line_which_version_it_needs(kctl: Kctl, line: str, complaint: str) -> None:
+def test_command_names_the_kafka_version_it_needs(kctl: Kctl, line: str, complaint: str) -> None:
     ran = kctl(line)
     assert ran.status == 1
     lines = [text for text in (ran.out + ran.err).splitlines() if "UNSUPPORTED_VERSION" in text]

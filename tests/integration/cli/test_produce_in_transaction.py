@@ -1,4 +1,4 @@
-"""`kctl produce --transactional-id` on any broker: committed readers see all of the input or nothing."""
+"""`kctl produce --transactional-id` on any broker: read_committed consumers see all of the input or nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.conftest import ON_OURS, ROOT, TIMEOUT_S, Kctl
+from tests.integration.cli.conftest import ON_OURS, Kctl
+from tests.integration.cli.group_readers import ROOT, TIMEOUT_S
 from tests.peers import probe
 from tests.peers.markers import wait_for_markers
 
@@ -46,7 +47,7 @@ def values(kctl: Kctl, topic: str, isolation: str = "read_committed") -> list[st
     return [row[4] for row in kctl(f"consume {topic} --isolation {isolation}").rows]
 
 
-def test_all_of_the_input_is_seen_or_nothing(kctl: Kctl, topic: str, bootstrap: str) -> None:
+def test_whole_input_is_committed_or_nothing(kctl: Kctl, topic: str, bootstrap: str) -> None:
     lines = "".join(f"{number}:{number}\n" for number in range(1_000))
     options = f"--transactional-id {topic} --key-separator :"
     done = kctl(f"produce {topic} {options}", stdin=lines.encode())
@@ -61,7 +62,7 @@ def test_all_of_the_input_is_seen_or_nothing(kctl: Kctl, topic: str, bootstrap: 
 
 
 @ON_OURS
-def test_record_that_is_refused_takes_the_others_with_it(kctl: Kctl, topic: str, bootstrap: str) -> None:
+def test_refused_record_aborts_the_transaction(kctl: Kctl, topic: str, bootstrap: str) -> None:
     assert kctl(f"topics alter {topic} --config max.message.bytes=100000").status == 0
     refused = kctl(
         f"produce {topic} --transactional-id {topic} --partition 0 --format json",
@@ -75,7 +76,7 @@ def test_record_that_is_refused_takes_the_others_with_it(kctl: Kctl, topic: str,
 
 
 @ON_OURS
-def test_open_transaction_is_seen_by_nobody_and_ends_with_the_input(
+def test_open_transaction_is_invisible_and_ends_with_the_input(
     kctl: Kctl, topic: str, bootstrap: str, open_transaction: subprocess.Popen[bytes]
 ) -> None:
     assert values(kctl, topic) == []
@@ -88,7 +89,9 @@ def test_open_transaction_is_seen_by_nobody_and_ends_with_the_input(
 
 
 @ON_OURS
-def test_interrupt_aborts(kctl: Kctl, topic: str, bootstrap: str, open_transaction: subprocess.Popen[bytes]) -> None:
+def test_interrupt_aborts_the_transaction(
+    kctl: Kctl, topic: str, bootstrap: str, open_transaction: subprocess.Popen[bytes]
+) -> None:
     open_transaction.send_signal(signal.SIGINT)
     assert open_transaction.wait(STOP_TIMEOUT_S) == 130
     wait_for_markers(bootstrap, topic)
@@ -96,7 +99,7 @@ def test_interrupt_aborts(kctl: Kctl, topic: str, bootstrap: str, open_transacti
     assert (after.status, values(kctl, topic)) == (0, ["after"])
 
 
-def test_next_run_under_the_id_takes_over_from_one_that_hangs(
+def test_next_run_with_the_same_transactional_id_fences_a_hanging_one(
     kctl: Kctl, topic: str, bootstrap: str, open_transaction: subprocess.Popen[bytes]
 ) -> None:
     assert kctl(f"produce {topic} --transactional-id {topic}", stdin=b"second\n").status == 0

@@ -1,4 +1,4 @@
-"""Moves and their throttles on three brokers, ours and Apache Kafka's, and the words of Kafka's own tool."""
+"""Reassignments and their throttles on three brokers, compared with the output of Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def replicas(operate: Kctl, topic: str) -> list[int]:
     return found
 
 
-def test_move_with_a_throttle_leaves_what_was_there_before(operate: Kctl) -> None:
+def test_throttled_move_restores_the_previous_settings(operate: Kctl) -> None:
     topic = filled(operate, "moved", "0:1,1:2", kilobytes=300)
     assert operate(f"configs alter broker 1 --set {RATE}=777777").status == 0
     assert operate(f"configs alter topic {topic} --set leader.replication.throttled.replicas=1:1").status == 0
@@ -67,7 +67,7 @@ def test_move_with_a_throttle_leaves_what_was_there_before(operate: Kctl) -> Non
     assert operate(f"configs alter broker 1 --delete {RATE}").status == 0
 
 
-def test_throttle_of_a_command_that_does_not_wait_goes_with_verify(operate: Kctl) -> None:
+def test_throttle_of_a_move_without_wait_is_removed_by_verify(operate: Kctl) -> None:
     topic = filled(operate, "verified", "0:1", kilobytes=1)
     assert operate(f"reassign execute {topic}:0=2,1 --throttle 1m").status == 0
     assert throttles(operate, topic)[f"{topic} follower.replication.throttled.replicas"] == "0:2"
@@ -77,7 +77,7 @@ def test_throttle_of_a_command_that_does_not_wait_goes_with_verify(operate: Kctl
     probe.wait_until(lambda: throttles(operate, topic) == {}, what="no throttles", timeout_s=TIMEOUT_S)
 
 
-def test_refusals_are_rows(operate: Kctl) -> None:
+def test_refused_moves_are_rows(operate: Kctl) -> None:
     topic = filled(operate, "refused", "0:1", kilobytes=1)
     ran = operate(f"reassign execute {topic}:0=1,9 {topic}:7=0,1 --format json")
     assert (ran.status, [row["error"] for row in ran.document]) == (
@@ -89,7 +89,7 @@ def test_refusals_are_rows(operate: Kctl) -> None:
 
 
 @pytest.mark.parametrize("three_brokers", BROKERS[1:], indirect=True)
-def test_move_under_way_as_kafkas_tool_tells_it(operate: Kctl, three_brokers: ThreeBrokers, tmp_path: Path) -> None:
+def test_running_move_is_printed_as_by_kafkas_tool(operate: Kctl, three_brokers: ThreeBrokers, tmp_path: Path) -> None:
     tool, compat = TOOLS[three_brokers.kind]
     topic = filled(operate, "slow", "0:1", kilobytes=2_000)
     file = tmp_path / "moves.json"

@@ -14,7 +14,7 @@ POLL_MS = 100
 
 
 class AioKafka:
-    codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+    codecs: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

@@ -56,7 +56,9 @@ class Confluent:
         producer = Producer(
             {**self.common, "enable.idempotence": self.is_idempotent, "compression.type": codec, "linger.ms": 5}
         )
-        headers = [("codec", codec), ("null", None)] if self.has_headers else None
+        headers: list[tuple[str, str | bytes | None]] | None = (
+            [("codec", codec), ("null", None)] if self.has_headers else None
+        )
         for key, value in records:
             producer.produce(topic, value, key, headers=headers, on_delivery=on_delivery)
         assert producer.flush(TIMEOUT_S) == 0
@@ -116,6 +118,12 @@ class Confluent:
 
 
 def _entries(messages: list[Message]) -> list[Entry]:
+    entries: list[Entry] = []
     for message in messages:
         assert message.error() is None, message.error()
-    return [Entry(m.partition(), m.offset(), m.key(), m.value()) for m in messages]
+        partition, offset, value = message.partition(), message.offset(), message.value()
+        assert partition is not None
+        assert offset is not None
+        assert value is not None
+        entries.append(Entry(partition, offset, message.key(), value))
+    return entries

@@ -1,4 +1,4 @@
-"""What every client family can do here, so that one test says it for all of them."""
+"""The interface that every client library implements here, so that one test covers all of them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).with_name("kafkajs_client.js")
 
 
 class KafkaJs:
-    codecs = ("none", "gzip")  # the others are plugins there
+    codecs: tuple[str, ...] = ("none", "gzip")  # the others are plugins there
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

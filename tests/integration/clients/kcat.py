@@ -14,7 +14,7 @@ def why_not() -> str | None:
 
 
 class Kcat:
-    codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+    codecs: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

@@ -1,4 +1,4 @@
-"""Clients that speak as they did before Kafka 0.11: they send and get message formats 0 and 1, our log holds format 2.
+"""Clients with the protocol before Kafka 0.11: they use message formats 0 and 1, the log uses format 2.
 
 kafka-python is told which broker it talks to and keeps to the versions of that time; librdkafka is told not to ask.
 """
@@ -61,7 +61,7 @@ def old(request: pytest.FixtureRequest, bootstrap: str) -> Family:
 
 
 @pytest.mark.parametrize("old", OLD, indirect=True)
-def test_what_an_old_client_writes_it_and_a_new_one_read(old: Family, topic: str, bootstrap: str) -> None:
+def test_records_of_an_old_client_are_read_by_old_and_new_clients(old: Family, topic: str, bootstrap: str) -> None:
     sent = []
     for codec in OLD_CODECS:
         old.produce(topic, records(codec), codec)
@@ -82,13 +82,13 @@ def written_by_a_new_client(bootstrap: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("old", OLD, indirect=True)
-def test_an_old_client_reads_what_a_new_one_wrote(old: Family, written_by_a_new_client: dict[str, str]) -> None:
+def test_an_old_client_reads_records_of_a_new_client(old: Family, written_by_a_new_client: dict[str, str]) -> None:
     for codec in OLD_CODECS:
         assert pairs(old.consume(written_by_a_new_client[codec], COUNT)) == sorted(records(codec))
 
 
 @pytest.mark.parametrize("old", OLD, indirect=True)
-def test_old_members_share_a_group_and_resume_where_it_committed(old: GroupMember, topic: str) -> None:
+def test_old_members_share_a_group_and_resume_at_committed_offsets(old: GroupMember, topic: str) -> None:
     group = f"group-of-{topic}"
     shared = old.share(topic, group, records("before"), PARTITIONS)
     assert sorted(shared.partitions_of_members) == [1, 2]
@@ -97,12 +97,12 @@ def test_old_members_share_a_group_and_resume_where_it_committed(old: GroupMembe
     assert pairs(old.consume(topic, COUNT, group)) == sorted(records("after"))
 
 
-def test_an_old_client_with_a_small_fetch_size_asks_for_more_until_it_gets_on(bootstrap: str, topic: str) -> None:
+def test_an_old_client_with_a_small_fetch_size_gets_large_records(bootstrap: str, topic: str) -> None:
     large = [(b"same", bytes([65 + number]) * 20_000) for number in range(5)]
     Confluent(bootstrap).produce(topic, large)
     consumer = Consumer({**Confluent09(bootstrap).common, "group.id": topic, "fetch.message.max.bytes": 1000})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    values = []
+    values: list[bytes | None] = []
     while len(values) < len(large):
         message = consumer.poll(TIMEOUT_S)
         assert message is not None

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -22,7 +23,7 @@ from tests.peers.kctl_broker import KctlBroker, kctl_broker
 pytestmark = pytest.mark.clients
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "storage" / "old-formats"
-EXPECTED: dict[str, list[list]] = json.loads((GOLDEN / "expected.json").read_text())
+EXPECTED: dict[str, list[list[Any]]] = json.loads((GOLDEN / "expected.json").read_text())
 SMALL_SEGMENTS = {"log.segment.bytes": "4096", "log.index.interval.bytes": "512", "log.retention.ms": "-1"}
 
 
@@ -54,7 +55,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 topics = pytest.mark.parametrize("topic", sorted(EXPECTED))
 
 
-def fits(got: list[list], topic: str, *, with_times: bool = True) -> bool:
+def fits(got: list[list[Any]], topic: str, *, with_times: bool = True) -> bool:
     columns = slice(0, 4)
     expected = [row[columns] if with_times else [row[0], *row[2:]] for row in EXPECTED[topic]]
     return got == expected
@@ -66,7 +67,7 @@ def text(data: bytes | None) -> str | None:
 
 @topics
 @pytest.mark.parametrize("api_version", [None, (0, 10, 1), (0, 10), (0, 9)], ids=str)
-def test_kafka_python_reads_them_in_every_format(
+def test_kafka_python_reads_old_files_in_every_format(
     broker: KctlBroker, topic: str, api_version: tuple[int, ...] | None
 ) -> None:
     consumer = KafkaConsumer(
@@ -78,7 +79,7 @@ def test_kafka_python_reads_them_in_every_format(
     partition = KafkaPythonPartition(topic, 0)
     consumer.assign([partition])
     consumer.seek(partition, 0)
-    got: list[list] = []
+    got: list[list[Any]] = []
     for record in consumer:
         time = -1 if record.timestamp is None else record.timestamp
         got.append([record.offset, time, text(record.key), text(record.value)])
@@ -93,10 +94,10 @@ def test_kafka_python_reads_them_in_every_format(
 
 
 @topics
-def test_librdkafka_reads_them(broker: KctlBroker, topic: str) -> None:
+def test_librdkafka_reads_old_files(broker: KctlBroker, topic: str) -> None:
     consumer = Consumer({**Confluent(broker.bootstrap).common, "group.id": "old-files", "check.crcs": True})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    got: list[list] = []
+    got: list[list[Any]] = []
     while len(got) < len(EXPECTED[topic]):
         message = consumer.poll(TIMEOUT_S)
         assert message is not None
@@ -108,7 +109,7 @@ def test_librdkafka_reads_them(broker: KctlBroker, topic: str) -> None:
 
 
 @topics
-def test_our_own_consumer_reads_them(broker: KctlBroker, topic: str) -> None:
+def test_kctl_consumer_reads_old_files(broker: KctlBroker, topic: str) -> None:
     command = [sys.executable, "-m", "kctl", "consume", topic, "--bootstrap-server", broker.bootstrap]
     finished = subprocess.run([*command, "--format", "jsonl"], check=False, capture_output=True, text=True, timeout=60)
     assert finished.returncode == 0, finished.stderr
@@ -117,7 +118,7 @@ def test_our_own_consumer_reads_them(broker: KctlBroker, topic: str) -> None:
 
 
 @topics
-def test_times_are_looked_up_in_them(broker: KctlBroker, topic: str) -> None:
+def test_timestamps_are_looked_up_in_old_files(broker: KctlBroker, topic: str) -> None:
     consumer = Consumer({**Confluent(broker.bootstrap).common, "group.id": "old-files"})
     rows = EXPECTED[topic]
     times = sorted({row[1] for row in rows if row[1] >= 0})
@@ -128,7 +129,7 @@ def test_times_are_looked_up_in_them(broker: KctlBroker, topic: str) -> None:
     consumer.close()
 
 
-def test_new_records_follow_the_old_ones_also_after_a_kill(tmp_path: Path) -> None:
+def test_new_records_follow_old_formats_and_survive_a_kill(tmp_path: Path) -> None:
     rows = EXPECTED["grown"]
     with broker_on_kafkas_files(tmp_path, ["grown"]) as broker:
         Confluent(broker.bootstrap).produce("grown", [(b"new", b"record")], "lz4")

@@ -1,4 +1,4 @@
-"""Real clients, unchanged, against one broker: what they make, write, read, share and commit.
+"""Real clients, unchanged, against one broker: they create topics, produce, consume, share and commit.
 
 Each claim is tested for every client family that can do it.  The records are few, because the point is that the two
 sides understand each other; keys decide the partition, so order per key can be checked.
@@ -24,9 +24,9 @@ from tests.peers.probe import wait_until
 pytestmark = pytest.mark.clients
 
 COUNT = 120
-ADMINISTRATORS = [Confluent, KafkaPython, AioKafka, KafkaJs]
-GROUP_MEMBERS = ADMINISTRATORS
-FAMILIES = [*GROUP_MEMBERS, Kcat]
+ADMINISTRATORS: list[type[Administrator]] = [Confluent, KafkaPython, AioKafka, KafkaJs]
+GROUP_MEMBERS: list[type[GroupMember]] = [Confluent, KafkaPython, AioKafka, KafkaJs]
+FAMILIES: list[type[Family]] = [*GROUP_MEMBERS, Kcat]
 WHY_NOT = {KafkaJs: kafkajs.why_not, Kcat: kcat.why_not}
 
 
@@ -36,7 +36,7 @@ def family(request: pytest.FixtureRequest, bootstrap: str) -> Family:
 
 
 @pytest.mark.parametrize("family", ADMINISTRATORS, indirect=True)
-def test_a_topic_can_be_made_used_and_deleted(family: Administrator, bootstrap: str) -> None:
+def test_a_topic_can_be_created_used_and_deleted(family: Administrator, bootstrap: str) -> None:
     topic = f"made-by-{type(family).__name__}-{RUN}"
     family.create_topic(topic, 2)
     family.produce(topic, _records("first"))
@@ -46,7 +46,7 @@ def test_a_topic_can_be_made_used_and_deleted(family: Administrator, bootstrap: 
 
 
 @pytest.mark.parametrize("family", FAMILIES, indirect=True)
-def test_records_of_every_codec_come_back_in_order(family: Family, topic: str, bootstrap: str) -> None:
+def test_records_of_every_codec_are_read_in_order(family: Family, topic: str, bootstrap: str) -> None:
     sent = []
     for codec in family.codecs:
         family.produce(topic, _records(codec), codec)
@@ -58,7 +58,7 @@ def test_records_of_every_codec_come_back_in_order(family: Family, topic: str, b
 
 
 @pytest.mark.parametrize("family", GROUP_MEMBERS, indirect=True)
-def test_a_group_of_two_shares_the_partitions_and_resumes_where_it_committed(family: GroupMember, topic: str) -> None:
+def test_a_group_of_two_shares_the_partitions_and_resumes_at_committed_offsets(family: GroupMember, topic: str) -> None:
     group = f"group-of-{topic}"
     shared = family.share(topic, group, _records("before"), PARTITIONS)
     assert sorted(shared.partitions_of_members) == [1, 2]
@@ -71,7 +71,7 @@ def test_a_group_of_two_shares_the_partitions_and_resumes_where_it_committed(fam
 
 @pytest.fixture(scope="module")
 def written_by_all(bootstrap: str) -> dict[str, list[tuple[bytes, bytes]]]:
-    """What lies in the topic of each codec, by codec."""
+    """The records in the topic of each codec, by codec."""
     sent: dict[str, list[tuple[bytes, bytes]]] = {}
     for codec in Confluent.codecs:
         Confluent(bootstrap).create_topic(_topic_of(codec), PARTITIONS)
@@ -85,7 +85,7 @@ def written_by_all(bootstrap: str) -> dict[str, list[tuple[bytes, bytes]]]:
 
 
 @pytest.mark.parametrize("family", FAMILIES, indirect=True)
-def test_each_client_reads_what_all_others_wrote(
+def test_each_client_reads_records_of_all_others(
     family: Family, written_by_all: dict[str, list[tuple[bytes, bytes]]]
 ) -> None:
     for codec in family.codecs:
@@ -109,8 +109,8 @@ def _records(tag: str, count: int = COUNT) -> list[tuple[bytes, bytes]]:
 
 
 def _assert_same(got: list[Entry], sent: list[tuple[bytes, bytes]]) -> None:
-    read = Counter((entry.key, entry.value) for entry in got)
-    written = Counter(sent)
+    read: Counter[tuple[bytes | None, bytes]] = Counter((entry.key, entry.value) for entry in got)
+    written: Counter[tuple[bytes | None, bytes]] = Counter(sent)
     assert read == written, f"{sum((written - read).values())} missing, {sum((read - written).values())} too many"
 
 

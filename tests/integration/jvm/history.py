@@ -1,4 +1,4 @@
-"""A history for log cleaners, the same for the same seed, as a log that was shut down cleanly.
+"""Writes the same log for the same seed, as input for log cleaners, shut down cleanly.
 
 The records come in parts, and some hours lie between them: so `min.compaction.lag.ms` says how many parts a cleaner may
 touch, and each part is cleaned in a pass of its own.  Only the active segment is never touched.
@@ -57,7 +57,7 @@ class _Clock:
 
 @dataclass
 class _Producer:
-    """What a producer goes on from."""
+    """The state from which a producer continues."""
 
     epoch: int = 0
     sequence: int = 0

@@ -1,4 +1,4 @@
-"""Members of consumer groups in a JVM of their own, which tell what they own, read and commit."""
+"""Consumer group members in one JVM that report what they own, read and commit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SESSION_TIMEOUT_MS = 3_000
 
 
 class Event(NamedTuple):
-    """What a member told."""
+    """An event reported by a member."""
 
     nanos: int
     group: str
@@ -49,7 +49,7 @@ class Host:
         self._process.stdin.close()
 
     def events(self) -> list[Event]:
-        """All that was told in this log; a line that a kill cut off is left out."""
+        """All events in this log, without a line cut off by a kill."""
         found = []
         for line in self._log.read_text().split("\n")[:-1]:
             nanos, group, member, kind, *numbers = line.split()

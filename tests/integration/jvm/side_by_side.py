@@ -1,4 +1,4 @@
-"""The same requests to Apache Kafka and to our broker, and their answers in a form that can be compared.
+"""Sends the same requests to Apache Kafka and to kctl and makes their responses comparable.
 
 Both brokers have a chroot of their own on one ZooKeeper, so that what they store can be compared too.
 """
@@ -108,7 +108,7 @@ def _message_kind(message: str | None) -> str:
 
 async def _play(bootstrap: str, cases: Sequence[Case]) -> list[Any]:
     connection = await _connect(bootstrap)
-    answers = []
+    answers: list[Any] = []
     try:
         for case in cases:
             api = registry.api_of(type(case.request))

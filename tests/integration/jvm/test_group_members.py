@@ -1,4 +1,4 @@
-"""Java consumers of old and new clients in one group, with every built-in assignor, come, go and are killed."""
+"""Java consumers, old and new, with every built-in assignor join, leave and are killed in one group."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROPERTIES = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.d
 
 
 @pytest.mark.parametrize(("steady", "killed"), [(OLDEST_JUDGE, NEWEST), (NEWEST, OLDEST_JUDGE)])
-def test_no_partition_is_lost_or_owned_twice_while_members_come_go_and_are_killed(
+def test_no_partition_is_lost_or_owned_twice_while_members_join_leave_and_are_killed(
     tmp_path: Path, steady: str, killed: str
 ) -> None:
     """Of each group some members run in a JVM that lives; one more and a static one in a JVM that is killed."""
@@ -110,7 +110,7 @@ def _of(assignor: str, steady: Host, killed: Victim) -> list[Event]:
 
 
 def _committed(events: list[Event]) -> dict[int, int]:
-    """The highest offset by partition; a member that was killed may have told its successor only."""
+    """The highest offset by partition; a killed member may have reported only to its successor."""
     found: dict[int, int] = {}
     for event in events:
         if event.kind in {"committed", "from"}:

@@ -1,4 +1,4 @@
-"""One cluster of our broker and Apache Kafka's: either may control, lead and follow, and all replicas end up equal."""
+"""One cluster of kctl and Apache Kafka brokers: each may be controller, leader and follower, replicas end up equal."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Cluster:
         values: list[str] = []
         deadline = time.monotonic() + DEADLINE_S
         while len(values) < self.sent and time.monotonic() < deadline:
-            values += [each.value().decode() for each in consumer.consume(1000, 1) if each.error() is None]
+            values += [(each.value() or b"").decode() for each in consumer.consume(1000, 1) if each.error() is None]
         consumer.close()
         return values
 
@@ -110,7 +110,7 @@ def are_equal(ours: Path, theirs: Path) -> bool:
 
 
 @pytest.mark.parametrize("version", [OLDEST_JUDGE, LAST_WITH_ZOOKEEPER])
-def test_our_broker_and_apache_kafkas_are_one_cluster(version: str, tmp_path: Path) -> None:
+def test_kctl_and_apache_kafka_brokers_form_one_cluster(version: str, tmp_path: Path) -> None:
     if reason := why_not() or why_no_zookeeper():
         pytest.skip(reason)
     their_folder, our_folder = tmp_path / "theirs", tmp_path / "ours"

@@ -1,4 +1,4 @@
-"""Java clients from the years of message formats 0 and 1, unchanged, against our broker."""
+"""Java clients of the versions with message formats 0 and 1, unchanged, against kctl."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def topic_for(broker: KctlBroker, name: str) -> str:
 
 @versions
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
-def test_an_old_client_reads_what_it_wrote(broker: KctlBroker, version: str, codec: str) -> None:
+def test_an_old_java_client_reads_its_own_records(broker: KctlBroker, version: str, codec: str) -> None:
     topic = topic_for(broker, f"java-{version}-{codec}")
     assert run(version, "produce", broker.bootstrap, topic, codec, str(COUNT)) == [str(i) for i in range(COUNT)]
     expected = [f"{i} key_{i} value_{i}" for i in range(COUNT)]
@@ -49,7 +49,7 @@ def test_an_old_client_reads_what_it_wrote(broker: KctlBroker, version: str, cod
 
 
 @versions
-def test_an_old_client_reads_what_a_new_one_wrote(broker: KctlBroker, version: str) -> None:
+def test_an_old_java_client_reads_records_of_a_new_client(broker: KctlBroker, version: str) -> None:
     topic = topic_for(broker, f"for-java-{version}")
     codecs = ("none", "gzip", "snappy", "lz4")
     for codec in codecs:
@@ -59,7 +59,9 @@ def test_an_old_client_reads_what_a_new_one_wrote(broker: KctlBroker, version: s
 
 
 @versions
-def test_a_batch_above_the_fetch_size_is_told_before_0_10_1_and_given_since(broker: KctlBroker, version: str) -> None:
+def test_a_batch_above_the_fetch_size_is_an_error_before_0_10_1_and_returned_since(
+    broker: KctlBroker, version: str
+) -> None:
     topic = topic_for(broker, f"large-for-java-{version}")
     Confluent(broker.bootstrap).produce(topic, [(b"k", b"v" * 1000)])
     seen = run(version, "consume", broker.bootstrap, topic, "1", "100")

@@ -1,4 +1,4 @@
-"""DumpLogSegments finds nothing wrong with logs of old message formats that we recovered and wrote on."""
+"""DumpLogSegments accepts logs of old message formats that kctl recovered and appended to."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def segments(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.mark.parametrize("version", [OLDEST_JUDGE, LAST_WITH_ZOOKEEPER])
-def test_kafkas_tool_finds_nothing_wrong(segments: list[Path], version: str) -> None:
+def test_kafkas_tool_accepts_old_format_segments(segments: list[Path], version: str) -> None:
     indexes = [path.with_suffix(kind) for path in segments for kind in (".index", ".timeindex")]
     for files, option in (
         (segments, "--deep-iteration"),

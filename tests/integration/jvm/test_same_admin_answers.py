@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -84,16 +85,16 @@ def test_the_same_apis_and_versions_are_advertised(brokers: SideBySide) -> None:
 # What a broker without authentication and authorizer refuses.
 
 
-def acl_filter(**fields: object) -> dict[str, object]:
-    anything: dict[str, object] = {
+def acl_filter(**fields: Any) -> dict[str, Any]:
+    anything: dict[str, Any] = {
         "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 3, "principal_filter": None,
         "host_filter": None, "operation": 1, "permission_type": 1,
     }  # fmt: skip
     return anything | fields
 
 
-def acl(**fields: object) -> create_acls.AclCreation:
-    rule: dict[str, object] = {
+def acl(**fields: Any) -> create_acls.AclCreation:
+    rule: dict[str, Any] = {
         "resource_type": 2, "resource_name": "t", "resource_pattern_type": 3, "principal": "User:a", "host": "*",
         "operation": 3, "permission_type": 3,
     }  # fmt: skip
@@ -158,7 +159,7 @@ REFUSED = [
 ]
 
 
-def test_what_needs_authentication_or_an_authorizer_is_refused_alike(brokers: SideBySide) -> None:
+def test_requests_that_need_authentication_or_an_authorizer_are_refused_alike(brokers: SideBySide) -> None:
     assert_same(brokers.ask(REFUSED))
 
 
@@ -606,5 +607,5 @@ TOPICS = [
 ]
 
 
-def test_error_codes_and_messages_are_there_where_apache_kafka_has_them(brokers: SideBySide) -> None:
+def test_error_codes_and_messages_equal_those_of_apache_kafka(brokers: SideBySide) -> None:
     assert_same(brokers.ask(TOPICS))

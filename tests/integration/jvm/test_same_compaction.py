@@ -1,4 +1,4 @@
-"""Our log cleaner and Apache Kafka's leave the same of the same files.
+"""kctl's and Apache Kafka's log cleaners leave the same records of the same files.
 
 Each broker starts on a copy of a log directory with histories by seed: keys that are written again and again,
 tombstones, all codecs, idempotent and transactional producers with several epochs.  Then both clean them in the same
@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -46,7 +47,7 @@ PROPERTIES = {
     "log.cleaner.backoff.ms": "100",
 }
 
-Seen = list[tuple[object, ...]]
+Seen = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def ours(history: tuple[Path, dict[str, list[list[int]]]], tmp_path_factory: pyt
         return _clean(broker.bootstrap, data / "logs", ends)
 
 
-def test_every_batch_is_what_apache_kafka_leaves(
+def test_compacted_batches_equal_those_of_apache_kafka(
     history: tuple[Path, dict[str, list[list[int]]]], ours: Cleaned, tmp_path: Path
 ) -> None:
     theirs = _cleaned_by_apache_kafka(OLDEST_JUDGE, history, tmp_path)
@@ -89,10 +90,10 @@ def test_every_batch_is_what_apache_kafka_leaves(
         assert ours.batches[partition] == batches, partition
     assert ours.aborted == theirs.aborted
     assert ours.readers == theirs.readers
-    _check_that_it_was_worth_it(theirs)
+    _check_input_coverage(theirs)
 
 
-def test_readers_get_what_apache_kafka_with_its_later_rules_leaves(
+def test_compacted_records_equal_those_of_newer_apache_kafka(
     history: tuple[Path, dict[str, list[list[int]]]], ours: Cleaned, tmp_path: Path
 ) -> None:
     theirs = _cleaned_by_apache_kafka(LAST_WITH_ZOOKEEPER, history, tmp_path)
@@ -128,7 +129,7 @@ def _clean(bootstrap: str, logs_dir: Path, ends: dict[str, list[list[int]]]) -> 
             for partition, offsets in enumerate(partitions)
         }
         wait_until(
-            lambda wanted=wanted: wanted <= _lines(logs_dir / CLEANER_CHECKPOINT),
+            lambda: wanted <= _lines(logs_dir / CLEANER_CHECKPOINT),  # noqa: B023 - called here
             what=f"the end of pass {number}",
             timeout_s=TIMEOUT_S,
         )
@@ -209,8 +210,10 @@ def _read(bootstrap: str, isolation: str, partitions: list[tuple[str, int]]) -> 
 
 
 def _note(message: Message, seen: dict[tuple[str, int], Seen], ended: set[tuple[str, int]]) -> None:
-    partition = (message.topic(), message.partition())
-    error = message.error()
+    topic, number, error = message.topic(), message.partition(), message.error()
+    assert topic is not None
+    assert number is not None
+    partition = (topic, number)
     if error is None:
         entry = (message.offset(), message.key(), message.value(), message.timestamp(), message.headers())
         seen[partition].append(entry)
@@ -220,8 +223,8 @@ def _note(message: Message, seen: dict[tuple[str, int], Seen], ended: set[tuple[
         raise KafkaException(error)
 
 
-def _check_that_it_was_worth_it(cleaned: Cleaned) -> None:
-    """The histories had something of everything: else the test says less than it seems to."""
+def _check_input_coverage(cleaned: Cleaned) -> None:
+    """Every kind of batch and record was in the input, so that the comparison is meaningful."""
     everything = [batch for batches in cleaned.batches.values() for batch in batches]
     assert any(not batch[-1] and not batch[2] & CONTROL_BIT for batch in everything), (
         "no batch is left for its producer alone"

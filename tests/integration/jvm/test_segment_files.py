@@ -42,7 +42,7 @@ def test_kafkas_tool_finds_every_record_in_our_segments(broker: KctlBroker, vers
 
 
 @versions
-def test_kafkas_tool_finds_our_indexes_sound(broker: KctlBroker, version: str) -> None:
+def test_kafkas_tool_accepts_our_indexes(broker: KctlBroker, version: str) -> None:
     indexes = _indexes_of_rolled_segments(_partition(broker.bootstrap, broker.logs_dir, "none"))
     assert any(path.stat().st_size for path in indexes)
     for checks in (["--index-sanity-check"], ["--verify-index-only"]):
@@ -61,7 +61,9 @@ def test_kafkas_tool_reads_the_offsets_our_coordinator_wrote(broker: KctlBroker,
 
 
 @versions
-def test_kafkas_tool_says_the_same_of_files_that_kafka_wrote(apache_kafka_logs: tuple[str, Path], version: str) -> None:
+def test_kafkas_tool_reports_the_same_for_files_written_by_kafka(
+    apache_kafka_logs: tuple[str, Path], version: str
+) -> None:
     bootstrap, logs_dir = apache_kafka_logs
     folder = _partition(bootstrap, logs_dir, "none")
     said = _dump(version, sorted(folder.glob("*.log")), "--deep-iteration")

@@ -1,4 +1,4 @@
-"""A broker of Apache Kafka starts on our data directory and serves everything, and the other way round.
+"""An Apache Kafka broker starts on kctl's data directory and serves everything, and vice versa.
 
 One ZooKeeper keeps the cluster; one broker writes, ends cleanly or by kill -9, the other starts on a copy of the data,
 finds everything, writes more and ends the same way; then the first starts on what the other has left.  After a clean
@@ -18,7 +18,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from kctl.zookeeper import paths
-from tests.integration.jvm.belongings import PROPERTIES, Belongings
+from tests.integration.jvm.broker_data import PROPERTIES, BrokerData
 from tests.peers import apache_zookeeper
 from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, OLDEST_JUDGE, apache_kafka_process, why_not
 from tests.peers.embedded_zookeeper import embedded_zookeeper
@@ -43,10 +43,10 @@ NATURAL = re.compile(
 
 
 class Places:
-    """Where the data is, and who is on it: each broker gets a copy of what the one before has left."""
+    """The data directory and its current broker: each broker gets a copy of what the previous one left."""
 
     def __init__(self, folder: Path, connect: str, version: str, end: str) -> None:
-        self.belongings = Belongings(deletes_records=end == "stopped")
+        self.data = BrokerData(deletes_records=end == "stopped")
         self._folder = folder
         self._connect = connect
         self._version = version
@@ -101,7 +101,7 @@ def _wait_until_forgotten(connect: str) -> None:
     client.start(30)
     try:
         for path in (paths.broker(BROKER_ID), paths.CONTROLLER):
-            wait_until(lambda path=path: client.exists(path) is None, what=f"the end of {path}", timeout_s=60)
+            wait_until(lambda: client.exists(path) is None, what=f"the end of {path}", timeout_s=60)  # noqa: B023 - called here
     finally:
         client.stop()
         client.close()
@@ -121,37 +121,37 @@ def _zookeeper(coordination: str, folder: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
 @pytest.mark.parametrize(("version", "coordination"), [OLD_ON_EMBEDDED, NEW_ON_APACHE])
-def test_apache_kafka_takes_over_our_data_and_gives_it_back(
+def test_apache_kafka_takes_over_our_data_and_kctl_takes_it_back(
     version: str, coordination: str, end: str, tmp_path: Path
 ) -> None:
     with _zookeeper(coordination, tmp_path / "zookeeper") as connect:
         places = Places(tmp_path, connect, version, end)
-        belongings = places.belongings
+        data = places.data
         with places.ours() as bootstrap:
-            belongings.create(bootstrap)
-            belongings.write(bootstrap)
-            belongings.check(bootstrap)
+            data.create(bootstrap)
+            data.write(bootstrap)
+            data.check(bootstrap)
         with places.theirs() as bootstrap:
-            belongings.check(bootstrap)
-            belongings.write(bootstrap)
+            data.check(bootstrap)
+            data.write(bootstrap)
         with places.ours() as bootstrap:
-            belongings.check(bootstrap)
+            data.check(bootstrap)
 
 
 @pytest.mark.parametrize(
     ("version", "coordination", "end"), [(*OLD_ON_EMBEDDED, "killed"), (*NEW_ON_APACHE, "stopped")]
 )
-def test_we_take_over_apache_kafkas_data_and_give_it_back(
+def test_kctl_takes_over_apache_kafkas_data_and_apache_kafka_takes_it_back(
     version: str, coordination: str, end: str, tmp_path: Path
 ) -> None:
     with _zookeeper(coordination, tmp_path / "zookeeper") as connect:
         places = Places(tmp_path, connect, version, end)
-        belongings = places.belongings
+        data = places.data
         with places.theirs() as bootstrap:
-            belongings.create(bootstrap)
-            belongings.write(bootstrap)
+            data.create(bootstrap)
+            data.write(bootstrap)
         with places.ours() as bootstrap:
-            belongings.check(bootstrap)
-            belongings.write(bootstrap)
+            data.check(bootstrap)
+            data.write(bootstrap)
         with places.theirs() as bootstrap:
-            belongings.check(bootstrap)
+            data.check(bootstrap)

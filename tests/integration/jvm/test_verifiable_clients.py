@@ -19,7 +19,7 @@ PARTITIONS = 3
 
 @pytest.mark.parametrize("reader", [OLDEST_JUDGE, NEWEST])
 @pytest.mark.parametrize("writer", [OLDEST_JUDGE, NEWEST])
-def test_java_clients_read_what_java_clients_wrote(broker: KctlBroker, writer: str, reader: str) -> None:
+def test_java_clients_read_records_of_java_clients(broker: KctlBroker, writer: str, reader: str) -> None:
     topic = f"written-by-{writer}-read-by-{reader}"
     Confluent(broker.bootstrap).create_topic(topic, PARTITIONS)
     count = str(COUNT)

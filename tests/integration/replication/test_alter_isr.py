@@ -57,7 +57,7 @@ class Mixed:
         assert producer.flush(TIMEOUT_S) == 0
 
     def isr(self) -> dict[str, set[int]]:
-        """As some broker knows them; one may not know a topic yet that another has created, or may be stopped."""
+        """The ISR from the metadata of some broker; one may not have the topic yet or may be stopped."""
         try:
             known = self.admin.list_topics(timeout=ANSWER_S).topics
         except KafkaException:

@@ -1,4 +1,4 @@
-"""Right after a leader was killed and came back, readers still find all that was acknowledged.  KIP-207."""
+"""After a leader is killed and restarted consumers find all acknowledged records.  KIP-207."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ RECORDS = 50
 
 
 def consumed(racks: Racks, topic: str) -> int:
-    """Who was killed stays the leader until its session ends, which takes most of the time that commands wait."""
+    """The killed broker stays leader until its session ends, which takes most of the commands' timeout."""
     patient = f"default.api.timeout.ms={TIMEOUT_S * 1000}\n"
     return len(json.loads(racks.run(f"consume {topic} --format json", config=patient)))
 
 
-def test_a_reader_finds_everything_when_the_leader_was_killed_and_right_after_it_came_back(racks: Racks) -> None:
+def test_all_records_are_readable_after_a_leader_kill_and_after_its_return(racks: Racks) -> None:
     racks.create("killed", 0, 1, 2)
     racks.produce("killed", RECORDS, size=100)
     racks.brokers[0].kill9()
@@ -33,7 +33,7 @@ def test_a_reader_finds_everything_when_the_leader_was_killed_and_right_after_it
     racks.until("all replicas are in sync", lambda: racks.partition("killed")[2] == {0, 1, 2})
 
 
-def test_a_reader_finds_everything_as_soon_as_the_only_broker_is_back_at_all(tmp_path: Path) -> None:
+def test_all_records_are_readable_once_the_only_broker_is_back(tmp_path: Path) -> None:
     """From the first connection that it accepts; the controller may have told it nothing by then."""
     with kctl_broker(tmp_path / "data") as broker, ThreadPoolExecutor(1) as pool:
         racks = Racks([broker], tmp_path)

@@ -45,7 +45,9 @@ def traffic(racks: Racks, topic: str, rack: str | None) -> tuple[int, list[int]]
             error = message.error()
             assert error is None or error.code() == KafkaError._PARTITION_EOF, error
             if error is None:
-                offsets.add(message.offset())
+                offset = message.offset()
+                assert offset is not None
+                offsets.add(offset)
         return len(offsets) >= RECORDS and sum(received) >= RECORDS * SIZE
 
     try:
@@ -72,7 +74,7 @@ def test_librdkafka_reads_from_the_replica_of_its_rack(racks: Racks, topic: str,
     assert received[broker] > RECORDS * SIZE > 10 * others
 
 
-def test_a_follower_hides_what_was_aborted(racks: Racks) -> None:
+def test_a_follower_hides_aborted_records(racks: Racks) -> None:
     racks.create("aborted", 0, 1)
     producer = Producer({"bootstrap.servers": racks.bootstrap, "transactional.id": "racks"})
     producer.init_transactions(TIMEOUT_S)
@@ -101,14 +103,14 @@ def test_a_follower_hides_what_was_aborted(racks: Racks) -> None:
     assert values == [b"kept", b"last"]
 
 
-def test_our_consumer_gets_everything_with_a_rack(racks: Racks, topic: str) -> None:
+def test_kctl_consumer_with_a_rack_gets_all_records(racks: Racks, topic: str) -> None:
     everywhere = racks.run(f"consume {topic} --format json")
     assert len(json.loads(everywhere)) == RECORDS
     assert racks.run(f"consume {topic} --format json", config="client.rack=b\n") == everywhere
 
 
 @pytest.mark.jvm
-def test_javas_consumer_gets_everything_with_a_rack(racks: Racks, topic: str) -> None:
+def test_java_consumer_with_a_rack_gets_all_records(racks: Racks, topic: str) -> None:
     if reason := apache_kafka.why_not():
         pytest.skip(reason)
     words = ["--bootstrap-server", racks.bootstrap, "--topic", topic, "--from-beginning"]

@@ -1,4 +1,4 @@
-"""Throttled replicas wait while others are copied, and go on when the throttle is gone."""
+"""Throttled replicas wait while others are copied, and continue when the throttle is removed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def assert_is_held_back(racks: Racks, topic: str, other: str) -> None:
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_a_throttled_move_waits_while_others_are_copied_and_ends_without_the_throttle(racks: Racks, side: str) -> None:
+def test_a_throttled_move_waits_and_completes_without_the_throttle(racks: Racks, side: str) -> None:
     topic, other = f"moved-{side}", f"other-{side}"
     racks.create(topic, 0)
     racks.create(other, 0, 1)
@@ -70,7 +70,7 @@ def test_a_throttled_move_waits_while_others_are_copied_and_ends_without_the_thr
     racks.until("no throttle", lambda: rates(racks) == {})
 
 
-def test_our_command_sets_a_throttle_that_holds_and_raises_it(racks: Racks) -> None:
+def test_kctl_sets_an_effective_throttle_and_raises_it(racks: Racks) -> None:
     racks.create("moved-ours", 0)
     racks.create("other-ours", 0, 1)
     racks.produce("moved-ours", 500)
@@ -90,7 +90,7 @@ def test_our_command_sets_a_throttle_that_holds_and_raises_it(racks: Racks) -> N
 
 
 @pytest.mark.jvm
-def test_kafkas_command_sets_a_throttle_that_holds_and_raises_it(racks: Racks, tmp_path: Path) -> None:
+def test_kafkas_command_sets_an_effective_throttle_and_raises_it(racks: Racks, tmp_path: Path) -> None:
     if reason := apache_kafka.why_not():
         pytest.skip(reason)
     racks.create("moved-theirs", 0)

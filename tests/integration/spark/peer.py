@@ -1,4 +1,4 @@
-"""What the tests do beside exporting: produce with librdkafka, run `kctl`, and read the files with pyarrow."""
+"""Everything but exporting: produces with librdkafka, runs `kctl`, and reads the files with pyarrow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class Topic:
         self.name = name
         self.partitions = partitions
         self.rows: list[Row] = []
-        self._common = {"bootstrap.servers": bootstrap, "broker.address.family": "v4"}
+        self._common: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": bootstrap,
+            "broker.address.family": "v4",
+        }
         self._admin = AdminClient(self._common)
         self.create()
 
@@ -97,9 +100,10 @@ class Topic:
         self, headers: tuple[tuple[str, bytes | None], ...], error: KafkaError | None, message: Message
     ) -> None:
         assert error is None, error
-        self.rows.append(
-            (message.partition(), message.offset(), message.key(), message.value(), message.timestamp()[1], headers)
-        )
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        self.rows.append((partition, offset, message.key(), message.value(), message.timestamp()[1], headers))
 
     def _has_leaders(self) -> bool:
         topic = self._admin.list_topics(self.name, timeout=TIMEOUT_S).topics[self.name]

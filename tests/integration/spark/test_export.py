@@ -42,9 +42,7 @@ def entries(count: int, *, tag: str = "", partitions: int = 3) -> Iterator[dict[
         }
 
 
-def test_two_increments_hold_what_was_produced_with_every_codec(
-    bootstrap: str, make_topic: MakeTopic, tmp_path: Path
-) -> None:
+def test_two_increments_hold_the_records_of_every_codec(bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
     topic = make_topic(bootstrap, 3)
     for codec in CODECS:
         topic.produce(entries(600, tag=codec), codec=codec)
@@ -176,7 +174,7 @@ def test_expired_records_end_a_run_with_3_unless_tolerated(
     assert [row[1] for row in read_rows(tmp_path, topics=[topic.name])] == [*range(40), *range(60, 100)]
 
 
-def test_a_topic_that_was_created_anew_ends_a_run_with_3_unless_tolerated(
+def test_a_recreated_topic_ends_a_run_with_3_unless_tolerated(
     bootstrap: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
     topic = make_topic(bootstrap, 1)
@@ -201,7 +199,9 @@ def test_a_dry_run_plans_without_touching_anything(bootstrap: str, make_topic: M
     assert not (tmp_path / "new").exists()
 
 
-def test_from_a_time_and_only_some_partitions(bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
+def test_export_starts_at_a_time_and_takes_selected_partitions(
+    bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
     topic = make_topic(bootstrap, 3)
     topic.produce(entries(300))
     document = export(topic, tmp_path, "--dry-run", "--from", "@1700000000150", "--partitions", "0,2")
@@ -211,7 +211,7 @@ def test_from_a_time_and_only_some_partitions(bootstrap: str, make_topic: MakeTo
     ]
 
 
-def test_what_cannot_be_exported_says_so_in_one_line(kctl_bootstrap: str, tmp_path: Path) -> None:
+def test_impossible_exports_fail_with_one_line(kctl_bootstrap: str, tmp_path: Path) -> None:
     missing = Topic.__new__(Topic)
     missing.bootstrap, missing.name = kctl_bootstrap, "no-such-topic"
     status, document, said = run_export(missing, tmp_path)

@@ -1,4 +1,4 @@
-"""What goes wrong around Spark is told by its cause, and leaves the folder as it was or finished by the next run."""
+"""Failures around Spark are reported with their cause; the folder is unchanged or completed by the next run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_small_partitions_share_a_file(kctl_bootstrap: str, make_topic: MakeTopi
     assert_exact(topic, tmp_path)
 
 
-def test_a_killed_jvm_is_the_reason_that_is_told(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
+def test_a_killed_jvm_is_reported_as_the_reason(kctl_bootstrap: str, make_topic: MakeTopic, tmp_path: Path) -> None:
     topic = filled(make_topic, kctl_bootstrap, 4, 20_000)
     command = export_command(topic, tmp_path, "--target-file-size", "8k")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

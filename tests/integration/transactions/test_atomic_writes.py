@@ -1,4 +1,4 @@
-"""Transactions of confluent-kafka (librdkafka): what is committed is seen, what is not is not, and one may write."""
+"""Transactions of confluent-kafka (librdkafka): commit, abort, isolation and fencing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIRST = [b"first-%02d" % number for number in range(20)]
 SECOND = [b"second-%02d" % number for number in range(20)]
 
 
-def test_records_are_seen_from_the_commit_on(bootstrap: str, topic: str) -> None:
+def test_records_are_visible_after_the_commit(bootstrap: str, topic: str) -> None:
     made = producer(bootstrap, topic)
     made.begin_transaction()
     write(made, topic, FIRST)
@@ -36,7 +36,7 @@ def test_records_are_seen_from_the_commit_on(bootstrap: str, topic: str) -> None
     assert read(bootstrap, topic) == FIRST
 
 
-def test_aborted_records_are_seen_only_by_those_who_read_everything(bootstrap: str, topic: str) -> None:
+def test_aborted_records_are_visible_to_read_uncommitted_only(bootstrap: str, topic: str) -> None:
     made = producer(bootstrap, topic)
     made.begin_transaction()
     write(made, topic, FIRST)
@@ -47,7 +47,7 @@ def test_aborted_records_are_seen_only_by_those_who_read_everything(bootstrap: s
     assert read(bootstrap, topic, committed=False) == FIRST + SECOND
 
 
-def test_open_transaction_holds_up_readers_of_what_comes_after_it(bootstrap: str, topic: str) -> None:
+def test_open_transaction_holds_back_read_committed_consumers(bootstrap: str, topic: str) -> None:
     waiting = producer(bootstrap, f"{topic}-waiting")
     waiting.begin_transaction()
     write(waiting, topic, FIRST)
@@ -58,7 +58,7 @@ def test_open_transaction_holds_up_readers_of_what_comes_after_it(bootstrap: str
     assert read(bootstrap, topic) == FIRST + SECOND
 
 
-def test_many_transactions_in_a_row(bootstrap: str, topic: str) -> None:
+def test_many_transactions_are_committed_in_a_row(bootstrap: str, topic: str) -> None:
     made = producer(bootstrap, topic)
     kept = []
     for number in range(30):
@@ -116,7 +116,7 @@ def test_member_that_left_its_group_cannot_commit_offsets(bootstrap: str, topic:
     assert offset_of(bootstrap, group, topic) < 0
 
 
-def test_new_instance_fences_the_old_one_and_aborts_what_it_had_open(bootstrap: str, topic: str) -> None:
+def test_new_instance_fences_the_old_one_and_aborts_its_transaction(bootstrap: str, topic: str) -> None:
     old = producer(bootstrap, topic)
     old.begin_transaction()
     write(old, topic, FIRST)
@@ -129,7 +129,7 @@ def test_new_instance_fences_the_old_one_and_aborts_what_it_had_open(bootstrap: 
     assert read(bootstrap, topic) == SECOND
 
 
-def test_old_instance_cannot_even_begin(bootstrap: str, topic: str) -> None:
+def test_fenced_instance_cannot_begin_a_transaction(bootstrap: str, topic: str) -> None:
     old = producer(bootstrap, topic)
     transact(old, topic, FIRST)
     new = producer(bootstrap, topic)
@@ -142,7 +142,7 @@ def test_old_instance_cannot_even_begin(bootstrap: str, topic: str) -> None:
     assert read(bootstrap, topic, committed=False) == FIRST + SECOND
 
 
-def test_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(bootstrap: str, topic: str) -> None:
+def test_timed_out_transaction_is_aborted_and_its_producer_fenced(bootstrap: str, topic: str) -> None:
     slow = producer(bootstrap, topic, timeout_ms=5_000)  # Until then, what it writes has to be there.
     slow.begin_transaction()
     write(slow, topic, FIRST)

@@ -1,4 +1,4 @@
-"""Five of Apache Kafka's TransactionalMessageCopier in a row copy a topic exactly once, whatever is killed."""
+"""Five chained TransactionalMessageCopier of Apache Kafka copy a topic exactly once despite kills."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ START_TIMEOUT_S = 120
 
 
 class Copier:
-    """It reads one topic, writes another, and commits what it has read with what it wrote."""
+    """Reads one topic, writes another, and commits its offsets in the same transactions."""
 
     def __init__(self, brokers: Brokers, version: str, source: str, target: str, log: Path) -> None:
         options = {
@@ -109,7 +109,11 @@ class Brokers:
     def __init__(self, bootstrap: str, replicas: int) -> None:
         self.bootstrap = bootstrap
         self._replicas = replicas
-        common = {"bootstrap.servers": bootstrap, "broker.address.family": "v4", "log_level": 0}
+        common: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": bootstrap,
+            "broker.address.family": "v4",
+            "log_level": 0,
+        }
         self._admin = AdminClient(common)
         self._consumer = Consumer({**common, "group.id": "ends"})
 
@@ -121,7 +125,7 @@ class Brokers:
         raise NotImplementedError
 
     def end_of(self, topic: str) -> int:
-        """Where it ends, as soon as somebody leads it."""
+        """The log end offset, once the partition has a leader."""
         ends: list[int] = []
 
         def holds() -> bool:

@@ -1,4 +1,4 @@
-"""Apache Kafka's own programs: reading our state log, finding and ending what hangs."""
+"""Apache Kafka's own programs read the transaction log and find and abort hanging transactions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_kafka_reads_our_transaction_log(tmp_path: Path) -> None:
 class TestTransactionsCommand:
     """bin/kafka-transactions.sh."""
 
-    def test_lists_and_describes(self, broker: KctlBroker) -> None:
+    def test_kafkas_tool_lists_and_describes_transactions(self, broker: KctlBroker) -> None:
         Confluent(broker.bootstrap).create_topic("described", 1)
         made = producer(broker.bootstrap, "id-described")
         made.begin_transaction()
@@ -91,8 +91,8 @@ class TestTransactionsCommand:
 
         probe.wait_until(is_complete, what="the markers of the abort", timeout_s=TIMEOUT_S)
 
-    def test_ends_a_transaction_that_hangs(self, broker: KctlBroker) -> None:
-        """KIP-664: records of a transaction that its coordinator does not know hold up readers until somebody acts."""
+    def test_kafkas_tool_aborts_a_hanging_transaction(self, broker: KctlBroker) -> None:
+        """KIP-664: a transaction unknown to its coordinator blocks read_committed consumers until it is aborted."""
         topic = "hanging"
         Confluent(broker.bootstrap).create_topic(topic, 1)
         asyncio.run(_write_behind_the_coordinators_back(broker.bootstrap, topic))

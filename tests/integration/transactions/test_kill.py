@@ -1,4 +1,4 @@
-"""The broker is killed in the midst of transactions and started again: no part of a transaction is ever seen alone."""
+"""The broker is killed during transactions and restarted: transactions stay atomic."""
 
 from __future__ import annotations
 
@@ -48,8 +48,7 @@ class Writer(threading.Thread):
                 self._transact(made, number)
             except KafkaException as error:
                 # When an abort does not help the next instance takes over.
-                may_abort = made is not None and error.args[0].txn_requires_abort()
-                made = self._aborted(made) if may_abort else None
+                made = self._aborted(made) if made is not None and error.args[0].txn_requires_abort() else None
             except BaseException as error:
                 self.failure = error
                 raise
@@ -81,7 +80,7 @@ class Writer(threading.Thread):
         return made
 
 
-def test_no_part_of_a_transaction_is_seen_alone_after_kills(tmp_path: Path) -> None:
+def test_transactions_stay_atomic_after_kills(tmp_path: Path) -> None:
     chance = Random(7)
     with kctl_broker(tmp_path / "data", properties=PROPERTIES) as broker:
         Confluent(broker.bootstrap).create_topic(TOPIC, PARTITIONS)
@@ -125,7 +124,7 @@ def _by_transaction(broker: KctlBroker) -> dict[tuple[str, int], list[int]]:
 
 
 @pytest.mark.parametrize("is_committed", [True, False], ids=["decided", "open"])
-def test_restarted_broker_finishes_what_it_had_decided_and_nothing_else(tmp_path: Path, is_committed: bool) -> None:
+def test_restarted_broker_completes_only_prepared_transactions(tmp_path: Path, is_committed: bool) -> None:
     """The markers of a decided transaction may be missing when the broker dies; an open one stays open."""
     values = [b"%02d" % number for number in range(20)]
     with kctl_broker(tmp_path / "data", properties=PROPERTIES) as broker:

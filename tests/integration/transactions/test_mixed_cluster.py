@@ -132,7 +132,7 @@ def values(tag: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("version", [OLDEST_JUDGE, LAST_WITH_ZOOKEEPER])
-def test_transactions_survive_every_change_of_coordinator(version: str, tmp_path: Path) -> None:
+def test_transactions_survive_coordinator_changes_in_a_mixed_cluster(version: str, tmp_path: Path) -> None:
     if reason := apache_kafka.why_not() or apache_zookeeper.why_not():
         pytest.skip(reason)
     their_port = free_port()
@@ -193,7 +193,7 @@ def _send_offset(made: Producer, consumer: Consumer, offset: int) -> None:
 
 
 def the_other_takes_over(cluster: Cluster, go: Callable[[], None], come_back: Callable[[], None], tag: str) -> None:
-    """Open transactions of both coordinators, and a group's pending offsets, change hands and are ended by the next."""
+    """Open transactions and pending group offsets move to the other coordinator, which completes them."""
     ids = [id_of(state_partition, tag) for state_partition in (0, 1)]
     consumer = reader_of(cluster.bootstrap, tag, TOPIC, len(cluster.kept))
     producers = [producer(cluster.bootstrap, each) for each in ids]

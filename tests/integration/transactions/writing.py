@@ -1,4 +1,4 @@
-"""Shorthands for what the tests of transactions do with confluent-kafka."""
+"""Helpers to write and read transactions with confluent-kafka."""
 
 from __future__ import annotations
 
@@ -66,12 +66,13 @@ def read(bootstrap: str, topic: str, *, committed: bool = True) -> list[bytes]:
         message = consumer.poll(0.2)
         if message is None:
             continue
-        error = message.error()
+        error, partition = message.error(), message.partition()
+        assert partition is not None
         if error is None:
             values.append(message.value() or b"")
-            ended.discard(message.partition())
+            ended.discard(partition)
         elif error.code() == KafkaError._PARTITION_EOF:
-            ended.add(message.partition())
+            ended.add(partition)
         else:
             raise KafkaException(error)
     consumer.close()
@@ -79,7 +80,7 @@ def read(bootstrap: str, topic: str, *, committed: bool = True) -> list[bytes]:
 
 
 def _partitions_of(consumer: Consumer, topic: str) -> list[int]:
-    """As soon as a broker knows them: one that has just started may not, and of no partitions all have been read."""
+    """Waits until the broker has the metadata: a started broker may not, and no partitions would count as read."""
     found: list[int] = []
 
     def are_known() -> bool:

@@ -33,7 +33,7 @@ class OneServer:
             self.running = False
 
 
-class Ensemble(list):
+class Ensemble(list[OneServer]):
     """What kazoo's harness wants of a cluster."""
 
     def start(self) -> None:

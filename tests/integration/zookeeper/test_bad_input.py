@@ -1,4 +1,4 @@
-"""Goal: nonsense costs the one who sends it his connection, and nobody anything else."""
+"""Malformed requests close the sender's connection and affect no other client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MARSHALLING_ERROR, UNIMPLEMENTED, AUTH_FAILED = -5, -6, -115
 
 
 def answer_to(connect: str, sent: bytes) -> bytes:
-    """All that comes back until the server closes the connection."""
+    """All bytes received until the server closes the connection."""
     with socket.create_connection(probe.address(connect), timeout=20) as connection:
         connection.sendall(sent)
         try:
@@ -50,12 +50,12 @@ def resident_kb(pid: int) -> int:
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
 )
-def test_what_is_no_connect_request_closes_the_connection(shared_embedded: str, sent: bytes) -> None:
+def test_an_invalid_connect_request_closes_the_connection(shared_embedded: str, sent: bytes) -> None:
     assert answer_to(shared_embedded, sent) == b""
 
 
 @pytest.mark.parametrize("length", [-1, 0, JUTE_MAX_BUFFER + 1, 3])
-def test_a_frame_that_cannot_be_a_request_closes_the_connection(shared_embedded: str, length: int) -> None:
+def test_an_impossible_frame_closes_the_connection(shared_embedded: str, length: int) -> None:
     client = WireClient(shared_embedded)
     client.socket.sendall(struct.pack(">i", length) + b"abc")
     with pytest.raises((EOFError, ConnectionResetError)):
@@ -63,7 +63,7 @@ def test_a_frame_that_cannot_be_a_request_closes_the_connection(shared_embedded:
     client.close()
 
 
-def test_a_body_that_makes_no_sense_is_answered_and_the_session_goes_on(shared_embedded: str) -> None:
+def test_a_malformed_body_is_an_error_and_the_session_continues(shared_embedded: str) -> None:
     client = WireClient(shared_embedded)
     for op_code in (wire.CREATE, wire.GET_DATA, wire.MULTI, wire.SET_WATCHES):
         assert client.ask(op_code, b"\0\0\0\5ab").error == MARSHALLING_ERROR
@@ -73,7 +73,7 @@ def test_a_body_that_makes_no_sense_is_answered_and_the_session_goes_on(shared_e
 
 
 @pytest.mark.parametrize("op_code", [0, 77, -10, wire.SASL])
-def test_an_unknown_request_is_answered_and_ends_the_connection(shared_embedded: str, op_code: int) -> None:
+def test_an_unknown_request_type_is_an_error_and_closes_the_connection(shared_embedded: str, op_code: int) -> None:
     client = WireClient(shared_embedded)
     assert client.ask(op_code).error == UNIMPLEMENTED
     with pytest.raises(EOFError):
@@ -81,7 +81,7 @@ def test_an_unknown_request_is_answered_and_ends_the_connection(shared_embedded:
     client.close()
 
 
-def test_an_unknown_scheme_is_shown_out(shared_embedded: str) -> None:
+def test_an_unknown_auth_scheme_closes_the_connection(shared_embedded: str) -> None:
     client = WireClient(shared_embedded)
     body = struct.pack(">i", 0) + wire.string("sasl") + wire.buffer(b"")
     assert client.ask(wire.AUTH, body, xid=-4).error == AUTH_FAILED
@@ -90,7 +90,7 @@ def test_an_unknown_scheme_is_shown_out(shared_embedded: str) -> None:
     client.close()
 
 
-def test_a_session_is_not_given_to_who_does_not_know_its_password(shared_embedded: str) -> None:
+def test_a_session_is_not_resumed_with_a_wrong_password(shared_embedded: str) -> None:
     owner = WireClient(shared_embedded)
     thief = WireClient(shared_embedded, session_id=owner.connected.session_id, password=b"x" * 16)
     assert thief.connected == (0, 0, bytes(16))
@@ -99,13 +99,13 @@ def test_a_session_is_not_given_to_who_does_not_know_its_password(shared_embedde
         client.close()
 
 
-def test_a_client_from_the_future_is_refused(shared_embedded: str) -> None:
+def test_a_client_with_a_newer_zxid_is_refused(shared_embedded: str) -> None:
     """It has seen transactions that this server has not: another ensemble, or one restored from a backup."""
     with pytest.raises((EOFError, ConnectionResetError)):
         WireClient(shared_embedded, last_zxid=1 << 40)
 
 
-def test_a_client_that_comes_back_leaves_its_old_connection(shared_embedded: str) -> None:
+def test_a_reconnecting_client_closes_its_old_connection(shared_embedded: str) -> None:
     first = WireClient(shared_embedded)
     second = WireClient(shared_embedded, session_id=first.connected.session_id, password=first.connected.password)
     with pytest.raises(EOFError):
@@ -123,7 +123,9 @@ def test_session_timeouts_are_between_2_and_20_ticks(shared_embedded: str, asked
 
 
 @pytest.mark.timeout(180)
-def test_ten_thousand_bad_frames_leave_it_serving_and_its_memory_flat(embedded: EmbeddedZooKeeperProcess) -> None:
+def test_ten_thousand_malformed_frames_do_not_stop_the_server_or_grow_its_memory(
+    embedded: EmbeddedZooKeeperProcess,
+) -> None:
     rng = random.Random(4)
     keeper = WireClient(embedded.connect)
     keeper.ask(wire.CREATE, wire.create("/kept", b"data", flags=1))
@@ -157,8 +159,8 @@ def _throw(connect: str, rng: random.Random, count: int) -> None:
             client.close()
 
 
-def test_a_full_disk_takes_no_acknowledged_write_and_is_survived(embedded: EmbeddedZooKeeperProcess) -> None:
-    """The file size limit of the process plays the full disk: writes fail, and work again when there is room."""
+def test_a_full_disk_loses_no_acknowledged_write_and_the_server_recovers(embedded: EmbeddedZooKeeperProcess) -> None:
+    """The process's file size limit simulates the full disk: writes fail, and succeed when it is raised."""
     client = KazooClient(embedded.connect, timeout=20)
     client.start()
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
@@ -177,13 +179,13 @@ def test_a_full_disk_takes_no_acknowledged_write_and_is_survived(embedded: Embed
         embedded.start()
         probe.wait_until(lambda: client.connected, what="reconnect", timeout_s=30)
         assert client.retry(client.get, "/a")[0] == b"kept again"
-        assert "cannot write to" in embedded.log_text
+        assert "ZooKeeper commit failed" in embedded.log_text
     finally:
         client.stop()
         client.close()
 
 
-def test_it_ends_cleanly_on_a_signal(embedded: EmbeddedZooKeeperProcess) -> None:
+def test_server_stops_cleanly_on_a_signal(embedded: EmbeddedZooKeeperProcess) -> None:
     assert embedded.stop(signal.SIGINT) == 0
     embedded.start()
     assert embedded.stop(signal.SIGTERM) == 0

@@ -1,4 +1,4 @@
-"""Goal: `kctl zookeeper` says what is there, in every format, and one line when it cannot."""
+"""`kctl zookeeper` prints znodes in every format, and one line on errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -61,12 +62,12 @@ def test_a_missing_znode_is_one_line_and_status_1(filled: str, verb: str) -> Non
     assert result.stderr == "kctl: znode /nowhere does not exist\n"
 
 
-def test_what_is_no_path_is_a_usage_error(filled: str) -> None:
+def test_an_invalid_path_is_a_usage_error(filled: str) -> None:
     result = kctl("ls", "app", "--zookeeper", filled)
     assert (result.returncode, result.stdout) == (2, "")
 
 
-def test_nobody_there_is_status_4_and_names_the_option() -> None:
+def test_an_unreachable_server_is_status_4_and_names_the_option() -> None:
     connect = f"127.0.0.1:{probe.free_port()}"
     result = kctl("ls", "/", "--zookeeper", connect)
     assert (result.returncode, result.stdout) == (4, "")
@@ -75,13 +76,11 @@ def test_nobody_there_is_status_4_and_names_the_option() -> None:
     assert "--zookeeper" in result.stderr
 
 
-def test_a_busy_port_is_one_line_and_status_1(filled: str, tmp_path) -> None:
+def test_a_busy_port_is_one_line_and_status_1(filled: str, tmp_path: Path) -> None:
     port = filled.rpartition(":")[2]
     result = kctl("start", "--port", port, "--data-dir", str(tmp_path))
     assert (result.returncode, result.stdout) == (1, "")
-    assert (
-        result.stderr == f"kctl: port {port} of 127.0.0.1 is in use: stop what listens there, or choose another port\n"
-    )
+    assert result.stderr == f"kctl: port {port} of 127.0.0.1 is in use; stop its process or choose another port\n"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,7 @@ def test_a_busy_port_is_one_line_and_status_1(filled: str, tmp_path) -> None:
         ("crst", "crst is not executed because it is not in the whitelist."),
     ],
 )
-def test_four_letter_words_that_only_look_are_answered(filled: str, word: str, says: str) -> None:
+def test_read_only_four_letter_words_are_answered(filled: str, word: str, says: str) -> None:
     with socket.create_connection(probe.address(filled), timeout=10) as connection:
         connection.sendall(word.encode())
         answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode()

@@ -1,4 +1,4 @@
-"""Goal: a damaged database is served by nobody: one line names the file and what to do, at start and while running."""
+"""A damaged database is not served: one line names the file and a remedy, at start and while running."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_start_on_a_damaged_database_is_one_line_and_status_1(tmp_path: Path) ->
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()
     assert f"{tmp_path / DATABASE} cannot be used: " in line
-    assert "restore it from a backup, or choose another folder" in line
+    assert "restore it from a backup, or choose another directory" in line
     assert "internal error" not in line
 
 
@@ -62,7 +62,7 @@ def test_broker_on_a_damaged_database_does_not_start(tmp_path: Path) -> None:
     assert "internal error" not in ended.stderr
 
 
-def test_damage_that_a_commit_meets_ends_the_service(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_found_by_a_commit_stops_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         await filled(tmp_path)
         failed: asyncio.Future[ZooKeeperError] = asyncio.get_running_loop().create_future()
@@ -86,5 +86,5 @@ def test_damage_that_a_commit_meets_ends_the_service(tmp_path: Path, caplog: pyt
 
     with caplog.at_level(logging.ERROR, "kctl.zookeeper"):
         asyncio.run(main())
-    (line,) = [record for record in caplog.records if "event=zookeeper_failed" in record.getMessage()]
+    (line,) = [record for record in caplog.records if "ZooKeeper server failed data=" in record.getMessage()]
     assert line.exc_info is None

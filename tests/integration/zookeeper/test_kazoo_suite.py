@@ -1,4 +1,4 @@
-"""Goal: kazoo's own tests, all that one server suffices for, pass on ours as on Apache ZooKeeper 3.8: 304 of them."""
+"""kazoo's own tests that need one server pass as on Apache ZooKeeper 3.8: 304 of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goal: an answered write survives SIGKILL, and sessions come back to a killed server with all that is theirs.
+"""Acknowledged writes survive SIGKILL, and sessions resume on the restarted server with their nodes and watches.
 
 kazoo writes from several threads while the server is killed at a random moment, again and again.
 """
@@ -9,6 +9,7 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from kazoo.client import KazooClient
@@ -41,7 +42,7 @@ def kazoo(connect: str) -> Iterator[KazooClient]:
 
 
 class Writer(threading.Thread):
-    """Writes below a folder of its own as fast as it can, and knows what each node may hold.
+    """Writes below its own folder as fast as it can and records the possible content of each node.
 
     `acknowledged` is what the server said yes to; `in_doubt` is the one write that had no answer when it was killed.
     """
@@ -126,7 +127,7 @@ def test_acknowledged_writes_survive_kill_9_and_sessions_resume(embedded: Embedd
                     writer.join(30)
                     assert not writer.is_alive()
                 for client in (judge, *clients):
-                    probe.wait_until(lambda client=client: client.connected, what="reconnect", timeout_s=30)
+                    probe.wait_until(partial(getattr, client, "connected"), what="reconnect", timeout_s=30)
                     client.sync("/")
                 for writer in writers:
                     writer.judge(judge)

@@ -1,4 +1,4 @@
-"""Goal: whatever is asked, our server answers as Apache ZooKeeper does, zxid for zxid, and tells the same watches.
+"""The embedded server answers every request as Apache ZooKeeper does, zxids and watch events included.
 
 Random requests of every kind by hand-made bytes, on both servers with empty folders.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.zookeeper.story import play, story
+from tests.integration.zookeeper.random_requests import play, random_requests
 from tests.peers.apache_zookeeper import apache_zookeeper, why_not
 from tests.peers.embedded_zookeeper import embedded_zookeeper
 
@@ -21,7 +21,7 @@ LENGTH = 700
 def test_every_request_is_answered_as_by_apache_zookeeper(tmp_path: Path, seed: int) -> None:
     if (reason := why_not()) is not None:
         pytest.skip(reason)
-    steps = story(seed, LENGTH)
+    steps = random_requests(seed, LENGTH)
     with apache_zookeeper(tmp_path / "apache") as connect:
         expected = play(connect, steps)
     with embedded_zookeeper(tmp_path / "embedded") as server:

@@ -1,4 +1,4 @@
-"""Goal: the simulated ZooKeeper, our server and Apache ZooKeeper give a session the same history.
+"""The simulated ZooKeeper, the embedded server and Apache ZooKeeper give a session the same history.
 
 Random operations by three sessions, closed and opened again now and then; compared is all that answers and events say.
 """
@@ -37,8 +37,8 @@ START_TIMEOUT_MS = 30_000
 OpenSession = Callable[[Callable[[WatchEvent], None]], ZooKeeper]
 
 
-class Historian:
-    """Plays the operations of a seed and writes down what came of them."""
+class HistoryRecorder:
+    """Performs the operations of a seed and records their results."""
 
     def __init__(self, open_session: OpenSession, seed: int) -> None:
         self._open_session = open_session
@@ -89,7 +89,8 @@ class Historian:
                 case "set":
                     result = await session.set(path, data, version=version)
                 case "delete":
-                    result = await session.delete(path, version=version, recursive=flag and other_flag)
+                    await session.delete(path, version=version, recursive=flag and other_flag)
+                    result = None
                 case "get":
                     result = await session.get(path, watch=flag)
                 case "exists":
@@ -118,7 +119,7 @@ class Historian:
         return Check(path, max(version, 0))
 
     def _plain(self, result: object | OperationResult) -> object:
-        """Without times, and zxids only as far as they tell which transaction changed a node last."""
+        """Without times, and zxids only as far as they identify the last transaction of a node."""
         if not isinstance(result, ZnodeStat):
             return result
         owner = self._names.get(result.ephemeral_owner, result.ephemeral_owner)
@@ -127,13 +128,13 @@ class Historian:
 
 
 def history_of(open_session: OpenSession, seed: int) -> list[str]:
-    return asyncio.run(Historian(open_session, seed).play())
+    return asyncio.run(HistoryRecorder(open_session, seed).play())
 
 
 def simulated(seed: int) -> list[str]:
     async def main() -> list[str]:
         ensemble = SimZooKeeper()
-        return await Historian(lambda hear: ensemble.session(on_watch=hear), seed).play()
+        return await HistoryRecorder(lambda hear: ensemble.session(on_watch=hear), seed).play()
 
     return asyncio.run(main())
 

@@ -1,4 +1,4 @@
-"""Clusters as metadata tells them, in few words."""
+"""Builders for cluster metadata."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kctl.model import ZERO_UUID
 def partition(
     number: int, replicas: tuple[int, ...], *, isr: tuple[int, ...] | None = None, leader: int | None = None
 ) -> Partition:
-    """All in sync and led by the first, unless it is said otherwise."""
+    """All replicas in sync and led by the first, unless given otherwise."""
     in_sync = replicas if isr is None else isr
     return Partition(number, replicas[0] if leader is None else leader, 0, replicas, in_sync, (), ErrorCode.NONE)
 

@@ -1,4 +1,4 @@
-"""The small cluster of the client's tests with what operators need: replicas, moves, elections, properties, sizes.
+"""The fake cluster of the client tests with replicas, reassignments, elections, configs and sizes.
 
 Nothing happens by itself: a move stays under way until `arrive` is called or `looks_until_arrival` looks have passed.
 """

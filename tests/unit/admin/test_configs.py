@@ -1,4 +1,4 @@
-"""What a change of a property leads to."""
+"""The effective value of a property after a change."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def entry(value: str, *, source: str = OWN) -> ConfigEntry:
         (ConfigOperation.SUBTRACT, "compact", entry("compact"), ""),
     ],
 )
-def test_value_after_a_change(
+def test_value_is_computed_after_a_change(
     operation: ConfigOperation, value: str | None, before: ConfigEntry | None, after: str | None
 ) -> None:
     assert value_after(ConfigChange("cleanup.policy", operation, value), ORDERS, before) == after
 
 
-def test_own_value_is_only_what_was_set_for_exactly_this() -> None:
+def test_own_value_is_one_set_for_exactly_this_resource() -> None:
     assert own_value([entry("compact")], ORDERS, "cleanup.policy") == "compact"
     assert own_value([entry("delete", source=INHERITED)], ORDERS, "cleanup.policy") is None
     assert own_value([], ORDERS, "cleanup.policy") is None
@@ -61,7 +61,7 @@ def test_own_value_is_only_what_was_set_for_exactly_this() -> None:
         (ConfigResource(ResourceType.BROKER, ""), None, "DYNAMIC_DEFAULT_BROKER_CONFIG"),
     ],
 )
-def test_who_is_asked_and_where_its_own_values_come_from(
+def test_resources_are_described_by_the_right_broker_and_source(
     resource: ConfigResource, broker_id: int | None, source: str
 ) -> None:
     assert (resource.broker_id, resource.own_source) == (broker_id, source)

@@ -1,4 +1,4 @@
-"""Who would be elected."""
+"""Prediction of the elected leader."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.admin.clusters import cluster, partition
         (partition(0, (0, 1, 2), leader=1), {1, 2}, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
     ],
 )
-def test_preferred_replica_leads_if_it_lives_and_is_in_sync(
+def test_preferred_replica_leads_if_it_is_live_and_in_sync(
     one: Partition, live: set[int], expected: int | ErrorCode
 ) -> None:
     assert expected_leader(ElectionType.PREFERRED, one, live) == expected
@@ -37,13 +37,13 @@ def test_preferred_replica_leads_if_it_lives_and_is_in_sync(
         (partition(0, (0, 1, 2), leader=-1, isr=(0,)), set[int](), ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
     ],
 )
-def test_unclean_election_prefers_what_is_in_sync_and_takes_what_lives(
+def test_unclean_election_prefers_in_sync_replicas_and_takes_any_live_one(
     one: Partition, live: set[int], expected: int | ErrorCode
 ) -> None:
     assert expected_leader(ElectionType.UNCLEAN, one, live) == expected
 
 
-def test_of_all_partitions_only_those_in_need_are_foreseen() -> None:
+def test_only_partitions_that_need_an_election_are_predicted() -> None:
     now = cluster(partition(0, (0, 1)), partition(1, (0, 1), leader=1))
     assert [one.tp.partition for one in foresee(ElectionType.PREFERRED, now, None)] == [1]
     named = foresee(ElectionType.PREFERRED, now, [TopicPartition("orders", 0), TopicPartition("orders", 9)])

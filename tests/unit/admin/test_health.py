@@ -1,4 +1,4 @@
-"""The verdict on a cluster and its reasons."""
+"""Cluster health and its reasons."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_cluster_without_controller_is_not_healthy() -> None:
     assert [one.problem for one in judged(cluster(controller=9))] == [HealthProblem.NO_CONTROLLER]
 
 
-def test_broker_that_does_not_answer_is_named_with_what_happened() -> None:
+def test_unresponsive_broker_is_named_with_its_error() -> None:
     (reason,) = judged(cluster(), unreachable={2: "connection refused"})
     assert (reason.problem, reason.broker_id, reason.message) == (
         HealthProblem.BROKER_UNREACHABLE,
@@ -43,7 +43,7 @@ def test_broker_that_does_not_answer_is_named_with_what_happened() -> None:
     )
 
 
-def test_broker_that_is_missing_counts_once_and_its_replicas_are_under_replicated() -> None:
+def test_missing_broker_counts_once_and_its_replicas_are_under_replicated() -> None:
     now = cluster(partition(0, (0, 2), isr=(0,)), partition(1, (1, 2), isr=(1,)), brokers=(0, 1))
     reasons = judged(now)
     assert [(one.problem, one.broker_id or one.tp) for one in reasons] == [
@@ -60,23 +60,23 @@ def test_partition_without_leader_is_offline_and_nothing_else() -> None:
     assert reason.message == "no live leader, in sync 0, replicas 0,1"
 
 
-def test_partition_under_its_minimum_says_the_minimum() -> None:
+def test_partition_under_min_isr_reports_the_minimum() -> None:
     reasons = judged(cluster(partition(0, (0, 1, 2), isr=(0,))), minimum=2)
     assert [one.problem for one in reasons] == [HealthProblem.UNDER_MIN_ISR, HealthProblem.UNDER_REPLICATED]
     assert reasons[0].message == "min.insync.replicas is 2, in sync 0, replicas 0,1,2"
 
 
-def test_replicas_that_a_move_is_filling_do_not_make_it_under_replicated() -> None:
+def test_replicas_being_added_do_not_count_as_under_replicated() -> None:
     moving = partition(0, (1, 2, 0), isr=(0, 1), leader=0)
     assert judged(cluster(moving), ongoing=Ongoing((1, 2, 0), adding=(2,), removing=(0,))) == []
     assert [one.problem for one in judged(cluster(moving))] == [HealthProblem.UNDER_REPLICATED]
 
 
-def test_move_that_has_ended_since_no_longer_excuses() -> None:
+def test_completed_move_no_longer_excuses_missing_replicas() -> None:
     moved = partition(0, (1, 2), isr=(1,))
     ongoing = Ongoing((1, 2, 0), adding=(3,), removing=(0,))
     assert problems_of(moved, {1, 2}, ongoing=ongoing) == [PartitionProblem.UNDER_REPLICATED]
 
 
-def test_leader_that_is_dead_makes_a_partition_unavailable() -> None:
+def test_offline_leader_makes_a_partition_unavailable() -> None:
     assert problems_of(partition(0, (0, 1)), {1})[0] is PartitionProblem.UNAVAILABLE

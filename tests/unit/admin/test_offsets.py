@@ -1,4 +1,4 @@
-"""Which partitions there are to read, also while a broker is coming up."""
+"""The partitions to read, also while a broker starts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from tests.unit.client.fake_cluster import FakeCluster
-from tests.unit.client.hasty import HastyBlockingTransport
+from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
 
 def found(cluster: FakeCluster) -> list[TopicPartition]:
     async def main() -> list[TopicPartition]:
-        async with ClusterClient(cluster.settings(), HastyBlockingTransport()) as client:
+        async with ClusterClient(cluster.settings(), NoPauseBlockingTransport()) as client:
             return await partitions_of(client, ["orders"])
 
     return run_blocking(main())
@@ -36,7 +36,7 @@ def come_up(cluster: FakeCluster, after: int) -> None:
     cluster.intercept(MetadataRequest, answer)
 
 
-def test_a_topic_whose_partitions_are_not_known_yet_is_asked_for_again() -> None:
+def test_a_topic_with_unknown_partitions_is_looked_up_again() -> None:
     with FakeCluster() as cluster:
         cluster.create("orders", 2)
         come_up(cluster, after=2)

@@ -1,4 +1,4 @@
-"""How one item went: a bare name and a text, whatever the broker is."""
+"""The outcome of one item: error name and message, for any broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_success_has_no_text_even_if_the_broker_sent_one() -> None:
     assert outcome_of("orders", 0, "fine") == Outcome("orders")
 
 
-def test_the_brokers_own_words_win_over_ours() -> None:
+def test_the_brokers_error_message_is_preferred() -> None:
     assert outcome_of("orders", 36, "Topic 'orders' already exists.").message == "Topic 'orders' already exists."
     assert outcome_of("orders", 36).message == ErrorCode.TOPIC_ALREADY_EXISTS.description
 
@@ -23,7 +23,7 @@ def test_code_of_a_newer_broker_keeps_its_number() -> None:
     assert outcome.message == "unknown error code 9999: quota of the future"
 
 
-def test_wrong_broker_becomes_an_exception_and_nothing_else_does() -> None:
+def test_only_the_given_error_code_raises() -> None:
     raise_if(0, ErrorCode.NOT_CONTROLLER)
     raise_if(36, ErrorCode.NOT_CONTROLLER)
     with pytest.raises(ApiError) as caught:

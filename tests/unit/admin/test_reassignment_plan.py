@@ -1,4 +1,4 @@
-"""What a reassignment would change, what it costs, how far it is."""
+"""Changes, cost and progress of a reassignment."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def test_move_adds_and_removes_and_copies_what_it_adds() -> None:
     assert move.is_change
 
 
-def test_leader_that_stays_goes_on_leading() -> None:
+def test_leader_in_the_new_assignment_stays_leader() -> None:
     assert plan_one((2, 0)).leader_after == 0
 
 
-def test_other_order_is_a_change_that_copies_nothing() -> None:
+def test_reordering_replicas_is_a_change_without_copying() -> None:
     move = plan_one((1, 0))
     assert (move.is_change, move.bytes_to_move) == (True, 0)
     assert not plan_one((0, 1)).is_change
 
 
-def test_size_that_nobody_tells_is_not_nothing() -> None:
+def test_unknown_size_is_not_zero() -> None:
     assert plan_one((1, 2)).bytes_to_move is None
 
 
-def test_move_under_way_is_planned_as_before_it_began() -> None:
+def test_running_move_is_planned_from_the_replicas_before_it() -> None:
     move = plan_one((1, 2), ongoing=Ongoing((1, 2, 0), adding=(2,), removing=(0,)), sizes={0: 100, 2: 30})
     assert (move.current, move.adding, move.removing) == ((1, 0), (2,), (0,))
     assert move.is_under_way
@@ -57,7 +57,7 @@ def test_move_under_way_is_planned_as_before_it_began() -> None:
     assert bytes_moved(move, ReplicaSizes({(2, TP): 130})) == 100
 
 
-def test_other_target_than_the_one_under_way_is_another_move() -> None:
+def test_changed_target_of_a_running_move_is_another_move() -> None:
     move = plan_one((0, 2), ongoing=Ongoing((1, 2, 0), adding=(2,), removing=(0,)))
     assert not move.is_under_way
     assert move.is_change
@@ -83,7 +83,7 @@ def test_problems_are_named() -> None:
     ]
 
 
-def test_dead_broker_may_be_left_and_may_stay() -> None:
+def test_offline_broker_may_be_removed_and_may_stay() -> None:
     now = cluster(partition(0, (0, 9), isr=(0,)))
     moves = plan_moves({TP: (0, 1)}, now, {}, ReplicaSizes({}))
     assert [move.problem for move in moves + plan_moves({TP: (9, 0)}, now, {}, ReplicaSizes({}))] == [None, None]
@@ -97,7 +97,7 @@ def test_states_of_a_move() -> None:
     assert move_state(TopicPartition("orders", 7), (0,), now, ongoing=False) is MoveState.UNKNOWN
 
 
-def test_load_is_counted_where_it_comes_in_and_where_it_goes_out() -> None:
+def test_load_is_counted_at_source_and_target_brokers() -> None:
     moves = [
         Move(TP, target=(1, 2), current=(0,), leader=0, size_bytes=10),
         Move(TopicPartition("orders", 1), target=(2,), current=(0,), leader=0, size_bytes=5),
@@ -105,5 +105,5 @@ def test_load_is_counted_where_it_comes_in_and_where_it_goes_out() -> None:
     assert bytes_by_broker(moves) == ({1: 10, 2: 15}, {0: 25})
 
 
-def test_rollback_leads_to_where_it_was() -> None:
+def test_rollback_restores_the_previous_assignment() -> None:
     assert rollback([plan_one((1, 2))]) == {TP: (0, 1)}

@@ -1,4 +1,4 @@
-"""Reassignments and lists of partitions as people write them."""
+"""Parsing of reassignments and partition lists."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_version_and_log_dirs_may_be_left_out() -> None:
         ({"topic": "orders", "partition": 1, "replicas": [1], "log_dirs": [None]}, "absolute path"),
     ],
 )
-def test_nonsense_is_refused_with_a_reason(partition: dict[str, object], why: str) -> None:
+def test_malformed_specs_are_refused_with_a_reason(partition: dict[str, object], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         parse_reassignment(json.dumps({"version": 1, "partitions": [partition]}))
 
@@ -75,18 +75,18 @@ def test_nonsense_is_refused_with_a_reason(partition: dict[str, object], why: st
         ),
     ],
 )
-def test_document_that_is_no_reassignment_is_refused(text: str, why: str) -> None:
+def test_document_without_a_reassignment_is_refused(text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         parse_reassignment(text)
 
 
-def test_moves_on_a_command_line() -> None:
+def test_moves_are_parsed_from_the_command_line() -> None:
     assert parse_inline(["orders:1=1,2", "a.b-c:0=3"]) == {TP: (1, 2), TopicPartition("a.b-c", 0): (3,)}
     assert parse_inline(["orders:1"], with_replicas=False) == {TP: ()}
 
 
 @pytest.mark.parametrize("text", ["orders", "orders:1", "orders:1=", "orders:x=1", "orders:1=1,,2", "orders:1=1,1"])
-def test_moves_that_make_no_sense_are_refused(text: str) -> None:
+def test_invalid_moves_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_inline([text])
 

@@ -1,4 +1,4 @@
-"""Throttles: what is needed, what was there before, how it is given back."""
+"""Throttles: required settings, previous settings, and their restoration."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Cluster:
         return record
 
     def release(self, record: ThrottleRecord, *others: ThrottleRecord) -> list[ThrottleRecord]:
-        """Gives back; returns the others with what they inherit."""
+        """Restores the settings; returns the other records with the settings they inherit."""
         what = release(record, {setting: self.values.get(setting) for setting in record.settings}, others)
         self.apply(what.changes)
         return what.others
@@ -65,7 +65,7 @@ class Cluster:
         self.values = {setting: value for setting, value in self.values.items() if value is not None}
 
 
-def test_needs_are_rates_on_all_that_take_part_and_entries_by_role() -> None:
+def test_throttle_sets_rates_on_all_brokers_involved_and_lists_by_role() -> None:
     needs = throttle_needs([MOVE, OTHER_MOVE])
     assert needs.brokers == (0, 1, 2)
     assert needs.lists == {
@@ -79,7 +79,7 @@ def test_partition_that_copies_nothing_needs_no_throttle() -> None:
     assert (needs.brokers, needs.lists) == ((), {})
 
 
-def test_release_leaves_nothing_behind_where_nothing_was() -> None:
+def test_release_removes_settings_that_were_unset_before() -> None:
     cluster = Cluster()
     record = cluster.throttle(MOVE, rate=1000)
     assert cluster.values[broker(2), RATES[0]] == "1000"
@@ -88,7 +88,7 @@ def test_release_leaves_nothing_behind_where_nothing_was() -> None:
     assert cluster.values == {}
 
 
-def test_release_restores_what_others_had_set() -> None:
+def test_release_restores_earlier_settings() -> None:
     before: Values = {(broker(0), RATES[0]): "777", (TOPIC, LEADER_REPLICAS): "7:1,0:0", (broker(9), RATES[1]): "5"}
     cluster = Cluster(before)
     record = cluster.throttle(MOVE, rate=1000)
@@ -97,7 +97,7 @@ def test_release_restores_what_others_had_set() -> None:
     assert cluster.values == before
 
 
-def test_list_that_stands_for_all_replicas_stays_as_it_is() -> None:
+def test_wildcard_list_is_not_changed() -> None:
     before: Values = {(TOPIC, LEADER_REPLICAS): "*", (TOPIC, FOLLOWER_REPLICAS): "*"}
     cluster = Cluster(before)
     record = cluster.throttle(MOVE, rate=1000)
@@ -106,7 +106,7 @@ def test_list_that_stands_for_all_replicas_stays_as_it_is() -> None:
     assert cluster.values == before
 
 
-def test_what_somebody_changed_meanwhile_stays() -> None:
+def test_settings_changed_meanwhile_are_kept() -> None:
     cluster = Cluster()
     record = cluster.throttle(MOVE, rate=1000)
     cluster.values[broker(0), RATES[0]] = "5"
@@ -117,14 +117,14 @@ def test_what_somebody_changed_meanwhile_stays() -> None:
     assert cluster.values == {(broker(0), RATES[0]): "5", (TOPIC, LEADER_REPLICAS): "8:8"}
 
 
-def test_rate_that_a_broker_does_not_tell_yet_is_taken_away_all_the_same() -> None:
+def test_rate_not_yet_reported_by_a_broker_is_removed_too() -> None:
     record = Cluster().throttle(MOVE, rate=1000)
     what = release(record, dict.fromkeys(record.settings), [])
     assert ConfigChange(RATES[0], ConfigOperation.DELETE) in what.changes[broker(0)]
     assert ConfigChange(LEADER_REPLICAS, ConfigOperation.DELETE) in what.changes[TOPIC]
 
 
-def test_setting_that_cannot_be_read_is_left_for_another_time() -> None:
+def test_unreadable_setting_is_kept_for_a_later_release() -> None:
     record = Cluster().throttle(MOVE, rate=1000)
     present = {setting: "1000" for setting in record.settings if setting[0] == broker(1)}
     assert release(record, present, []).changes.keys() == {broker(1)}
@@ -141,7 +141,7 @@ def test_same_move_with_another_rate_remembers_what_was_before_the_first() -> No
 
 @pytest.mark.parametrize("rates", [(1000, 2000), (1000, 1000)])
 @pytest.mark.parametrize("first_is_first", [True, False])
-def test_two_moves_at_once_give_everything_back_in_either_order(rates: tuple[int, int], first_is_first: bool) -> None:
+def test_two_concurrent_moves_restore_everything_in_either_order(rates: tuple[int, int], first_is_first: bool) -> None:
     cluster = Cluster({(broker(0), RATES[0]): "777"})
     first = cluster.throttle(MOVE, rate=rates[0], now_ms=1)
     second = cluster.throttle(OTHER_MOVE, rate=rates[1], now_ms=2)
@@ -152,7 +152,7 @@ def test_two_moves_at_once_give_everything_back_in_either_order(rates: tuple[int
     assert cluster.values == {(broker(0), RATES[0]): "777"}
 
 
-def test_entry_that_two_moves_need_goes_with_the_second() -> None:
+def test_list_entry_of_two_moves_is_removed_with_the_second() -> None:
     cluster = Cluster()
     first = cluster.throttle(MOVE, rate=1000, now_ms=1)
     second = cluster.throttle(MOVE, OTHER_MOVE, rate=1000, now_ms=2)

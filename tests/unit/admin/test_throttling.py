@@ -1,4 +1,4 @@
-"""Throttles on a cluster that can be looked into: set, remembered, given back."""
+"""Throttles on a fake cluster: set, recorded, restored."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def throttle(cluster: MovingCluster, records: ThrottleRecords, rate: int = 1000)
 
 
 def give_back(cluster: MovingCluster, records: ThrottleRecords) -> list[str]:
-    """Give everything back; what is still held."""
+    """Restore all settings; return the records still held."""
 
     async def work() -> list[str]:
         async with ClusterClient(cluster.settings(), BlockingTransport()) as client:
@@ -62,7 +62,7 @@ def give_back(cluster: MovingCluster, records: ThrottleRecords) -> list[str]:
     return run_blocking(work())
 
 
-def test_throttle_is_set_and_given_back(cluster: MovingCluster, records: ThrottleRecords) -> None:
+def test_throttle_is_set_and_restored(cluster: MovingCluster, records: ThrottleRecords) -> None:
     cluster.overrides[BROKER, "1"] = {RATES[0]: "777"}
     assert throttle(cluster, records) == []
     assert [cluster.set_for(BROKER, broker, RATES[0]) for broker in "012"] == ["1000"] * 3
@@ -72,7 +72,7 @@ def test_throttle_is_set_and_given_back(cluster: MovingCluster, records: Throttl
     assert records.all() == {}
 
 
-def test_record_is_there_before_anything_is_set(cluster: MovingCluster, records: ThrottleRecords) -> None:
+def test_record_is_written_before_anything_is_set(cluster: MovingCluster, records: ThrottleRecords) -> None:
     seen = []
 
     def look_at_records(_request: object) -> None:
@@ -84,7 +84,7 @@ def test_record_is_there_before_anything_is_set(cluster: MovingCluster, records:
     assert all(seen)
 
 
-def test_broker_that_is_away_goes_without(cluster: MovingCluster, records: ThrottleRecords) -> None:
+def test_unreachable_broker_is_not_throttled(cluster: MovingCluster, records: ThrottleRecords) -> None:
     cluster.away = {0}
     cluster.controller = 2
     assert throttle(cluster, records) == ["0"]
@@ -92,7 +92,7 @@ def test_broker_that_is_away_goes_without(cluster: MovingCluster, records: Throt
     assert give_back(cluster, records) == []
 
 
-def test_broker_that_went_away_stays_on_record(cluster: MovingCluster, records: ThrottleRecords) -> None:
+def test_unreachable_broker_stays_in_the_record(cluster: MovingCluster, records: ThrottleRecords) -> None:
     throttle(cluster, records)
     cluster.away = {0}
     assert give_back(cluster, records) == ["0"]
@@ -102,14 +102,14 @@ def test_broker_that_went_away_stays_on_record(cluster: MovingCluster, records: 
     assert not any(cluster.overrides.values())
 
 
-def test_topic_that_was_deleted_took_its_lists_along(cluster: MovingCluster, records: ThrottleRecords) -> None:
+def test_deleted_topic_needs_no_release(cluster: MovingCluster, records: ThrottleRecords) -> None:
     throttle(cluster, records)
     del cluster.topics["orders"]
     assert give_back(cluster, records) == []
     assert records.all() == {}
 
 
-def test_refused_setting_is_an_error_and_what_was_set_is_on_record(
+def test_refused_setting_is_an_error_and_earlier_settings_are_recorded(
     cluster: MovingCluster, records: ThrottleRecords
 ) -> None:
     def refuse_topics(request: IncrementalAlterConfigsRequest) -> object:
@@ -133,7 +133,7 @@ def test_records_of_moves_under_way_are_not_finished(cluster: MovingCluster, rec
     assert finished_keys(records, [TopicPartition("other", 0)]) == [KEY]
 
 
-def test_file_that_is_no_record_is_named(records: ThrottleRecords) -> None:
+def test_file_without_a_record_is_named(records: ThrottleRecords) -> None:
     records.folder.mkdir()
     records.path_of("x").write_text("{")
     with pytest.raises(KctlError, match=r"throttle-x\.json"):

@@ -1,4 +1,4 @@
-"""A topic that was just created or has just grown is known to every broker when the command is done."""
+"""A created or extended topic is known to every broker when the command ends."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from kctl.client.blocking_transport import run_blocking
 from kctl.client.cluster import ClusterClient
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from tests.unit.client.fake_cluster import DROP, FakeCluster
-from tests.unit.client.hasty import HastyBlockingTransport
+from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
 BROKERS = 3
 
 
 def run(cluster: FakeCluster, work: Callable[[ClusterClient], Awaitable[object]]) -> int:
     """How many milliseconds of pauses it took."""
-    transport = HastyBlockingTransport()
+    transport = NoPauseBlockingTransport()
 
     async def main() -> None:
         async with ClusterClient(cluster.settings(), transport) as client:
@@ -27,12 +27,12 @@ def run(cluster: FakeCluster, work: Callable[[ClusterClient], Awaitable[object]]
 
 
 def asked_of(cluster: FakeCluster) -> list[int]:
-    """The brokers that were asked about the topic, in order."""
+    """The brokers that got requests about the topic, in order."""
     return [broker for broker, request in cluster.asked(MetadataRequest) if request.topics]
 
 
 def slow_to_hear(cluster: FakeCluster, broker: int, *, partitions: int, times: int) -> None:
-    """For so many questions one broker knows only so many partitions of the topic."""
+    """One broker's metadata lacks partitions of the topic for so many requests."""
 
     def answer(request: MetadataRequest) -> MetadataResponse | None:
         asked = asked_of(cluster)
@@ -46,7 +46,7 @@ def slow_to_hear(cluster: FakeCluster, broker: int, *, partitions: int, times: i
     cluster.intercept(MetadataRequest, answer)
 
 
-def test_creation_waits_for_the_broker_that_hears_of_it_last() -> None:
+def test_creation_waits_for_the_last_broker_to_update_its_metadata() -> None:
     with FakeCluster(BROKERS) as cluster:
         slow_to_hear(cluster, 1, partitions=0, times=3)
         assert run(cluster, lambda client: create_topics(client, [NewTopic("orders", partitions=2)])) > 0
@@ -61,19 +61,19 @@ def test_added_partitions_are_waited_for() -> None:
         assert asked_of(cluster) == [0, 1, 2, 2]
 
 
-def test_broker_that_never_hears_of_it_is_not_waited_for_for_ever() -> None:
+def test_broker_with_stale_metadata_is_waited_for_a_bounded_time() -> None:
     with FakeCluster(BROKERS) as cluster:
         slow_to_hear(cluster, 0, partitions=0, times=1_000)
         assert 0 < run(cluster, lambda client: create_topics(client, [NewTopic("orders")])) <= KNOWN_WAIT_MS
 
 
-def test_broker_that_goes_away_is_not_waited_for() -> None:
+def test_unreachable_broker_is_not_waited_for() -> None:
     with FakeCluster(BROKERS) as cluster:
         cluster.intercept(MetadataRequest, lambda request: DROP if request.topics else None)
         assert run(cluster, lambda client: create_topics(client, [NewTopic("orders")])) == 0
 
 
-def test_check_and_refusal_wait_for_nobody() -> None:
+def test_validation_and_refusals_do_not_wait() -> None:
     with FakeCluster(BROKERS) as cluster:
         run(cluster, lambda client: create_topics(client, [NewTopic("orders")], validate_only=True))
         cluster.create("payments", 1)

@@ -1,4 +1,4 @@
-"""A Kafka cluster small enough for unit tests: real sockets and real encodings around a few dictionaries.
+"""A Kafka cluster for unit tests: real sockets and encodings over state in memory.
 
 It keeps records in memory, knows leaders, a controller and groups, and can be told to answer otherwise: `intercept` a
 request class to return another response, bytes in its place (b"": silence), or DROP to close the connection.
@@ -43,7 +43,7 @@ from kctl.protocol.apis import (
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.codec import decode, encode
 from kctl.protocol.headers import decode_request_header, encode_response_header
-from kctl.protocol.registry import APIS, api
+from kctl.protocol.registry import all_apis, api
 from kctl.records.batch import iterate_batches, iterate_records
 
 DROP = object()
@@ -107,7 +107,8 @@ class FakeCluster:
         self.intercepts: dict[type, Answer] = {}
         self.requests: list[tuple[int, Any]] = []
         """(broker, request) in the order of arrival."""
-        self.versions = {key: (known.versions[0], known.versions[-1]) for key, known in APIS.items()} | (versions or {})
+        speaks = {key: (known.versions[0], known.versions[-1]) for key, known in all_apis().items()}
+        self.versions = speaks | (versions or {})
         self.controller = brokers - 1
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(brokers)]
         self.ports = [listener.getsockname()[1] for listener in self._listeners]
@@ -134,7 +135,7 @@ class FakeCluster:
         return self.topics[name]
 
     def intercept(self, request_class: type, answer: Answer) -> None:
-        """Let `answer` say what comes back; None from it means the usual answer."""
+        """Let `answer` return the response; None means the usual one."""
         self.intercepts[request_class] = answer
 
     def records_of(self, name: str, partition: int) -> list[Any]:
@@ -159,7 +160,7 @@ class FakeCluster:
             thread.join(5)
 
     def kill(self, broker: int) -> None:
-        """This broker refuses connections from now on; the others still tell that it is alive."""
+        """This broker refuses connections from now on; the others still list it."""
         self._listeners[broker].shutdown(socket.SHUT_RDWR)
         self._listeners[broker].close()
         self._killed.add(broker)
@@ -209,7 +210,7 @@ class FakeCluster:
             )
             version = 0
         else:
-            request, _ = decode(known.request, frame, version, position)
+            request: Any = decode(known.request, frame, version, position)[0]
             self.requests.append((broker, request))
             intercept = self.intercepts.get(known.request)
             response = intercept(request) if intercept else None

@@ -1,4 +1,4 @@
-"""The assignors that every client of Kafka has: the examples of Kafka's own documentation, and what always holds."""
+"""The assignors that every Kafka client has: the examples of Kafka's documentation, and invariants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def told(assignment: Assignment) -> dict[str, list[str]]:
     return {member: [str(tp) for tp in tps] for member, tps in assignment.items()}
 
 
-def test_ranges_begin_anew_with_every_topic() -> None:
+def test_range_assigns_each_topic_independently() -> None:
     members = [reader("C1", "t0", "t1"), reader("C0", "t0", "t1")]
     assert told(assign_ranges(members, {"t0": 3, "t1": 3})) == {
         "C0": ["t0-0", "t0-1", "t1-0", "t1-1"],
@@ -27,7 +27,7 @@ def test_ranges_begin_anew_with_every_topic() -> None:
     }
 
 
-def test_round_robin_goes_on_over_topics() -> None:
+def test_round_robin_continues_across_topics() -> None:
     members = [reader("C1", "t0", "t1"), reader("C0", "t0", "t1")]
     assert told(assign_round_robin(members, {"t0": 3, "t1": 3})) == {
         "C0": ["t0-0", "t0-2", "t1-1"],
@@ -35,7 +35,7 @@ def test_round_robin_goes_on_over_topics() -> None:
     }
 
 
-def test_round_robin_passes_over_those_who_do_not_read_the_topic() -> None:
+def test_round_robin_skips_members_without_the_subscription() -> None:
     members = [reader("C0", "t0"), reader("C1", "t0", "t1"), reader("C2", "t0", "t1", "t2")]
     assert told(assign_round_robin(members, {"t0": 1, "t1": 2, "t2": 3})) == {
         "C0": ["t0-0"],
@@ -50,7 +50,7 @@ def test_static_members_come_first_in_the_order_of_their_own_ids() -> None:
         assert told(assign(members, {"t": 3})) == {"z": ["t-0"], "y": ["t-1"], "a": ["t-2"]}
 
 
-def test_who_is_left_without_partitions_is_told_so() -> None:
+def test_members_without_partitions_get_an_empty_assignment() -> None:
     for assign in ASSIGNORS.values():
         assert told(assign([reader("a", "t"), reader("b", "t"), reader("c", "gone")], {"t": 1})) == {
             "a": ["t-0"],
@@ -66,9 +66,7 @@ TOPICS = st.sets(st.sampled_from("tuvw"), min_size=1)
     st.dictionaries(st.text("abc", min_size=1, max_size=3), TOPICS, min_size=1, max_size=7),
     st.dictionaries(st.sampled_from("tuvw"), st.integers(1, 9)),
 )
-def test_every_partition_that_somebody_reads_has_one_reader(
-    wanted: dict[str, set[str]], counts: dict[str, int]
-) -> None:
+def test_every_subscribed_partition_is_assigned_once(wanted: dict[str, set[str]], counts: dict[str, int]) -> None:
     members = [reader(member, *topics) for member, topics in wanted.items()]
     for assign in ASSIGNORS.values():
         assignment = assign(members, counts)
@@ -88,6 +86,6 @@ def test_member_is_cooperative_only_if_all_its_assignors_allow_it() -> None:
 
 
 @given(st.integers(1, 7), st.dictionaries(st.sampled_from("tuvw"), st.integers(1, 9)))
-def test_round_robin_shares_evenly_among_those_who_read_alike(count: int, counts: dict[str, int]) -> None:
+def test_round_robin_is_even_for_equal_subscriptions(count: int, counts: dict[str, int]) -> None:
     sizes = [len(tps) for tps in assign_round_robin([reader(f"m{n}", *"tuvw") for n in range(count)], counts).values()]
     assert max(sizes) - min(sizes) <= 1

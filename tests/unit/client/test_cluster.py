@@ -1,4 +1,4 @@
-"""The client of a cluster asks the right broker, and asks again only where that can help."""
+"""The cluster client sends requests to the right broker and retries only where that can help."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.cluster import ClusterClient
-from kctl.client.list_offsets import EARLIEST, LATEST, list_offsets
+from kctl.client.list_offsets import EARLIEST, LATEST, OffsetAt, list_offsets
 from kctl.client.settings import ClientSettings
 from kctl.client.transport import Connection
 from kctl.errors import ApiError, ClusterUnreachable, ErrorCode
@@ -26,7 +26,7 @@ from kctl.protocol.apis.list_offsets import (
 )
 from kctl.protocol.apis.metadata import MetadataRequest
 from tests.unit.client.fake_cluster import DROP, FakeCluster
-from tests.unit.client.hasty import HastyBlockingTransport
+from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ async def ask_controller_address(client: ClusterClient) -> str:
     return await client.on_controller(address)
 
 
-def test_bootstrap_goes_on_to_the_next_address(cluster: FakeCluster) -> None:
+def test_bootstrap_tries_the_next_address(cluster: FakeCluster) -> None:
     settings = ClientSettings((("127.0.0.1", 1), ("127.0.0.1", cluster.ports[1])), timeout_ms=30_000)
 
     async def main() -> str | None:
@@ -114,18 +114,18 @@ def test_change_is_not_repeated_after_a_lost_connection(cluster: FakeCluster) ->
     assert len(cluster.asked(CreateTopicsRequest)) == 1
 
 
-def test_question_is_repeated_after_a_lost_connection(cluster: FakeCluster) -> None:
+def test_read_request_is_repeated_after_a_lost_connection(cluster: FakeCluster) -> None:
     cluster.intercept(MetadataRequest, once(DROP))
     metadata = ask(cluster, lambda client: client.metadata([]))
     assert sorted(metadata.brokers) == [0, 1, 2]
 
 
-def test_topics_are_never_created_by_asking(cluster: FakeCluster) -> None:
+def test_metadata_requests_never_create_topics(cluster: FakeCluster) -> None:
     ask(cluster, lambda client: client.metadata(["nope"]))
     assert [request.allow_auto_topic_creation for _, request in cluster.asked(MetadataRequest)] == [False]
 
 
-def test_coordinator_that_is_not_there_yet_is_asked_for_again(cluster: FakeCluster) -> None:
+def test_unavailable_coordinator_is_looked_up_again(cluster: FakeCluster) -> None:
     missing = FindCoordinatorResponse(error_code=15, node_id=-1, host="", port=-1)
     cluster.intercept(FindCoordinatorRequest, once(missing))
 
@@ -136,14 +136,14 @@ def test_coordinator_that_is_not_there_yet_is_asked_for_again(cluster: FakeClust
     assert len(cluster.asked(FindCoordinatorRequest)) == 2
 
 
-def test_coordinator_that_never_comes_ends_with_its_error(cluster: FakeCluster) -> None:
+def test_permanently_unavailable_coordinator_raises_its_error(cluster: FakeCluster) -> None:
     missing = FindCoordinatorResponse(error_code=15, node_id=-1, host="", port=-1)
     cluster.intercept(FindCoordinatorRequest, lambda _: missing)
 
     async def nothing(_: Connection) -> None: ...
 
     with pytest.raises(ApiError) as caught:
-        ask(cluster, lambda client: client.on_coordinator("billing", nothing), HastyBlockingTransport)
+        ask(cluster, lambda client: client.on_coordinator("billing", nothing), NoPauseBlockingTransport)
     assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
@@ -153,7 +153,12 @@ def test_every_leader_is_asked_about_its_own_partitions(cluster: FakeCluster) ->
         partition.end = 10 + index
     tps = [TopicPartition("orders", index) for index in range(4)]
     found = ask(cluster, lambda client: list_offsets(client, dict.fromkeys(tps, LATEST)))
-    assert {tp.partition: outcome.offset for tp, outcome in found.items()} == {0: 10, 1: 11, 2: 12, 3: 13}
+    assert {tp.partition: outcome.offset for tp, outcome in found.items() if isinstance(outcome, OffsetAt)} == {
+        0: 10,
+        1: 11,
+        2: 12,
+        3: 13,
+    }
     asked = {
         broker: [one.partition_index for topic in request.topics for one in topic.partitions]
         for broker, request in cluster.asked(ListOffsetsRequest)
@@ -161,7 +166,7 @@ def test_every_leader_is_asked_about_its_own_partitions(cluster: FakeCluster) ->
     assert asked == {0: [0, 3], 1: [1], 2: [2]}
 
 
-def test_partition_whose_leader_moved_is_asked_for_at_the_new_one(cluster: FakeCluster) -> None:
+def test_partition_with_a_moved_leader_is_requested_from_the_new_one(cluster: FakeCluster) -> None:
     (partition,) = cluster.create("orders", leaders=[0])
 
     def move(_: Any) -> Any:
@@ -179,14 +184,16 @@ def test_partition_whose_leader_moved_is_asked_for_at_the_new_one(cluster: FakeC
     cluster.intercept(ListOffsetsRequest, move)
     tp = TopicPartition("orders", 0)
     found = ask(cluster, lambda client: list_offsets(client, {tp: EARLIEST}))
-    assert found[tp].offset == 0
+    outcome = found[tp]
+    assert isinstance(outcome, OffsetAt)
+    assert outcome.offset == 0
     assert [broker for broker, _ in cluster.asked(ListOffsetsRequest)] == [0, 1]
 
 
-def test_partition_without_a_leader_does_not_spoil_the_others(cluster: FakeCluster) -> None:
+def test_partition_without_a_leader_does_not_fail_the_others(cluster: FakeCluster) -> None:
     cluster.create("orders", leaders=[-1, 1])
     tps = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("nope", 0)]
-    found = ask(cluster, lambda client: list_offsets(client, dict.fromkeys(tps, LATEST)), HastyBlockingTransport)
+    found = ask(cluster, lambda client: list_offsets(client, dict.fromkeys(tps, LATEST)), NoPauseBlockingTransport)
     codes = {str(tp): outcome.code.name if isinstance(outcome, ApiError) else "" for tp, outcome in found.items()}
     assert codes == {"nope-0": "UNKNOWN_TOPIC_OR_PARTITION", "orders-0": "LEADER_NOT_AVAILABLE", "orders-1": ""}
 

@@ -1,4 +1,4 @@
-"""A command has one deadline, asks each broker once about everything, and does not wait for what is not there."""
+"""A command has one deadline, batches requests per broker, and does not wait for unavailable parts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from kctl.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoor
 from kctl.protocol.apis.list_offsets import ListOffsetsRequest
 from kctl.protocol.apis.metadata import MetadataRequest
 from tests.unit.client.fake_cluster import FakeCluster, FakeGroup
-from tests.unit.client.hasty import HastyBlockingTransport
+from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
 GROUPS = [f"group-{number:03}" for number in range(150)]
 
 
-class CountingTransport(HastyBlockingTransport):
+class CountingTransport(NoPauseBlockingTransport):
     """Counts connection attempts by port, and the time that was spent in pauses."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ def test_next_command_tries_a_broker_again(cluster: FakeCluster) -> None:
     assert transport.attempts[cluster.ports[1]] == 2
 
 
-def test_all_groups_are_described_with_one_question_per_broker(cluster: FakeCluster) -> None:
+def test_all_groups_are_described_with_one_request_per_broker(cluster: FakeCluster) -> None:
     cluster.create("orders", leaders=[0, 1, 2])
     offsets = {TopicPartition("orders", number): 0 for number in range(3)}
     cluster.groups.update({name: FakeGroup(offsets=offsets) for name in GROUPS})
@@ -118,7 +118,7 @@ def test_all_groups_are_described_with_one_question_per_broker(cluster: FakeClus
 
 
 @pytest.mark.parametrize(("has_topic", "waits_ms"), [(True, ABSENCE_WAIT_MS), (False, 30_000)])
-def test_coordinators_are_waited_for_only_while_their_topic_is_made(
+def test_coordinators_are_waited_for_only_while_their_topic_is_created(
     cluster: FakeCluster, has_topic: bool, waits_ms: int
 ) -> None:
     if has_topic:
@@ -139,7 +139,7 @@ def test_coordinators_are_waited_for_only_while_their_topic_is_made(
     assert waits_ms / 2 < transport.monotonic_ms() <= waits_ms
 
 
-def test_nothing_in_a_command_gets_more_time_than_is_left() -> None:
+def test_every_request_of_a_command_is_bounded_by_the_remaining_time() -> None:
     now_ms = 0
     budget = Budget(lambda: now_ms)
     assert budget.limited(700) == 700

@@ -1,4 +1,4 @@
-"""A consumer reads everything it may see, once, in order."""
+"""A consumer reads every visible record once, in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import CorruptBatch, Record
 from tests.unit.client.fake_cluster import DROP, FakeCluster, FakePartition
-from tests.unit.client.hasty import HastyBlockingTransport
+from tests.unit.client.transports_without_pauses import NoPauseBlockingTransport
 
 T = TypeVar("T")
 ORDERS = TopicPartition("orders", 0)
@@ -77,7 +77,7 @@ def test_cut_off_batch_is_read_with_the_next_fetch(cluster: FakeCluster) -> None
     assert poll_values(cluster, {ORDERS: 0}, polls=2, limits=limits) == ["a" * 50, "b" * 50]
 
 
-def test_partitions_of_all_leaders_come_in_order(cluster: FakeCluster) -> None:
+def test_records_of_all_leaders_are_returned_in_order(cluster: FakeCluster) -> None:
     for index, partition in enumerate(cluster.create("orders", leaders=[1, 0])):
         partition.append(batch(f"p{index}"))
     positions = {TopicPartition("orders", index): 0 for index in (1, 0)}
@@ -102,18 +102,18 @@ def marker(kind: ControlType, producer_id: int) -> bytes:
     return build_end_transaction_marker(ending, producer_id=producer_id, producer_epoch=0, timestamp=1_000)
 
 
-def test_aborted_records_and_markers_are_not_seen(cluster: FakeCluster) -> None:
+def test_aborted_records_and_markers_are_filtered(cluster: FakeCluster) -> None:
     transactional(cluster.create("orders")[0])
     assert poll_values(cluster, {ORDERS: 0}) == ["plain", "y", "z"]
 
 
-def test_uncommitted_reading_sees_all_but_markers(cluster: FakeCluster) -> None:
+def test_read_uncommitted_returns_all_but_markers(cluster: FakeCluster) -> None:
     transactional(cluster.create("orders")[0])
     values = poll_values(cluster, {ORDERS: 0}, isolation=IsolationLevel.READ_UNCOMMITTED)
     assert values == ["plain", "x", "y", "z"]
 
 
-def test_position_moves_behind_what_nobody_sees(cluster: FakeCluster) -> None:
+def test_position_advances_over_filtered_records(cluster: FakeCluster) -> None:
     partition = cluster.create("orders")[0]
     transactional(partition)
 
@@ -125,7 +125,7 @@ def test_position_moves_behind_what_nobody_sees(cluster: FakeCluster) -> None:
     assert read(cluster, work) == partition.end == 7
 
 
-def test_reading_goes_on_at_the_new_leader(cluster: FakeCluster) -> None:
+def test_reading_continues_at_the_new_leader(cluster: FakeCluster) -> None:
     (partition,) = cluster.create("orders", leaders=[0])
     partition.append(batch("a"))
 
@@ -155,7 +155,7 @@ def follow(cluster: FakeCluster, *, error: ErrorCode = ErrorCode.NONE) -> None:
 
 
 def read_near(cluster: FakeCluster, polls: int) -> tuple[list[str], list[int]]:
-    """What a consumer of the rack reads, and whom it asks."""
+    """The records read by a consumer in the rack, and the brokers it fetched from."""
 
     async def main() -> list[str]:
         settings = cluster.settings()._replace(rack="near")
@@ -168,7 +168,7 @@ def read_near(cluster: FakeCluster, polls: int) -> tuple[list[str], list[int]]:
     return run_blocking(main()), [broker for broker, _ in cluster.asked(FetchRequest)]
 
 
-def test_a_consumer_with_a_rack_reads_on_from_the_replica_that_the_leader_names(cluster: FakeCluster) -> None:
+def test_a_consumer_with_a_rack_reads_from_the_preferred_read_replica(cluster: FakeCluster) -> None:
     (partition,) = cluster.create("orders", leaders=[0])
     partition.append(batch("a"))
     partition.append(batch("b"))
@@ -177,19 +177,19 @@ def test_a_consumer_with_a_rack_reads_on_from_the_replica_that_the_leader_names(
 
 
 @pytest.mark.parametrize("error", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
-def test_what_a_near_replica_cannot_do_the_leader_is_asked_for(cluster: FakeCluster, error: ErrorCode) -> None:
+def test_errors_of_a_preferred_read_replica_fall_back_to_the_leader(cluster: FakeCluster, error: ErrorCode) -> None:
     cluster.create("orders", leaders=[0])[0].append(batch("a"))
     follow(cluster, error=error)
     assert read_near(cluster, polls=2) == ([], [0, 1, 0, 1])
 
 
-def test_a_consumer_without_a_rack_stays_with_the_leader(cluster: FakeCluster) -> None:
+def test_a_consumer_without_a_rack_reads_from_the_leader(cluster: FakeCluster) -> None:
     cluster.create("orders", leaders=[0])[0].append(batch("a"))
     follow(cluster)
     assert poll_values(cluster, {ORDERS: 0}) == ["a"]
 
 
-def test_leader_that_stays_away_ends_reading(cluster: FakeCluster) -> None:
+def test_permanently_unavailable_leader_ends_reading(cluster: FakeCluster) -> None:
     cluster.create("orders", leaders=[0])
     cluster.intercept(FetchRequest, lambda _: DROP)
 
@@ -199,7 +199,7 @@ def test_leader_that_stays_away_ends_reading(cluster: FakeCluster) -> None:
             await consumer.poll()
 
     with pytest.raises(ClusterUnreachable, match="cannot continue to read"):
-        read(cluster, work, HastyBlockingTransport)
+        read(cluster, work, NoPauseBlockingTransport)
 
 
 def test_offset_outside_of_the_log_is_an_error_that_names_it(cluster: FakeCluster) -> None:
@@ -209,7 +209,7 @@ def test_offset_outside_of_the_log_is_an_error_that_names_it(cluster: FakeCluste
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_an_error_of_one_partition_costs_no_records_of_another(cluster: FakeCluster) -> None:
+def test_an_error_of_one_partition_loses_no_records_of_another(cluster: FakeCluster) -> None:
     for partition in cluster.create("orders", leaders=[0, 0]):
         partition.append(batch("a"))
     positions = {TopicPartition("orders", 0): 0, TopicPartition("orders", 1): 99}
@@ -231,7 +231,7 @@ def test_broker_that_knows_only_old_record_formats_is_refused(cluster: FakeClust
         poll_values(cluster, {ORDERS: 0})
 
 
-def test_damaged_batch_ends_reading_with_its_offset_after_what_comes_before(cluster: FakeCluster) -> None:
+def test_damaged_batch_ends_reading_after_earlier_records_and_names_its_offset(cluster: FakeCluster) -> None:
     (partition,) = cluster.create("orders")
     for values in (("a", "b"), ("c",)):
         partition.append(batch(*values))

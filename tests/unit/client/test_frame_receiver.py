@@ -1,4 +1,4 @@
-"""Frames come whole and in order, however the bytes arrive."""
+"""Frames are received whole and in order, in any segmentation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_frames_come_whole_and_in_order(sizes: list[int], steps: list[int]) -> N
 
 
 @given(STEPS)
-def test_a_size_that_no_frame_has_ends_it(steps: list[int]) -> None:
+def test_an_impossible_frame_size_is_refused(steps: list[int]) -> None:
     data = SIZE.pack(3) + b"abc" + b"HTTP/1.1 400 Bad Request"
     frames, reasons = received(data, steps)
     assert (frames, reasons) == ([b"abc"], [int.from_bytes(b"HTTP")])
@@ -58,7 +58,7 @@ def arrive(receiver: FrameReceiver, frame: bytes) -> None:
 @given(
     st.lists(st.tuples(st.one_of(st.integers(0, 70_000), st.integers(70_000, 2_000_000)), st.booleans()), max_size=8)
 )
-def test_what_somebody_still_looks_at_is_not_written_over(arrivals: list[tuple[int, bool]]) -> None:
+def test_a_buffer_in_use_is_not_overwritten(arrivals: list[tuple[int, bool]]) -> None:
     frames: list[memoryview] = []
     receiver = FrameReceiver(frames.append, lambda _: None)
     kept: list[tuple[memoryview, bytes]] = []
@@ -73,7 +73,7 @@ def test_what_somebody_still_looks_at_is_not_written_over(arrivals: list[tuple[i
     assert all(view == content for view, content in kept)
 
 
-def test_the_memory_of_a_large_frame_serves_for_the_next_once_nobody_looks_at_it() -> None:
+def test_the_buffer_of_a_large_frame_is_reused_once_released() -> None:
     frames: list[memoryview] = []
     receiver = FrameReceiver(frames.append, lambda _: None)
     arrive(receiver, b"a" * 1_000_000)
@@ -86,7 +86,7 @@ def test_the_memory_of_a_large_frame_serves_for_the_next_once_nobody_looks_at_it
     assert second == b"b" * 990_000
 
 
-def test_a_frame_that_needs_little_of_the_memory_does_not_take_it() -> None:
+def test_a_small_frame_does_not_take_a_large_spare_buffer() -> None:
     frames: list[memoryview] = []
     receiver = FrameReceiver(frames.append, lambda _: None)
     arrive(receiver, b"a" * 1_000_000)

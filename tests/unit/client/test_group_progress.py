@@ -1,4 +1,4 @@
-"""What a member may commit of its partitions, and what it must forget."""
+"""Which offsets a member may commit, and which it must drop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def begun() -> GroupProgress:
     return progress
 
 
-def test_only_what_moved_is_committed() -> None:
+def test_only_changed_positions_are_committed() -> None:
     progress = begun()
     assert progress.uncommitted(OWNED) == {}
     progress.confirm({T0: 5, T1: 0})
@@ -28,7 +28,7 @@ def test_only_what_moved_is_committed() -> None:
     assert progress.uncommitted(OWNED) == {T0: 7}
 
 
-def test_partition_that_came_back_begins_where_the_group_is_now() -> None:
+def test_reassigned_partition_starts_at_the_committed_offset() -> None:
     progress = begun()
     progress.confirm({T0: 7, T1: 3})
     progress.forget([T0])
@@ -42,7 +42,7 @@ def test_partition_that_came_back_begins_where_the_group_is_now() -> None:
     assert progress.uncommitted(OWNED) == {T0: 101}
 
 
-def test_partition_of_somebody_else_is_not_committed() -> None:
+def test_partition_of_another_member_is_not_committed() -> None:
     progress = begun()
     progress.confirm({T0: 7, T1: 3})
     assert progress.uncommitted([T1]) == {T1: 3}

@@ -1,4 +1,4 @@
-"""A group's member event by event: what it keeps, what it gives up, and what it asks next."""
+"""The group member's state machine, event by event: partitions kept, revoked, and the next request."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def told_partitions(owned: list[TopicPartitions]) -> list[TopicPartition]:
     return [TopicPartition(one.topic, number) for one in owned for number in one.partitions]
 
 
-def test_new_member_joins_again_with_the_id_that_it_is_given() -> None:
+def test_new_member_rejoins_with_its_assigned_id() -> None:
     member = Member(SETTINGS)
     step(member, PollRequested(), 0)
     (again,) = step(member, refused(ErrorCode.MEMBER_ID_REQUIRED, "me-1"), 0)
@@ -144,7 +144,7 @@ def test_only_the_leader_assigns() -> None:
     assert sync.request.assignments == []
 
 
-def test_heartbeats_come_at_their_interval() -> None:
+def test_heartbeats_are_sent_at_their_interval() -> None:
     member = reading()
     assert step(member, HeartbeatDue(), BEAT_MS - 1) == []
     (beat,) = step(member, HeartbeatDue(), BEAT_MS)
@@ -152,7 +152,7 @@ def test_heartbeats_come_at_their_interval() -> None:
     assert step(member, HeartbeatDue(), BEAT_MS + SOON_MS) == []
 
 
-def test_rebalance_gives_up_what_is_read_before_it_joins_again() -> None:
+def test_eager_rebalance_revokes_all_partitions_before_rejoining() -> None:
     member = reading()
     assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == [Revoke((T0,))]
     assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == []
@@ -164,7 +164,7 @@ def test_rebalance_gives_up_what_is_read_before_it_joins_again() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
-def test_coordinator_that_moves_takes_nothing_away(code: ErrorCode) -> None:
+def test_coordinator_move_revokes_no_partition(code: ErrorCode) -> None:
     member = reading()
     assert step(member, told(code), 1_000) == [LookUpCoordinator()]
     assert member.phase is Phase.STABLE
@@ -172,7 +172,7 @@ def test_coordinator_that_moves_takes_nothing_away(code: ErrorCode) -> None:
     assert len(step(member, HeartbeatDue(), 1_000 + BEAT_AGAIN_MS)) == 1
 
 
-def test_lost_connection_takes_nothing_away_until_the_session_is_over() -> None:
+def test_lost_connection_revokes_no_partition_before_the_session_timeout() -> None:
     member = reading()
     assert step(member, Disconnected(Phase.STABLE), 1_000) == [LookUpCoordinator()]
     assert StopReading() not in step(member, HeartbeatDue(), SESSION_MS - 1)
@@ -184,7 +184,7 @@ def test_lost_connection_takes_nothing_away_until_the_session_is_over() -> None:
 @pytest.mark.parametrize(
     ("code", "member_id"), [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "me")]
 )
-def test_member_that_the_group_has_given_up_commits_nothing_and_joins_again(code: ErrorCode, member_id: str) -> None:
+def test_removed_member_commits_nothing_and_rejoins(code: ErrorCode, member_id: str) -> None:
     for event in (told(code), CommitAnswered(code, 1)):
         member = reading()
         assert step(member, event, SOON_MS) == [StopReading()]
@@ -194,7 +194,7 @@ def test_member_that_the_group_has_given_up_commits_nothing_and_joins_again(code
         assert join.request.member_id == member_id
 
 
-def test_answer_to_an_earlier_generation_changes_nothing() -> None:
+def test_response_of_an_earlier_generation_is_ignored() -> None:
     member = reading()
     step(member, PartitionsChanged(), 0)
     step(member, Revoked(), 0)
@@ -205,7 +205,7 @@ def test_answer_to_an_earlier_generation_changes_nothing() -> None:
     assert member.phase is Phase.STABLE
 
 
-def test_answer_to_a_join_that_was_given_up_changes_nothing() -> None:
+def test_response_of_an_abandoned_join_is_ignored() -> None:
     member = Member(SETTINGS)
     step(member, PollRequested(), 0)
     assert step(member, Disconnected(Phase.JOINING), 0) == [LookUpCoordinator()]
@@ -222,7 +222,7 @@ def test_answer_to_a_join_that_was_given_up_changes_nothing() -> None:
         (ErrorCode.INVALID_SESSION_TIMEOUT, "session.timeout.ms=10000"),
     ],
 )
-def test_what_asking_again_does_not_change_ends_it_in_words(code: ErrorCode, words: str) -> None:
+def test_non_retriable_error_fails_the_member_with_a_message(code: ErrorCode, words: str) -> None:
     member = Member(replace(SETTINGS, group_instance_id="mine"))
     step(member, PollRequested(), 0)
     (failed,) = step(member, refused(code), 0)
@@ -231,20 +231,20 @@ def test_what_asking_again_does_not_change_ends_it_in_words(code: ErrorCode, wor
     assert words in str(failed.error)
 
 
-def test_only_members_without_a_static_id_say_goodbye() -> None:
+def test_only_dynamic_members_send_leave_group() -> None:
     assert step(reading(), Left(), 0) == [SendLeave("me")]
     assert step(reading(replace(SETTINGS, group_instance_id="mine")), Left(), 0) == []
     assert step(Member(SETTINGS), Left(), 0) == []
 
 
-def test_member_that_came_too_late_for_its_leader_reads_nothing() -> None:
+def test_member_missing_in_the_assignment_reads_nothing() -> None:
     member = Member(SETTINGS)
     step(member, PollRequested(), 0)
     step(member, joined(leader="you"), 0)
     assert step(member, Synced(SyncGroupResponse(error_code=0, assignment=b"")), 0) == [StartReading(())]
 
 
-def test_cooperative_member_keeps_what_it_reads_and_says_so() -> None:
+def test_cooperative_member_keeps_and_claims_its_partitions() -> None:
     member = cooperating(T0, T1)
     assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == [Revoke(())]
     (join,) = step(member, Revoked(), SOON_MS)
@@ -256,7 +256,7 @@ def test_cooperative_member_keeps_what_it_reads_and_says_so() -> None:
     assert not member.is_in_generation
 
 
-def test_cooperative_member_gives_up_what_was_taken_and_then_joins_again_without_it() -> None:
+def test_cooperative_member_revokes_lost_partitions_and_rejoins() -> None:
     member = cooperating(T0, T1)
     step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
     step(member, Revoked(), SOON_MS)
@@ -269,7 +269,7 @@ def test_cooperative_member_gives_up_what_was_taken_and_then_joins_again_without
     assert (told_partitions(claim.owned_partitions), claim.generation_id) == ([T1, T2], 2)
 
 
-def test_cooperative_member_that_is_taken_nothing_reads_on() -> None:
+def test_cooperative_member_without_revocations_keeps_reading() -> None:
     member = cooperating(T0)
     step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
     step(member, Revoked(), SOON_MS)
@@ -279,7 +279,7 @@ def test_cooperative_member_that_is_taken_nothing_reads_on() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
-def test_cooperative_member_that_the_group_has_given_up_claims_nothing(code: ErrorCode) -> None:
+def test_removed_cooperative_member_claims_nothing(code: ErrorCode) -> None:
     for phase in (Phase.STABLE, Phase.SYNCING):
         member = cooperating(T0)
         if phase is Phase.STABLE:
@@ -296,8 +296,8 @@ def test_cooperative_member_that_the_group_has_given_up_claims_nothing(code: Err
         assert not member.may_commit
 
 
-def test_cooperative_member_claims_the_generation_in_which_it_was_given_something() -> None:
-    """It joined the next one and heard no more of it."""
+def test_cooperative_member_claims_the_generation_of_its_last_assignment() -> None:
+    """It joined the next generation but got no assignment in it."""
     member = cooperating(T0)
     step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
     step(member, Revoked(), SOON_MS)
@@ -308,7 +308,7 @@ def test_cooperative_member_claims_the_generation_in_which_it_was_given_somethin
     assert (told_partitions(claim.owned_partitions), claim.generation_id) == ([T0], 1)
 
 
-def test_cooperative_member_without_a_coordinator_reads_on_until_its_session_is_over() -> None:
+def test_cooperative_member_without_a_coordinator_reads_until_its_session_timeout() -> None:
     member = cooperating(T0)
     step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
     step(member, Revoked(), SOON_MS)
@@ -316,10 +316,10 @@ def test_cooperative_member_without_a_coordinator_reads_on_until_its_session_is_
     assert step(member, HeartbeatDue(), SESSION_MS - 1) == []
     assert member.owned == (T0,)
     assert step(member, HeartbeatDue(), SESSION_MS) == [StopReading()]
-    assert member.owned == ()
+    assert list(member.owned) == []
 
 
-def test_member_that_also_knows_an_eager_assignor_gives_up_everything_whichever_is_chosen() -> None:
+def test_member_that_supports_an_eager_assignor_always_revokes_everything() -> None:
     member = Member(replace(SETTINGS, assignors=("range", "cooperative-sticky")))
     step(member, PollRequested(), 0)
     step(member, joined("you", assignor="cooperative-sticky"), 0)
@@ -329,7 +329,7 @@ def test_member_that_also_knows_an_eager_assignor_gives_up_everything_whichever_
     assert subscription(join, "cooperative-sticky").owned_partitions == []
 
 
-def test_sticky_member_tells_what_it_had_though_it_gave_it_up() -> None:
+def test_sticky_member_claims_revoked_partitions_in_its_user_data() -> None:
     member = Member(replace(SETTINGS, assignors=("sticky",)))
     step(member, PollRequested(), 0)
     step(member, joined("you", generation=7, assignor="sticky"), 0)
@@ -341,8 +341,8 @@ def test_sticky_member_tells_what_it_had_though_it_gave_it_up() -> None:
     assert claim.user_data == bytes.fromhex("00000001 0001 74 00000002 00000000 00000002 00000007")
 
 
-def test_leader_that_withholds_something_in_vain_has_the_group_share_anew() -> None:
-    """The static member that had to give it up was replaced by one that reads nothing."""
+def test_leader_that_withheld_partitions_without_effect_rebalances_again() -> None:
+    """The static member that had to revoke was replaced by one that owns nothing."""
     member = Member(COOPERATIVE)
     step(member, PollRequested(), 0)
     claim = ConsumerProtocolSubscription(

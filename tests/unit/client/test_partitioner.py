@@ -1,4 +1,4 @@
-"""Keys go where Java's producer sends them."""
+"""Keys are partitioned as by the Java producer."""
 
 from __future__ import annotations
 

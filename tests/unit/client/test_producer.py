@@ -1,4 +1,4 @@
-"""A producer keeps the order, gathers batches, and says what became of every record."""
+"""A producer keeps the order, batches records, and reports the outcome of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kctl.protocol.apis.produce import (
 from kctl.records.compression import Codec
 from kctl.records.header import parse_header
 from tests.unit.client.fake_cluster import DROP, FakeCluster
-from tests.unit.client.hasty import HastyAsyncioTransport
+from tests.unit.client.transports_without_pauses import NoPauseAsyncioTransport
 
 PATIENT_MS = 60_000
 """Longer than any test: batches close because they are full or flushed."""
@@ -163,7 +163,7 @@ def test_sequence_numbers_count_records(cluster: FakeCluster) -> None:
     assert {header.producer_id for header in headers_of(cluster)} == {4001}
 
 
-def test_producer_id_is_waited_for_while_the_broker_fetches_a_block_of_them(cluster: FakeCluster) -> None:
+def test_producer_id_request_is_retried_while_the_broker_fetches_a_block(cluster: FakeCluster) -> None:
     cluster.create("orders")
     loading = [InitProducerIdResponse(error_code=14, producer_epoch=0)]
     cluster.intercept(InitProducerIdRequest, lambda _: loading.pop() if loading else None)
@@ -172,7 +172,7 @@ def test_producer_id_is_waited_for_while_the_broker_fetches_a_block_of_them(clus
     assert len(cluster.asked(InitProducerIdRequest)) == 2
 
 
-def test_batch_whose_answer_was_lost_is_sent_again_with_the_same_sequence(cluster: FakeCluster) -> None:
+def test_batch_with_a_lost_response_is_resent_with_the_same_sequence(cluster: FakeCluster) -> None:
     cluster.create("orders")
     drops = [DROP]
     cluster.intercept(ProduceRequest, lambda _: drops.pop() if drops else None)
@@ -193,14 +193,14 @@ def test_batch_follows_its_leader(cluster: FakeCluster) -> None:
     assert [broker for broker, _ in cluster.asked(ProduceRequest)] == [0, 1]
 
 
-def test_passing_refusal_is_tried_again(cluster: FakeCluster) -> None:
+def test_retriable_error_is_retried(cluster: FakeCluster) -> None:
     cluster.create("orders")
     cluster.intercept(ProduceRequest, refusing(ErrorCode.NOT_ENOUGH_REPLICAS, 2))
     (delivery,) = produce(cluster, sending("a"))
     assert (delivery.error, delivery.base_offset) == (None, 0)
 
 
-def test_final_refusal_is_told_and_what_follows_gets_a_new_producer_id(cluster: FakeCluster) -> None:
+def test_fatal_error_is_raised_and_later_batches_get_a_new_producer_id(cluster: FakeCluster) -> None:
     cluster.create("orders")
     cluster.intercept(ProduceRequest, refusing(ErrorCode.MESSAGE_TOO_LARGE, 1))
     refused, written = produce(cluster, sending("a", "b"), batch_records=1)
@@ -210,15 +210,15 @@ def test_final_refusal_is_told_and_what_follows_gets_a_new_producer_id(cluster: 
     assert [(header.producer_id, header.base_sequence) for header in headers_of(cluster)] == [(4001, 0), (4002, 0)]
 
 
-def test_refusal_that_does_not_pass_ends_with_the_timeout(cluster: FakeCluster) -> None:
+def test_persistent_retriable_error_ends_with_the_timeout(cluster: FakeCluster) -> None:
     cluster.create("orders")
     cluster.intercept(ProduceRequest, refusing(ErrorCode.NOT_ENOUGH_REPLICAS, 1_000))
-    (delivery,) = produce(cluster, sending("a"), HastyAsyncioTransport)
+    (delivery,) = produce(cluster, sending("a"), NoPauseAsyncioTransport)
     assert isinstance(delivery.error, ApiError)
     assert delivery.error.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-def test_nobody_answers_with_acks_0(cluster: FakeCluster) -> None:
+def test_acks_0_gets_no_response(cluster: FakeCluster) -> None:
     cluster.create("orders")
     (delivery,) = produce(cluster, sending("a"), acks=0, idempotent=False)
     assert (delivery.base_offset, delivery.error) == (-1, None)
@@ -230,7 +230,7 @@ def test_topic_that_does_not_exist_is_refused_at_once(cluster: FakeCluster) -> N
         produce(cluster, sending("a", topic="nope"))
 
 
-def test_sender_waits_while_too_many_records_are_on_their_way(cluster: FakeCluster) -> None:
+def test_sender_waits_while_too_many_records_are_in_flight(cluster: FakeCluster) -> None:
     cluster.create("orders")
     deliveries = produce(cluster, sending(*map(str, range(50))), batch_records=5, buffered_records_max=10)
     assert sum(len(delivery.records) for delivery in deliveries) == 50

@@ -1,4 +1,4 @@
-"""Settings come from what was said, then from properties, then from defaults."""
+"""Settings come from options, then from properties, then from defaults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_defaults_are_loopback_and_a_bounded_wait() -> None:
     assert settings() == ClientSettings((("127.0.0.1", 9092),), "kctl", 30_000, 5_000)
 
 
-def test_said_wins_over_properties() -> None:
+def test_options_override_properties() -> None:
     properties = {"bootstrap.servers": "a:1", "default.api.timeout.ms": "9000", "client.id": "me"}
     assert settings(properties=properties).bootstrap == (("a", 1),)
     chosen = settings(properties=properties, bootstrap_servers="b:2", timeout_ms=1_000)
@@ -49,12 +49,12 @@ def test_servers_are_read(text: str, expected: tuple[tuple[str, int], ...]) -> N
 
 
 @pytest.mark.parametrize("text", ["", ",", "a:b", "a:0", "a:65536", ":9092"])
-def test_anything_else_is_no_server(text: str) -> None:
+def test_invalid_bootstrap_servers_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_servers(text)
 
 
-def test_security_protocol_that_is_not_spoken_is_refused() -> None:
+def test_unsupported_security_protocol_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"security\.protocol=SASL_SSL"):
         settings(properties={"security.protocol": "SASL_SSL"})
 

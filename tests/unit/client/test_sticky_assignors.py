@@ -1,4 +1,4 @@
-"""The sticky assignors: the examples of Kafka's own documentation, and what always holds."""
+"""The sticky assignors: the examples of Kafka's documentation, and invariants."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def moved(before: Members, assignment: Assignment) -> int:
     return sum(len(one.claims - set(assignment[one.member_id])) for one in before)
 
 
-def test_fresh_partitions_are_dealt_out() -> None:
+def test_unassigned_partitions_are_distributed() -> None:
     members = [reader(name, "t0", "t1", "t2", "t3") for name in ("C0", "C1", "C2")]
     counts = {f"t{number}": 2 for number in range(4)}
     first = assign_sticky(members, counts)
@@ -56,7 +56,7 @@ def test_fresh_partitions_are_dealt_out() -> None:
     assert told(assign_sticky(left, counts)) == {"C0": "t0-0 t1-1 t2-0 t3-0", "C2": "t0-1 t1-0 t2-1 t3-1"}
 
 
-def test_whoever_can_read_less_is_given_more_of_it() -> None:
+def test_members_with_fewer_subscriptions_get_more_of_them() -> None:
     members = [reader("C0", "t0"), reader("C1", "t0", "t1"), reader("C2", "t0", "t1", "t2")]
     counts = {"t0": 1, "t1": 2, "t2": 3}
     first = assign_sticky(members, counts)
@@ -67,7 +67,7 @@ def test_whoever_can_read_less_is_given_more_of_it() -> None:
     }
 
 
-def test_chain_of_moves_evens_out_what_no_single_move_does() -> None:
+def test_chain_of_moves_balances_what_no_single_move_can() -> None:
     t, u = (TopicPartition("t", 0), TopicPartition("t", 1)), (TopicPartition("u", 0),)
     members = [
         reader("a", "t", claims=t, generation=1),
@@ -77,7 +77,7 @@ def test_chain_of_moves_evens_out_what_no_single_move_does() -> None:
     assert told(assign_sticky(members, {"t": 2, "u": 1})) == {"a": "t-0", "b": "t-1", "c": "u-0"}
 
 
-def test_claim_of_the_latest_generation_counts() -> None:
+def test_claim_of_the_latest_generation_wins() -> None:
     tps = tuple(TopicPartition("t", number) for number in range(4))
     old = reader("a", "t", claims=tps, generation=3)
     new = reader("b", "t", claims=tps[:2], generation=4)
@@ -85,14 +85,14 @@ def test_claim_of_the_latest_generation_counts() -> None:
     assert told(assign_cooperatively([old, new], {"t": 4})) == {"a": "t-2 t-3", "b": "t-0 t-1"}
 
 
-def test_partition_that_two_claim_alike_is_given_to_nobody_before_both_have_given_it_up() -> None:
+def test_partition_claimed_twice_is_unassigned_until_both_revoke_it() -> None:
     tps = (TopicPartition("t", 0),)
     members = [reader(name, "t", claims=tps, generation=3) for name in ("a", "b")]
     assert told(assign_cooperatively(members, {"t": 1})) == {"a": "", "b": ""}
     assert len(assign_sticky(members, {"t": 1})["a"]) == 1
 
 
-def test_moved_partition_has_nobody_for_one_round() -> None:
+def test_moved_partition_is_unassigned_for_one_round() -> None:
     tps = tuple(TopicPartition("t", number) for number in range(4))
     members = [reader("a", "t", claims=tps, generation=1), reader("b", "t")]
     first = assign_cooperatively(members, {"t": 4})
@@ -120,7 +120,7 @@ def groups(draw: st.DrawFn, *, alike: bool = False) -> tuple[Members, Counts]:
 
 
 @given(groups())
-def test_every_partition_that_somebody_reads_has_one_reader(group: tuple[Members, Counts]) -> None:
+def test_every_subscribed_partition_is_assigned_once(group: tuple[Members, Counts]) -> None:
     members, counts = group
     assignment = assign_sticky(members, counts)
     assert Counter(tp for tps in assignment.values() for tp in tps) == Counter(wanted(members, counts))
@@ -148,7 +148,7 @@ def test_no_chain_of_moves_would_be_more_even(group: tuple[Members, Counts]) -> 
 
 
 @given(groups(alike=True))
-def test_members_that_read_alike_get_the_same_with_the_fewest_moves(group: tuple[Members, Counts]) -> None:
+def test_equal_subscriptions_are_balanced_with_the_fewest_moves(group: tuple[Members, Counts]) -> None:
     members, counts = group
     assignment = assign_sticky(members, counts)
     sizes = sorted(len(tps) for tps in assignment.values())
@@ -172,14 +172,14 @@ def _claimed_later(one: Subscriber, members: Members) -> frozenset[TopicPartitio
 
 
 @given(groups())
-def test_second_time_moves_nothing(group: tuple[Members, Counts]) -> None:
+def test_repeated_assignment_moves_nothing(group: tuple[Members, Counts]) -> None:
     members, counts = group
     first = assign_sticky(members, counts)
     assert assign_sticky(after(members, first), counts) == first
 
 
 @given(groups(alike=True), st.data())
-def test_leaver_moves_only_its_own_partitions(group: tuple[Members, Counts], data: st.DataObject) -> None:
+def test_leaving_member_moves_only_its_own_partitions(group: tuple[Members, Counts], data: st.DataObject) -> None:
     members, counts = group
     before = after(members, assign_sticky(members, counts))
     gone = data.draw(st.sampled_from(before))
@@ -189,7 +189,7 @@ def test_leaver_moves_only_its_own_partitions(group: tuple[Members, Counts], dat
 
 
 @given(groups(alike=True))
-def test_newcomer_takes_no_more_than_its_share(group: tuple[Members, Counts]) -> None:
+def test_new_member_takes_no_more_than_its_share(group: tuple[Members, Counts]) -> None:
     members, counts = group
     before = after(members, assign_sticky(members, counts))
     newcomer = reader("new", *TOPICS)
@@ -198,7 +198,7 @@ def test_newcomer_takes_no_more_than_its_share(group: tuple[Members, Counts]) ->
 
 
 @given(groups())
-def test_cooperation_takes_from_the_living_before_it_gives_and_settles_within_two_rounds(
+def test_cooperative_assignment_revokes_first_and_settles_within_two_rounds(
     group: tuple[Members, Counts],
 ) -> None:
     """A round: everybody gives up what it was not given, and comes again with the rest."""

@@ -1,4 +1,4 @@
-"""What the leader reads in the subscriptions of other clients, old and new ones."""
+"""Decoding of the subscriptions of other clients, old and new."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Both transports keep the same promises; every claim is checked on each of them."""
+"""Both transports behave the same; every test runs on each of them."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -23,7 +23,7 @@ from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from tests.unit.client.fake_cluster import DROP, FakeCluster
 
 T = TypeVar("T")
-Run = Callable[[Callable[[Transport], Awaitable[T]]], T]
+Run = Callable[[Callable[[Transport], Coroutine[Any, Any, T]]], T]
 
 ALL_TOPICS = MetadataRequest(topics=None)
 GARBLED = FakeCluster()
@@ -55,7 +55,7 @@ async def connect(transport: Transport, port: int, *, timeout_ms: int = 30_000) 
     )
 
 
-def test_highest_common_version_is_spoken(run: Run[Any], cluster: FakeCluster) -> None:
+def test_highest_common_version_is_used(run: Run[Any], cluster: FakeCluster) -> None:
     cluster.create("orders")
     cluster.versions[3] = (0, 5)
 
@@ -86,7 +86,7 @@ def test_broker_that_knows_other_versions_of_api_versions_is_understood(
     assert names == ["kctl" if newest >= 3 else ""]
 
 
-def test_api_that_the_broker_lacks_is_refused_before_it_is_sent(run: Run[Any], cluster: FakeCluster) -> None:
+def test_unsupported_api_is_refused_before_it_is_sent(run: Run[Any], cluster: FakeCluster) -> None:
     del cluster.versions[60]
 
     async def work(transport: Transport) -> None:
@@ -137,7 +137,7 @@ def test_broker_that_hangs_up_loses_the_connection(run: Run[Any], cluster: FakeC
 
 
 @pytest.mark.parametrize(("host", "port"), [("nul\0byte", 9092), ("127.0.0.1", 70_000), ("127.0.0.1", -1)])
-def test_address_that_is_none_is_a_lost_connection(run: Run[Any], host: str, port: int) -> None:
+def test_invalid_address_is_a_lost_connection(run: Run[Any], host: str, port: int) -> None:
     with pytest.raises(ConnectionLost):
         run(
             lambda transport: transport.connect(
@@ -146,13 +146,13 @@ def test_address_that_is_none_is_a_lost_connection(run: Run[Any], host: str, por
         )
 
 
-def test_broker_without_api_versions_is_called_too_old(run: Run[Any], cluster: FakeCluster) -> None:
+def test_broker_without_api_versions_is_reported_as_too_old(run: Run[Any], cluster: FakeCluster) -> None:
     cluster.intercept(ApiVersionsRequest, lambda _: DROP)
     with pytest.raises(ConnectionLost, match=r"it is older than Kafka 0\.11, which is the minimum"):
         run(lambda transport: connect(transport, cluster.ports[0]))
 
 
-def test_silent_broker_is_left_after_the_timeout(run: Run[Any], cluster: FakeCluster) -> None:
+def test_unresponsive_broker_is_disconnected_after_the_timeout(run: Run[Any], cluster: FakeCluster) -> None:
     cluster.intercept(MetadataRequest, lambda _: b"")
 
     async def work(transport: Transport) -> None:
@@ -166,7 +166,7 @@ def test_silent_broker_is_left_after_the_timeout(run: Run[Any], cluster: FakeClu
         run(work)
 
 
-def test_closed_connection_sends_no_more(run: Run[Any], cluster: FakeCluster) -> None:
+def test_closed_connection_sends_nothing(run: Run[Any], cluster: FakeCluster) -> None:
     async def work(transport: Transport) -> None:
         connection = await connect(transport, cluster.ports[0])
         await connection.close()
@@ -194,7 +194,7 @@ def _answer_http(listener: socket.socket) -> None:
 
 @given(st.binary(min_size=1, max_size=60))
 @settings(max_examples=200)
-def test_bytes_that_are_no_response_are_an_error_and_nothing_worse(data: bytes) -> None:
+def test_malformed_response_bytes_raise_only_the_documented_errors(data: bytes) -> None:
     async def work(transport: Transport, port: int) -> None:
         connection = await connect(transport, port)
         try:
@@ -227,7 +227,7 @@ def test_gather_raises_the_first_error_after_all_have_ended(run: Run[Any]) -> No
     assert ended == [0, 2, 0, 1, 2]
 
 
-def test_requests_in_flight_are_told_apart_by_correlation_id(cluster: FakeCluster) -> None:
+def test_in_flight_requests_are_matched_by_correlation_id(cluster: FakeCluster) -> None:
     async def work() -> None:
         connection = await connect(AsyncioTransport(), cluster.ports[0])
         answers = await asyncio.gather(
@@ -241,7 +241,7 @@ def test_requests_in_flight_are_told_apart_by_correlation_id(cluster: FakeCluste
     asyncio.run(work())
 
 
-def test_waiting_on_an_event_loop_from_the_blocking_transport_is_a_mistake() -> None:
+def test_the_blocking_transport_refuses_to_wait_for_an_event_loop() -> None:
     async def work() -> None:
         await asyncio.sleep(0)
 

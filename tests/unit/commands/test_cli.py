@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,11 +179,12 @@ def test_bug_is_one_line_unless_debug_is_asked_for(
     assert "Traceback" in kctl("topics list --debug").err
 
 
-def run_process(*words: str, **rest: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def run_process(*words: str, **rest: Any) -> subprocess.Popen[str]:
+    process: subprocess.Popen[str] = subprocess.Popen(
         [sys.executable, "-m", "kctl", *words],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}, **rest,
-    )  # type: ignore[call-overload]  # fmt: skip
+    )  # fmt: skip
+    return process
 
 
 def test_reader_that_leaves_early_is_no_error(cluster: FakeCluster) -> None:

@@ -150,21 +150,21 @@ def test_torn_tail_is_said_with_its_size(kctl: Kctl, folder: Path) -> None:
     log = folder / f"{BASE}.log"
     log.write_bytes(log.read_bytes()[:-10])
     (message,) = problems(kctl(f"dump-log --format json orders-3/{BASE}.log"))
-    assert message.startswith("68 bytes from here on are no batches: ")
+    assert message.startswith("the remaining 68 bytes are not batches: ")
 
 
 def test_zeros_that_a_crash_left_are_told_from_garbage(kctl: Kctl, folder: Path) -> None:
     log = folder / f"{BASE}.log"
     log.write_bytes(log.read_bytes() + bytes(100))
     assert problems(kctl(f"dump-log --format json orders-3/{BASE}.log")) == [
-        "100 zero bytes at the end: room that a crash left"
+        "100 zero bytes at the end, preallocated and not trimmed before a crash"
     ]
 
 
 def test_offsets_that_go_back_are_said(kctl: Kctl, folder: Path) -> None:
     log = folder / f"{BASE}.log"
     log.write_bytes(log.read_bytes() + batches()[0])
-    message = "batch at offset 100, but 106 was to follow"
+    message = "batch has base offset 100, expected 106"
     assert problems(kctl(f"dump-log --format json orders-3/{BASE}.log")) == [message]
 
 
@@ -172,7 +172,7 @@ def test_offsets_that_go_back_are_said(kctl: Kctl, folder: Path) -> None:
     ("position", "data", "complaint"),
     [
         (4, struct.pack(">i", 1), "entry 104 points to 1, where the log has no batch"),
-        (4, struct.pack(">i", 1 << 20), "entry 104 points to 1048576, behind the end of the log"),
+        (4, struct.pack(">i", 1 << 20), "entry 104 points to 1048576, past the end of the log"),
         (0, struct.pack(">i", 3), "entry 103 points to"),
         (8, struct.pack(">i", 1), "entry 101 at"),
     ],
@@ -188,8 +188,8 @@ def test_bad_entries_of_the_offset_index_are_said(
 @pytest.mark.parametrize(
     ("position", "data", "complaint"),
     [
-        (0, struct.pack(">q", T0 + 4), f"entry {T0 + 4} for offset 102: the batch says {T0 + 5}"),
-        (20, struct.pack(">i", 9), f"entry {T0 + 20} is for offset 109, which the log does not have"),
+        (0, struct.pack(">q", T0 + 4), f"entry {T0 + 4} for offset 102: the max timestamp of the batch is {T0 + 5}"),
+        (20, struct.pack(">i", 9), f"entry {T0 + 20} is for offset 109, which is not in the log"),
         (12, struct.pack(">q", T0), f"entry {T0} for offset 105 is not above the one before"),
     ],
 )
@@ -219,8 +219,8 @@ def test_index_without_its_log_is_listed(kctl: Kctl, folder: Path) -> None:
         (f"{BASE}.timeindex", "size is not a multiple of 12"),
         (f"{BASE}.txnindex", "size is not a multiple of 34"),
         ("00000000000000000106.snapshot", "checksum"),
-        ("leader-epoch-checkpoint", "1 entries, 0 announced"),
-        ("00000000000000000000.swap", "no file of a log"),
+        ("leader-epoch-checkpoint", "1 entries, expected 0"),
+        ("00000000000000000000.swap", "not a log file"),
     ],
 )
 def test_damaged_file_of_any_kind_is_one_problem(kctl: Kctl, folder: Path, name: str, complaint: str) -> None:
@@ -534,7 +534,7 @@ def test_nothing_is_rebuilt_while_a_broker_holds_the_lock(kctl: Kctl, folder: Pa
         before = (folder / f"{BASE}.index").read_bytes()
         ran = kctl("dump-log --rebuild-index orders-3")
         assert (ran.status, ran.out) == (5, "")
-        assert "a broker works on" in ran.err
+        assert "a broker is using" in ran.err
         assert (folder / f"{BASE}.index").read_bytes() == before
         assert kctl("dump-log --rebuild-index --dry-run orders-3").status == 0
         broker.communicate()
@@ -583,7 +583,7 @@ def test_classic_text_goes_on_behind_damage_and_fails(kctl: Kctl, folder: Path) 
         f"Found 4 invalid bytes at the end of {BASE}.log",
     ]
     assert ran.status == 1
-    assert f"at position {len(first)}: 140 bytes are no batches" in ran.err
+    assert f"at position {len(first)}: 140 bytes are not batches" in ran.err
 
 
 def test_classic_mismatches_of_indexes_fail(kctl: Kctl, folder: Path) -> None:

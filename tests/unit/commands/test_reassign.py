@@ -262,7 +262,7 @@ def waiting_process(cluster: MovingCluster) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-m", "kctl", *line.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
     )
-    wait_until(lambda: cluster.looks_until_arrival <= 999_997, what="a command that waits", timeout_s=START_TIMEOUT_S)
+    wait_until(lambda: (cluster.looks_until_arrival or 0) < 999_998, what="a wait", timeout_s=START_TIMEOUT_S)
     assert cluster.set_for(BROKER, "1", RATES[0]) == "1024"
     return process
 

@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells, with sources and synonyms in Kafka 2.8's order."""
+"""DescribeConfigs results, with sources and synonyms in Kafka 2.8's order."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_retention_has_no_synonyms_while_only_coarser_units_are_set() -> None:
     assert (entry.value, entry.source, entry.synonyms) == ("3600000", ConfigSource.DEFAULT_CONFIG, ())
 
 
-def test_retention_in_milliseconds_brings_the_coarser_units_along() -> None:
+def test_retention_in_milliseconds_has_the_coarser_units_as_synonyms() -> None:
     view = ConfigView({"log.retention.ms": "5", "log.retention.hours": "1"})
     assert broker_entry(view, "log.retention.ms").synonyms == (
         Synonym("log.retention.ms", "5", ConfigSource.STATIC_BROKER_CONFIG),
@@ -59,7 +59,7 @@ def test_retention_in_milliseconds_brings_the_coarser_units_along() -> None:
     )
 
 
-def test_a_password_is_hidden_wherever_it_stands() -> None:
+def test_a_password_is_hidden_in_every_source() -> None:
     view = ConfigView({"ssl.key.password": "s3cret", "plugin.password": "s3cret"})
     view.set_dynamic_broker({"plugin.token": "s3cret"})
     assert "s3cret" not in repr(describe_broker(view))

@@ -40,7 +40,7 @@ def test_topics_follow_the_brokers_defaults_until_they_have_their_own() -> None:
     assert view.topic("mine").retention_ms == 2
 
 
-def test_subscribers_hear_of_every_change() -> None:
+def test_subscribers_are_called_on_every_change() -> None:
     view = ConfigView({})
     heard: list[int] = []
     view.subscribe(lambda: heard.append(view.current.num_io_threads))
@@ -49,7 +49,7 @@ def test_subscribers_hear_of_every_change() -> None:
     assert heard == [9, 9]
 
 
-def test_what_cannot_be_used_is_left_out_and_told() -> None:
+def test_unusable_values_are_ignored_and_logged() -> None:
     view = ConfigView({})
     problems = view.set_dynamic_broker({"broker.id": "5", "message.max.bytes": "x", "log.retention.ms": "7"})
     assert [problem.name for problem in problems] == ["broker.id", "message.max.bytes"]
@@ -75,7 +75,7 @@ def test_a_contradiction_keeps_the_old_snapshot() -> None:
         ({"log.cleaner.threads": "1000"}, False),
     ],
 )
-def test_a_client_is_told_what_it_cannot_change(overrides: dict[str, str], per_broker: bool) -> None:
+def test_invalid_changes_of_a_client_are_refused_with_a_message(overrides: dict[str, str], per_broker: bool) -> None:
     with pytest.raises(ApiError) as caught:
         validate_dynamic_overrides(ConfigView({}), overrides, per_broker=per_broker)
     assert caught.value.code is ErrorCode.INVALID_REQUEST

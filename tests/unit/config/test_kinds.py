@@ -13,7 +13,7 @@ def test_integers(text: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.0", "1_000", "0x10", "--1", "2147483648", "-2147483649", "٣"])
-def test_what_is_no_int(text: str) -> None:
+def test_invalid_integers_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a whole number|does not fit in 32 bits"):
         INT.parse(text)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kctl.config.broker import BrokerConfig
+from kctl.config.config_loading import load_broker_config
 from kctl.config.listeners import advertised_endpoints, inter_broker_listener, listener_endpoints
-from kctl.config.loading import load_broker_config
 from kctl.config.problems import BrokerConfigError
 from kctl.model import Endpoint
 
@@ -21,7 +21,7 @@ def problems(properties: dict[str, str]) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_without_a_word_about_it_only_loopback_is_served() -> None:
+def test_listeners_default_to_loopback() -> None:
     expected = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
     assert listener_endpoints(BrokerConfig()) == expected
     assert advertised_endpoints(BrokerConfig()) == expected
@@ -89,7 +89,7 @@ def test_port_0_may_stand_twice() -> None:
         ({"control.plane.listener.name": "PLAINTEXT"}, "is also the inter-broker listener"),
     ],
 )
-def test_what_cannot_work_is_refused(properties: dict[str, str], told: str | None) -> None:
+def test_invalid_listeners_are_refused(properties: dict[str, str], told: str | None) -> None:
     if told is None:
         load(properties)
     else:

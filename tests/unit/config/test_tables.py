@@ -1,4 +1,4 @@
-"""What every entry of the property tables keeps to."""
+"""Rules for every entry of the property tables."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A topic's configuration: what may be asked for, and what is in force."""
+"""Topic configuration: accepted values, and the effective ones."""
 
 from __future__ import annotations
 
 import pytest
 
 from kctl.config.broker import BrokerConfig
-from kctl.config.loading import load_broker_config
+from kctl.config.config_loading import load_broker_config
 from kctl.config.topic import TopicConfig, topic_config, topic_config_ignoring_errors, validate_topic_overrides
 from kctl.errors import ApiError, ErrorCode
 

@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from random import Random
+from typing import Any, TypeVar
 
 from kctl.errors import ErrorCode
 from kctl.records.batch import iterate_records
@@ -16,10 +17,13 @@ from kctl.server.coordinators.replies import Reply
 from kctl.server.groups.actions import JoinOutcome, SyncOutcome
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.groups.events import JoinRequest, SyncRequest
 from kctl.server.requests.timer import WheelTimer
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop
 from tests.unit.groups.world import protocols
+
+OutcomeT = TypeVar("OutcomeT")
 
 
 class MemoryOffsetsLog:
@@ -86,7 +90,7 @@ class MemoryOffsetsLog:
 class Host:
     """A coordinator that leads every partition of the log, loaded and started."""
 
-    def __init__(self, loop: SimLoop, offsets_log: MemoryOffsetsLog | None = None, **config: int) -> None:
+    def __init__(self, loop: SimLoop, offsets_log: MemoryOffsetsLog | None = None, **config: Any) -> None:
         self.log = offsets_log if offsets_log is not None else MemoryOffsetsLog()
         self.config = GroupConfig(**config)
         self.clock = SimClock(loop.time)
@@ -108,8 +112,8 @@ class Host:
             await self.coordinator.partitions.loaded()
         return self
 
-    def join(self, group_id: str = "g", member_id: str = "", **options: object) -> Reply[JoinOutcome]:
-        asked: dict[str, object] = {
+    def join(self, group_id: str = "g", member_id: str = "", **options: Any) -> Reply[JoinOutcome]:
+        asked: dict[str, Any] = {
             "group_instance_id": None,
             "requires_known_member_id": False,
             "client_id": "c",
@@ -119,22 +123,16 @@ class Host:
             "protocol_type": "consumer",
             "protocols": protocols("range"),
         }
-        return self.coordinator.join(group_id, member_id=member_id, **(asked | options))  # type: ignore[arg-type]
+        request = JoinRequest(member_id=member_id, **(asked | options))
+        return self.coordinator.join(group_id, request)
 
     def sync(
         self, group_id: str, member_id: str, generation: int, assignments: dict[str, bytes] | None = None
     ) -> Reply[SyncOutcome]:
-        return self.coordinator.sync(
-            group_id,
-            member_id=member_id,
-            group_instance_id=None,
-            generation=generation,
-            protocol_type=None,
-            protocol_name=None,
-            assignments=assignments or {},
-        )
+        request = SyncRequest(member_id=member_id, generation=generation, assignments=assignments or {})
+        return self.coordinator.sync(group_id, request)
 
-    async def stable(self, group_id: str = "g", **options: object) -> JoinOutcome:
+    async def stable(self, group_id: str = "g", **options: Any) -> JoinOutcome:
         """A group of one, brought to Stable."""
         joined = await settled(self.join(group_id, **options))
         await settled(self.sync(group_id, joined.member_id, joined.generation, {joined.member_id: b"p0"}))
@@ -146,6 +144,6 @@ class Host:
         )
 
 
-async def settled(reply):
-    """The outcome of a reply, whether it is there or still comes."""
+async def settled(reply: Reply[OutcomeT]) -> OutcomeT:
+    """Waits for the outcome of a reply if it is not there yet; returns it."""
     return await reply if isinstance(reply, asyncio.Future) else reply

@@ -1,4 +1,4 @@
-"""OffsetCommit and the ways in which commits go."""
+"""OffsetCommit: validation, ordering, expiry and deletion of offsets."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def committed(world: GroupWorld, tp: TopicPartition = T0) -> int | None:
     return None if value is None else value.offset
 
 
-def test_client_without_a_group_may_store_offsets() -> None:
+def test_client_without_a_group_membership_may_commit_offsets() -> None:
     world = GroupWorld()
     assert world.answers[world.commit({T0: 5, T1: 6})] == {T0: ErrorCode.NONE, T1: ErrorCode.NONE}
     assert (committed(world), committed(world, T1)) == (5, 6)
     assert world.group.state is GroupState.EMPTY
 
 
-def test_commit_is_visible_when_it_is_in_the_log() -> None:
+def test_commit_becomes_visible_after_its_append() -> None:
     world = GroupWorld(offsets_retention_ms=0)
     world.holds_appends = True
     token = world.commit({T0: 5})
@@ -43,7 +43,7 @@ def test_commit_is_visible_when_it_is_in_the_log() -> None:
     assert world.answers[token] == {T0: ErrorCode.NONE}
 
 
-def test_commit_further_in_the_log_wins_whichever_is_confirmed_first() -> None:
+def test_commit_with_the_higher_log_offset_wins_in_any_confirmation_order() -> None:
     world = GroupWorld()
     world.holds_appends = True
     world.commit({T0: 5})
@@ -54,7 +54,7 @@ def test_commit_further_in_the_log_wins_whichever_is_confirmed_first() -> None:
     assert committed(world) == 6
 
 
-def test_refused_commit_does_not_take_a_later_one_with_it() -> None:
+def test_failed_commit_does_not_remove_a_later_one() -> None:
     world = GroupWorld()
     world.holds_appends = True
     world.commit({T0: 5})
@@ -65,7 +65,7 @@ def test_refused_commit_does_not_take_a_later_one_with_it() -> None:
     assert committed(world) == 6
 
 
-def test_refused_later_commit_leaves_the_earlier_one() -> None:
+def test_failed_later_commit_keeps_the_earlier_one() -> None:
     world = GroupWorld()
     world.holds_appends = True
     world.commit({T0: 5})
@@ -89,7 +89,7 @@ def test_refused_later_commit_leaves_the_earlier_one() -> None:
         (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT),
     ],
 )
-def test_commit_that_the_log_refuses_keeps_the_old_offset(append_error: ErrorCode, answered: ErrorCode) -> None:
+def test_commit_with_a_failed_append_keeps_the_old_offset(append_error: ErrorCode, answered: ErrorCode) -> None:
     world = GroupWorld()
     world.commit({T0: 5})
     world.append_error = append_error
@@ -98,7 +98,7 @@ def test_commit_that_the_log_refuses_keeps_the_old_offset(append_error: ErrorCod
     assert not world.group.offsets.is_unstable(T0), "nobody has to wait for it"
 
 
-def test_group_whose_only_commit_was_refused_is_none() -> None:
+def test_group_with_only_a_failed_commit_does_not_exist() -> None:
     world = GroupWorld()
     world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
     world.commit({T0: 5})
@@ -119,7 +119,7 @@ def test_too_much_metadata_everywhere_writes_nothing() -> None:
     assert world.log == []
 
 
-def test_metadata_is_measured_as_java_does() -> None:
+def test_metadata_length_is_counted_in_utf_16_units_as_in_java() -> None:
     assert java_length("abc") == 3
     assert java_length("äö") == 2
     assert java_length("\N{GRINNING FACE}") == 2
@@ -164,14 +164,14 @@ def test_commit_of_a_generation_to_an_empty_group_is_refused() -> None:
     assert world.answers[token] == {T0: ErrorCode.UNKNOWN_MEMBER_ID}
 
 
-def test_member_may_save_its_work_while_joins_are_gathered() -> None:
+def test_member_may_commit_while_a_rebalance_is_prepared() -> None:
     world = GroupWorld()
     a, b = world.stable_group("a", "b")
     world.join(a)
     assert world.answers[world.commit({T0: 5}, member_id=b, generation=1)] == {T0: ErrorCode.NONE}
 
 
-def test_commit_between_join_and_sync_is_told_to_wait() -> None:
+def test_commit_between_join_and_sync_gets_rebalance_in_progress() -> None:
     world = GroupWorld()
     world.join(name="a")
     world.advance(3_000)
@@ -179,7 +179,7 @@ def test_commit_between_join_and_sync_is_told_to_wait() -> None:
     assert world.answers[token] == {T0: ErrorCode.REBALANCE_IN_PROGRESS}
 
 
-def test_commit_proves_life() -> None:
+def test_commit_restarts_the_session_timeout() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
     world.advance(SESSION_MS - 1)
@@ -188,7 +188,7 @@ def test_commit_proves_life() -> None:
     assert world.heartbeat(a) is ErrorCode.NONE
 
 
-def test_commit_on_its_way_is_answered_although_the_group_moved() -> None:
+def test_pending_commit_is_answered_after_the_coordinator_moved() -> None:
     world = GroupWorld()
     world.holds_appends = True
     token = world.commit({T0: 5})
@@ -197,7 +197,7 @@ def test_commit_on_its_way_is_answered_although_the_group_moved() -> None:
     assert world.answers[token] == {T0: ErrorCode.NOT_COORDINATOR}
 
 
-def test_deleted_group_leaves_tombstones() -> None:
+def test_deleted_group_writes_tombstones() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
     world.commit({T0: 5}, member_id=a, generation=1)
@@ -209,7 +209,7 @@ def test_deleted_group_leaves_tombstones() -> None:
     assert world.ask(DeleteGroup) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_group_that_only_stored_offsets_has_no_record_to_bury() -> None:
+def test_deleting_a_group_with_only_offsets_writes_no_group_tombstone() -> None:
     world = GroupWorld()
     world.commit({T0: 5})
     world.ask(DeleteGroup)
@@ -225,7 +225,7 @@ def test_offsets_of_an_empty_group_can_be_deleted() -> None:
     assert world.log[-1] == PersistTombstones((T0,), is_group_gone=False)
 
 
-def test_offsets_of_topics_that_members_read_are_spared() -> None:
+def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
     """KIP-496."""
     world = GroupWorld()
     (a,) = world.stable_group("a")
@@ -235,14 +235,14 @@ def test_offsets_of_topics_that_members_read_are_spared() -> None:
     assert (committed(world), committed(world, U0)) == (5, None)
 
 
-def test_offsets_are_spared_while_subscriptions_cannot_be_read() -> None:
+def test_offsets_are_not_deleted_while_subscriptions_are_unreadable() -> None:
     world = GroupWorld()
     world.stable_group("a", supports=(("range", b"\x00"),))
     outcome = world.ask(DeleteOffsets, (U0,))
     assert outcome.partitions == {U0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
 
 
-def test_offsets_of_another_kind_of_group_need_it_empty() -> None:
+def test_offsets_of_non_consumer_groups_are_deleted_only_when_empty() -> None:
     world = GroupWorld()
     world.stable_group("a", protocol_type="connect")
     assert world.ask(DeleteOffsets, (T0,)).error is ErrorCode.NON_EMPTY_GROUP
@@ -255,7 +255,7 @@ def test_offsets_of_a_deleted_topic_are_forgotten() -> None:
     assert (committed(world), committed(world, U0)) == (None, 6)
 
 
-def test_commit_on_its_way_when_its_topic_is_deleted_does_not_come_back() -> None:
+def test_pending_commit_of_a_deleted_topic_is_dropped() -> None:
     world = GroupWorld()
     world.holds_appends = True
     world.commit({T0: 7})
@@ -265,7 +265,7 @@ def test_commit_on_its_way_when_its_topic_is_deleted_does_not_come_back() -> Non
     assert PersistTombstones((T0,), is_group_gone=False) in world.log
 
 
-def test_commit_on_its_way_when_its_group_is_deleted_does_not_come_back() -> None:
+def test_pending_commit_of_a_deleted_group_is_dropped() -> None:
     world = GroupWorld()
     world.holds_appends = True
     world.commit({T0: 7})
@@ -274,8 +274,8 @@ def test_commit_on_its_way_when_its_group_is_deleted_does_not_come_back() -> Non
     assert world.log[-1] == PersistTombstones((T0,), is_group_gone=False)
 
 
-def test_commit_on_its_way_when_it_is_deleted_gets_its_tombstone() -> None:
-    """Its record lies in the log already, and would come back with the next coordinator."""
+def test_pending_commit_of_a_deleted_offset_gets_a_tombstone() -> None:
+    """Its record is in the log already and would be loaded by the next coordinator."""
     world = GroupWorld()
     world.holds_appends = True
     world.commit({T0: 7})
@@ -313,7 +313,7 @@ def test_offsets_of_an_empty_group_expire_by_the_time_it_became_empty() -> None:
     assert world.log[-1] == PersistTombstones((T0,), is_group_gone=True)
 
 
-def test_topics_that_members_read_no_more_expire_by_the_time_of_the_commit() -> None:
+def test_offsets_of_unsubscribed_topics_expire_by_the_time_of_the_commit() -> None:
     """KIP-211."""
     world = GroupWorld(offsets_retention_ms=1_000)
     (a,) = world.stable_group("a")
@@ -323,7 +323,7 @@ def test_topics_that_members_read_no_more_expire_by_the_time_of_the_commit() -> 
     assert (committed(world), committed(world, U0)) == (5, None)
 
 
-def test_nothing_expires_while_a_group_of_another_kind_has_members() -> None:
+def test_offsets_of_non_consumer_groups_with_members_do_not_expire() -> None:
     world = GroupWorld(offsets_retention_ms=1_000)
     (a,) = world.stable_group("a", protocol_type="connect")
     world.commit({T0: 5}, member_id=a, generation=1)
@@ -332,7 +332,7 @@ def test_nothing_expires_while_a_group_of_another_kind_has_members() -> None:
     assert committed(world) == 5
 
 
-def test_commit_with_its_own_retention_expires_by_that_alone() -> None:
+def test_commit_with_an_expire_timestamp_expires_only_by_it() -> None:
     """OffsetCommit v2-v4."""
     world = GroupWorld(offsets_retention_ms=1)
     expire_ms = world.now.wall_ms + 5_000
@@ -345,7 +345,7 @@ def test_commit_with_its_own_retention_expires_by_that_alone() -> None:
     assert committed(world) is None
 
 
-def test_offset_with_a_commit_on_its_way_does_not_expire() -> None:
+def test_offset_with_a_pending_commit_does_not_expire() -> None:
     world = GroupWorld(offsets_retention_ms=0)
     world.commit({T0: 5})
     world.holds_appends = True
@@ -354,18 +354,18 @@ def test_offset_with_a_commit_on_its_way_does_not_expire() -> None:
     assert committed(world) == 5
 
 
-def test_group_that_nobody_used_is_forgotten_without_a_record() -> None:
+def test_unused_group_is_removed_without_a_tombstone() -> None:
     world = GroupWorld()
     world.join(name="a", needs_id=True)
     world.do(ExpireOffsets())
-    assert not world.is_discarded
+    was_discarded = world.is_discarded
     world.advance(SESSION_MS)
     world.do(ExpireOffsets())
-    assert world.is_discarded
+    assert (was_discarded, world.is_discarded) == (False, True)
     assert world.log == []
 
 
-def test_commits_go_to_the_log_in_one_piece() -> None:
+def test_offsets_of_one_commit_are_appended_in_one_batch() -> None:
     world = GroupWorld()
     world.commit({T0: 5, T1: 6})
     assert [set(entry.offsets) for entry in world.log if isinstance(entry, PersistOffsets)] == [{T0, T1}]

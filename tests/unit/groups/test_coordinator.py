@@ -1,9 +1,10 @@
-"""The coordinator: what it refuses, what it keeps, how it loads and lets go."""
+"""The group coordinator: refusals, loading, unloading and expiry."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,9 @@ from kctl.model import TopicPartition, partition_for_key
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record
-from kctl.server.groups.actions import LeaveOutcome
-from kctl.server.groups.events import Leaver
+from kctl.server.coordinators.replies import Reply
+from kctl.server.groups.actions import CommitOutcome, LeaveOutcome
+from kctl.server.groups.events import CommitRequest, Leaver
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.records import offset_records
 from kctl.server.groups.states import GroupState
@@ -23,10 +25,9 @@ from tests.unit.groups.hosting import Host, MemoryOffsetsLog, settled
 T0 = TopicPartition("t", 0)
 
 
-def commit(host: Host, group_id: str = "g", offset: int = 5, **options: object):
-    asked: dict[str, object] = {"member_id": "", "group_instance_id": None, "generation": -1}
+def commit(host: Host, group_id: str = "g", offset: int = 5, **options: Any) -> Reply[CommitOutcome]:
     offsets = {T0: OffsetAndMetadata(offset, commit_timestamp_ms=host.clock.now_ms())}
-    return host.coordinator.commit(group_id, offsets=offsets, **(asked | options))  # type: ignore[arg-type]
+    return host.coordinator.commit(group_id, CommitRequest(offsets=offsets, **options))
 
 
 def offset_of(host: Host, group_id: str = "g") -> int:
@@ -39,7 +40,9 @@ def every_error(host: Host, group_id: str) -> dict[str, ErrorCode]:
     """What each call answers for this group."""
     coordinator = host.coordinator
     join, sync, commits = host.join(group_id, "m"), host.sync(group_id, "m", 1), commit(host, group_id)
-    assert not any(isinstance(reply, asyncio.Future) for reply in (join, sync, commits))
+    assert not isinstance(join, asyncio.Future)
+    assert not isinstance(sync, asyncio.Future)
+    assert not isinstance(commits, asyncio.Future)
     return {
         "join": join.error,
         "sync": sync.error,
@@ -73,7 +76,7 @@ def test_group_of_a_partition_led_elsewhere_is_refused() -> None:
     simulate(main, seed=1)
 
 
-def test_loading_partition_says_so_but_is_milder_to_heartbeats_and_syncs() -> None:
+def test_loading_partition_answers_load_in_progress_except_to_heartbeats_and_syncs() -> None:
     """Old clients do not expect COORDINATOR_LOAD_IN_PROGRESS there."""
 
     async def main(loop: SimLoop) -> None:
@@ -93,7 +96,7 @@ def test_loading_partition_says_so_but_is_milder_to_heartbeats_and_syncs() -> No
     simulate(main, seed=1)
 
 
-def test_loading_partition_does_not_hold_up_the_others() -> None:
+def test_loading_partition_does_not_block_others() -> None:
     async def main(loop: SimLoop) -> None:
         log = MemoryOffsetsLog()
         host = await Host(loop, log).start()
@@ -124,7 +127,7 @@ def test_loading_partition_does_not_hold_up_the_others() -> None:
         ("delete", ErrorCode.NONE),
     ],
 )
-def test_empty_group_id_is_for_offsets_only(call: str, error: ErrorCode) -> None:
+def test_empty_group_id_is_allowed_only_for_offset_requests(call: str, error: ErrorCode) -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()
         assert every_error(host, "")[call] is error
@@ -133,7 +136,7 @@ def test_empty_group_id_is_for_offsets_only(call: str, error: ErrorCode) -> None
     simulate(main, seed=1)
 
 
-def test_group_that_does_not_exist() -> None:
+def test_unknown_group_is_dead_and_refuses_requests() -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
@@ -179,7 +182,7 @@ def test_member_ids_are_the_client_id_and_a_random_uuid() -> None:
     assert simulate(main, seed=2) != member_id == simulate(main, seed=1)
 
 
-def test_group_forms_and_falls_apart_in_time() -> None:
+def test_group_becomes_stable_and_empties_after_the_session_timeout() -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()
         joined = await host.stable()
@@ -207,7 +210,7 @@ def test_groups_are_listed_by_state() -> None:
     simulate(main, seed=1)
 
 
-def test_commit_is_answered_when_the_high_watermark_passed_it() -> None:
+def test_commit_is_answered_after_the_high_watermark_passes_it() -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()
         host.log.holds = True
@@ -225,7 +228,7 @@ def test_commit_is_answered_when_the_high_watermark_passed_it() -> None:
     simulate(main, seed=1)
 
 
-def test_caller_that_is_gone_does_not_disturb() -> None:
+def test_cancelled_caller_does_not_disturb_the_group() -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()
         reply = host.join()
@@ -238,12 +241,12 @@ def test_caller_that_is_gone_does_not_disturb() -> None:
     simulate(main, seed=1)
 
 
-def test_resigning_answers_what_is_parked_and_forgets_the_groups() -> None:
+def test_resigning_answers_parked_requests_and_unloads_the_groups() -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()
         reply = host.join()
         host.coordinator.partitions.on_resign(partition_for_key("g", 4))
-        assert (await reply).error is ErrorCode.NOT_COORDINATOR
+        assert (await settled(reply)).error is ErrorCode.NOT_COORDINATOR
         assert len(host.timer) == 1, "only the look for expired offsets is left"
         assert (await settled(commit(host)))[T0] is ErrorCode.NOT_COORDINATOR
         await host.coordinator.stop()
@@ -251,7 +254,7 @@ def test_resigning_answers_what_is_parked_and_forgets_the_groups() -> None:
     simulate(main, seed=1)
 
 
-def test_old_news_of_leadership_change_nothing() -> None:
+def test_leadership_changes_of_older_epochs_are_ignored() -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start(epoch=5)
         await host.stable()
@@ -281,7 +284,7 @@ def test_next_epoch_of_the_same_leader_keeps_the_groups_and_a_later_one_reloads_
     simulate(main, seed=1)
 
 
-def test_restarted_coordinator_knows_what_the_old_one_answered() -> None:
+def test_restarted_coordinator_restores_acknowledged_state() -> None:
     async def main(loop: SimLoop) -> None:
         old = await Host(loop).start()
         joined = await old.stable()
@@ -303,12 +306,12 @@ def test_restarted_coordinator_knows_what_the_old_one_answered() -> None:
     simulate(main, seed=1)
 
 
-def test_restored_group_above_the_size_has_to_ask_again() -> None:
+def test_restored_group_above_the_maximum_size_rebalances() -> None:
     async def main(loop: SimLoop) -> None:
         old = await Host(loop).start()
         first, second = old.join(), old.join()
-        leader = await first
-        await second
+        leader = await settled(first)
+        await settled(second)
         await settled(old.sync("g", leader.member_id, 1))
         new = await Host(loop, old.log, group_max_size=1).start(epoch=1)
         assert new.heartbeat("g", leader) is ErrorCode.REBALANCE_IN_PROGRESS
@@ -319,7 +322,7 @@ def test_restored_group_above_the_size_has_to_ask_again() -> None:
 
 
 @pytest.mark.parametrize("failure", [CorruptLog("x.log", 5, "bad"), ValueError("a mistake, x.log")])
-def test_partition_that_cannot_be_read_stays_refused(failure: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_partition_stays_unavailable(failure: Exception, caplog: pytest.LogCaptureFixture) -> None:
     async def main(loop: SimLoop) -> None:
         log = MemoryOffsetsLog()
         log.load_failure = failure
@@ -338,7 +341,7 @@ def test_partition_that_cannot_be_read_stays_refused(failure: Exception, caplog:
     assert "x.log" in caplog.text
 
 
-def test_record_that_cannot_be_read_is_skipped_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_record_is_skipped_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def main(loop: SimLoop) -> None:
         old = await Host(loop).start()
         await settled(commit(old))
@@ -365,7 +368,7 @@ def test_record_that_cannot_be_read_is_skipped_with_a_word(caplog: pytest.LogCap
     [(ControlType.COMMIT, 6, False), (ControlType.ABORT, 5, False), (None, 5, True)],
     ids=["committed", "aborted", "open"],
 )
-def test_transactional_commits_count_from_their_marker_on(
+def test_transactional_commits_are_visible_after_their_marker(
     kind: ControlType | None, offset: int, unstable: bool
 ) -> None:
     async def main(loop: SimLoop) -> None:
@@ -389,7 +392,7 @@ def test_transactional_commits_count_from_their_marker_on(
     simulate(main, seed=1)
 
 
-def test_expired_offsets_and_groups_go_by_themselves() -> None:
+def test_expired_offsets_and_groups_are_removed_periodically() -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop, offsets_retention_ms=1_000_000).start()
         await settled(commit(host))
@@ -404,7 +407,7 @@ def test_expired_offsets_and_groups_go_by_themselves() -> None:
     simulate(main, seed=1)
 
 
-def test_expiry_looks_at_many_groups_in_turns() -> None:
+def test_expiry_of_many_groups_is_split_over_loop_turns() -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop, offsets_retention_ms=1).start()
         for number in range(450):
@@ -419,7 +422,7 @@ def test_expiry_looks_at_many_groups_in_turns() -> None:
     simulate(main, seed=1)
 
 
-def test_offsets_of_deleted_topics_are_forgotten_for_good() -> None:
+def test_offsets_of_deleted_topics_are_removed_and_stay_removed() -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop).start()
         await settled(commit(host))
@@ -433,15 +436,13 @@ def test_offsets_of_deleted_topics_are_forgotten_for_good() -> None:
     simulate(main, seed=1)
 
 
-def test_refused_requests_leave_no_group_behind() -> None:
+def test_refused_requests_create_no_group() -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop, offset_metadata_max_bytes=0).start()
         for number in range(100):
             await settled(host.join(f"g{number}", protocol_type=""))
         offsets = {T0: OffsetAndMetadata(1, metadata="too long")}
-        await settled(
-            host.coordinator.commit("h", member_id="", group_instance_id=None, generation=-1, offsets=offsets)
-        )
+        await settled(host.coordinator.commit("h", CommitRequest(offsets=offsets)))
         assert host.coordinator.groups()[1] == []
         await host.coordinator.stop()
 

@@ -1,4 +1,4 @@
-"""A record that cannot be built, or an append that fails in any way, is a refusal: nothing stays staged."""
+"""A record that cannot be built or appended is answered with an error, and nothing stays staged."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition
 from kctl.server.coordinators.ports import ALL_IN_SYNC, AppendOutcome
+from kctl.server.groups.actions import CommitOutcome
+from kctl.server.groups.events import CommitRequest, TransactionalCommit
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.states import GroupState
 from kctl.testing.sim_loop import SimLoop, simulate
@@ -63,18 +65,16 @@ def run(play: Callable[[Host, FailingLog], Awaitable[None]]) -> None:
     simulate(main, seed=1)
 
 
-def commit(host: Host, offset: int = 5):
+def commit(host: Host, offset: int = 5) -> Awaitable[CommitOutcome]:
     offsets = {T0: OffsetAndMetadata(offset, commit_timestamp_ms=host.clock.now_ms())}
-    return settled(host.coordinator.commit("g", member_id="", group_instance_id=None, generation=-1, offsets=offsets))
+    return settled(host.coordinator.commit("g", CommitRequest(offsets=offsets)))
 
 
-def commit_in_transaction(host: Host, offset: int = 5, producer: ProducerIdAndEpoch = PRODUCER):
+def commit_in_transaction(
+    host: Host, offset: int = 5, producer: ProducerIdAndEpoch = PRODUCER
+) -> Awaitable[CommitOutcome]:
     offsets = {T0: OffsetAndMetadata(offset, commit_timestamp_ms=host.clock.now_ms())}
-    return settled(
-        host.coordinator.commit_in_transaction(
-            "g", producer=producer, member_id="", group_instance_id=None, generation=-1, offsets=offsets
-        )
-    )
+    return settled(host.coordinator.commit_in_transaction("g", TransactionalCommit(producer=producer, offsets=offsets)))
 
 
 def stable_error(host: Host) -> ErrorCode:
@@ -94,7 +94,9 @@ def test_commit_whose_append_fails_is_not_staged(failure: str, error: ErrorCode)
 
 
 @pytest.mark.parametrize("how", [commit, commit_in_transaction])
-def test_commit_whose_record_cannot_be_built_is_not_staged(how) -> None:
+def test_commit_whose_record_cannot_be_built_is_not_staged(
+    how: Callable[[Host, int], Awaitable[CommitOutcome]],
+) -> None:
     async def play(host: Host, _offsets_log: FailingLog) -> None:
         assert await how(host, OUT_OF_RANGE) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}
         assert stable_error(host) is ErrorCode.NONE
@@ -112,7 +114,7 @@ def test_transactional_commit_whose_append_fails_is_not_staged(failure: str, err
     run(play)
 
 
-def test_refused_transactional_commits_leave_no_producer_behind() -> None:
+def test_refused_transactional_commits_keep_no_producer() -> None:
     async def play(host: Host, offsets_log: FailingLog) -> None:
         offsets_log.error = ErrorCode.INVALID_PRODUCER_EPOCH
         for producer_id in range(50):
@@ -149,7 +151,7 @@ def test_transactional_commit_without_a_producer_is_refused_before_anything_is_s
 
 
 @EVERY_WAY
-def test_assignment_whose_append_fails_is_answered_and_the_group_goes_on(failure: str, error: ErrorCode) -> None:
+def test_assignment_with_a_failed_append_is_answered_and_the_group_rebalances(failure: str, error: ErrorCode) -> None:
     async def play(host: Host, offsets_log: FailingLog) -> None:
         joined = await settled(host.join())
         offsets_log.failure = failure
@@ -176,7 +178,7 @@ def test_static_member_whose_append_fails_is_answered(failure: str, error: Error
 
 
 @EVERY_WAY
-def test_group_whose_end_could_not_be_written_is_empty_all_the_same(failure: str, error: ErrorCode) -> None:
+def test_group_becomes_empty_although_the_append_failed(failure: str, error: ErrorCode) -> None:
     async def play(host: Host, offsets_log: FailingLog) -> None:
         await host.stable()
         offsets_log.failure = failure
@@ -187,7 +189,7 @@ def test_group_whose_end_could_not_be_written_is_empty_all_the_same(failure: str
     run(play)
 
 
-def test_client_id_that_leaves_no_room_for_the_uuid_is_cut() -> None:
+def test_overlong_client_id_is_cut_in_the_member_id() -> None:
     async def play(host: Host, _offsets_log: FailingLog) -> None:
         joined = await settled(host.join(client_id="é" * 16_383, protocols=protocols("range")))
         assert joined.error is ErrorCode.NONE
@@ -198,7 +200,7 @@ def test_client_id_that_leaves_no_room_for_the_uuid_is_cut() -> None:
     run(play)
 
 
-def test_failing_look_for_expired_offsets_does_not_end_the_others() -> None:
+def test_failing_expiry_does_not_stop_later_ones() -> None:
     async def play(host: Host, _offsets_log: FailingLog) -> None:
         await commit(host)
         looks: list[None] = []
@@ -207,7 +209,7 @@ def test_failing_look_for_expired_offsets_does_not_end_the_others() -> None:
             looks.append(None)
             raise RuntimeError("the look failed")
 
-        host.coordinator._rounds.every(1_000, look)
+        host.coordinator._checks.every(1_000, look)
         failures: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
         await asyncio.sleep(3.5)

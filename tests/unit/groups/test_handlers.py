@@ -75,7 +75,7 @@ class OldOffsets:
 class Broker:
     """All group handlers over one coordinator, called as dispatch calls them: through bytes, both ways."""
 
-    def __init__(self, loop: SimLoop, **config: int) -> None:
+    def __init__(self, loop: SimLoop, **config: Any) -> None:
         self.host = Host(loop, group_initial_rebalance_delay_ms=0, offset_metadata_max_bytes=10, **config)
         coordinator, topics, zookeeper = self.host.coordinator, Topics(), OldOffsets()
         self.zookeeper = zookeeper
@@ -101,8 +101,7 @@ class Broker:
         response = self._handlers[api.kafka_name].handle(request, context(version))
         if isinstance(response, Awaitable):
             response = await response
-        decoded, _ = codec.decode(api.response, codec.encode_bytes(response, version), version)
-        return decoded
+        return codec.decode(api.response, codec.encode_bytes(response, version), version)[0]
 
     async def member(self, version: int = 5, group_id: str = "g") -> tuple[str, int]:
         """A stable group of one: its member id and generation."""
@@ -178,7 +177,7 @@ def errors_of(response: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_offset_commit_with_the_longest_retention_is_kept_for_ever(version: int) -> None:
+def test_offset_commit_with_the_maximum_retention_never_expires(version: int) -> None:
     async def play(broker: Broker) -> None:
         asked = commit(("t", 0), retention_time_ms=(1 << 63) - 1)
         assert errors_of(await broker.call(asked, version)) == [ErrorCode.NONE]
@@ -220,7 +219,7 @@ def test_join_group_of_a_static_member(version: int) -> None:
     on_a_broker(play)
 
 
-def test_static_members_are_listed_to_a_leader_that_does_not_know_them() -> None:
+def test_static_members_are_listed_for_a_leader_with_an_older_version() -> None:
     """A JoinGroup v2 leader and a v5 static follower in one group."""
 
     async def play(broker: Broker) -> None:
@@ -234,7 +233,7 @@ def test_static_members_are_listed_to_a_leader_that_does_not_know_them() -> None
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_join_group_v0_takes_the_session_timeout_for_the_rebalance_too(version: int) -> None:
+def test_join_group_v0_uses_the_session_timeout_as_rebalance_timeout(version: int) -> None:
     async def play(broker: Broker) -> None:
         await broker.member(version)
         late = asyncio.ensure_future(broker.call(join(), version))
@@ -396,7 +395,7 @@ def test_offset_fetch_of_all_partitions(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_offset_fetch_puts_the_groups_error_where_the_version_has_it(version: int) -> None:
+def test_offset_fetch_puts_the_group_error_in_the_field_of_its_version(version: int) -> None:
     async def play(broker: Broker) -> None:
         broker.host.log.partitions = None
         refused = await broker.call(fetch(0, 1), version)
@@ -521,7 +520,7 @@ def test_find_coordinator_of_every_version(version: int) -> None:
     assert topics.asked_for == ["__consumer_offsets"]
 
 
-def test_find_coordinator_of_a_transactional_id_creates_the_other_topic() -> None:
+def test_find_coordinator_of_a_transactional_id_creates_the_transaction_topic() -> None:
     topics = KnownTopics()
     assert find(topics, 1, key_type=1).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert topics.asked_for == ["__transaction_state"]

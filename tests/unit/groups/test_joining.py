@@ -23,7 +23,7 @@ def test_first_generation_waits_for_the_initial_delay() -> None:
     assert [member.member_id for member in outcome.members] == ["a-1"]
 
 
-def test_initial_delay_is_extended_while_members_keep_coming_up_to_the_rebalance_timeout() -> None:
+def test_initial_delay_is_extended_by_new_members_up_to_the_rebalance_timeout() -> None:
     """KIP-134."""
     world = GroupWorld()
     first = world.join(name="a", rebalance_ms=7_000)
@@ -36,7 +36,7 @@ def test_initial_delay_is_extended_while_members_keep_coming_up_to_the_rebalance
     assert world.group.generation == 1
 
 
-def test_member_that_comes_within_the_delay_is_in_the_first_generation() -> None:
+def test_member_joining_within_the_delay_is_in_the_first_generation() -> None:
     world = GroupWorld()
     first = world.join(name="a")
     world.advance(1_000)
@@ -48,7 +48,7 @@ def test_member_that_comes_within_the_delay_is_in_the_first_generation() -> None
     assert world.answers[second].leader == "a-1"
 
 
-def test_new_member_that_must_know_its_id_is_sent_back_with_one() -> None:
+def test_new_member_gets_member_id_required_with_its_id() -> None:
     """KIP-394."""
     world = GroupWorld()
     outcome = world.answers[world.join(name="a", needs_id=True)]
@@ -88,7 +88,7 @@ def test_static_member_is_admitted_at_once_under_a_fresh_id() -> None:
     assert world.answers[token].members[0].group_instance_id == "i1"
 
 
-def test_known_id_that_the_group_does_not_have_is_refused() -> None:
+def test_unknown_member_id_is_refused() -> None:
     world = GroupWorld()
     world.stable_group("a")
     assert world.answers[world.join("stranger")].error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -99,7 +99,9 @@ def test_known_id_that_the_group_does_not_have_is_refused() -> None:
     [("", protocols("range")), ("consumer", ())],
     ids=["no protocol type", "no protocols"],
 )
-def test_empty_group_needs_a_protocol_type_and_a_protocol(protocol_type: str, supports: tuple) -> None:
+def test_empty_group_needs_a_protocol_type_and_a_protocol(
+    protocol_type: str, supports: tuple[tuple[str, bytes], ...]
+) -> None:
     world = GroupWorld()
     outcome = world.answers[world.join(protocol_type=protocol_type, supports=supports)]
     assert outcome.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -111,7 +113,9 @@ def test_empty_group_needs_a_protocol_type_and_a_protocol(protocol_type: str, su
     [("connect", protocols("range")), ("consumer", protocols("roundrobin"))],
     ids=["other type", "nothing in common"],
 )
-def test_member_without_a_common_protocol_is_refused(protocol_type: str, supports: tuple) -> None:
+def test_member_without_a_common_protocol_is_refused(
+    protocol_type: str, supports: tuple[tuple[str, bytes], ...]
+) -> None:
     world = GroupWorld()
     world.stable_group("a")
     outcome = world.answers[world.join(name="b", protocol_type=protocol_type, supports=supports)]
@@ -128,7 +132,7 @@ def test_protocol_that_all_support_and_most_prefer_is_chosen() -> None:
     assert world.answers[token].protocol_name == "sticky"
 
 
-def test_protocol_of_one_member_only_gets_no_vote() -> None:
+def test_protocol_not_supported_by_all_members_is_not_chosen() -> None:
     world = GroupWorld()
     world.join(name="a", supports=protocols("own", "range"))
     token = world.join(name="b", supports=protocols("range"))
@@ -180,7 +184,7 @@ def test_follower_with_other_metadata_makes_a_stable_group_rebalance() -> None:
     assert world.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_member_that_lost_its_join_answer_gets_it_again_while_completing() -> None:
+def test_repeated_join_while_completing_gets_the_same_response() -> None:
     world = GroupWorld()
     token = world.join(name="a")
     world.advance(DELAY_MS)
@@ -189,7 +193,7 @@ def test_member_that_lost_its_join_answer_gets_it_again_while_completing() -> No
     assert world.answers[again] == world.answers[token]
 
 
-def test_member_with_other_metadata_starts_a_completing_group_over() -> None:
+def test_member_with_changed_metadata_restarts_a_completing_rebalance() -> None:
     world = GroupWorld()
     a, b = world.join(name="a"), world.join(name="b")
     world.advance(DELAY_MS * 2)
@@ -200,7 +204,7 @@ def test_member_with_other_metadata_starts_a_completing_group_over() -> None:
     assert {a, b} <= set(world.answers)
 
 
-def test_member_that_does_not_rejoin_in_time_is_out() -> None:
+def test_member_that_does_not_rejoin_in_time_is_removed() -> None:
     world = GroupWorld()
     leader, follower = world.stable_group("a", "b", rebalance_ms=5_000)
     token = world.join(leader, rebalance_ms=5_000)
@@ -209,7 +213,7 @@ def test_member_that_does_not_rejoin_in_time_is_out() -> None:
     assert follower not in world.group.members
 
 
-def test_leader_that_does_not_rejoin_is_replaced_by_one_who_did() -> None:
+def test_leader_that_does_not_rejoin_is_replaced_by_a_rejoined_member() -> None:
     world = GroupWorld()
     leader, follower = world.stable_group("a", "b", rebalance_ms=5_000)
     token = world.join(follower, rebalance_ms=5_000, supports=protocols("range", topics=("u",)))
@@ -234,7 +238,7 @@ def test_static_member_that_does_not_rejoin_stays_until_its_session_ends() -> No
     assert leader not in world.group.members
 
 
-def test_join_phase_goes_on_while_only_absent_static_members_are_left() -> None:
+def test_join_phase_continues_while_only_static_members_are_absent() -> None:
     world = GroupWorld()
     world.join(instance="i", session_ms=600_000, rebalance_ms=5_000)
     world.advance(DELAY_MS)
@@ -247,8 +251,8 @@ def test_join_phase_goes_on_while_only_absent_static_members_are_left() -> None:
     assert world.answers[token].generation == 2
 
 
-def test_new_member_that_gave_up_is_out_after_five_minutes() -> None:
-    """Its join is parked, but nobody may be there any more to get the answer."""
+def test_new_member_without_completed_join_is_removed_after_five_minutes() -> None:
+    """Its join is parked, but the client may be gone."""
     world = GroupWorld()
     (a,) = world.stable_group("a", session_ms=1_800_000, rebalance_ms=1_800_000)
     token = world.join(name="b", rebalance_ms=1_800_000)
@@ -257,7 +261,7 @@ def test_new_member_that_gave_up_is_out_after_five_minutes() -> None:
     assert list(world.group.members) == [a]
 
 
-def test_parked_join_keeps_a_known_member_alive() -> None:
+def test_parked_join_suspends_the_session_timeout() -> None:
     world = GroupWorld()
     a, b = world.stable_group("a", "b", rebalance_ms=300_000)
     token = world.join(a, rebalance_ms=300_000)
@@ -271,8 +275,8 @@ def test_parked_join_keeps_a_known_member_alive() -> None:
     assert world.group.state is GroupState.EMPTY
 
 
-def test_member_that_joins_twice_gets_an_answer_for_both() -> None:
-    """The first answer has nobody who wants it, but the connection it belongs to waits for it."""
+def test_member_that_joins_twice_gets_two_responses() -> None:
+    """The first response is unused, but its connection waits for it."""
     world = GroupWorld()
     a, _ = world.stable_group("a", "b")
     first, second = world.join(a), world.join(a)
@@ -298,7 +302,7 @@ def test_full_group_lets_its_own_members_rejoin_first_come_first_served() -> Non
     assert world.answers[first].generation == world.answers[second].generation == 2
 
 
-def test_rejoin_beyond_the_size_puts_the_member_out() -> None:
+def test_rejoin_beyond_the_maximum_size_removes_the_member() -> None:
     world = GroupWorld(group_max_size=2)
     a, b = world.stable_group("a", "b")
     world.join(a)
@@ -308,7 +312,7 @@ def test_rejoin_beyond_the_size_puts_the_member_out() -> None:
     assert b not in world.group.members
 
 
-def test_rejoin_takes_over_new_timeouts() -> None:
+def test_rejoin_applies_new_timeouts() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
     world.join(a, session_ms=20_000, rebalance_ms=90_000)

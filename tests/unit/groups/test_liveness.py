@@ -13,27 +13,27 @@ from tests.unit.groups.world import SESSION_MS, GroupWorld
 DELAY_MS = 3_000
 
 
-def test_heartbeat_of_a_stable_member_is_fine() -> None:
+def test_heartbeat_of_a_stable_member_succeeds() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
     assert world.heartbeat(a) is ErrorCode.NONE
 
 
-def test_heartbeat_while_completing_is_fine() -> None:
+def test_heartbeat_while_completing_succeeds() -> None:
     world = GroupWorld()
     token = world.join(name="a")
     world.advance(DELAY_MS)
     assert world.heartbeat(world.answers[token].member_id) is ErrorCode.NONE
 
 
-def test_heartbeat_of_a_stranger_is_refused() -> None:
+def test_heartbeat_of_an_unknown_member_is_refused() -> None:
     world = GroupWorld()
     world.stable_group("a")
     assert world.heartbeat("stranger") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("generation", [0, 2, -1], ids=["old", "yet to come", "none"])
-def test_heartbeat_of_another_generation_is_refused_and_proves_nothing(generation: int) -> None:
+def test_heartbeat_of_another_generation_is_refused_and_extends_no_session(generation: int) -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
     world.advance(SESSION_MS - 1)
@@ -46,7 +46,7 @@ def test_heartbeat_to_an_empty_group_is_refused() -> None:
     assert GroupWorld().heartbeat("a", generation=0) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_silent_member_is_out_exactly_at_its_session_timeout() -> None:
+def test_silent_member_is_removed_exactly_at_its_session_timeout() -> None:
     world = GroupWorld()
     a, b = world.stable_group("a", "b")
     world.advance(SESSION_MS - 1)
@@ -57,7 +57,7 @@ def test_silent_member_is_out_exactly_at_its_session_timeout() -> None:
     assert world.heartbeat(a) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_heartbeats_do_not_touch_the_timer() -> None:
+def test_heartbeats_do_not_reschedule_the_timer() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
     key = TimerKey(TimerKind.SESSION, a)
@@ -71,7 +71,7 @@ def test_heartbeats_do_not_touch_the_timer() -> None:
     assert world.group.state is GroupState.EMPTY
 
 
-def test_wall_clock_that_jumps_ends_no_session() -> None:
+def test_wall_clock_jump_ends_no_session() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
     world.advance(SESSION_MS // 2)
@@ -80,7 +80,7 @@ def test_wall_clock_that_jumps_ends_no_session() -> None:
     assert world.heartbeat(a) is ErrorCode.NONE
 
 
-def test_last_member_that_leaves_empties_the_group_and_the_log_says_so() -> None:
+def test_leave_of_the_last_member_empties_the_group_and_is_persisted() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
     assert world.leave(a) == LeaveOutcome(ErrorCode.NONE, (ErrorCode.NONE,))
@@ -94,7 +94,7 @@ def test_last_member_that_leaves_empties_the_group_and_the_log_says_so() -> None
     assert persisted.snapshot.protocol_type == "consumer"
 
 
-def test_leaving_makes_the_others_rebalance() -> None:
+def test_leaving_starts_a_rebalance() -> None:
     world = GroupWorld()
     leader, follower = world.stable_group("a", "b")
     world.leave(leader)
@@ -102,7 +102,7 @@ def test_leaving_makes_the_others_rebalance() -> None:
     assert world.answers[world.join(follower)].leader == follower
 
 
-def test_leaving_completes_a_join_phase_that_waited_for_it_only() -> None:
+def test_leave_of_the_last_awaited_member_completes_the_join_phase() -> None:
     world = GroupWorld()
     leader, follower = world.stable_group("a", "b")
     token = world.join(leader)
@@ -149,14 +149,14 @@ def test_member_that_leaves_with_a_parked_sync_still_gets_its_answer() -> None:
     assert world.answers[token].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_leader_is_followed_by_the_longest_member() -> None:
+def test_longest_standing_member_becomes_the_next_leader() -> None:
     world = GroupWorld()
     a, b, _ = world.stable_group("a", "b", "c")
     world.leave(a)
     assert world.group.leader == b
 
 
-def test_unloaded_group_sends_parked_joins_to_the_new_coordinator() -> None:
+def test_unloaded_group_answers_parked_joins_with_not_coordinator() -> None:
     world = GroupWorld()
     a, _ = world.stable_group("a", "b")
     token = world.join(a)
@@ -165,7 +165,7 @@ def test_unloaded_group_sends_parked_joins_to_the_new_coordinator() -> None:
     assert world.is_discarded
 
 
-def test_unloaded_group_sends_parked_syncs_to_the_new_coordinator() -> None:
+def test_unloaded_group_answers_parked_syncs_with_not_coordinator() -> None:
     world = GroupWorld()
     world.join(name="a")
     world.join(name="b")
@@ -178,7 +178,7 @@ def test_unloaded_group_sends_parked_syncs_to_the_new_coordinator() -> None:
     assert world.group.state is GroupState.DEAD
 
 
-def test_dead_group_answers_that_the_coordinator_is_not_available() -> None:
+def test_dead_group_answers_coordinator_not_available() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
     world.do(Unload())
@@ -190,7 +190,7 @@ def test_dead_group_answers_that_the_coordinator_is_not_available() -> None:
 
 
 @pytest.mark.parametrize("state", list(GroupState))
-def test_every_state_can_be_reached_and_only_death_is_final(state: GroupState) -> None:
+def test_every_group_state_is_reachable_and_only_dead_is_final(state: GroupState) -> None:
     onward = {after for after, before in PREVIOUS_STATES.items() if state in before}
     assert PREVIOUS_STATES[state]
     assert bool(onward) is (state is not GroupState.DEAD)

@@ -1,4 +1,4 @@
-"""How a coordinator loads: what it skips, how it reads a log in pieces, and when sessions begin."""
+"""Loading of a coordinator partition: skipped records, piecewise reading, and the start of sessions."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def group_of(*members: tuple[str, str | None]) -> bytes:
         *("members with the same id", "members with the same instance id"),
     ],
 )
-def test_record_that_cannot_be_read_is_skipped_with_one_line_and_the_rest_loads(
+def test_unreadable_record_is_skipped_with_one_log_line_and_the_rest_loads(
     key: bytes | None, value: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     before, after = Record(0, 1, KEY, SOUND), Record(0, 1, encode_offset_commit_key("g", "t", 1), SOUND)
@@ -104,9 +104,7 @@ def test_record_that_cannot_be_read_is_skipped_with_one_line_and_the_rest_loads(
     with caplog.at_level(logging.WARNING):
         simulate(main, seed=1)
     (line,) = [record.getMessage() for record in caplog.records]
-    assert (
-        f"topic=__consumer_offsets partition={partition_for_key('g', PARTITIONS)} skipped offset=1 key={key!r} " in line
-    )
+    assert f"topic=__consumer_offsets partition={partition_for_key('g', PARTITIONS)} offset=1 key={key!r} " in line
 
 
 def test_commit_keys_of_both_versions_mean_the_same_partition() -> None:
@@ -119,7 +117,7 @@ def test_commit_keys_of_both_versions_mean_the_same_partition() -> None:
     simulate(main, seed=1)
 
 
-def test_groups_of_many_are_loaded_in_turns_and_appear_all_at_once() -> None:
+def test_loading_many_groups_is_split_over_loop_turns_and_published_at_once() -> None:
     """Requests of other partitions are served between the turns."""
 
     async def main(loop: SimLoop) -> None:
@@ -144,7 +142,7 @@ def test_groups_of_many_are_loaded_in_turns_and_appear_all_at_once() -> None:
     simulate(main, seed=1)
 
 
-def test_sessions_of_loaded_members_begin_in_turns_and_end_if_nobody_comes() -> None:
+def test_sessions_of_loaded_members_start_in_turns_and_expire_without_heartbeats() -> None:
     async def main(loop: SimLoop) -> None:
         count = 2 * GROUPS_PER_TURN + 1
         old = await Host(loop, MemoryOffsetsLog(1), group_initial_rebalance_delay_ms=0).start()
@@ -163,7 +161,7 @@ def test_sessions_of_loaded_members_begin_in_turns_and_end_if_nobody_comes() -> 
     simulate(main, seed=1)
 
 
-def test_member_that_was_heard_of_first_keeps_its_own_time() -> None:
+def test_member_with_an_early_heartbeat_keeps_its_session_timer() -> None:
     """Loaded groups are served at once; the news that sessions begin may come after a member's own request."""
     world = GroupWorld()
     member_id, *_ = world.stable_group("m")
@@ -172,7 +170,7 @@ def test_member_that_was_heard_of_first_keeps_its_own_time() -> None:
     assert world.group.members[member_id].timer_due_ms == due_ms
 
 
-def test_log_is_read_in_pieces_that_cut_batches(tmp_path: Path) -> None:
+def test_loading_reads_pieces_that_cut_batches(tmp_path: Path) -> None:
     log = open_log(
         TopicPartition("__consumer_offsets", 0),
         str(tmp_path / "__consumer_offsets-0"),
@@ -208,7 +206,7 @@ class OneReplica:
         return self
 
 
-def test_batch_with_a_wrong_checksum_is_skipped_with_one_line_and_the_rest_loads(
+def test_batch_with_a_wrong_checksum_is_skipped_with_one_log_line_and_the_rest_loads(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     partition = partition_for_key("g", PARTITIONS)
@@ -227,12 +225,12 @@ def test_batch_with_a_wrong_checksum_is_skipped_with_one_line_and_the_rest_loads
     with caplog.at_level(logging.WARNING):
         simulate(main, seed=1)
     (line,) = [record.getMessage() for record in caplog.records]
-    where = f"topic=__consumer_offsets partition={partition} skipped offset=1"
+    where = f"skipped records topic=__consumer_offsets partition={partition} offset=1"
     key = encode_offset_commit_key("g", "t", 1)
-    assert line == f"{where} key={key!r} reason=wrong checksum, 104 bytes left out"
+    assert line == f"{where} key={key!r} reason=wrong checksum, skipped 104 bytes"
 
 
-def test_kinds_of_keys_that_came_after_us_are_skipped_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+def test_key_types_of_newer_brokers_are_skipped_without_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
     """KIP-915: a newer broker wrote them."""
 
     async def main(loop: SimLoop) -> None:

@@ -20,7 +20,7 @@ def stable(world: GroupWorld, *instances: str) -> list[str]:
     return member_ids
 
 
-def test_restarted_member_takes_its_place_without_a_rebalance() -> None:
+def test_restarted_static_member_causes_no_rebalance() -> None:
     world = GroupWorld()
     leader, follower = stable(world, "i1", "i2")
     outcome = world.answers[world.join(instance="i2")]
@@ -30,7 +30,7 @@ def test_restarted_member_takes_its_place_without_a_rebalance() -> None:
     assert world.answers[world.sync(outcome.member_id)].assignment == follower.encode()
 
 
-def test_restarted_leader_hears_its_old_id_as_leader_so_that_it_does_not_assign() -> None:
+def test_restarted_leader_gets_its_old_id_as_leader_and_does_not_assign() -> None:
     world = GroupWorld()
     leader, _ = stable(world, "i1", "i2")
     outcome = world.answers[world.join(instance="i1")]
@@ -39,7 +39,7 @@ def test_restarted_leader_hears_its_old_id_as_leader_so_that_it_does_not_assign(
     assert world.group.leader == outcome.member_id
 
 
-def test_replacement_is_in_the_log_before_it_is_answered() -> None:
+def test_replacement_is_persisted_before_the_response() -> None:
     world = GroupWorld()
     stable(world, "i1")
     world.holds_appends = True
@@ -53,7 +53,7 @@ def test_replacement_is_in_the_log_before_it_is_answered() -> None:
     assert persisted.snapshot.members[0].assignment == b"i1-1"
 
 
-def test_replacement_that_the_log_refuses_is_taken_back() -> None:
+def test_replacement_with_a_failed_append_is_undone() -> None:
     world = GroupWorld()
     (old,) = stable(world, "i1")
     world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -67,7 +67,7 @@ def test_replacement_that_the_log_refuses_is_taken_back() -> None:
     assert world.group.state is GroupState.EMPTY
 
 
-def test_replaced_process_is_fenced_everywhere() -> None:
+def test_replaced_member_is_fenced_in_every_request() -> None:
     world = GroupWorld()
     (old,) = stable(world, "i1")
     world.join(instance="i1")
@@ -80,7 +80,7 @@ def test_replaced_process_is_fenced_everywhere() -> None:
     assert tp_error == {}
 
 
-def test_parked_join_of_the_replaced_process_is_fenced() -> None:
+def test_parked_join_of_the_replaced_member_is_fenced() -> None:
     world = GroupWorld()
     first, second = stable(world, "i1", "i2")
     world.join(name="c")
@@ -91,7 +91,7 @@ def test_parked_join_of_the_replaced_process_is_fenced() -> None:
     assert world.answers[restarted].generation == 2
 
 
-def test_replacement_while_completing_starts_over_because_the_leader_may_know_the_old_id() -> None:
+def test_replacement_while_completing_restarts_the_rebalance() -> None:
     world = GroupWorld()
     a, b = world.join(instance="i1"), world.join(instance="i2")
     world.advance(DELAY_MS * 2)
@@ -103,7 +103,7 @@ def test_replacement_while_completing_starts_over_because_the_leader_may_know_th
     assert world.answers[token].generation == world.answers[again].generation == 2
 
 
-def test_replacement_that_changes_the_vote_starts_a_rebalance() -> None:
+def test_replacement_that_changes_the_protocol_choice_starts_a_rebalance() -> None:
     world = GroupWorld()
     both = protocols("range", "sticky")
     token = world.join(instance="i1", supports=both)
@@ -127,7 +127,7 @@ def test_static_member_is_removed_by_its_instance_id_alone() -> None:
     assert world.group.state is GroupState.EMPTY
 
 
-def test_session_of_the_old_id_ends_without_effect() -> None:
+def test_session_timeout_of_the_old_member_id_has_no_effect() -> None:
     world = GroupWorld()
     stable(world, "i1")
     world.advance(SESSION_MS - 1)
@@ -138,7 +138,7 @@ def test_session_of_the_old_id_ends_without_effect() -> None:
 
 
 def test_replacement_answered_twice_is_answered_once() -> None:
-    """A second restart comes while the first one's id is still on its way to the log."""
+    """A second restart arrives while the first replacement is being appended."""
     world = GroupWorld()
     stable(world, "i1")
     world.holds_appends = True
@@ -151,7 +151,7 @@ def test_replacement_answered_twice_is_answered_once() -> None:
     assert list(world.group.members) == [world.answers[second].member_id]
 
 
-def test_two_restarts_that_the_log_refuses_are_both_taken_back() -> None:
+def test_two_replacements_with_failed_appends_are_both_undone() -> None:
     world = GroupWorld()
     (old,) = stable(world, "i1")
     world.holds_appends = True

@@ -18,7 +18,7 @@ def completing(world: GroupWorld, *names: str) -> list[str]:
     return [world.answers[token].member_id for token in tokens]
 
 
-def test_syncs_wait_for_the_leaders() -> None:
+def test_follower_syncs_wait_for_the_leader_sync() -> None:
     world = GroupWorld()
     leader, follower = completing(world, "a", "b")
     parked = world.sync(follower)
@@ -29,21 +29,22 @@ def test_syncs_wait_for_the_leaders() -> None:
     assert world.group.state is GroupState.STABLE
 
 
-def test_assignment_is_in_the_log_before_anybody_sees_it() -> None:
+def test_assignment_is_persisted_before_any_response() -> None:
     world = GroupWorld()
     leader, follower = completing(world, "a", "b")
     world.holds_appends = True
     token = world.sync(leader, assignments={follower: b"p0"})
     assert token not in world.answers
-    assert world.group.state is GroupState.COMPLETING_REBALANCE
+    states = [world.group.state]
     world.finish_append()
-    assert world.group.state is GroupState.STABLE
+    states.append(world.group.state)
+    assert states == [GroupState.COMPLETING_REBALANCE, GroupState.STABLE]
     persisted = world.log[-1]
     assert isinstance(persisted, PersistGroup)
     assert {m.member_id: m.assignment for m in persisted.snapshot.members} == {leader: b"", follower: b"p0"}
 
 
-def test_member_that_the_leader_left_out_gets_nothing_to_do() -> None:
+def test_member_without_an_assignment_from_the_leader_gets_an_empty_one() -> None:
     world = GroupWorld()
     leader, follower = completing(world, "a", "b")
     world.sync(leader, assignments={leader: b"p0", "stranger": b"p9"})
@@ -64,7 +65,7 @@ def test_member_that_the_leader_left_out_gets_nothing_to_do() -> None:
         (ErrorCode.CORRUPT_MESSAGE, ErrorCode.CORRUPT_MESSAGE),
     ],
 )
-def test_assignment_that_the_log_refuses_is_told_to_all_and_starts_over(
+def test_assignment_with_a_failed_append_fails_all_syncs_and_rebalances(
     append_error: ErrorCode, answered: ErrorCode
 ) -> None:
     world = GroupWorld()
@@ -89,7 +90,7 @@ def test_assignment_of_an_older_generation_changes_nothing() -> None:
     assert world.group.members[leader].assignment == b""
 
 
-def test_stable_member_may_ask_for_its_assignment_again() -> None:
+def test_stable_member_gets_its_assignment_again() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
     outcome = world.answers[world.sync(a)]
@@ -103,13 +104,13 @@ def test_sync_of_another_generation_is_refused() -> None:
     assert world.answers[world.sync(a, generation=0)].error is ErrorCode.ILLEGAL_GENERATION
 
 
-def test_sync_of_a_stranger_is_refused() -> None:
+def test_sync_of_an_unknown_member_is_refused() -> None:
     world = GroupWorld()
     world.stable_group("a")
     assert world.answers[world.sync("stranger")].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_sync_while_joins_are_gathered_is_told_to_join() -> None:
+def test_sync_while_preparing_gets_rebalance_in_progress() -> None:
     world = GroupWorld()
     a, _ = world.stable_group("a", "b")
     world.join(a)
@@ -132,7 +133,7 @@ def test_sync_must_name_the_groups_protocol(protocol_type: str, protocol_name: s
     assert world.answers[token].error is error
 
 
-def test_members_that_never_sync_are_out_after_the_rebalance_timeout() -> None:
+def test_members_that_never_sync_are_removed_after_the_rebalance_timeout() -> None:
     world = GroupWorld()
     leader, follower = completing(world, "a", "b")
     parked = world.sync(follower)
@@ -144,7 +145,7 @@ def test_members_that_never_sync_are_out_after_the_rebalance_timeout() -> None:
     assert world.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_sync_time_ends_nothing_once_all_have_synced() -> None:
+def test_sync_timeout_removes_no_member_after_all_have_synced() -> None:
     world = GroupWorld()
     (a,) = world.stable_group("a")
     for _ in range(2 * REBALANCE_MS // 5_000):
@@ -153,7 +154,7 @@ def test_sync_time_ends_nothing_once_all_have_synced() -> None:
     assert world.group.generation == 1
 
 
-def test_parked_sync_keeps_a_member_alive_and_its_answer_starts_the_session_anew() -> None:
+def test_parked_sync_suspends_the_session_and_its_response_restarts_it() -> None:
     world = GroupWorld()
     leader, follower = completing(world, "a", "b")
     parked = world.sync(follower)
@@ -168,7 +169,7 @@ def test_parked_sync_keeps_a_member_alive_and_its_answer_starts_the_session_anew
     assert follower not in world.group.members
 
 
-def test_member_that_syncs_twice_gets_an_answer_for_both() -> None:
+def test_member_that_syncs_twice_gets_two_responses() -> None:
     world = GroupWorld()
     leader, follower = completing(world, "a", "b")
     first, second = world.sync(follower), world.sync(follower)
@@ -177,7 +178,7 @@ def test_member_that_syncs_twice_gets_an_answer_for_both() -> None:
     assert world.answers[second].error is ErrorCode.NONE
 
 
-def test_leader_that_changes_its_mind_does_not_change_the_log_behind_the_answer() -> None:
+def test_second_assignment_of_the_leader_does_not_change_the_persisted_one() -> None:
     """It may join again after its first sync got no answer, and share out anew."""
     world = GroupWorld()
     leader, follower = completing(world, "a", "b")

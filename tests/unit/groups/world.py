@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
@@ -15,12 +16,16 @@ from kctl.server.groups.actions import (
     Action,
     Answer,
     CancelTimer,
+    CommitOutcome,
     Discard,
+    JoinOutcome,
+    LeaveOutcome,
     Outcome,
     PersistGroup,
     PersistOffsets,
     PersistTombstones,
     ScheduleTimer,
+    SyncOutcome,
 )
 from kctl.server.groups.config import GroupConfig
 from kctl.server.groups.events import (
@@ -55,9 +60,12 @@ def protocols(*names: str, topics: tuple[str, ...] = ("t",)) -> tuple[tuple[str,
     return tuple((name, subscription(*topics)) for name in names)
 
 
+OutcomeT = TypeVar("OutcomeT")
+
+
 @dataclass
-class Token:
-    """A parked call; compares by identity."""
+class Token(Generic[OutcomeT]):
+    """A parked call that ends with an outcome of this type; compares by identity."""
 
     name: str
     __hash__ = object.__hash__
@@ -66,17 +74,25 @@ class Token:
         return self is other
 
 
+class Answers(dict[Token[Any], Any]):
+    """The outcomes by token, each of the type that its request ends with."""
+
+    def __getitem__(self, token: Token[OutcomeT]) -> OutcomeT:
+        outcome: OutcomeT = super().__getitem__(token)
+        return outcome
+
+
 Persist = PersistGroup | PersistOffsets | PersistTombstones
 
 
 class GroupWorld:
     """Answers are kept by token; time moves by `advance`."""
 
-    def __init__(self, group: Group | None = None, **config: int) -> None:
+    def __init__(self, group: Group | None = None, **config: Any) -> None:
         self.group = group if group is not None else Group("g", GroupConfig(**config))
-        self.answers: dict[Token, Outcome] = {}
-        self.given: list[tuple[Token, Outcome]] = []
-        self.asked: list[Token] = []
+        self.answers = Answers()
+        self.given: list[tuple[Token[Any], Outcome]] = []
+        self.asked: list[Token[Any]] = []
         self.held: list[tuple[PersistGroup | PersistOffsets, int]] = []
         self.holds_appends = False
         self.append_error = ErrorCode.NONE
@@ -102,7 +118,7 @@ class GroupWorld:
         return [entry for entry in self._written if entry is not None]
 
     def load_log(self, entries: list[Persist]) -> None:
-        """This group comes out of a log that holds these."""
+        """Sets the log from which this group was loaded."""
         self._written = list(entries)
 
     def advance(self, milliseconds: int) -> None:
@@ -118,7 +134,7 @@ class GroupWorld:
         self.elapsed_ms = end_ms
 
     def do(self, event: Event) -> None:
-        """Lets the event happen and performs what comes of it."""
+        """Feeds the event to the group and performs the resulting actions."""
         for action in step(self.group, event, self.now):
             self._perform(action)
 
@@ -133,10 +149,10 @@ class GroupWorld:
         rebalance_ms: int = REBALANCE_MS,
         protocol_type: str = "consumer",
         supports: tuple[tuple[str, bytes], ...] | None = None,
-    ) -> Token:
+    ) -> Token[JoinOutcome]:
         name = name or instance or member_id or "m"
         self._ids += 1
-        token = self._ask(name)
+        token: Token[JoinOutcome] = self._ask(name)
         self.do(
             JoinRequest(
                 token=token,
@@ -163,8 +179,8 @@ class GroupWorld:
         instance: str | None = None,
         protocol_type: str | None = None,
         protocol_name: str | None = None,
-    ) -> Token:
-        token = self._ask(member_id)
+    ) -> Token[SyncOutcome]:
+        token: Token[SyncOutcome] = self._ask(member_id)
         self.do(
             SyncRequest(
                 token=token,
@@ -178,13 +194,13 @@ class GroupWorld:
         )
         return token
 
-    def heartbeat(self, member_id: str, *, generation: int | None = None, instance: str | None = None) -> Outcome:
-        token = self._ask(member_id)
+    def heartbeat(self, member_id: str, *, generation: int | None = None, instance: str | None = None) -> ErrorCode:
+        token: Token[ErrorCode] = self._ask(member_id)
         self.do(Heartbeat(token, member_id, instance, self.group.generation if generation is None else generation))
         return self.answers[token]
 
-    def leave(self, *leavers: Leaver | str) -> Outcome:
-        token = self._ask("leave")
+    def leave(self, *leavers: Leaver | str) -> LeaveOutcome:
+        token: Token[LeaveOutcome] = self._ask("leave")
         named = tuple(Leaver(leaver) if isinstance(leaver, str) else leaver for leaver in leavers)
         self.do(LeaveRequest(token, named))
         return self.answers[token]
@@ -196,8 +212,8 @@ class GroupWorld:
         member_id: str = "",
         generation: int = -1,
         instance: str | None = None,
-    ) -> Token:
-        token = self._ask(member_id or "commit")
+    ) -> Token[CommitOutcome]:
+        token: Token[CommitOutcome] = self._ask(member_id or "commit")
         values = {
             tp: OffsetAndMetadata(value, commit_timestamp_ms=self.now.wall_ms) if isinstance(value, int) else value
             for tp, value in offsets.items()
@@ -213,9 +229,9 @@ class GroupWorld:
         )
         return token
 
-    def ask(self, make_event: type, *arguments: object) -> Outcome:
-        """An event whose first field is a token and that is answered at once."""
-        token = self._ask(make_event.__name__)
+    def ask(self, make_event: type, *arguments: object) -> Any:
+        """Performs an event whose first field is a token and that is answered at once; returns the outcome."""
+        token: Token[Any] = self._ask(make_event.__name__)
         self.do(make_event(token, *arguments))
         return self.answers[token]
 
@@ -224,13 +240,13 @@ class GroupWorld:
         action, position = self.held.pop(index)
         self._finish(action, position, error)
 
-    def stable_group(self, *names: str, **join_options: object) -> list[str]:
+    def stable_group(self, *names: str, **join_options: Any) -> list[str]:
         """Brings the group to Stable with these members; answers their ids, the leader's first."""
-        tokens = [self.join(name=name, **join_options) for name in names]  # type: ignore[arg-type]
+        tokens = [self.join(name=name, **join_options) for name in names]
         self.advance(self.group.config.group_initial_rebalance_delay_ms)
         while any(token not in self.answers for token in tokens):
             self.advance(self.group.config.group_initial_rebalance_delay_ms)
-        member_ids = [self.answers[token].member_id for token in tokens]  # type: ignore[union-attr]
+        member_ids = [self.answers[token].member_id for token in tokens]
         for member_id in member_ids:
             self.sync(member_id, assignments={each: each.encode() for each in member_ids})
         return member_ids
@@ -265,7 +281,7 @@ class GroupWorld:
             self._written[position] = None
         self.do(AppendDone(action.append_id, error, position if error is ErrorCode.NONE else -1))
 
-    def _ask(self, name: str) -> Token:
-        token = Token(name)
+    def _ask(self, name: str) -> Token[Any]:
+        token: Token[Any] = Token(name)
         self.asked.append(token)
         return token

@@ -121,7 +121,7 @@ def test_lists_are_appended_to_and_subtracted_from() -> None:
         ((9, "retention.ms", "1"), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_a_topic_cannot_take(operation: tuple[int, str, str | None], code: ErrorCode) -> None:
+def test_invalid_topic_configs_are_refused(operation: tuple[int, str, str | None], code: ErrorCode) -> None:
     async def scene(world: World) -> None:
         await world.topic("a", overrides={"flush.ms": "1"})
         assert await alter(world, (TOPIC, "a"), operation) is code
@@ -149,7 +149,7 @@ def test_a_property_may_be_altered_once() -> None:
         ((99, "a"), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_who_cannot_be_altered_here(resource: Resource, code: ErrorCode) -> None:
+def test_unsupported_config_resources_are_refused(resource: Resource, code: ErrorCode) -> None:
     async def scene(world: World) -> None:
         assert await alter(world, resource, (SET, "flush.ms", "1")) is code
         assert await replace(world, (resource, {"flush.ms": "1"})) == {resource: code}
@@ -209,14 +209,14 @@ def test_a_broker_changes_while_it_runs() -> None:
         ("", (SET, "listeners", "PLAINTEXT://:1")),
     ],
 )
-def test_what_a_running_broker_cannot_change(name: str, operation: tuple[int, str, str]) -> None:
+def test_read_only_broker_configs_are_refused(name: str, operation: tuple[int, str, str]) -> None:
     async def scene(world: World) -> None:
         assert await alter(world, (BROKER, name), operation) is ErrorCode.INVALID_REQUEST
 
     play(scene)
 
 
-def test_the_level_of_a_logger_is_set_and_given_back() -> None:
+def test_the_level_of_a_logger_is_set_and_reset() -> None:
     logger = logging.getLogger("kctl.server.handlers.example")
 
     async def scene(world: World) -> None:
@@ -228,7 +228,7 @@ def test_the_level_of_a_logger_is_set_and_given_back() -> None:
     play(scene)
 
 
-def test_a_level_under_kafkas_name_is_set_for_our_loggers_and_given_back() -> None:
+def test_a_level_under_kafkas_logger_name_is_set_and_reset() -> None:
     ours = [logging.getLogger(name) for name in KAFKA_LOGGERS["kafka.log.LogCleaner"]]
     assert len(ours) > 1
 
@@ -243,7 +243,7 @@ def test_a_level_under_kafkas_name_is_set_for_our_loggers_and_given_back() -> No
 
 
 @pytest.mark.parametrize("name", sorted({ours for each in KAFKA_LOGGERS.values() for ours in each}))
-def test_each_counterpart_of_a_logger_of_kafka_is_one_of_ours(name: str) -> None:
+def test_each_kafka_logger_name_maps_to_an_existing_logger(name: str) -> None:
     """A module that is renamed takes its logger along."""
     assert name == state_log.name or importlib.util.find_spec(name) is not None
 
@@ -258,7 +258,7 @@ def test_each_counterpart_of_a_logger_of_kafka_is_one_of_ours(name: str) -> None
         ("1", (SET, "kctl", "INFO"), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_a_logger_cannot_take(name: str, operation: tuple[int, str, str | None], code: ErrorCode) -> None:
+def test_invalid_logger_levels_are_refused(name: str, operation: tuple[int, str, str | None], code: ErrorCode) -> None:
     async def scene(world: World) -> None:
         before = logging.getLogger("kctl").level
         assert await alter(world, (LOGGER, name), operation) is code

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: what the request says, before the controller judges it."""
+"""AlterPartitionReassignments: parsing of the request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.handlers.world import World, exchange, play
     ],
 )
 @pytest.mark.parametrize("is_topic_named_twice", [False, True])
-def test_the_last_word_about_a_partition_counts(
+def test_the_last_entry_for_a_partition_wins(
     wishes: Sequence[list[int] | None], code: ErrorCode, is_topic_named_twice: bool
 ) -> None:
     partitions = [ReassignablePartition(partition_index=0, replicas=replicas) for replicas in wishes]

@@ -1,4 +1,4 @@
-"""AlterClientQuotas and DescribeClientQuotas: what is stored where, and what filters find."""
+"""AlterClientQuotas and DescribeClientQuotas: storage and filters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Entity = Sequence[tuple[str, str | None]]
 
 
 async def only_numbers(name: str) -> bool:
-    """A resolver that knows no names."""
+    """A resolver without host names."""
     return name.replace(".", "").isdigit()
 
 
@@ -123,7 +123,7 @@ def test_an_address_has_quotas_of_its_own_kind() -> None:
 
 
 def test_names_of_hosts_are_looked_up_one_at_a_time() -> None:
-    """Each lookup takes a thread, and lookups of names that nobody answers for take long."""
+    """Each lookup takes a thread, and lookups of unknown names take long."""
     running = most = 0
 
     async def resolves(_name: str) -> bool:
@@ -145,7 +145,7 @@ def test_names_of_hosts_are_looked_up_one_at_a_time() -> None:
     play(scene)
 
 
-def test_what_is_only_validated_is_not_stored() -> None:
+def test_validate_only_stores_nothing() -> None:
     async def scene(world: World) -> None:
         assert await alter(world, [(USER, "a")], {"producer_byte_rate": 1.0}, validate_only=True) is ErrorCode.NONE
         code = await alter(world, [(USER, "a")], {"producer_byte_rate": 1.5}, validate_only=True)
@@ -155,7 +155,7 @@ def test_what_is_only_validated_is_not_stored() -> None:
     play(scene)
 
 
-def test_what_else_is_configured_for_a_user_stays() -> None:
+def test_other_configs_of_a_user_are_kept() -> None:
     async def scene(world: World) -> None:
         await world.topics.change_config("users/alice", {"SCRAM-SHA-256": "secret", "producer_byte_rate": "1"})
         quotas = {"producer_byte_rate": None, "SCRAM-SHA-256": None, "consumer_byte_rate": 2.0}
@@ -165,7 +165,7 @@ def test_what_else_is_configured_for_a_user_stays() -> None:
     play(scene)
 
 
-def test_of_changes_at_the_same_time_none_is_lost() -> None:
+def test_concurrent_quota_changes_are_all_applied() -> None:
     async def scene(world: World) -> None:
         keys = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"]
         codes = await asyncio.gather(*(alter(world, [(USER, "alice")], {key: 1.0}) for key in keys))
@@ -225,9 +225,7 @@ def test_a_filter_finds_entities_of_its_types_and_strictly_no_others(
         ([("group", ANY, None)], ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_a_filter_that_makes_no_sense_is_refused(
-    components: list[tuple[str, int, str | None]], code: ErrorCode
-) -> None:
+def test_an_invalid_filter_is_refused(components: list[tuple[str, int, str | None]], code: ErrorCode) -> None:
     async def scene(world: World) -> None:
         answer = await answer_to(world, *components)
         assert (answer.error_code, answer.entries) == (code, None)

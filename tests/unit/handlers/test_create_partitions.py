@@ -1,4 +1,4 @@
-"""CreatePartitions: how a topic grows, and what is refused."""
+"""CreatePartitions: added partitions, and refusals."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_replicas_may_be_given() -> None:
         (topic("a", 3, [[]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_what_is_refused_changes_nothing(asked: CreatePartitionsTopic, code: ErrorCode) -> None:
+def test_refused_requests_change_nothing(asked: CreatePartitionsTopic, code: ErrorCode) -> None:
     async def scene(world: World) -> None:
         await world.topic("a", (0, 1), (1, 0))
         assert codes(await grow(world, asked)) == {asked.name: code}
@@ -94,7 +94,7 @@ def test_what_is_refused_changes_nothing(asked: CreatePartitionsTopic, code: Err
     play(scene, others=1)
 
 
-def test_a_topic_on_its_way_out_does_not_grow() -> None:
+def test_partitions_are_not_added_to_a_topic_being_deleted() -> None:
     async def scene(world: World) -> None:
         await world.topic("a")
         await world.zookeeper.create(paths.delete_topic("a"), None)
@@ -103,7 +103,7 @@ def test_a_topic_on_its_way_out_does_not_grow() -> None:
     play(scene)
 
 
-def test_a_topic_that_is_being_reassigned_does_not_grow() -> None:
+def test_partitions_are_not_added_to_a_topic_being_reassigned() -> None:
     async def scene(world: World) -> None:
         await world.topic("a", (0,))
         znode = znodes.TopicAssignment({0: (0, 1)}, world.metadata.topic_id("a"), {0: (1,)}, {})
@@ -124,7 +124,7 @@ def test_validate_only_and_names_given_twice() -> None:
     play(scene)
 
 
-def test_without_time_it_grows_and_times_out() -> None:
+def test_with_a_timeout_of_zero_partitions_are_added_and_the_request_times_out() -> None:
     async def scene(world: World) -> None:
         await world.topic("a")
         assert codes(await grow(world, topic("a", 2), timeout_ms=0)) == {"a": ErrorCode.REQUEST_TIMED_OUT}

@@ -1,4 +1,4 @@
-"""CreateTopics: what is created, what is refused and with which code, and how long it waits."""
+"""CreateTopics: created topics, refusals with their codes, and timeouts."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_every_version_creates(version: int) -> None:
     play(scene)
 
 
-def test_numbers_left_out_are_the_brokers() -> None:
+def test_missing_counts_default_to_the_brokers_configuration() -> None:
     async def scene(world: World) -> None:
         await create(world, topic("a", -1, -1))
         assert world.metadata.partition_count("a") == 3
@@ -139,7 +139,7 @@ def test_validate_only_writes_nothing() -> None:
         (topic("a", assignment={0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_what_is_refused_is_not_written(asked: CreatableTopic, code: ErrorCode) -> None:
+def test_refused_topics_are_not_written(asked: CreatableTopic, code: ErrorCode) -> None:
     async def scene(world: World) -> None:
         await world.topic("taken")
         await world.topic("with.dot")
@@ -193,7 +193,7 @@ def test_without_leaders_in_time_the_topic_exists_but_the_request_timed_out() ->
     play(scene)
 
 
-def test_without_time_it_is_created_and_timed_out_at_once() -> None:
+def test_with_a_timeout_of_zero_the_topic_is_created_and_the_request_times_out() -> None:
     async def scene(world: World) -> None:
         assert codes(await create(world, topic("a"), timeout_ms=0)) == {"a": ErrorCode.REQUEST_TIMED_OUT}
         await world.until(lambda: world.metadata.has_leaders("a", 1))

@@ -1,4 +1,4 @@
-"""DeleteRecords: where a log may start, and waiting for the replicas."""
+"""DeleteRecords: allowed log start offsets, and waiting for the replicas."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def delete(
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_log_starts_where_it_was_told_to(tmp_path: Path, version: int) -> None:
+def test_the_log_start_offset_is_the_requested_one(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         disk.append(partition, 10)
@@ -132,7 +132,7 @@ def test_the_answer_waits_for_the_live_replicas(tmp_path: Path) -> None:
     play(tmp_path, scene, live=(0, 1))
 
 
-def test_replicas_that_do_not_follow_in_time_time_the_request_out(tmp_path: Path) -> None:
+def test_slow_replicas_time_the_request_out(tmp_path: Path) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a", replicas=(0, 1))
         disk.append(partition, 10)
@@ -143,7 +143,7 @@ def test_replicas_that_do_not_follow_in_time_time_the_request_out(tmp_path: Path
     play(tmp_path, scene, live=(0, 1))
 
 
-def test_a_leader_that_loses_its_role_meanwhile_says_so(tmp_path: Path) -> None:
+def test_a_leader_that_resigns_meanwhile_answers_not_leader(tmp_path: Path) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a", replicas=(0, 1))
         disk.append(partition, 10)

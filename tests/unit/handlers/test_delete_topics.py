@@ -1,4 +1,4 @@
-"""DeleteTopics: by name and by id, what is refused, and how long it waits."""
+"""DeleteTopics: by name and by id, refusals, and timeouts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_version_deletes_and_waits_until_the_topic_is_gone(version: int) -
     play(scene)
 
 
-def test_by_id() -> None:
+def test_topics_are_deleted_by_id() -> None:
     async def scene(world: World) -> None:
         await world.topic("a")
         topic_id = world.metadata.topic_id("a")
@@ -59,7 +59,7 @@ def test_by_id() -> None:
     play(scene)
 
 
-def test_a_name_and_an_id_together_spoil_the_request() -> None:
+def test_a_name_together_with_an_id_is_refused() -> None:
     async def scene(world: World) -> None:
         await world.topic("a")
         asked = [DeleteTopicState(name="a", topic_id=SOME_ID), DeleteTopicState(name="a", topic_id=ZERO_UUID)]
@@ -87,7 +87,7 @@ def test_deletion_may_be_disabled(version: int, code: ErrorCode) -> None:
     play(scene, properties={"delete.topic.enable": "false"})
 
 
-def test_what_is_not_gone_in_time_times_out_and_goes_later() -> None:
+def test_a_slow_deletion_times_out_and_completes_later() -> None:
     async def scene(world: World) -> None:
         await world.topic("a")
         world.is_silent = True
@@ -99,7 +99,7 @@ def test_what_is_not_gone_in_time_times_out_and_goes_later() -> None:
     play(scene)
 
 
-def test_without_time_it_is_asked_for_and_timed_out_at_once() -> None:
+def test_with_a_timeout_of_zero_the_deletion_starts_and_the_request_times_out() -> None:
     async def scene(world: World) -> None:
         await world.topic("a")
         assert codes(await delete(world, "a", timeout_ms=0)) == {"a": ErrorCode.REQUEST_TIMED_OUT}

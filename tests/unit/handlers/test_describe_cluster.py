@@ -1,4 +1,4 @@
-"""DescribeCluster: brokers of the listener that was asked on."""
+"""DescribeCluster: brokers by the listener of the request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kctl.server.handlers.describe_cluster import DescribeClusterHandler
 from tests.unit.handlers.world import World, exchange, play
 
 
-def test_brokers_are_told_by_the_listener_of_the_request() -> None:
+def test_brokers_are_described_by_the_listener_of_the_request() -> None:
     async def scene(world: World) -> None:
         handle = DescribeClusterHandler("cluster", world.metadata).handle
         request = DescribeClusterRequest(include_cluster_authorized_operations=False)

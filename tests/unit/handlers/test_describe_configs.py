@@ -88,7 +88,7 @@ def test_a_successful_answer_has_an_empty_error_message_as_in_kafka(version: int
 
 
 @pytest.mark.parametrize("keys", [None, []])
-def test_without_keys_everything_is_told(keys: list[str] | None) -> None:
+def test_without_keys_all_configs_are_described(keys: list[str] | None) -> None:
     async def scene(world: World) -> None:
         await world.topic("a")
         assert len(by_name(await describe(world, TOPIC, "a", keys))) == 26
@@ -97,7 +97,7 @@ def test_without_keys_everything_is_told(keys: list[str] | None) -> None:
     play(scene)
 
 
-def test_a_topic_is_described_as_stored_even_before_this_broker_has_heard_of_a_change() -> None:
+def test_a_topic_is_described_as_stored_in_zookeeper() -> None:
     async def scene(world: World) -> None:
         await world.topic("a", overrides={"flush.ms": "5"})
         await world.zookeeper.set(paths.topic_config("a"), znodes.encode_config({"flush.ms": "6"}))
@@ -106,7 +106,7 @@ def test_a_topic_is_described_as_stored_even_before_this_broker_has_heard_of_a_c
     play(scene)
 
 
-def test_a_topic_is_described_as_last_heard_when_the_zookeeper_session_is_lost() -> None:
+def test_a_topic_is_described_from_the_cache_when_the_zookeeper_session_is_lost() -> None:
     async def scene(world: World) -> None:
         await world.topic("a", overrides={"flush.ms": "5"})
         world.zookeeper.expire()
@@ -123,7 +123,7 @@ def test_unknown_keys_are_left_out() -> None:
     play(scene)
 
 
-def test_a_broker_tells_about_itself_and_hides_secrets() -> None:
+def test_a_broker_describes_itself_and_hides_secrets() -> None:
     async def scene(world: World) -> None:
         entries = by_name(await describe(world, BROKER, "0", synonyms=True))
         assert entries["broker.id"].read_only
@@ -146,7 +146,7 @@ def test_the_empty_broker_name_means_the_defaults_for_all() -> None:
     play(scene)
 
 
-def test_the_levels_of_loggers() -> None:
+def test_logger_levels_are_described() -> None:
     async def scene(world: World) -> None:
         entries = by_name(await describe(world, LOGGER, "0"))
         kafkas = {"kafka.controller.KafkaController", "kafka.server.KafkaApis", "kafka.request.logger"}
@@ -168,7 +168,7 @@ def test_the_levels_of_loggers() -> None:
         (99, "a", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_described(resource_type: int, name: str, code: ErrorCode) -> None:
+def test_unsupported_resources_are_not_described(resource_type: int, name: str, code: ErrorCode) -> None:
     async def scene(world: World) -> None:
         result = await describe(world, resource_type, name)
         assert (ErrorCode(result.error_code), result.configs) == (code, [])

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies where, and how large it is."""
+"""DescribeLogDirs: logs by directory, with their sizes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def sizes(response: Any) -> dict[str, dict[tuple[str, int], int]]:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_every_log_is_told_with_its_directory_and_size(tmp_path: Path, version: int) -> None:
+def test_every_log_is_described_with_its_directory_and_size(tmp_path: Path, version: int) -> None:
     def scene(disk: Disk) -> None:
         disk.append(disk.lead("a", 0), 3)
         disk.lead("a", 1)
@@ -63,7 +63,7 @@ def test_every_log_is_told_with_its_directory_and_size(tmp_path: Path, version: 
     play(scene, tmp_path / "one", tmp_path / "two")
 
 
-def test_only_what_was_asked_for_is_told(tmp_path: Path) -> None:
+def test_only_requested_partitions_are_described(tmp_path: Path) -> None:
     def scene(disk: Disk) -> None:
         disk.lead("a", 0)
         disk.lead("a", 1)
@@ -86,7 +86,7 @@ def test_a_log_that_is_behind_its_high_watermark_has_a_lag(tmp_path: Path) -> No
     play(scene, tmp_path)
 
 
-def test_a_directory_that_is_offline_tells_nothing_else(tmp_path: Path) -> None:
+def test_an_offline_directory_lists_no_replicas(tmp_path: Path) -> None:
     def scene(disk: Disk) -> None:
         disk.lead("a")
         disk.logs.directories[0].fail(OSError(5, "Input/output error"))

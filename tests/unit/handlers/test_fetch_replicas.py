@@ -1,4 +1,4 @@
-"""Fetch between replicas and from them: throttled followers, consumers sent to their rack, followers that serve."""
+"""Fetch by and from replicas: throttled followers, preferred read replicas, reads from followers."""
 
 from __future__ import annotations
 
@@ -133,6 +133,7 @@ def follow(disk: Disk, count: int, high_watermark: int) -> Partition:
 def offsets(answer: PartitionData) -> list[int]:
     assert answer.error_code == ErrorCode.NONE
     records = answer.records.read() if isinstance(answer.records, RecordsSlice) else answer.records
+    assert records is None or isinstance(records, (memoryview, bytes))
     return [header.base_offset for header in iterate_batches(records or b"")]
 
 
@@ -191,7 +192,7 @@ def test_a_throttled_follower_waits_although_there_are_records(tmp_path: Path) -
 # What a follower is told
 
 
-def test_a_follower_is_told_at_once_that_the_high_watermark_has_moved(tmp_path: Path) -> None:
+def test_a_follower_gets_a_new_high_watermark_at_once(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         partition = scene.disk.lead("a", replicas=(0, 1))
         scene.disk.append(partition, 3)
@@ -210,10 +211,10 @@ def test_a_follower_is_told_at_once_that_the_high_watermark_has_moved(tmp_path: 
 
 
 @pytest.mark.parametrize(("offset", "last_fetched_epoch"), [(5, 1), (9, 1), (9, -1)])
-def test_a_follower_with_another_history_confirms_nothing_and_is_not_in_sync(
+def test_a_diverging_follower_does_not_advance_the_high_watermark(
     tmp_path: Path, offset: int, last_fetched_epoch: int
 ) -> None:
-    """It led the epoch before, and asks for what is behind records that nobody else has: it will cut them off."""
+    """It led the previous epoch and fetches beyond records that no other replica has: it will truncate them."""
 
     async def story(scene: Scene) -> None:
         scene.disk.append(scene.disk.lead("a", replicas=(0, 1)), 3)
@@ -224,6 +225,7 @@ def test_a_follower_with_another_history_confirms_nothing_and_is_not_in_sync(
         )
         diverging = answer["a"].diverging_epoch
         if last_fetched_epoch >= 0:
+            assert diverging is not None
             assert (diverging.epoch, diverging.end_offset) == (1, 3)
         else:
             assert answer["a"].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -240,7 +242,7 @@ def test_a_follower_with_another_history_confirms_nothing_and_is_not_in_sync(
 # Consumers and followers
 
 
-def test_a_consumer_reads_from_a_follower_up_to_what_the_follower_knows_to_be_committed(tmp_path: Path) -> None:
+def test_a_consumer_reads_from_a_follower_up_to_its_high_watermark(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         follow(scene.disk, 5, high_watermark=3)
         answer = (await scene.fetch("a"))["a"]
@@ -251,7 +253,7 @@ def test_a_consumer_reads_from_a_follower_up_to_what_the_follower_knows_to_be_co
     play(tmp_path, story)
 
 
-def test_a_follower_does_not_know_offsets_behind_its_end(tmp_path: Path) -> None:
+def test_offsets_beyond_the_end_of_a_follower_are_not_available(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         follow(scene.disk, 5, high_watermark=3)
         assert (await scene.fetch("a", offset=6))["a"].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -269,7 +271,7 @@ def test_older_consumers_and_followers_need_the_leader(tmp_path: Path, version: 
     play(tmp_path, story)
 
 
-def test_a_consumer_that_waits_at_a_follower_gets_what_becomes_committed(tmp_path: Path) -> None:
+def test_a_consumer_waiting_at_a_follower_gets_newly_committed_records(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         partition = follow(scene.disk, 5, high_watermark=3)
         waiting = asyncio.ensure_future(scene.fetch("a", offset=3, wait_ms=60_000))
@@ -284,7 +286,7 @@ def test_a_consumer_that_waits_at_a_follower_gets_what_becomes_committed(tmp_pat
     play(tmp_path, story)
 
 
-def test_the_leader_sends_a_consumer_to_its_rack_at_once_and_without_records(tmp_path: Path) -> None:
+def test_the_leader_names_a_preferred_read_replica_at_once_without_records(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         partition = scene.disk.lead("a", replicas=(0, 1))
         scene.disk.append(partition, 3)
@@ -297,7 +299,7 @@ def test_the_leader_sends_a_consumer_to_its_rack_at_once_and_without_records(tmp
     play(tmp_path, story)
 
 
-def test_the_leader_sends_nobody_to_a_follower_that_lacks_the_offset_or_is_out_of_sync(tmp_path: Path) -> None:
+def test_the_preferred_read_replica_has_the_offset_and_is_in_sync(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         partition = scene.disk.lead("a", replicas=(0, 1))
         scene.disk.append(partition, 3)

@@ -58,6 +58,7 @@ def offsets(response: object) -> list[int]:
     assert isinstance(response, FetchResponse)
     records = response.responses[0].partitions[0].records
     data = records.read() if isinstance(records, RecordsSlice) else records
+    assert data is None or isinstance(data, (memoryview, bytes))
     return [header.base_offset for header in iterate_batches(data or b"")]
 
 
@@ -189,7 +190,7 @@ def test_throttled_follower_on_an_older_segment_waits(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_fetch_that_has_as_much_as_it_may_take_does_not_wait_for_more(tmp_path: Path) -> None:
+def test_fetch_with_max_bytes_available_does_not_wait(tmp_path: Path) -> None:
     async def scene(scene: Scene) -> None:
         segments(scene, 50)
         assert isinstance(ask(scene, 0, max_bytes=500), FetchResponse)
@@ -197,7 +198,7 @@ def test_fetch_that_has_as_much_as_it_may_take_does_not_wait_for_more(tmp_path: 
     play(tmp_path, scene)
 
 
-def test_fetch_that_waits_is_told_when_its_log_directory_fails(tmp_path: Path) -> None:
+def test_waiting_fetch_gets_an_error_when_its_log_directory_fails(tmp_path: Path) -> None:
     async def scene(scene: Scene) -> None:
         partition = segments(scene, 1)
         response = ask(scene, 1)

@@ -1,4 +1,4 @@
-"""ListOffsets: of version 0 the places in a log by the times of its files; of all, what a new leader may say."""
+"""ListOffsets: segment offsets by time in version 0, and the answers of a new leader in all versions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def offsets(disk: Disk, timestamp: int, count: int = 10, *, replica_id: in
     return list(answer.old_style_offsets)
 
 
-def test_places_go_back_from_the_newest_before_the_time(tmp_path: Path) -> None:
+def test_segment_offsets_before_a_time_are_listed_newest_first(tmp_path: Path) -> None:
     async def scene(disk: Disk) -> None:
         _, now_ms = three_segments(disk)
         assert await offsets(disk, LATEST) == [12, 8, 4, 0]
@@ -66,7 +66,7 @@ def test_places_go_back_from_the_newest_before_the_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", range(4))
-def test_no_more_places_than_asked_for(tmp_path: Path, count: int) -> None:
+def test_no_more_offsets_than_requested_are_listed(tmp_path: Path, count: int) -> None:
     async def scene(disk: Disk) -> None:
         three_segments(disk)
         assert await offsets(disk, LATEST, count) == [12, 8, 4, 0][:count]
@@ -74,7 +74,7 @@ def test_no_more_places_than_asked_for(tmp_path: Path, count: int) -> None:
     play(tmp_path, scene)
 
 
-def test_places_start_where_the_log_starts(tmp_path: Path) -> None:
+def test_the_oldest_listed_offset_is_the_log_start(tmp_path: Path) -> None:
     async def scene(disk: Disk) -> None:
         partition, _ = three_segments(disk)
         partition.log.increment_log_start_offset(6)
@@ -84,7 +84,7 @@ def test_places_start_where_the_log_starts(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_consumers_see_no_place_behind_the_high_watermark(tmp_path: Path) -> None:
+def test_consumers_see_no_offset_above_the_high_watermark(tmp_path: Path) -> None:
     async def scene(disk: Disk) -> None:
         partition, _ = three_segments(disk)
         partition.high_watermark = 6
@@ -95,7 +95,7 @@ def test_consumers_see_no_place_behind_the_high_watermark(tmp_path: Path) -> Non
     play(tmp_path, scene)
 
 
-def test_an_empty_log_has_one_place(tmp_path: Path) -> None:
+def test_an_empty_log_has_one_offset(tmp_path: Path) -> None:
     async def scene(disk: Disk) -> None:
         disk.lead("a")
         assert await offsets(disk, LATEST) == [0]

@@ -6,7 +6,7 @@ import random
 
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ErrorCode
-from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kctl.protocol.apis.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
@@ -20,7 +20,7 @@ from kctl.testing.sim_zookeeper import SimZooKeeper
 from tests.unit.handlers.world import context
 
 
-def test_a_topic_that_no_controller_has_told_of_yet_has_no_leader_but_exists() -> None:
+def test_a_topic_before_its_first_update_metadata_exists_without_a_leader() -> None:
     configs, cache = ConfigView({"auto.create.topics.enable": "false"}), MetadataCache()
     chance = random.Random(1)
     writer = TopicWriter(SimZooKeeper().session(), chance)
@@ -30,6 +30,7 @@ def test_a_topic_that_no_controller_has_told_of_yet_has_no_leader_but_exists() -
     def errors() -> dict[str | None, int]:
         topics = [MetadataRequestTopic(name=name) for name in ("old", "unknown")]
         response = handler.handle(MetadataRequest(topics=topics), context(9))
+        assert isinstance(response, MetadataResponse)
         return {topic.name: topic.error_code for topic in response.topics}
 
     assert errors() == {"old": ErrorCode.LEADER_NOT_AVAILABLE, "unknown": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

@@ -108,9 +108,14 @@ async def fetch(
     return {topic.topic: topic.partitions[0] for topic in response.responses}
 
 
+def data_of(answer: PartitionData) -> memoryview | bytes:
+    assert isinstance(answer.records, (memoryview, bytes))
+    return answer.records
+
+
 def read(answer: PartitionData) -> list[Record]:
     assert answer.error_code == ErrorCode.NONE
-    data = bytes(answer.records or b"")
+    data = bytes(data_of(answer))
     headers = list(iterate_batches(data))
     assert all(crc_ok(data, header) for header in headers)
     return [record for header in headers for record in iterate_records(data, header)]
@@ -118,7 +123,7 @@ def read(answer: PartitionData) -> list[Record]:
 
 @OLD_VERSIONS
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
-def test_readers_get_the_format_of_their_time(tmp_path: Path, version: int, codec: Codec) -> None:
+def test_old_fetch_versions_get_their_message_format(tmp_path: Path, version: int, codec: Codec) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         append(disk, partition, codec=codec)
@@ -128,8 +133,8 @@ def test_readers_get_the_format_of_their_time(tmp_path: Path, version: int, code
         if version < 2:
             expected = [record._replace(timestamp=-1) for record in expected]
         assert read(answer) == expected
-        assert {header.magic for header in iterate_batches(answer.records or b"")} == {0 if version < 2 else 1}
-        assert {header.codec for header in iterate_batches(answer.records or b"")} == {codec}
+        assert {header.magic for header in iterate_batches(data_of(answer))} == {0 if version < 2 else 1}
+        assert {header.codec for header in iterate_batches(data_of(answer))} == {codec}
         assert answer.high_watermark == 6
 
     play(tmp_path, scene)
@@ -181,7 +186,7 @@ def test_the_second_partition_gets_nothing_rather_than_a_part_of_a_batch(tmp_pat
 
 
 @OLD_VERSIONS
-def test_one_answer_takes_in_no_more_than_the_loop_has_time_for(tmp_path: Path, version: int) -> None:
+def test_one_response_converts_a_bounded_number_of_bytes(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         for _ in range(8):
@@ -196,7 +201,7 @@ def test_one_answer_takes_in_no_more_than_the_loop_has_time_for(tmp_path: Path, 
 
 
 @OLD_VERSIONS
-def test_transaction_markers_are_stepped_over(tmp_path: Path, version: int) -> None:
+def test_transaction_markers_are_skipped(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         append(disk, partition, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -213,7 +218,7 @@ def test_transaction_markers_are_stepped_over(tmp_path: Path, version: int) -> N
 
 
 @OLD_VERSIONS
-def test_a_reader_behind_whom_only_markers_follow_waits(tmp_path: Path, version: int) -> None:
+def test_a_fetch_waits_when_only_markers_follow(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         append_marker(disk, partition)
@@ -232,7 +237,7 @@ def test_a_reader_behind_whom_only_markers_follow_waits(tmp_path: Path, version:
 
 
 @OLD_VERSIONS
-def test_zstd_is_refused_and_does_not_hide_what_comes_before(tmp_path: Path, version: int) -> None:
+def test_zstd_is_refused_after_earlier_records_were_returned(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         append(disk, partition)
@@ -246,7 +251,7 @@ def test_zstd_is_refused_and_does_not_hide_what_comes_before(tmp_path: Path, ver
 
 
 @OLD_VERSIONS
-def test_topics_can_refuse_old_readers_but_not_old_followers(tmp_path: Path, version: int) -> None:
+def test_topics_can_refuse_down_conversion_for_consumers_but_not_for_followers(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         append(disk, disk.lead("a"))
         answers = await fetch(disk, version, {"a": 0})
@@ -259,7 +264,7 @@ def test_topics_can_refuse_old_readers_but_not_old_followers(tmp_path: Path, ver
 
 
 @OLD_VERSIONS
-def test_a_topic_of_zstd_refuses_old_readers_whatever_it_holds(tmp_path: Path, version: int) -> None:
+def test_a_topic_with_zstd_compression_refuses_old_consumers(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         disk.lead("a")
         answers = await fetch(disk, version, {"a": 0})
@@ -269,7 +274,7 @@ def test_a_topic_of_zstd_refuses_old_readers_whatever_it_holds(tmp_path: Path, v
 
 
 @OLD_VERSIONS
-def test_old_messages_in_the_log_go_out_as_they_are_where_they_can(tmp_path: Path, version: int) -> None:
+def test_old_messages_are_returned_unconverted_where_the_version_allows(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         old = [Record(i, 1000 + i, b"k", b"v%d" % i) for i in range(4)]
@@ -286,7 +291,7 @@ def test_old_messages_in_the_log_go_out_as_they_are_where_they_can(tmp_path: Pat
 
 
 @OLD_VERSIONS
-def test_damage_in_the_log_is_the_error_of_its_partition(tmp_path: Path, version: int) -> None:
+def test_damage_in_the_log_is_an_error_of_its_partition(tmp_path: Path, version: int) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         append(disk, partition)
@@ -302,9 +307,7 @@ def test_damage_in_the_log_is_the_error_of_its_partition(tmp_path: Path, version
 @pytest.mark.parametrize(
     ("version", "code"), [(3, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)]
 )
-def test_a_failed_disk_has_another_name_for_those_who_do_not_know_its_error(
-    tmp_path: Path, version: int, code: ErrorCode
-) -> None:
+def test_old_clients_get_another_error_for_a_failed_disk(tmp_path: Path, version: int, code: ErrorCode) -> None:
     async def scene(disk: Disk) -> None:
         partition = disk.lead("a")
         append(disk, partition)

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials and DescribeUserScramCredentials: what is stored, who may, and what is refused."""
+"""AlterUserScramCredentials and DescribeUserScramCredentials: storage, permissions and refusals."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_credential_is_stored_as_apache_kafka_stores_it() -> None:
     play(scene)
 
 
-def test_credentials_are_described_without_secrets_and_by_the_names_of_users() -> None:
+def test_credentials_are_described_by_user_name_without_secrets() -> None:
     async def scene(world: World) -> None:
         await set_credential(world, "ü/1")
         await set_credential(world, "ü/1", SHA_512, iterations=16_384)
@@ -111,7 +111,7 @@ def test_only_the_controller_alters_credentials() -> None:
     play(scene)
 
 
-def test_of_credentials_set_at_the_same_time_none_is_lost() -> None:
+def test_concurrent_credential_changes_are_all_stored() -> None:
     async def scene(world: World) -> None:
         await world.topics.change_config("users/sam", {})
         await asyncio.gather(set_credential(world, "sam"), set_credential(world, "sam", SHA_512))

@@ -1,4 +1,4 @@
-"""UpdateFeatures: there are no features to update, and the answer says why."""
+"""UpdateFeatures: there are no features to update, and the error message says so."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def update(world: World, *, has_features: bool = True) -> Any:
     return await exchange(handler.handle, UPDATES, 0)
 
 
-def test_every_update_is_refused_by_itself() -> None:
+def test_every_feature_update_is_refused_individually() -> None:
     async def scene(world: World) -> None:
         answer = await update(world)
         assert answer.error_code == ErrorCode.NONE
@@ -34,7 +34,7 @@ def test_every_update_is_refused_by_itself() -> None:
     play(scene)
 
 
-def test_only_the_controller_judges_updates() -> None:
+def test_only_the_controller_handles_feature_updates() -> None:
     async def scene(world: World) -> None:
         world.is_active = False
         answer = await update(world)

@@ -11,6 +11,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
+from kctl.client.versions import BrokerVersions
 from kctl.config.dynamic import ConfigView
 from kctl.errors import ErrorCode
 from kctl.model import Endpoint, TopicPartition
@@ -43,13 +44,14 @@ T = TypeVar("T")
 BROKER_ID = 0
 
 
-class PeerThatAgrees:
-    """A kctl.client.transport.Connection to a broker that does whatever the controller says."""
+class AcceptingPeer:
+    """A kctl.client.transport.Connection to a broker that accepts every controller request."""
 
     address = "peer"
+    versions = BrokerVersions({})
     is_open = True
 
-    async def send(self, request: object, response_class: type[T], **options: object) -> T:
+    async def send(self, request: object, response_class: Callable[..., T], **options: Any) -> T:
         match request:
             case LeaderAndIsrRequest():
                 topics = [
@@ -74,12 +76,15 @@ class PeerThatAgrees:
                 return response_class(error_code=0, partition_errors=errors)
         return response_class(error_code=0)
 
+    async def post(self, request: object, *, version: int | None = None) -> None:
+        raise NotImplementedError("the controller expects an answer to each of its requests")
+
     async def close(self) -> None:
         """Nothing to close."""
 
 
-async def _connect(_endpoint: Endpoint, _purpose: str) -> PeerThatAgrees:
-    return PeerThatAgrees()
+async def _connect(_endpoint: Endpoint, _purpose: str) -> AcceptingPeer:
+    return AcceptingPeer()
 
 
 class World:

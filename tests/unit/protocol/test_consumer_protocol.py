@@ -20,7 +20,7 @@ SUBSCRIPTION = ConsumerProtocolSubscription(
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_older_versions_drop_what_they_have_no_room_for(version: int) -> None:
+def test_older_versions_drop_fields_they_lack(version: int) -> None:
     read = decode_subscription(encode_subscription(SUBSCRIPTION, version))
     assert read.owned_partitions == (SUBSCRIPTION.owned_partitions if version >= 1 else [])
     assert read.generation_id == (4 if version >= 2 else -1)

@@ -12,7 +12,9 @@ from kctl.protocol.headers import (
     request_header_version,
     response_header_version,
 )
-from kctl.protocol.registry import APIS
+from kctl.protocol.registry import all_apis
+
+APIS = all_apis()
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,7 @@ def test_response_header_version_follows_from_api_and_version(key: int, version:
 
 
 @pytest.mark.parametrize("key", APIS)
-def test_headers_come_back_as_they_went(key: int) -> None:
+def test_headers_round_trip(key: int) -> None:
     for version in APIS[key].versions:
         for client_id in (None, "", "ü-client"):
             has_client_id = (key, version) != (7, 0)
@@ -53,7 +55,7 @@ def test_headers_come_back_as_they_went(key: int) -> None:
         assert decode_response_header(blob + b"body", key, version) == (77, len(blob))
 
 
-def test_version_from_the_future_is_read_as_flexible() -> None:
+def test_newer_version_is_read_as_flexible() -> None:
     """ApiVersions of a newer client must be answered, so its header has to be understood."""
     blob = bytes.fromhex("0012 0009 00000001 0001 63 01 00 02 abcd ffff")
     assert decode_request_header(blob) == (RequestHeader(18, 9, 1, "c"), 16)
@@ -68,7 +70,7 @@ def test_header_that_is_cut_short_is_refused(size: int) -> None:
 
 
 @pytest.mark.parametrize("blob", ["00000009 0001 00000001 0002 fffe", "0000 0009 00000001 0000 05 00", "00"])
-def test_header_that_makes_no_sense_is_refused(blob: str) -> None:
+def test_malformed_header_is_refused(blob: str) -> None:
     with pytest.raises(MalformedRequest):
         decode_request_header(bytes.fromhex(blob))
 

@@ -25,7 +25,7 @@ from kctl.records.internal_topics import (
 VALUE = OffsetCommitValue(offset=7, leader_epoch=3, metadata="m", commit_timestamp=100)
 
 
-def test_keys_of_kinds_we_do_not_know_are_told_apart_not_refused() -> None:
+def test_unknown_key_types_are_recognised_and_not_refused() -> None:
     """KIP-915: a newer broker may have written them."""
     assert decode_offsets_key(b"\0\x03whatever") == UnknownKey(3)
     assert decode_transaction_key(b"\0\x01whatever") == UnknownKey(1)
@@ -61,7 +61,7 @@ def test_offsets_of_all_versions_are_read(blob: str, expected: OffsetCommitValue
 
 
 @pytest.mark.parametrize("partitions", [None, [], [PartitionsSchema(topic="t", partition_ids=[0, 3])]])
-def test_transaction_comes_back_as_it_went(partitions: list[PartitionsSchema] | None) -> None:
+def test_transaction_round_trips(partitions: list[PartitionsSchema] | None) -> None:
     value = TransactionLogValue(
         producer_id=1000,
         producer_epoch=2,

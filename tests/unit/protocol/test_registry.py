@@ -10,11 +10,13 @@ import kctl.protocol.apis
 from kctl.protocol.apis.fetch import FetchRequest, FetchResponse
 from kctl.protocol.consumer_protocol import ConsumerProtocolSubscription
 from kctl.protocol.message import definition_of
-from kctl.protocol.registry import APIS, api, api_named, api_of
+from kctl.protocol.registry import all_apis, api, api_named, api_of
+
+APIS = all_apis()
 
 
 @pytest.mark.parametrize("key", APIS)
-def test_table_says_what_the_definitions_say(key: int) -> None:
+def test_request_and_response_have_the_same_key_and_versions(key: int) -> None:
     entry = APIS[key]
     for definition in (definition_of(entry.request), definition_of(entry.response)):
         assert (definition.key, definition.versions) == (key, entry.versions)
@@ -51,8 +53,33 @@ def test_apis_are_found_by_key_name_and_message() -> None:
         api_of(ConsumerProtocolSubscription)
 
 
+def _definitions_imported_by(program: str) -> set[str]:
+    program += "\nimport sys\nprint(*(name for name in sys.modules if name.startswith('kctl.protocol.apis.')))"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return {name.rpartition(".")[2] for name in ran.stdout.split()}
+
+
 def test_importing_the_registry_imports_no_api() -> None:
     """Commands start quickly: they pay for the messages that they use."""
-    program = "import sys, kctl.protocol.registry; print([name for name in sys.modules if 'protocol.apis.' in name])"
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "[]"
+    assert _definitions_imported_by("import kctl.protocol.registry") == set()
+
+
+def test_headers_of_an_imported_request_and_response_import_no_other_api() -> None:
+    program = """
+from kctl.protocol.apis.metadata import MetadataRequest
+from kctl.protocol.headers import RequestHeader, encode_request_header, response_header_version
+encode_request_header(RequestHeader(3, 9, 1, "client"))
+response_header_version(3, 9)
+"""
+    assert _definitions_imported_by(program) == {"metadata"}
+
+
+def test_an_api_that_is_not_imported_is_found_by_its_key() -> None:
+    """Whether a header is flexible does not depend on what was imported before."""
+    program = "from kctl.protocol.headers import request_header_version\nassert request_header_version(3, 9) == 2"
+    assert "metadata" in _definitions_imported_by(program)
+
+
+def test_an_api_of_the_client_alone_has_no_served_versions() -> None:
+    assert [entry.name for entry in APIS.values() if not entry.served] == ["consumer_group_describe"]
+    assert (api_named("describe_groups").versions, api_named("describe_groups").served) == (range(7), range(6))

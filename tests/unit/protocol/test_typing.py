@@ -1,4 +1,4 @@
-"""What mypy makes of messages; it knows the decorators by PEP 681."""
+"""mypy checks message classes; it supports their decorator through PEP 681."""
 
 from __future__ import annotations
 

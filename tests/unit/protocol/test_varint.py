@@ -21,6 +21,6 @@ def test_more_than_32_bits_are_refused(blob: str) -> None:
         read_uvarint(memoryview(bytes.fromhex(blob)), 0)
 
 
-def test_tagged_fields_are_stepped_over() -> None:
+def test_tagged_fields_are_skipped() -> None:
     section = bytes.fromhex("02 00 03 aabbcc 8101 00")
     assert skip_tagged_fields(memoryview(section), 1, section[0], 2**32) == (len(section), 2**32 - 2)

@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1 written out by hand, so that they can be wrong."""
+"""Messages of magic 0 and 1 encoded by hand, so that they can be malformed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches: what the header says, what is inside, and that damage never gets further than CorruptBatch."""
+"""Batches: header, records, and damage that always raises CorruptBatch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_records_come_back_as_they_were_built(codec: Codec) -> None:
+def test_records_round_trip(codec: Codec) -> None:
     batch = build_batch(RECORDS, codec=codec)
     assert crc_ok(batch)
     assert list(iterate_records(batch)) == RECORDS
@@ -84,13 +84,13 @@ def test_every_changed_bit_under_the_checksum_is_noticed() -> None:
         (lambda batch: batch[:8] + b"\xff\xff\xff\xff" + batch[12:], "too small"),
     ],
 )
-def test_what_is_no_header_is_refused(change: object, reason: str) -> None:
+def test_invalid_headers_are_refused(change: object, reason: str) -> None:
     with pytest.raises(CorruptBatch, match=reason):
         parse_header(change(build_batch(RECORDS)))  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_messages_are_told_apart_from_damage(magic: int) -> None:
+def test_old_messages_are_distinguished_from_damage(magic: int) -> None:
     message = b"\0" * 8 + (22).to_bytes(4, "big") + b"\1\2\3\4" + bytes([magic]) + b"\0" * 17
     with pytest.raises(OldFormat) as caught:
         parse_header(message)
@@ -105,7 +105,7 @@ def test_a_wrong_record_count_is_refused() -> None:
             list(iterate_records(batch))
 
 
-def test_a_codec_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_codec_is_refused() -> None:
     batch = bytearray(build_batch(RECORDS))
     batch[22] = 5
     with pytest.raises(CorruptBatch, match="codec 5"):
@@ -125,7 +125,7 @@ def test_a_rebuilt_batch_keeps_its_place_and_its_producer() -> None:
     assert crc_ok(rebuilt)
 
 
-def test_a_batch_that_lost_all_records_still_tells_the_last_sequence() -> None:
+def test_an_empty_compacted_batch_keeps_the_last_sequence() -> None:
     batch = build_batch(RECORDS, base_offset=10, producer_id=5, producer_epoch=1, base_sequence=20, codec=Codec.ZSTD)
     empty = rebuild_batch(parse_header(batch), [])
     header = parse_header(empty)
@@ -151,7 +151,7 @@ def test_sealing_makes_the_checksum_right_again() -> None:
     assert crc_ok(batch)
 
 
-def test_a_transaction_marker_says_how_it_ended() -> None:
+def test_a_transaction_marker_has_its_outcome() -> None:
     marker = EndTransactionMarker(ControlType.COMMIT, 7)
     batch = build_end_transaction_marker(marker, producer_id=3, producer_epoch=2, timestamp=99)
     header = parse_header(batch)
@@ -171,6 +171,6 @@ def test_a_marker_without_its_coordinator_epoch_is_none() -> None:
     assert parse_end_transaction_marker(Record(0, 0, b"\0\0\0\1", None)) is None
 
 
-def test_a_batch_needs_a_record() -> None:
-    with pytest.raises(ValueError, match="needs a record"):
+def test_a_batch_without_records_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one record"):
         build_batch([])

@@ -1,4 +1,4 @@
-"""The codecs: there and back, what other clients write, and bounds on what comes out."""
+"""The codecs: round trips, output of other clients, and bounds on the output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPRESSING = [codec for codec in Codec if codec]
 
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("size", [0, 1, 1000, 32 * 1024, 32 * 1024 + 1, len(DATA)])
-def test_what_was_compressed_comes_back(codec: Codec, size: int) -> None:
+def test_compression_round_trips(codec: Codec, size: int) -> None:
     assert decompress(codec, memoryview(compress(codec, memoryview(DATA)[:size]))) == DATA[:size]
 
 
@@ -40,7 +40,7 @@ def test_a_stream_that_is_cut_or_foreign_is_refused(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSING)
-def test_nothing_is_no_stream(codec: Codec) -> None:
+def test_empty_input_is_not_a_valid_stream(codec: Codec) -> None:
     with pytest.raises(DecompressionError):
         decompress(codec, b"")
 
@@ -54,7 +54,7 @@ def test_snappy_is_framed_as_java_does_and_read_bare_as_librdkafka_does() -> Non
 
 @pytest.mark.parametrize("length", [-1, 1 << 30])
 def test_a_snappy_block_with_an_absurd_length_is_refused(length: int) -> None:
-    with pytest.raises(DecompressionError, match="does not fit"):
+    with pytest.raises(DecompressionError, match="invalid block length"):
         decompress(Codec.SNAPPY, XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1" + struct.pack(">i", length) + b"xx")
 
 

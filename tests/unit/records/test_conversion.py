@@ -1,4 +1,4 @@
-"""Between the formats: what old producers send and what old consumers get, with every codec."""
+"""Conversion between formats for old producers and old consumers, with every codec."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ TWO_WRAPPERS = build_messages(RECORDS, magic=1, codec=Codec.GZIP) * 2
         (build_messages([Record(0, 5, None, b"v" * 6000)] * 2, magic=1), ErrorCode.MESSAGE_TOO_LARGE),
     ],
 )
-def test_what_is_wrong_is_refused_with_kafkas_code(messages: bytes, code: ErrorCode) -> None:
+def test_invalid_messages_are_refused_with_kafkas_error_codes(messages: bytes, code: ErrorCode) -> None:
     assert refusal(messages).code is code
 
 
@@ -215,14 +215,14 @@ def test_only_whole_batches_up_to_the_limit_are_taken_but_always_one() -> None:
     assert taken_back(batches[:50], first_offset=100) == ([], 100)
 
 
-def test_damage_in_the_log_is_told() -> None:
+def test_damage_in_the_log_is_reported() -> None:
     batch = bytearray(stored())
     batch[61] = 0x7F
     with pytest.raises(CorruptBatch):
         downgrade(batch, 1, first_offset=0, size_max=1 << 20)
 
 
-def test_more_records_than_the_memory_is_meant_for_are_refused() -> None:
+def test_more_records_than_the_bound_are_refused() -> None:
     batch = bytearray(stored())
     batch[57:61] = (1 << 30).to_bytes(4, "big")
     with pytest.raises(CorruptBatch, match="too many"):

@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1: what stands where, wrappers, and what damage they answer to."""
+"""Messages of magic 0 and 1: layout, wrappers, and errors for damage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_field_is_where_kafka_has_it(magic: int, expected: str) -> None:
 
 @pytest.mark.parametrize("codec", OLD_CODECS)
 @pytest.mark.parametrize("magic", [0, 1])
-def test_what_is_built_is_read_again_with_offsets_and_gaps(magic: int, codec: Codec) -> None:
+def test_built_messages_are_read_with_offsets_and_gaps(magic: int, codec: Codec) -> None:
     data = build_messages(RECORDS, magic=magic, codec=codec)
     headers = list(iterate_batches(data))
     assert len(headers) == (3 if codec is Codec.NONE else 1)
@@ -74,7 +74,7 @@ def test_building_with_append_time_marks_wrapper_and_messages() -> None:
     assert {old[17]} == {0}, "magic 0 has no such bit"
 
 
-def test_a_header_knows_the_extent_of_a_wrapper_after_a_look_inside() -> None:
+def test_inspecting_a_wrapper_completes_its_header() -> None:
     for magic in (0, 1):
         data = build_messages(RECORDS, magic=magic, codec=Codec.LZ4)
         header = parse_message(data)
@@ -84,7 +84,7 @@ def test_a_header_knows_the_extent_of_a_wrapper_after_a_look_inside() -> None:
         assert list(iterate_records(data, header)) == records_of(data)
 
 
-def test_a_batch_of_magic_2_is_left_alone_by_the_look_inside() -> None:
+def test_inspecting_a_batch_of_magic_2_changes_nothing() -> None:
     data = build_batch(RECORDS, base_offset=5, codec=Codec.GZIP)
     header = parse_any_header(data)
     look_inside(data, header)
@@ -149,7 +149,7 @@ def test_wrong_checksums_inside_matter_only_for_producers() -> None:
         list(iterate_messages(data, parse_message(data), is_produced=True))
 
 
-def test_bits_that_the_format_does_not_know_mean_nothing() -> None:
+def test_unknown_attribute_bits_are_ignored() -> None:
     for magic in (0, 1):
         header = parse_any_header(message(pair(None, b"a"), magic=magic, attributes=0x78))
         assert not header.is_control
@@ -166,9 +166,9 @@ def test_negative_lengths_are_no_key_and_no_value() -> None:
     [
         (message(b"\0" * 7, magic=0, size=13), "batch length 13 is too small"),
         (message(b"\0" * 7, size=21), "message size 21"),
-        (message(struct.pack(">i", 9) + b"k" * 8), "does not fit"),
-        (message(pair(b"k", None) + b"x"), "does not fit"),
-        (message(struct.pack(">ii", -1, 5) + b"valu"), "does not fit"),
+        (message(struct.pack(">i", 9) + b"k" * 8), "invalid key length 9"),
+        (message(pair(b"k", None) + b"x"), "invalid value length -1"),
+        (message(struct.pack(">ii", -1, 5) + b"valu"), "invalid value length 5"),
         (message(pair(None, None), attributes=1), "without a value"),
         (message(pair(None, b"no gzip"), attributes=1), "gzip"),
         (message(pair(None, b""), attributes=3, magic=0), "lz4"),
@@ -178,12 +178,12 @@ def test_negative_lengths_are_no_key_and_no_value() -> None:
         (wrapper(message(pair(None, b"v"))[:-1]), "without messages"),
         (wrapper(message(b"", size=13)), "message size 13 inside"),
         (wrapper(message(b"\0" * 4, size=14)), "too small for its fields"),
-        (wrapper(wrapper(message(pair(None, b"v")))), "wrapper inside"),
+        (wrapper(wrapper(message(pair(None, b"v")))), "inside of another one"),
         (wrapper(message(pair(None, b"v"), magic=2)), "magic 2 inside"),
         (wrapper(message(pair(None, b"v"), offset=9), offset=8), "less than the last one inside"),
     ],
 )
-def test_damage_is_told(data: bytes, reason: str) -> None:
+def test_damage_is_reported(data: bytes, reason: str) -> None:
     with pytest.raises(CorruptBatch, match=reason):
         records_of(data)
 
@@ -202,10 +202,10 @@ def test_a_wrapper_may_not_grow_beyond_its_bound() -> None:
         list(iterate_records(data, size_max=50_000))
 
 
-def test_there_is_no_zstd_to_build() -> None:
+def test_zstd_is_refused_in_old_formats() -> None:
     with pytest.raises(ValueError, match="zstd"):
         build_messages(RECORDS, magic=1, codec=Codec.ZSTD)
 
 
-def test_nothing_becomes_nothing() -> None:
+def test_no_records_build_no_bytes() -> None:
     assert [build_messages([], magic=1, codec=codec) for codec in OLD_CODECS] == [b""] * 4

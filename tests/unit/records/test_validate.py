@@ -1,4 +1,4 @@
-"""What a leader takes from a producer: one test per line of the table, and that good batches are left alone."""
+"""Validation of produced batches by the leader: one test per rule, and valid batches stay unchanged."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def changed(position: int, value: int, size: int, *, batch: bytes | None = None,
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_a_good_batch_is_taken_over_untouched(codec: Codec) -> None:
+def test_a_valid_batch_is_stored_unchanged(codec: Codec) -> None:
     batch = build_batch(RECORDS, codec=codec, producer_id=1, producer_epoch=0, base_sequence=0)
     assert produced(batch) == batch
 
@@ -141,7 +141,7 @@ def test_a_lone_record_has_its_batch_s_max_timestamp() -> None:
     assert parse_header(batch).max_timestamp == NOW_MS
 
 
-def test_records_without_timestamps_are_fine() -> None:
+def test_records_without_timestamps_are_accepted() -> None:
     batch = build_batch([Record(index, -1, b"k") for index in range(3)])
     assert produced(batch, replace(RULES, timestamp_difference_max_ms=1000)) == batch
 
@@ -157,7 +157,7 @@ def test_timestamps_out_of_range_are_named_one_by_one(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_a_compacted_topic_wants_keys(codec: Codec) -> None:
+def test_a_compacted_topic_requires_keys(codec: Codec) -> None:
     rules = replace(RULES, is_compacted=True)
     batch = build_batch(RECORDS, codec=codec)
     assert produced(batch, rules) == batch
@@ -167,7 +167,7 @@ def test_a_compacted_topic_wants_keys(codec: Codec) -> None:
     assert [index for index, _ in caught.value.record_errors] == [1, 2]
 
 
-def test_a_walk_that_meets_nonsense_is_an_invalid_record() -> None:
+def test_malformed_records_are_invalid_records() -> None:
     rules = replace(RULES, is_compacted=True)
     batch = bytearray(build_batch(RECORDS))
     batch[-1] = 99  # A header count without headers.
@@ -210,7 +210,7 @@ def test_the_broker_itself_may_append_several_batches_and_control_batches() -> N
     assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-def test_a_follower_drops_what_is_cut_off_takes_what_is_before_damage_and_refuses_damage() -> None:
+def test_a_follower_takes_whole_batches_before_damage_and_refuses_damage() -> None:
     one, two = build_batch(RECORDS), build_batch(RECORDS, base_offset=3)
     valid = validate_replicated(one + two[:-1])
     assert [header.base_offset for header in valid.headers] == [0]

@@ -11,7 +11,7 @@ from kctl.server.controller.actions import (
     Action,
     Continue,
     DeleteTopicNodes,
-    DropDeletion,
+    RejectTopicDeletion,
     SendStopReplica,
     WatchStates,
     WriteAssignments,
@@ -24,7 +24,7 @@ from kctl.server.controller.events import (
     Event,
     StatesRead,
     StatesWritten,
-    StopReplicaAnswered,
+    StopReplicaResponseReceived,
     TopicsRead,
 )
 from kctl.server.controller.state import ControllerState, LiveBroker
@@ -47,7 +47,7 @@ def topic(*partitions: tuple[int, ...]) -> TopicAssignment:
 
 
 class World:
-    """ZooKeeper and brokers that do at once what the controller wants: enough to see what comes of it."""
+    """ZooKeeper and brokers that perform every action at once, enough to observe its results."""
 
     def __init__(self, *ids: int, topics: dict[str, TopicAssignment] | None = None) -> None:
         self.state = ControllerState(broker_id=ids[0])
@@ -82,7 +82,7 @@ class World:
             case SendStopReplica(is_deleting=True):
                 refused = action.broker_id in self.refuses_deletion
                 code = ErrorCode.KAFKA_STORAGE_ERROR if refused else ErrorCode.NONE
-                return StopReplicaAnswered(action.broker_id, dict.fromkeys(action.partitions, code))
+                return StopReplicaResponseReceived(action.broker_id, dict.fromkeys(action.partitions, code))
             case WriteAssignments():
                 self.topics.update(action.topics)
             case WatchStates():
@@ -94,7 +94,7 @@ class World:
                 self.deletions.discard(action.topic)
                 for tp in [tp for tp in self.znodes if tp.topic == action.topic]:
                     del self.znodes[tp]
-            case DropDeletion():
+            case RejectTopicDeletion():
                 self.deletions.discard(action.topic)
             case _:
                 pass

@@ -20,7 +20,7 @@ from kctl.protocol.apis.leader_and_isr import (
 from kctl.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from kctl.records.build import build_batch
 from kctl.records.header import Record
-from kctl.server.log_chores import LogChores
+from kctl.server.log_tasks import LogTasks
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.replication.log_dir_moves import LogDirMoves
 from kctl.server.replication.partition import Partition
@@ -181,8 +181,8 @@ class MoveWorld:
         """Returns when nothing moves any more."""
         await until(lambda: not len(self.moves))
 
-    def chores(self) -> LogChores:
-        return LogChores(self.logs, self.replicas, self.clock, configs=ConfigView({}), random=random.Random(1))
+    def log_tasks(self) -> LogTasks:
+        return LogTasks(self.logs, self.replicas, self.clock, configs=ConfigView({}), random=random.Random(1))
 
 
 async def until(holds: Callable[[], bool]) -> None:

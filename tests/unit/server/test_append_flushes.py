@@ -1,4 +1,4 @@
-"""flush.messages: who appends is answered after the sync, and the loop does other things meanwhile."""
+"""flush.messages: appends are answered after the sync, and the loop serves others meanwhile."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class World:
         )
         context = RequestContext(9, 1, "client", Peer("/127.0.0.1", "PLAINTEXT"))
         answer = self._handler.handle(request, context)
-        assert answer is not None
+        assert isinstance(answer, (ProduceResponse, asyncio.Future))
         return answer
 
 
@@ -164,7 +164,7 @@ def test_other_partitions_are_served_while_one_waits_for_the_disk() -> None:
     play(story)
 
 
-def test_appends_that_come_while_a_sync_runs_share_the_next() -> None:
+def test_appends_during_a_sync_share_the_next_sync() -> None:
     async def story(world: World) -> None:
         answers = [world.produce(0, -1)]
         await asyncio.sleep(0)  # The first sync makes its plan.
@@ -178,7 +178,7 @@ def test_appends_that_come_while_a_sync_runs_share_the_next() -> None:
 
 
 @ACKS
-def test_a_sync_that_fails_is_answered_as_such_and_takes_the_directory_offline(acks: int) -> None:
+def test_a_failed_sync_is_answered_with_an_error_and_takes_the_directory_offline(acks: int) -> None:
     async def story(world: World) -> None:
         answer = world.produce(0, acks)
         world.disk.fail_at(1)
@@ -191,7 +191,7 @@ def test_a_sync_that_fails_is_answered_as_such_and_takes_the_directory_offline(a
 
 
 @ACKS
-def test_a_topic_that_is_deleted_while_its_sync_runs_is_no_failure_of_the_disk(acks: int) -> None:
+def test_deleting_a_topic_during_its_sync_does_not_count_as_a_disk_failure(acks: int) -> None:
     async def story(world: World) -> None:
         log = world.partition.log
         assert isinstance(world.produce(0, acks), asyncio.Future)
@@ -206,7 +206,7 @@ def test_a_topic_that_is_deleted_while_its_sync_runs_is_no_failure_of_the_disk(a
     play(story)
 
 
-def test_a_follower_settles_what_it_has_copied_before_it_asks_for_more() -> None:
+def test_a_follower_flushes_copied_records_before_it_fetches_again() -> None:
     async def story(world: World) -> None:
         log = world.partition.log
         log.append_as_follower(build_batch([Record(0, 0, b"k", b"v")], leader_epoch=0))

@@ -1,4 +1,4 @@
-"""The broker's log cleaners: how many work at a time, at what pace, and how they end."""
+"""The broker's log cleaner threads: parallelism, I/O limit and shutdown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kctl.records.header import Record
 from kctl.server.cleaner_pace import Account, CleanerPace
 from kctl.server.cleaners import LogCleaners, buffers
 from kctl.server.clock import SystemClock
-from kctl.storage.cleaning import CleaningGivenUp
+from kctl.storage.cleaning import CleaningAborted
 from kctl.storage.config import LogConfig
 from kctl.storage.files import File, RealFiles
 from kctl.storage.log_directory import LogDirectory
@@ -31,7 +31,7 @@ PATIENCE_S = 60
 
 
 class MeetingFiles(RealFiles):
-    """Whoever opens a log in one of the cleaner's threads waits there until `expected` have come."""
+    """Cleaner threads that open a log wait until `expected` of them have done so."""
 
     def __init__(self, expected: int) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ def cleaners_of(manager: LogManager, **properties: str) -> LogCleaners:
 def clean_all(manager: LogManager, **properties: str) -> None:
     async def run() -> None:
         cleaners = cleaners_of(manager, **properties)
-        cleaners.set_to_work()
+        cleaners.start_idle_cleaners()
         await asyncio.wait_for(cleaners.idle(), PATIENCE_S)
         assert cleaners.cleaner.uncleanable == {}
         await cleaners.stop()
@@ -79,7 +79,7 @@ def clean_all(manager: LogManager, **properties: str) -> None:
     asyncio.run(run())
 
 
-def test_each_thread_cleans_a_log_of_its_own_and_then_the_next(tmp_path: Path) -> None:
+def test_cleaner_threads_clean_different_logs_in_parallel(tmp_path: Path) -> None:
     files = MeetingFiles(2)
     manager = dirty_logs(tmp_path, files, 4)
     clean_all(manager, log_cleaner_threads="2")
@@ -89,7 +89,7 @@ def test_each_thread_cleans_a_log_of_its_own_and_then_the_next(tmp_path: Path) -
     manager.release()
 
 
-def test_one_thread_cleans_one_log_after_the_other(tmp_path: Path) -> None:
+def test_one_cleaner_thread_cleans_logs_one_after_the_other(tmp_path: Path) -> None:
     files = MeetingFiles(1)
     manager = dirty_logs(tmp_path, files, 3)
     clean_all(manager, log_cleaner_threads="1")
@@ -98,21 +98,21 @@ def test_one_thread_cleans_one_log_after_the_other(tmp_path: Path) -> None:
     manager.release()
 
 
-def test_without_threads_nothing_is_cleaned(tmp_path: Path) -> None:
+def test_no_log_is_cleaned_without_cleaner_threads(tmp_path: Path) -> None:
     manager = dirty_logs(tmp_path, RealFiles(), 1)
     clean_all(manager, log_cleaner_threads="0")
     assert manager.checkpoints.cleaner_offset(TopicPartition("table", 0)) is None
     manager.release()
 
 
-def test_a_stop_ends_what_waits_for_its_allowance_and_leaves_no_drafts(tmp_path: Path) -> None:
+def test_stopping_ends_throttled_cleanings_and_removes_their_temporary_files(tmp_path: Path) -> None:
     manager = dirty_logs(tmp_path, RealFiles(), 2)
 
     async def run() -> None:
         cleaners = cleaners_of(manager, **{"log.cleaner.io.max.bytes.per.second": "0.001", "log.cleaner.threads": "2"})
-        cleaners.set_to_work()
+        cleaners.start_idle_cleaners()
         await asyncio.wait_for(cleaners.stop(), PATIENCE_S)
-        cleaners.set_to_work()
+        cleaners.start_idle_cleaners()
         await asyncio.wait_for(cleaners.idle(), PATIENCE_S)
 
     asyncio.run(run())
@@ -121,7 +121,7 @@ def test_a_stop_ends_what_waits_for_its_allowance_and_leaves_no_drafts(tmp_path:
     manager.release()
 
 
-def test_a_look_every_backoff_finds_what_has_become_dirty(tmp_path: Path) -> None:
+def test_logs_are_checked_for_dirty_segments_every_backoff(tmp_path: Path) -> None:
     manager = dirty_logs(tmp_path, RealFiles(), 1)
     tp = TopicPartition("table", 0)
 
@@ -141,7 +141,7 @@ def test_a_look_every_backoff_finds_what_has_become_dirty(tmp_path: Path) -> Non
     manager.release()
 
 
-def test_buffers_are_shared_out_among_the_threads() -> None:
+def test_the_dedupe_buffer_is_divided_among_the_threads() -> None:
     view = ConfigView(
         {
             "log.cleaner.threads": "4",
@@ -153,7 +153,7 @@ def test_buffers_are_shared_out_among_the_threads() -> None:
     assert buffers(view) == (8 << 20, 128 << 10)
 
 
-def test_bytes_are_paid_for_with_time() -> None:
+def test_the_io_limit_delays_by_the_bytes_that_were_used() -> None:
     account = Account()
     assert account.spend(0, now_ms=10_000, bytes_per_second=1000) == -1000
     assert account.spend(1000, now_ms=10_000, bytes_per_second=1000) == 0
@@ -162,22 +162,22 @@ def test_bytes_are_paid_for_with_time() -> None:
     assert account.spend(0, now_ms=15_500, bytes_per_second=100) == 0
 
 
-def test_time_that_was_not_used_is_credit_for_a_second_at_most() -> None:
+def test_unused_io_allowance_is_kept_for_a_second_at_most() -> None:
     account = Account()
     account.spend(0, now_ms=0, bytes_per_second=1000)
     assert account.spend(1500, now_ms=3_600_000, bytes_per_second=1000) == 500
 
 
-def test_without_a_limit_nobody_waits_but_a_stop_is_heard() -> None:
+def test_without_an_io_limit_nothing_is_delayed_but_a_stop_is_noticed() -> None:
     pace = CleanerPace(SystemClock(), lambda: ConfigView({}).current.log_cleaner_io_max_bytes_per_second)
     for _ in range(100):
         pace.spend(1 << 30)
     pace.stop()
-    with pytest.raises(CleaningGivenUp):
+    with pytest.raises(CleaningAborted):
         pace.spend(0)
 
 
-def test_a_checkpoint_that_a_newer_one_has_overtaken_is_not_written(tmp_path: Path) -> None:
+def test_an_outdated_cleaner_checkpoint_is_not_written(tmp_path: Path) -> None:
     path = str(tmp_path / "checkpoint")
     directory = LogDirectory(str(tmp_path))
     older = CheckpointPlan(RealFiles(), [(directory, path, b"older")])

@@ -1,4 +1,4 @@
-"""Configuration in ZooKeeper as a running broker comes to know it."""
+"""Configuration changes in ZooKeeper, as applied by a running broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kctl.zookeeper import paths
 from tests.unit.handlers.world import World, play
 
 
-def test_the_overrides_of_a_topic_that_somebody_creates_are_read_without_an_announcement() -> None:
+def test_the_overrides_of_a_new_topic_are_read_without_a_config_change_notification() -> None:
     async def scene(world: World) -> None:
         await world.topics.create("a", {0: (0,)}, {"retention.ms": "5"})
         await world.until(lambda: world.configs.topic("a").retention_ms == 5)
@@ -15,7 +15,7 @@ def test_the_overrides_of_a_topic_that_somebody_creates_are_read_without_an_anno
     play(scene)
 
 
-def test_a_topic_that_comes_again_has_its_new_overrides() -> None:
+def test_a_recreated_topic_has_its_new_overrides() -> None:
     async def scene(world: World) -> None:
         await world.topic("a", overrides={"retention.ms": "5"})
         await world.topics.request_deletion("a")
@@ -27,7 +27,7 @@ def test_a_topic_that_comes_again_has_its_new_overrides() -> None:
     play(scene)
 
 
-def test_an_announced_change_is_taken_over() -> None:
+def test_a_config_change_notification_is_applied() -> None:
     async def scene(world: World) -> None:
         await world.topic("a")
         await world.topics.change_config("topics/a", {"retention.ms": "5"})
@@ -41,7 +41,7 @@ def test_an_announced_change_is_taken_over() -> None:
     play(scene)
 
 
-def test_a_broker_that_starts_knows_what_was_set_before() -> None:
+def test_a_starting_broker_reads_the_stored_overrides() -> None:
     async def scene(world: World) -> None:
         await world.topic("a", overrides={"retention.ms": "5"})
         again = World(world.loop, {})

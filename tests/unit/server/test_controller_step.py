@@ -1,4 +1,4 @@
-"""The controller's decisions, by events in and actions out; and random histories against what must always hold."""
+"""The controller's decisions, events in and actions out; and random histories against invariants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kctl.model import LEADER_DURING_DELETE, NO_LEADER, LeaderAndIsr, TopicPartition
 from kctl.server.controller.actions import (
     DeleteTopicNodes,
-    DropDeletion,
+    RejectTopicDeletion,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
@@ -18,7 +18,7 @@ from kctl.server.controller.actions import (
 )
 from kctl.server.controller.events import (
     BrokersRead,
-    ControlledShutdownAsked,
+    ControlledShutdownRequested,
     Elected,
     Resigned,
     StatesWritten,
@@ -31,7 +31,7 @@ from tests.unit.server.controller_world import ID, World, broker, brokers, topic
 T0 = TopicPartition("t", 0)
 
 
-def test_a_new_topic_is_written_before_anybody_is_told() -> None:
+def test_a_new_topic_is_written_before_requests_to_brokers_are_sent() -> None:
     world = World(1, 2)
     actions = world.create("t", topic((2, 1)))
     assert [type(a) for a in actions] == [WriteStates, SendLeaderAndIsr, SendLeaderAndIsr, SendUpdateMetadata]
@@ -42,7 +42,7 @@ def test_a_new_topic_is_written_before_anybody_is_told() -> None:
     assert told.partitions[0].topic_id == ID
 
 
-def test_the_first_thing_brokers_hear_of_a_new_controller_is_who_is_alive() -> None:
+def test_a_new_controller_first_sends_the_live_brokers() -> None:
     world = World(1, topics={"t": topic((1,))})
     first = world.told[0]
     assert isinstance(first, SendUpdateMetadata)
@@ -64,19 +64,19 @@ def test_expansion_brings_only_the_new_partitions_online() -> None:
     assert list(written.created) == [TopicPartition("t", 1)]
 
 
-def test_when_a_leader_dies_the_next_in_sync_replica_leads_in_a_new_epoch() -> None:
+def test_after_a_leader_failure_the_next_in_sync_replica_leads_in_a_new_epoch() -> None:
     world = World(1, 2, 3, topics={"t": topic((2, 3))})
     world.live(1, 3)
     assert world.znodes[T0] == LeaderAndIsr(3, 1, (3,), controller_epoch=1, partition_epoch=1)
 
 
-def test_when_a_follower_dies_it_leaves_the_isr_and_the_epoch_goes_up() -> None:
+def test_a_failed_follower_leaves_the_isr_and_the_leader_epoch_is_increased() -> None:
     world = World(1, 2, 3, topics={"t": topic((2, 3))})
     world.live(1, 2)
     assert world.znodes[T0] == LeaderAndIsr(2, 1, (2,), controller_epoch=1, partition_epoch=1)
 
 
-def test_a_new_controller_takes_the_dead_out_of_the_isr_of_leaders_that_live() -> None:
+def test_a_new_controller_removes_failed_brokers_from_the_isr_of_live_leaders() -> None:
     """Mostly the old controller: until it is out, nothing with acks=all is answered."""
     world = World(1, 2, 3, topics={"t": topic((2, 3))})
     world.brokers.pop(3)
@@ -84,7 +84,7 @@ def test_a_new_controller_takes_the_dead_out_of_the_isr_of_leaders_that_live() -
     assert world.znodes[T0] == LeaderAndIsr(2, 1, (2,), controller_epoch=2, partition_epoch=1)
 
 
-def test_a_new_controller_tells_each_broker_its_roles_once() -> None:
+def test_a_new_controller_sends_each_broker_its_roles_once() -> None:
     """Those that wait for an election or a smaller set of in-sync replicas are told when that is written."""
     world = World(1, 2, 3, topics={"t": topic((2, 3), (3, 2), (1, 2), (3,))})
     world.brokers.pop(3)
@@ -98,7 +98,7 @@ def test_a_new_controller_tells_each_broker_its_roles_once() -> None:
     assert sorted(told) == [(1, 2, 1), (2, 0, 2), (2, 1, 2), (2, 2, 1)]
 
 
-def test_new_leaders_and_smaller_isrs_after_a_death_are_written_and_told_together() -> None:
+def test_new_leaders_and_shrunk_isrs_after_a_failure_are_written_and_sent_together() -> None:
     world = World(1, 2, 3, topics={"t": topic((2, 3), (3, 2), (1, 2))})
     actions = world.live(1, 3)
     (write,) = (action for action in actions if isinstance(action, WriteStates))
@@ -106,7 +106,7 @@ def test_new_leaders_and_smaller_isrs_after_a_death_are_written_and_told_togethe
     assert [a.broker_id for a in actions if isinstance(a, SendLeaderAndIsr)] == [1, 3]
 
 
-def test_the_last_in_sync_replica_stays_listed_and_leads_again_when_it_is_back() -> None:
+def test_the_last_in_sync_replica_stays_in_the_isr_and_leads_again_after_its_return() -> None:
     world = World(1, 2, topics={"t": topic((2,))})
     world.live(1)
     assert world.znodes[T0].leader == NO_LEADER
@@ -115,8 +115,8 @@ def test_the_last_in_sync_replica_stays_listed_and_leads_again_when_it_is_back()
     assert world.znodes[T0].leader == 2
 
 
-def test_a_newcomer_hears_who_leads_before_it_is_told_to_follow() -> None:
-    """Apache Kafka's brokers refuse to follow a leader that they do not know to be alive."""
+def test_a_new_broker_gets_update_metadata_before_leader_and_isr() -> None:
+    """Apache Kafka's brokers refuse to follow a leader that is not in their metadata."""
     world = World(1, 2, topics={"t": topic((1, 2))})
     world.live(1)
     actions = world.live(1, 2)
@@ -126,7 +126,7 @@ def test_a_newcomer_hears_who_leads_before_it_is_told_to_follow() -> None:
     assert any(T0 in [news.topic_partition for news in a.partitions] for a in heard)
 
 
-def test_a_broker_that_restarted_unseen_is_taken_for_dead_and_then_new() -> None:
+def test_a_broker_with_a_new_epoch_is_handled_as_failed_and_then_as_new() -> None:
     """Its registration has a new czxid, so its leaderships are decided afresh."""
     world = World(1, 2, topics={"t": topic((2,))})
     world.brokers = {1: world.brokers[1], 2: broker(999)}
@@ -135,7 +135,7 @@ def test_a_broker_that_restarted_unseen_is_taken_for_dead_and_then_new() -> None
     assert world.znodes[T0].leader_epoch == 2
 
 
-def test_deleting_a_topic_tells_brokers_to_forget_stop_and_delete_in_this_order() -> None:
+def test_deleting_a_topic_sends_update_metadata_and_stop_replica_before_removing_its_znodes() -> None:
     world = World(1, 2, topics={"t": topic((1, 2))})
     actions = world.delete("t")
     kinds = [type(a) for a in actions]
@@ -149,7 +149,7 @@ def test_deleting_a_topic_tells_brokers_to_forget_stop_and_delete_in_this_order(
     assert not world.state.partition_phases
 
 
-def test_a_deletion_waits_for_the_replica_whose_broker_is_away() -> None:
+def test_a_topic_deletion_waits_for_replicas_on_offline_brokers() -> None:
     world = World(1, 2, topics={"t": topic((1, 2))})
     world.live(1)
     world.delete("t")
@@ -158,7 +158,7 @@ def test_a_deletion_waits_for_the_replica_whose_broker_is_away() -> None:
     assert "t" not in world.topics
 
 
-def test_a_deletion_that_a_broker_refused_is_tried_again_when_one_comes() -> None:
+def test_a_refused_topic_deletion_is_retried_when_a_broker_registers() -> None:
     world = World(1, 2, topics={"t": topic((1, 2))})
     world.refuses_deletion = {2}
     world.delete("t")
@@ -175,20 +175,20 @@ def test_a_topic_can_be_created_again_after_its_deletion() -> None:
     assert world.znodes[T0].leader == 1
 
 
-def test_the_wish_to_delete_an_unknown_topic_is_dropped() -> None:
+def test_the_deletion_request_for_an_unknown_topic_is_removed() -> None:
     world = World(1)
-    assert world.delete("nothing") == [DropDeletion("nothing")]
+    assert world.delete("nothing") == [RejectTopicDeletion("nothing")]
 
 
-def test_without_delete_topic_enable_wishes_are_dropped() -> None:
+def test_without_delete_topic_enable_deletion_requests_are_removed() -> None:
     world = World(1, topics={"t": topic((1,))})
     world.state.allows_topic_deletion = False
-    assert world.delete("t") == [DropDeletion("t")]
+    assert world.delete("t") == [RejectTopicDeletion("t")]
 
 
-def test_controlled_shutdown_moves_leadership_and_leaves_the_isr() -> None:
+def test_controlled_shutdown_moves_leadership_and_shrinks_the_isr() -> None:
     world = World(1, 2, topics={"t": topic((1, 2)), "u": topic((2, 1)), "alone": topic((1,))})
-    world.feed(ControlledShutdownAsked(1))
+    world.feed(ControlledShutdownRequested(1))
     assert world.znodes[T0].leader == 2
     assert world.znodes[T0].isr == (2,)
     assert world.znodes[TopicPartition("u", 0)].isr == (2,)
@@ -196,7 +196,7 @@ def test_controlled_shutdown_moves_leadership_and_leaves_the_isr() -> None:
     assert led_with_followers(world.state, 1) == []
 
 
-def test_a_write_that_lost_a_race_is_decided_again_on_what_is_there() -> None:
+def test_a_conflicting_write_is_decided_again_on_the_current_state() -> None:
     world = World(1, 2, 3, topics={"t": topic((2, 3))})
     world.brokers.pop(2)
     (write,) = (a for a in step(world.state, BrokersRead(dict(world.brokers)), 0) if isinstance(a, WriteStates))
@@ -208,7 +208,7 @@ def test_a_write_that_lost_a_race_is_decided_again_on_what_is_there() -> None:
     assert world.znodes[T0].partition_epoch == 6
 
 
-def test_the_dead_leave_the_isr_although_its_leader_wrote_it_at_the_same_time() -> None:
+def test_a_failed_broker_leaves_the_isr_despite_a_concurrent_write_of_the_leader() -> None:
     world = World(1, 2, 3, topics={"t": topic((1, 2, 3))})
     world.brokers.pop(2)
     step(world.state, BrokersRead(dict(world.brokers)), 0)
@@ -249,7 +249,7 @@ SHAPES = [topic((1, 2, 3), (2, 3, 4)), topic((4,)), topic((3, 1)), topic((2, 4),
 
 
 @given(HISTORY)
-def test_whatever_happens_the_books_agree(history: list[tuple[str, object]]) -> None:
+def test_controller_state_agrees_with_zookeeper_after_random_events(history: list[tuple[str, object]]) -> None:
     """Leaders are live, assigned and in sync; epochs only grow; phases match; nothing of a deleted topic is left."""
     world = World(1, 2, 3, 4)
     epochs: dict[tuple[str, int], int] = {}
@@ -259,7 +259,7 @@ def test_whatever_happens_the_books_agree(history: list[tuple[str, object]]) -> 
             world.live(*value)
         elif kind == "shutdown":
             assert isinstance(value, int)
-            world.feed(ControlledShutdownAsked(value))
+            world.feed(ControlledShutdownRequested(value))
         else:
             assert isinstance(value, int)
             name = f"t{value}"
@@ -284,7 +284,7 @@ def test_whatever_happens_the_books_agree(history: list[tuple[str, object]]) -> 
         assert world.state.deleting == world.deletions
 
 
-def test_a_new_controller_does_not_let_a_broker_lead_that_came_back_since() -> None:
+def test_a_new_controller_does_not_elect_a_broker_that_re_registered_since() -> None:
     """It may have lost power, and with it what was acknowledged; the others are sure to have it."""
     world = World(1, 2, 3, topics={"t": topic((1, 2, 3))})
     actions = world.feed(Elected(2, 2, world.brokers, world.topics, dict(world.znodes), returned={T0: frozenset({1})}))
@@ -294,7 +294,7 @@ def test_a_new_controller_does_not_let_a_broker_lead_that_came_back_since() -> N
     assert {state.state.leader for action in told for state in action.partitions} == {2}
 
 
-def test_a_cluster_that_came_back_as_a_whole_is_led_as_before() -> None:
+def test_a_restarted_cluster_keeps_its_leaders() -> None:
     world = World(1, 2, topics={"t": topic((1, 2))})
     before = world.znodes[T0]
     world.feed(Elected(2, 2, world.brokers, world.topics, dict(world.znodes), returned={T0: frozenset({1, 2})}))
@@ -303,7 +303,7 @@ def test_a_cluster_that_came_back_as_a_whole_is_led_as_before() -> None:
     assert after.partition_epoch == before.partition_epoch + 1, "who returns later is told apart from these"
 
 
-def test_a_returned_replica_leads_when_nobody_else_is_left() -> None:
+def test_a_returned_replica_leads_when_no_other_replica_is_live() -> None:
     world = World(1, 2, topics={"t": topic((1, 2))})
     world.brokers = brokers(1)
     world.feed(Elected(2, 2, world.brokers, world.topics, dict(world.znodes), returned={T0: frozenset({1})}))

@@ -1,4 +1,4 @@
-"""What other hands do to the controller's znodes: it says precisely what is wrong, and goes on with everything else."""
+"""Foreign writes to the controller's znodes: each is reported precisely, and everything else continues."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from kctl.testing.sim_zookeeper import SimZooKeeper
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import Create, Delete
 from tests.unit.handlers.world import World, play
-from tests.unit.server.test_controller_step import World as Steps
-from tests.unit.server.test_controller_step import brokers, topic
+from tests.unit.server.controller_world import World as Steps
+from tests.unit.server.controller_world import brokers, topic
 
 SETTLED_S = 5.0
 
@@ -68,9 +68,7 @@ async def goes_on(world: World) -> None:
         ("/config/changes/config_change_0000000000", b'{"version":2}'),
     ],
 )
-def test_a_znode_that_makes_no_sense_is_named_and_left_out(
-    caplog: pytest.LogCaptureFixture, path: str, data: bytes
-) -> None:
+def test_a_malformed_znode_is_logged_and_skipped(caplog: pytest.LogCaptureFixture, path: str, data: bytes) -> None:
     async def scene(world: World) -> None:
         await world.zookeeper.create(path, data)
         await goes_on(world)
@@ -106,7 +104,7 @@ async def is_gone(world: World, path: str) -> bool:
         ([("a", 0, (-1,))], True),
     ],
 )
-def test_reassignment_in_which_nothing_moves_ends_and_makes_room_for_the_next(
+def test_reassignment_without_changes_completes_and_allows_the_next(
     caplog: pytest.LogCaptureFixture, wanted: list[tuple[str, int, tuple[int, ...]]], is_refused: bool
 ) -> None:
     async def scene(world: World) -> None:
@@ -131,7 +129,7 @@ def test_reassignment_in_which_nothing_moves_ends_and_makes_room_for_the_next(
         play(scene, others=2)
 
 
-def test_reassignment_of_other_replicas_goes_on_beside_one_in_which_nothing_moves() -> None:
+def test_reassignment_continues_beside_one_without_changes() -> None:
     async def scene(world: World) -> None:
         await world.topic("a", (0, 1), (0, 1))
         await world.zookeeper.create(
@@ -146,7 +144,7 @@ def test_reassignment_of_other_replicas_goes_on_beside_one_in_which_nothing_move
     play(scene, others=2)
 
 
-def test_reassignment_of_a_topic_that_is_removed_by_hand_ends() -> None:
+def test_reassignment_of_a_topic_deleted_from_zookeeper_ends() -> None:
     async def scene(world: World) -> None:
         await world.topic("a", (0, 1))
         await world.zookeeper.create(paths.REASSIGN_PARTITIONS, reassignment(("a", 0, (0, 2))))
@@ -160,7 +158,7 @@ def test_reassignment_of_a_topic_that_is_removed_by_hand_ends() -> None:
     play(scene, others=2)
 
 
-def test_preferred_election_in_a_znode_names_what_it_elected_and_what_it_refused(
+def test_preferred_election_from_a_znode_logs_elected_and_refused_partitions(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scene(world: World) -> None:
@@ -172,9 +170,9 @@ def test_preferred_election_in_a_znode_names_what_it_elected_and_what_it_refused
         assert await is_gone(world, paths.PREFERRED_REPLICA_ELECTION)
         assert world.controller.state.leaders[TopicPartition("a", 0)].leader == 1
         said = [each.getMessage() for each in caplog.records]
-        assert "event=leader_election trigger=znode type=preferred count=1 partitions=a-0" in said
+        assert "leader election trigger=znode type=preferred count=1 partitions=a-0" in said
         assert (
-            "event=leader_election_refused trigger=znode type=preferred count=1 "
+            "leader election refused trigger=znode type=preferred count=1 "
             "partitions=unknown-3:UNKNOWN_TOPIC_OR_PARTITION"
         ) in said
 
@@ -182,14 +180,14 @@ def test_preferred_election_in_a_znode_names_what_it_elected_and_what_it_refused
         play(scene, others=1)
 
 
-def test_election_that_the_controller_holds_by_itself_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_automatic_preferred_election_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(world: World) -> None:
         await world.topic("a", *[(0, 1)] * 250)
         await world.controller.reassign({TopicPartition("a", partition): (1, 0) for partition in range(250)})
         world.controller._inbox.put_nowait(RebalanceDue(10))
         await asyncio.sleep(SETTLED_S)
         assert {state.leader for state in world.controller.state.leaders.values()} == {1}
-        begin = "event=leader_election trigger=automatic type=preferred count=250 partitions="
+        begin = "leader election trigger=automatic type=preferred count=250 partitions="
         lines = [each.getMessage() for each in caplog.records if each.getMessage().startswith(begin)]
         named = [name for line in lines for name in line.removeprefix(begin).split(",")]
         assert len(lines) == 3
@@ -199,13 +197,13 @@ def test_election_that_the_controller_holds_by_itself_is_in_the_log(caplog: pyte
         play(scene, others=1)
 
 
-def test_wish_to_delete_an_unknown_topic_is_removed_with_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_deletion_request_for_an_unknown_topic_is_removed_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(world: World) -> None:
         path = paths.delete_topic("unknown")
         await world.zookeeper.create(path, b"")
         await asyncio.sleep(SETTLED_S)
         assert await is_gone(world, path)
-        assert f"removing {path}" in caplog.text
+        assert f"rejected topic deletion: unknown topic, or delete.topic.enable=false path={path}" in caplog.text
 
     with caplog.at_level(logging.INFO):
         play(scene)
@@ -215,7 +213,7 @@ def test_wish_to_delete_an_unknown_topic_is_removed_with_a_line_in_the_log(caplo
     "path",
     ["/admin/reassign_partitions", "/admin/preferred_replica_election", "/admin/delete_topics/unknown"],
 )
-def test_a_wish_with_nodes_below_it_is_taken_away_with_them(path: str) -> None:
+def test_a_deletion_request_is_removed_with_its_child_znodes(path: str) -> None:
     async def scene(world: World) -> None:
         epoch = world.controller.state.epoch
         await world.zookeeper.multi([Create(path, b"{}"), Create(f"{path}/below", b"")])
@@ -226,7 +224,7 @@ def test_a_wish_with_nodes_below_it_is_taken_away_with_them(path: str) -> None:
     play(scene)
 
 
-def test_a_broker_starts_in_spite_of_junk_among_the_configuration_changes() -> None:
+def test_a_broker_starts_despite_malformed_config_change_znodes() -> None:
     async def scene(world: World) -> None:
         await world.zookeeper.create("/config/changes/junk", b"{")
         again = World(world.loop, {})
@@ -236,7 +234,7 @@ def test_a_broker_starts_in_spite_of_junk_among_the_configuration_changes() -> N
     play(scene)
 
 
-def test_who_asks_for_a_configuration_that_makes_no_sense_hears_which_node() -> None:
+def test_describing_a_malformed_config_znode_names_its_path() -> None:
     async def scene(world: World) -> None:
         await world.topic("a")
         await world.zookeeper.set("/config/topics/a", b"{")
@@ -247,7 +245,7 @@ def test_who_asks_for_a_configuration_that_makes_no_sense_hears_which_node() -> 
     play(scene)
 
 
-def test_a_topic_is_led_on_though_its_assignment_was_written_over() -> None:
+def test_a_topic_keeps_its_leader_after_a_foreign_write_of_its_assignment() -> None:
     world = Steps(1, 2, topics={"t": topic((1, 2))})
     tp = TopicPartition("t", 0)
     assert world.znodes[tp].leader == 1
@@ -256,7 +254,7 @@ def test_a_topic_is_led_on_though_its_assignment_was_written_over() -> None:
     assert world.znodes[tp].leader == 2
 
 
-def test_a_partition_state_that_makes_no_sense_is_left_alone() -> None:
+def test_a_malformed_partition_state_is_not_overwritten_by_the_controller() -> None:
     tp = TopicPartition("a", 0)
 
     async def scene(world: World) -> None:
@@ -269,8 +267,8 @@ def test_a_partition_state_that_makes_no_sense_is_left_alone() -> None:
     play(scene)
 
 
-def test_the_dead_leave_the_in_sync_replicas_though_the_leader_wrote_them_meanwhile() -> None:
-    """Else acks=all waits for the dead until the leader finds them lagging."""
+def test_failed_brokers_leave_the_isr_despite_a_concurrent_leader_write() -> None:
+    """Otherwise acks=all waits for the failed broker until the leader removes it for lag."""
     tp = TopicPartition("t", 0)
     world = Steps(1, 2, 3, topics={"t": topic((1, 2, 3))})
     (asked,) = writes(step(world.state, BrokersRead(brokers(1, 2)), 0))
@@ -296,7 +294,7 @@ async def epoch_after(world: World) -> int:
     return world.controller.state.epoch
 
 
-def test_the_office_is_filled_again_when_somebody_deletes_it() -> None:
+def test_controller_is_reelected_after_its_znode_is_deleted() -> None:
     async def scene(world: World) -> None:
         epoch = world.controller.state.epoch
         await world.zookeeper.delete(paths.CONTROLLER)
@@ -306,7 +304,7 @@ def test_the_office_is_filled_again_when_somebody_deletes_it() -> None:
 
 
 @pytest.mark.parametrize("data", [b"{", b"", b"7", znodes.encode_controller(znodes.Controller(5, 0))])
-def test_the_office_is_filled_again_when_somebody_writes_over_it(data: bytes) -> None:
+def test_controller_is_reelected_after_its_znode_is_overwritten(data: bytes) -> None:
     async def scene(world: World) -> None:
         epoch = world.controller.state.epoch
         await world.zookeeper.set(paths.CONTROLLER, data)
@@ -315,20 +313,20 @@ def test_the_office_is_filled_again_when_somebody_writes_over_it(data: bytes) ->
     play(scene)
 
 
-def test_an_office_that_belongs_to_no_session_waits_for_somebody_to_delete_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_persistent_controller_znode_blocks_election_until_it_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(world: World) -> None:
         by_hand = znodes.encode_controller(znodes.Controller(5, 0))
         await world.zookeeper.multi([Delete(paths.CONTROLLER), Create(paths.CONTROLLER, by_hand)])
         await asyncio.sleep(SETTLED_S)
         assert not world.controller.state.is_active
-        assert "/controller is not of any session" in caplog.text
+        assert "znode has no owning session; delete it to allow an election path=/controller" in caplog.text
         await world.zookeeper.delete(paths.CONTROLLER)
         await epoch_after(world)
 
     play(scene)
 
 
-def test_the_office_of_somebody_else_is_left_alone() -> None:
+def test_the_controller_znode_of_another_broker_is_not_deleted() -> None:
     async def scene(world: World) -> None:
         other = world.ensemble.session()
         await other.start(10_000)
@@ -346,8 +344,8 @@ def test_the_office_of_somebody_else_is_left_alone() -> None:
     play(scene)
 
 
-def test_an_election_whose_answer_got_lost_is_held_again() -> None:
-    """The node was made, in a session that goes on: nobody else can win, and this broker did not hear of it."""
+def test_a_controller_election_with_a_lost_response_is_retried() -> None:
+    """The node was created in a live session: no other broker can win, and this one got no response."""
 
     async def scene(world: World) -> None:
         epoch = world.controller.state.epoch
@@ -365,7 +363,7 @@ def test_an_election_whose_answer_got_lost_is_held_again() -> None:
     play(scene)
 
 
-def test_reads_that_are_cut_short_leave_nothing_unawaited(recwarn: pytest.WarningsRecorder) -> None:
+def test_cancelled_reads_leave_no_unawaited_calls(recwarn: pytest.WarningsRecorder) -> None:
     """A controller that resigns in the middle of a reassignment; a read that never began would be warned of."""
 
     async def main(loop: SimLoop) -> None:

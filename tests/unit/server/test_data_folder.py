@@ -1,4 +1,4 @@
-"""The lock of a data folder says whether its broker runs; the note says where."""
+"""The lock of a data folder shows whether its broker runs; its file says where."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kctl.server.data_folder import DataFolder, DataFolderError, RunningBroker
 RUNNING = RunningBroker(pid=1, host="127.0.0.1", port=9092, broker_id=0, zookeeper="127.0.0.1:2181", started_ms=5)
 
 
-def test_tells_who_runs_until_it_is_released(tmp_path: Path) -> None:
+def test_the_running_broker_is_recorded_until_release(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path / "data")
     assert folder.running() is None
     folder.acquire()
@@ -25,7 +25,7 @@ def test_tells_who_runs_until_it_is_released(tmp_path: Path) -> None:
     assert folder.running() is None
 
 
-def test_a_second_owner_is_told_who_the_first_is(tmp_path: Path) -> None:
+def test_a_second_broker_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     first, second = DataFolder(tmp_path), DataFolder(tmp_path)
     first.acquire()
     first.announce(RUNNING)
@@ -36,7 +36,7 @@ def test_a_second_owner_is_told_who_the_first_is(tmp_path: Path) -> None:
     second.release()
 
 
-def test_somebody_who_looks_all_the_time_does_not_keep_an_owner_out(tmp_path: Path) -> None:
+def test_repeated_status_checks_do_not_block_a_broker_from_locking(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path)
     folder.acquire()
     folder.release()
@@ -57,13 +57,13 @@ def test_somebody_who_looks_all_the_time_does_not_keep_an_owner_out(tmp_path: Pa
         watcher.join()
 
 
-def test_a_folder_that_cannot_be_made_is_named_with_a_remedy(tmp_path: Path) -> None:
+def test_the_error_for_an_uncreatable_folder_names_it_and_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataFolderError, match=r"cannot be written: .*--data-dir"):
         DataFolder(tmp_path / "file" / "data").acquire()
 
 
-def test_a_note_left_by_a_killed_broker_is_not_believed(tmp_path: Path) -> None:
+def test_the_pid_file_of_a_killed_broker_is_ignored(tmp_path: Path) -> None:
     folder = DataFolder(tmp_path)
     folder.acquire()
     folder.announce(RUNNING)

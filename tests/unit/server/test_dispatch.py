@@ -1,8 +1,10 @@
-"""What the dispatcher serves, refuses and frames."""
+"""Requests that the dispatcher serves and refuses, and their frames."""
 
 from __future__ import annotations
 
+import asyncio
 import struct
+import threading
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,12 @@ from kctl.protocol import codec
 from kctl.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kctl.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from kctl.protocol.apis.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
 from kctl.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from kctl.server.handlers.api_versions import ApiVersionsHandler
 from kctl.server.requests.context import Peer, RequestContext
@@ -63,7 +71,7 @@ def test_a_newer_api_versions_is_answered_in_version_0_with_error_35() -> None:
     assert 18 in [a.api_key for a in response.api_keys]
 
 
-def test_a_software_name_that_is_no_word_is_refused_and_the_connection_stays() -> None:
+def test_an_invalid_software_name_is_refused_and_the_connection_stays_open() -> None:
     request = ApiVersionsRequest(client_software_name="-bad-", client_software_version="1.0")
     data = answer(dispatcher(), 18, 3, codec.encode_bytes(request, 3))
     response, _ = codec.decode(ApiVersionsResponse, data, 3, 4)
@@ -76,7 +84,7 @@ def test_an_api_or_version_that_is_not_served_is_malformed(key: int, version: in
         dispatcher().handle(frame(key, version, b""), PEER)
 
 
-def test_a_version_that_only_the_client_knows_is_neither_advertised_nor_served() -> None:
+def test_client_only_versions_are_neither_advertised_nor_served() -> None:
     """Kafka 2.8 had ListGroups up to 4; 5 is for the groups of Kafka 4."""
     made = Dispatcher()
     made.register("list_groups", lambda _, __: ListGroupsResponse(error_code=0, groups=[]))
@@ -97,10 +105,45 @@ def test_flexible_versions_get_a_flexible_response_header(version: int) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_random_bytes_are_malformed_or_answered_never_anything_else(data: bytes) -> None:
+def test_random_bytes_are_either_malformed_or_answered(data: bytes) -> None:
     made = dispatcher()
     for payload in (data, b"\x00\x03\x00\x09\x00\x00\x00\x01\xff\xff\x00" + data, b"\x00\x12" + data):
         try:
             made.handle(memoryview(payload), PEER)
         except MalformedRequest:
             continue
+
+
+def test_a_long_request_of_a_controller_is_decoded_off_the_loop() -> None:
+    handled_by: list[int] = []
+
+    def update_metadata(_: UpdateMetadataRequest, __: RequestContext) -> UpdateMetadataResponse:
+        handled_by.append(threading.get_ident())
+        return UpdateMetadataResponse(error_code=0)
+
+    def frame_with(partitions: int) -> memoryview:
+        states = [
+            UpdateMetadataPartitionState(
+                partition_index=index, controller_epoch=1, leader=0, leader_epoch=0, isr=[0], zk_version=0, replicas=[0]
+            )
+            for index in range(partitions)
+        ]
+        topics = [UpdateMetadataTopicState(topic_name="t", partition_states=states)]
+        request = UpdateMetadataRequest(controller_id=0, controller_epoch=1, topic_states=topics, live_brokers=[])
+        return frame(6, 6, codec.encode_bytes(request, 6))
+
+    async def main() -> None:
+        made = Dispatcher()
+        made.register("update_metadata", update_metadata)
+        assert isinstance(made.handle(frame_with(10), PEER), list)
+        long = made.handle(frame_with(5_000), PEER)
+        assert isinstance(long, asyncio.Future)
+        assert len(handled_by) == 1
+        assert isinstance(await long, list)
+        malformed = made.handle(frame_with(5_000)[:-10], PEER)
+        assert isinstance(malformed, asyncio.Future)
+        with pytest.raises(MalformedRequest):
+            await malformed
+
+    asyncio.run(main())
+    assert handled_by == [threading.get_ident()] * 2

@@ -1,4 +1,4 @@
-"""Log directories that fail under the partitions of a broker, and renames that are no failures."""
+"""Log directories that fail while in use, and renames that do not count as failures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_replica_on_a_failed_disk_is_refused_whatever_the_epoch() -> None:
     play(scene)
 
 
-def test_a_disk_that_fails_while_a_leader_begins_costs_only_its_partitions() -> None:
+def test_a_disk_failure_on_becoming_leader_affects_only_its_partitions() -> None:
     disk = Disks()
 
     async def scene(world: MoveWorld) -> None:
@@ -61,20 +61,20 @@ def test_a_log_is_created_in_the_next_directory_when_the_first_fails() -> None:
 
 
 @pytest.mark.parametrize("what", ["deleted", "moved"])
-def test_a_log_that_is_renamed_while_it_is_synced_is_no_failed_disk(what: str) -> None:
+def test_renaming_a_log_during_its_sync_does_not_count_as_a_disk_failure(what: str) -> None:
     async def scene(world: MoveWorld) -> None:
         world.lead(TP)
         world.append(*(b"value %d" % number for number in range(20)))
-        chores = world.chores()
+        log_tasks = world.log_tasks()
         if what == "moved":
             world.moves.move(TP, "/two")
             copy = world.logs.futures.logs[TP]
             while world.logs.futures.get(TP) is copy:
-                flushing = asyncio.create_task(chores.flush())
+                flushing = asyncio.create_task(log_tasks.flush())
                 await asyncio.sleep(0.0001)
                 await flushing
         else:
-            flushing = asyncio.create_task(chores.flush())
+            flushing = asyncio.create_task(log_tasks.flush())
             await asyncio.sleep(0)
             world.stop_replica(delete=True)
             await flushing

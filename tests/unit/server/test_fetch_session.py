@@ -1,4 +1,4 @@
-"""Fetch sessions: whatever the history, an incremental reader knows what a full reader would (KIP-227)."""
+"""Fetch sessions: an incremental reader gets the same as a full one for any history (KIP-227)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ROUNDS = st.lists(
 
 
 @given(ROUNDS)
-def test_incremental_tells_the_same_as_full(rounds: list[dict[int, Answer]]) -> None:
+def test_incremental_fetches_return_the_same_as_full_fetches(rounds: list[dict[int, Answer]]) -> None:
     cache = FetchSessionCache(10)
     session = cache.create(7, [position(n) for n in range(5)], is_follower=False, now_ms=0)
     assert session is not None
@@ -75,7 +75,7 @@ def test_the_least_recently_served_partition_comes_first() -> None:
     assert list(session.positions) == [tp(1), tp(2), tp(0)]
 
 
-def test_an_unexpected_epoch_changes_nothing() -> None:
+def test_an_unexpected_session_epoch_changes_nothing() -> None:
     cache = FetchSessionCache(1)
     cache.create(1, [position(0)], is_follower=False, now_ms=0)
     with pytest.raises(ApiError) as refused:
@@ -84,7 +84,7 @@ def test_an_unexpected_epoch_changes_nothing() -> None:
     assert cache.resume(1, 1, 0).epoch == 2
 
 
-def test_epochs_wrap_to_one() -> None:
+def test_session_epochs_wrap_to_one() -> None:
     cache = FetchSessionCache(1)
     session = cache.create(1, [position(0)], is_follower=False, now_ms=0)
     assert session is not None
@@ -92,13 +92,13 @@ def test_epochs_wrap_to_one() -> None:
     assert cache.resume(1, (1 << 31) - 1, 0).epoch == 1
 
 
-def test_an_unknown_session_is_told_so() -> None:
+def test_an_unknown_session_id_is_an_error() -> None:
     with pytest.raises(ApiError) as refused:
         FetchSessionCache(1).resume(5, 1, 0)
     assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_full_cache_gives_no_session_until_one_is_stale() -> None:
+def test_a_full_session_cache_creates_no_session_until_one_is_stale() -> None:
     cache = FetchSessionCache(1)
     assert cache.create(1, [position(0)], is_follower=False, now_ms=0)
     assert cache.create(2, [position(0)], is_follower=False, now_ms=EVICTION_MS) is None
@@ -106,14 +106,14 @@ def test_a_full_cache_gives_no_session_until_one_is_stale() -> None:
     assert len(cache) == 1
 
 
-def test_a_follower_takes_the_place_of_a_consumer() -> None:
+def test_a_follower_session_evicts_a_consumer_session() -> None:
     cache = FetchSessionCache(1)
     cache.create(1, [position(0)], is_follower=False, now_ms=0)
     assert cache.create(2, [position(0)], is_follower=True, now_ms=0)
     assert cache.create(3, [position(0)], is_follower=False, now_ms=0) is None
 
 
-def test_forgotten_partitions_leave_and_changed_ones_move() -> None:
+def test_forgotten_partitions_are_removed_and_changed_ones_are_updated() -> None:
     session = FetchSessionCache(1).create(1, [position(0), position(1)], is_follower=False, now_ms=0)
     assert session is not None
     session.update([position(1, offset=9), position(2, offset=4)], [tp(0)])

@@ -1,4 +1,4 @@
-"""Which leaders a broker follows, as it is told and as it stops, and what it makes of one whose log is damaged."""
+"""The leaders that a broker fetches from, during role changes and shutdown, and with a damaged leader log."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.unit.handlers.disk import Disk
 T = TypeVar("T")
 
 
-class NobodyThere:
-    """Peers that cannot be reached; says which were tried."""
+class UnreachablePeers:
+    """Unreachable peers; records which were tried."""
 
     def __init__(self) -> None:
         self.tried: set[int] = set()
@@ -36,11 +36,11 @@ class NobodyThere:
 
 
 @pytest.mark.parametrize("is_stopping", [False, True])
-def test_a_broker_that_stops_does_not_follow_those_who_lead_in_its_place(tmp_path: Path, *, is_stopping: bool) -> None:
+def test_a_stopping_broker_does_not_fetch_from_the_new_leaders(tmp_path: Path, *, is_stopping: bool) -> None:
     """It would be in sync again at once, and be taken out again when it is gone."""
 
     async def hand_over(loop: SimLoop) -> set[int]:
-        disk, peers = Disk(loop, tmp_path, live=(0, 1)), NobodyThere()
+        disk, peers = Disk(loop, tmp_path, live=(0, 1)), UnreachablePeers()
         fetchers = ReplicaFetchers(
             replicas=disk.replicas,
             peers=peers,
@@ -105,9 +105,12 @@ class DamagedLeader:
 
 @pytest.mark.parametrize(
     ("records", "said"),
-    [(DAMAGED, "offset=1 cannot take what its leader sent: checksum "), (b"", "offset=0 cannot be read by its leader")],
+    [
+        (DAMAGED, "offset=1 reason=cannot append records of the leader: checksum "),
+        (b"", "offset=0 reason=the leader cannot read its log"),
+    ],
 )
-def test_damage_at_the_leader_is_said_once_and_costs_nothing_that_comes_before(
+def test_damage_at_the_leader_is_logged_once_and_earlier_records_are_copied(
     records: bytes, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def follow(loop: SimLoop) -> tuple[int, int]:
@@ -133,4 +136,4 @@ def test_damage_at_the_leader_is_said_once_and_costs_nothing_that_comes_before(
     assert end == (1 if records else 0)
     assert fetches > 10
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith(f"partition=orders-0 {said}")
+    assert line.startswith(f"cannot replicate partition=orders-0 {said}")

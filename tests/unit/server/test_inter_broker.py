@@ -1,4 +1,4 @@
-"""What inter.broker.protocol.version decides besides the versions of requests: brokers of that version can follow."""
+"""Features gated by inter.broker.protocol.version besides request versions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kctl.config.loading import load_broker_config
+from kctl.config.config_loading import load_broker_config
 from kctl.errors import ApiError, ErrorCode
 from kctl.model import ZERO_UUID, TopicPartition
 from kctl.protocol.versioned import version_of
@@ -15,6 +15,7 @@ from kctl.records.compression import Codec
 from kctl.records.header import Record
 from kctl.records.validate import AppendRules, validate_produced
 from kctl.server.groups.config import GroupConfig
+from kctl.server.groups.events import CommitRequest
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.inter_broker import allows_zstd, registration_version, uses_topic_ids
 from kctl.server.topic_writer import TopicWriter
@@ -54,11 +55,11 @@ def test_zstd_is_taken_where_another_codec_is_stored() -> None:
         ("2.8-IV0", True, True, 5),
     ],
 )
-def test_gates(version: str, zstd: bool, ids: bool, registration: int) -> None:
+def test_feature_gates_follow_the_inter_broker_version(version: str, zstd: bool, ids: bool, registration: int) -> None:
     assert (allows_zstd(version), uses_topic_ids(version), registration_version(version)) == (zstd, ids, registration)
 
 
-def test_new_topic_has_no_id_before_all_brokers_know_topic_ids() -> None:
+def test_new_topic_has_no_id_before_all_brokers_support_topic_ids() -> None:
     async def main(_loop: SimLoop) -> None:
         zookeeper = SimZooKeeper().session()
         await zookeeper.start(10_000)
@@ -72,7 +73,7 @@ def test_new_topic_has_no_id_before_all_brokers_know_topic_ids() -> None:
     simulate(main, seed=1)
 
 
-def test_controller_gives_no_ids_to_topics_before_all_brokers_know_them() -> None:
+def test_controller_assigns_no_topic_ids_before_all_brokers_support_them() -> None:
     async def scene(world: World) -> None:
         world.controller._znodes._has_topic_ids = False
         await world.zookeeper.create(paths.topic("t"), znodes.encode_topic(znodes.TopicAssignment({0: (0,)})))
@@ -86,7 +87,9 @@ def test_controller_gives_no_ids_to_topics_before_all_brokers_know_them() -> Non
 @pytest.mark.parametrize(
     ("version", "commit", "group"), [("2.0", 1, 1), ("2.1-IV0", 2, 2), ("2.1", 3, 2), ("2.3", 3, 3), ("2.8", 3, 3)]
 )
-def test_records_of_groups_are_of_a_version_that_every_coordinator_reads(version: str, commit: int, group: int) -> None:
+def test_group_records_are_written_in_a_version_that_every_coordinator_reads(
+    version: str, commit: int, group: int
+) -> None:
     values = value_versions(version)
     assert values == {"commit": commit, "group": group}
 
@@ -103,15 +106,8 @@ def value_versions(version: str) -> dict[str, int]:
             group_metadata_value_version=config.group_metadata_value_version,
         )
         await host.start()
-        await settled(
-            host.coordinator.commit(
-                "simple",
-                member_id="",
-                group_instance_id=None,
-                generation=-1,
-                offsets={T0: OffsetAndMetadata(5, leader_epoch=3)},
-            )
-        )
+        offsets = {T0: OffsetAndMetadata(5, leader_epoch=3)}
+        await settled(host.coordinator.commit("simple", CommitRequest(offsets=offsets)))
         await host.stable()
         for record in host.log.records():
             assert record.key is not None
@@ -123,7 +119,7 @@ def value_versions(version: str) -> dict[str, int]:
     return found
 
 
-def test_static_member_is_refused_while_a_coordinator_may_forget_its_instance_id() -> None:
+def test_static_member_is_refused_while_some_coordinator_cannot_store_instance_ids() -> None:
     async def main(loop: SimLoop) -> None:
         host = await Host(loop, allows_static_members=False).start()
         assert (await settled(host.join(group_instance_id="i"))).error is ErrorCode.UNSUPPORTED_VERSION

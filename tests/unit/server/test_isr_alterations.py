@@ -1,4 +1,4 @@
-"""AlterIsr: what the controller writes at a leader's wish, and how a leader asks for it."""
+"""AlterIsr: the controller's writes on request of a leader, and the leader's requests."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from kctl.protocol.apis.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from kctl.server.controller.actions import AlterStates, Answer, SendUpdateMetadata
-from kctl.server.controller.events import Elected, IsrAlterationsAsked, StatesAltered
+from kctl.server.controller.actions import AlterStates, CompleteRequest, SendUpdateMetadata
+from kctl.server.controller.events import Elected, IsrAlterationsRequested, StatesAltered
 from kctl.server.controller.state import ControllerState, LiveBroker
 from kctl.server.controller.step import step
 from kctl.server.handlers.alter_partition import AlterPartitionHandler
@@ -50,13 +50,13 @@ def wish(**changes: Any) -> LeaderAndIsr:
 
 
 def judged(wanted: LeaderAndIsr, topic_partition: TopicPartition = A0) -> tuple[ErrorCode, bool]:
-    """What the controller says at first, and whether it writes."""
-    (action,) = step(controller(), IsrAlterationsAsked({topic_partition: wanted}), 0)
+    """The controller's first answer, and whether it writes."""
+    (action,) = step(controller(), IsrAlterationsRequested({topic_partition: wanted}), 0)
     assert isinstance(action, AlterStates)
     return action.outcome[topic_partition], bool(action.changed)
 
 
-def test_the_controller_writes_what_a_leader_wants_on_the_strength_of_the_present_state() -> None:
+def test_the_controller_writes_a_requested_isr_based_on_the_current_state() -> None:
     assert judged(wish()) == (ErrorCode.NONE, True)
 
 
@@ -70,34 +70,34 @@ def test_the_controller_writes_what_a_leader_wants_on_the_strength_of_the_presen
         (replace(wish(), isr=(2, 3)), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_the_controller_refuses_what_rests_on_an_older_state_or_is_no_leaders_wish(
+def test_the_controller_refuses_isr_changes_from_stale_states_or_non_leaders(
     wanted: LeaderAndIsr, code: ErrorCode
 ) -> None:
     assert judged(wanted) == (code, False)
 
 
-def test_a_partition_that_the_controller_does_not_know_is_unknown() -> None:
+def test_an_unknown_partition_is_answered_with_unknown_topic_or_partition() -> None:
     assert judged(wish(), TopicPartition("b", 0)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False)
 
 
-def test_a_leader_whose_answer_got_lost_is_told_that_it_has_what_it_wants() -> None:
+def test_a_repeated_isr_change_is_answered_with_the_current_state() -> None:
     assert judged(replace(KNOWN, partition_epoch=9)) == (ErrorCode.NONE, False)
 
 
-def test_all_brokers_hear_of_new_in_sync_replicas_as_metadata_only() -> None:
+def test_isr_changes_are_sent_to_all_brokers_as_update_metadata_only() -> None:
     state = controller()
     written = wish(partition_epoch=11)
     actions = step(state, StatesAltered({A0: written}, {}, (), {A0: ErrorCode.NONE}, "token"), 0)
-    assert actions[0] == Answer("token", {A0: ErrorCode.NONE})
+    assert actions[0] == CompleteRequest("token", {A0: ErrorCode.NONE})
     assert {type(action) for action in actions[1:]} == {SendUpdateMetadata}
     assert state.leaders[A0] == written
 
 
-def test_what_somebody_else_wrote_meanwhile_wins() -> None:
+def test_a_concurrent_foreign_write_of_the_partition_state_wins() -> None:
     state = controller()
     theirs = replace(KNOWN, isr=(1,), partition_epoch=11)
     answer, *_ = step(state, StatesAltered({}, {A0: theirs}, (), {A0: ErrorCode.NONE}, None), 0)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, CompleteRequest)
     assert answer.outcome == {A0: ErrorCode.INVALID_UPDATE_VERSION}
     assert state.leaders[A0] == theirs
 
@@ -105,7 +105,7 @@ def test_what_somebody_else_wrote_meanwhile_wins() -> None:
 # The API
 
 
-def test_a_leader_gets_the_state_as_it_is_written_and_others_get_nothing_written() -> None:
+def test_the_leader_gets_the_written_state_and_non_leaders_cannot_write() -> None:
     async def scene(world: World) -> None:
         await world.topic("a", (0, 1))
         known = world.controller.state.leaders[A0]
@@ -133,7 +133,7 @@ def test_a_leader_gets_the_state_as_it_is_written_and_others_get_nothing_written
 # The leader's side
 
 
-class ControllerThatAnswers:
+class FakeController:
     """A kctl.client.transport.Connection to a controller with answers in store."""
 
     address = "controller"
@@ -175,9 +175,9 @@ def answer(*partitions: int, code: ErrorCode = ErrorCode.NONE, leader_epoch: int
     )
 
 
-def play(scene: Callable[[ControllerThatAnswers, ControllerStates], Awaitable[None]]) -> None:
+def play(scene: Callable[[FakeController, ControllerStates], Awaitable[None]]) -> None:
     async def main(_loop: SimLoop) -> None:
-        peer = ControllerThatAnswers()
+        peer = FakeController()
         states = ControllerStates(1, peer.connect, broker_epoch=lambda: 101)
         await scene(peer, states)
         await states.close()
@@ -185,8 +185,8 @@ def play(scene: Callable[[ControllerThatAnswers, ControllerStates], Awaitable[No
     simulate(main, seed=1)
 
 
-def test_wishes_that_come_while_a_request_is_under_way_go_together_into_the_next() -> None:
-    async def scene(peer: ControllerThatAnswers, states: ControllerStates) -> None:
+def test_isr_changes_during_a_request_are_batched_into_the_next() -> None:
+    async def scene(peer: FakeController, states: ControllerStates) -> None:
         peer.answers = [answer(0), answer(1, 2)]
 
         async def later(number: int) -> LeaderAndIsr | None:
@@ -208,8 +208,8 @@ def test_wishes_that_come_while_a_request_is_under_way_go_together_into_the_next
         answer(0, code=ErrorCode.INVALID_UPDATE_VERSION),
     ],
 )
-def test_a_newer_decision_of_the_controller_is_waited_for(told: AlterPartitionResponse) -> None:
-    async def scene(peer: ControllerThatAnswers, states: ControllerStates) -> None:
+def test_an_isr_change_waits_for_a_newer_leader_and_isr(told: AlterPartitionResponse) -> None:
+    async def scene(peer: FakeController, states: ControllerStates) -> None:
         peer.answers = [told]
         assert await states.put(A0, wish()) is None
 
@@ -224,10 +224,10 @@ def test_a_newer_decision_of_the_controller_is_waited_for(told: AlterPartitionRe
         (answer(0, code=ErrorCode.UNKNOWN_SERVER_ERROR), ApiError),
     ],
 )
-def test_what_is_not_known_to_be_written_is_to_be_asked_again(
+def test_an_isr_change_with_an_unknown_outcome_is_retried(
     told: AlterPartitionResponse | ConnectionLost, raised: type[Exception]
 ) -> None:
-    async def scene(peer: ControllerThatAnswers, states: ControllerStates) -> None:
+    async def scene(peer: FakeController, states: ControllerStates) -> None:
         peer.answers = [told, answer(0)]
         with pytest.raises(raised):
             await states.put(A0, wish())
@@ -236,10 +236,10 @@ def test_what_is_not_known_to_be_written_is_to_be_asked_again(
     play(scene)
 
 
-def test_wish_that_a_wish_of_another_epoch_displaces_hears_of_it() -> None:
+def test_isr_change_replaced_by_one_of_another_epoch_is_answered() -> None:
     """It was never answered, and the partition waited for it until its leader changed."""
 
-    async def scene(peer: ControllerThatAnswers, states: ControllerStates) -> None:
+    async def scene(peer: FakeController, states: ControllerStates) -> None:
         peer.answers = [answer(1), answer(0, code=ErrorCode.FENCED_LEADER_EPOCH)]
         sending = asyncio.ensure_future(states.put(TopicPartition("a", 1), wish()))
         await asyncio.sleep(0.1)

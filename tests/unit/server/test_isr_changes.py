@@ -1,4 +1,4 @@
-"""The leader's writes of in-sync replicas when ZooKeeper answers late, or not at all."""
+"""The leader's ISR writes when ZooKeeper answers late or not at all."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ class Scene:
     def __init__(self, loop: SimLoop) -> None:
         self.zookeeper = SimZooKeeper(delay_s=lambda: DELAY_S)
         self.session = self.zookeeper.session(session_timeout_ms=6_000, on_state=self._state_changed)
-        self.log: Any = Ends(end=10)
-        self.partition = Partition(TP, 0, self.log, lag_time_max_ms=LAG_MS)
+        log: Any = Ends(end=10)
+        self.log = log
+        self.partition = Partition(TP, 0, log, lag_time_max_ms=LAG_MS)
         self.clock = SimClock(loop.time)
         replicas: Any = Replicas(self.partition)
         self.changes = IsrChanges(
@@ -96,7 +97,7 @@ def play(act: Callable[[Scene], Awaitable[None]]) -> None:
     simulate(main, seed=1)
 
 
-def test_a_follower_joins_when_zookeeper_says_so() -> None:
+def test_a_follower_joins_the_isr_after_the_zookeeper_write() -> None:
     async def act(scene: Scene) -> None:
         scene.changes.may_expand(scene.partition, 1)
         await asyncio.sleep(3 * DELAY_S)
@@ -106,7 +107,7 @@ def test_a_follower_joins_when_zookeeper_says_so() -> None:
     play(act)
 
 
-def test_who_may_have_joined_counts_until_it_is_known_though_the_answer_is_lost() -> None:
+def test_a_follower_counts_as_in_sync_while_the_isr_write_response_is_lost() -> None:
     """The write happened: a controller may elect broker 1, which must have everything that was acknowledged."""
 
     async def act(scene: Scene) -> None:
@@ -125,7 +126,7 @@ def test_who_may_have_joined_counts_until_it_is_known_though_the_answer_is_lost(
     play(act)
 
 
-def test_who_may_have_joined_counts_until_it_is_known_though_the_session_ends() -> None:
+def test_a_follower_counts_as_in_sync_while_the_isr_write_is_unknown_after_session_expiry() -> None:
     async def act(scene: Scene) -> None:
         scene.changes.may_expand(scene.partition, 1)
         await asyncio.sleep(1.5 * DELAY_S)
@@ -141,8 +142,8 @@ def test_who_may_have_joined_counts_until_it_is_known_though_the_session_ends() 
     play(act)
 
 
-def test_who_may_have_joined_counts_when_the_controller_has_written_since() -> None:
-    """Its orders come with a new leader epoch, and until then nobody knows what they are."""
+def test_a_follower_counts_as_in_sync_when_the_controller_wrote_since() -> None:
+    """The new state arrives with a new leader epoch and is unknown until then."""
 
     async def act(scene: Scene) -> None:
         other = scene.zookeeper.session()
@@ -161,7 +162,7 @@ def test_who_may_have_joined_counts_when_the_controller_has_written_since() -> N
     play(act)
 
 
-def test_a_partition_state_that_cannot_be_read_is_left_alone() -> None:
+def test_an_unreadable_partition_state_is_not_overwritten() -> None:
     async def act(scene: Scene) -> None:
         await scene.session.set(PATH, b"{")
         scene.changes.may_expand(scene.partition, 1)
@@ -172,8 +173,8 @@ def test_a_partition_state_that_cannot_be_read_is_left_alone() -> None:
     play(act)
 
 
-def test_write_that_fails_in_an_unexpected_way_is_tried_again() -> None:
-    """Pending in-sync replicas that nobody writes any more would keep the partition as it is for ever."""
+def test_isr_write_with_an_unexpected_error_is_retried() -> None:
+    """A pending ISR that is never written would block the partition forever."""
 
     async def act(scene: Scene) -> None:
         put, failures = scene.changes._store.put, [RuntimeError("cannot be encoded")]

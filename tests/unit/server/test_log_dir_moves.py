@@ -1,4 +1,4 @@
-"""Replicas on their way between log directories: what takes a copy's place in the end, and what ends a move early."""
+"""Replica moves between log directories: completion and early ends."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_replica_moves_with_all_its_records_and_the_old_files_go_later() -> No
     play(scene)
 
 
-def test_records_that_are_appended_meanwhile_come_along() -> None:
+def test_records_appended_during_a_move_are_copied() -> None:
     async def scene(world: MoveWorld) -> None:
         world.lead()
         world.append(*values(40))
@@ -86,7 +86,7 @@ def test_the_same_bytes_are_in_the_files() -> None:
     play(scene)
 
 
-def test_epochs_of_leaders_come_along_even_when_nothing_was_written_in_them() -> None:
+def test_leader_epochs_without_records_are_copied() -> None:
     async def scene(world: MoveWorld) -> None:
         for _ in range(3):
             world.lead()
@@ -101,7 +101,7 @@ def test_epochs_of_leaders_come_along_even_when_nothing_was_written_in_them() ->
     play(scene)
 
 
-def test_idempotent_producers_go_on_where_they_were() -> None:
+def test_idempotent_producers_continue_after_a_move() -> None:
     async def scene(world: MoveWorld) -> None:
         partition = world.lead()
 
@@ -121,7 +121,7 @@ def test_idempotent_producers_go_on_where_they_were() -> None:
     play(scene)
 
 
-def test_a_move_to_where_the_replica_is_ends_the_one_that_is_under_way() -> None:
+def test_a_move_to_the_current_directory_cancels_the_running_move() -> None:
     async def scene(world: MoveWorld) -> None:
         world.lead()
         world.append(*values(40))
@@ -137,7 +137,7 @@ def test_a_move_to_where_the_replica_is_ends_the_one_that_is_under_way() -> None
     play(scene)
 
 
-def test_a_move_that_is_given_another_target_starts_over_there() -> None:
+def test_a_move_with_a_new_target_restarts_there() -> None:
     async def scene(world: MoveWorld) -> None:
         world.lead()
         world.append(*values(20))
@@ -150,7 +150,7 @@ def test_a_move_that_is_given_another_target_starts_over_there() -> None:
     play(scene, log_dirs=("/one", "/two", "/three"))
 
 
-def test_the_same_move_twice_is_one() -> None:
+def test_a_repeated_move_request_changes_nothing() -> None:
     async def scene(world: MoveWorld) -> None:
         world.lead()
         world.append(*values(20))
@@ -163,7 +163,7 @@ def test_the_same_move_twice_is_one() -> None:
     play(scene)
 
 
-def test_a_replica_that_is_not_here_is_created_where_it_was_asked_for() -> None:
+def test_a_replica_not_yet_on_this_broker_is_created_in_the_requested_directory() -> None:
     async def scene(world: MoveWorld) -> None:
         assert code_of(world, TP, "/two") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         world.lead(OTHER)
@@ -176,7 +176,7 @@ def test_a_replica_that_is_not_here_is_created_where_it_was_asked_for() -> None:
     play(scene)
 
 
-def test_what_cannot_be_done_is_refused_as_kafka_does() -> None:
+def test_impossible_moves_are_refused_with_kafkas_errors() -> None:
     async def scene(world: MoveWorld) -> None:
         world.lead()
         assert code_of(world, TP, "/nowhere") is ErrorCode.LOG_DIR_NOT_FOUND
@@ -191,7 +191,7 @@ def test_what_cannot_be_done_is_refused_as_kafka_does() -> None:
     play(scene, log_dirs=("/one", "/two", "/three"))
 
 
-def test_a_copy_counts_where_the_next_log_is_placed() -> None:
+def test_copies_count_when_a_directory_is_chosen_for_a_new_log() -> None:
     async def scene(world: MoveWorld) -> None:
         world.bytes_per_second = 1
         for partition in range(2):
@@ -205,7 +205,7 @@ def test_a_copy_counts_where_the_next_log_is_placed() -> None:
     play(scene)
 
 
-def test_the_move_goes_on_after_a_restart_with_what_the_copy_has() -> None:
+def test_a_move_resumes_after_a_restart_from_the_existing_copy() -> None:
     async def main(loop: SimLoop) -> None:
         world = MoveWorld(loop, bytes_per_second=1)
         world.lead()
@@ -231,7 +231,7 @@ def test_the_move_goes_on_after_a_restart_with_what_the_copy_has() -> None:
     run(main)
 
 
-def test_a_throttle_slows_the_copy_down_and_can_be_lifted_meanwhile() -> None:
+def test_a_throttle_slows_the_copy_and_can_be_removed_during_the_move() -> None:
     async def scene(world: MoveWorld) -> None:
         world.lead()
         world.append(*values(100))
@@ -251,7 +251,7 @@ def test_a_throttle_slows_the_copy_down_and_can_be_lifted_meanwhile() -> None:
     play(scene, bytes_per_second=1000)
 
 
-def test_a_follower_that_cuts_its_log_cuts_the_copy_too() -> None:
+def test_truncating_a_follower_truncates_the_copy() -> None:
     async def scene(world: MoveWorld) -> None:
         world.lead()
         world.append(*values(30))
@@ -272,7 +272,7 @@ def test_a_follower_that_cuts_its_log_cuts_the_copy_too() -> None:
     play(scene)
 
 
-def test_a_log_that_starts_over_elsewhere_is_followed() -> None:
+def test_the_copy_follows_a_log_restarted_at_another_offset() -> None:
     async def scene(world: MoveWorld) -> None:
         partition = world.lead(leader=1, replicas=(0, 1))
         for value in values(10):
@@ -292,7 +292,7 @@ def test_a_log_that_starts_over_elsewhere_is_followed() -> None:
 
 
 @pytest.mark.parametrize("start", [3, 14, 15, 20])
-def test_deleted_records_stay_deleted_also_in_the_midst_of_a_batch(start: int) -> None:
+def test_delete_records_inside_a_batch_is_kept_by_the_move(start: int) -> None:
     async def scene(world: MoveWorld) -> None:
         partition = world.lead()
         for number in range(5):
@@ -314,7 +314,7 @@ def test_deleted_records_stay_deleted_also_in_the_midst_of_a_batch(start: int) -
     play(scene)
 
 
-def test_segments_that_retention_takes_away_are_not_waited_for() -> None:
+def test_a_move_does_not_wait_for_segments_deleted_by_retention() -> None:
     async def scene(world: MoveWorld) -> None:
         world.lead()
         world.append(*values(60))
@@ -332,7 +332,7 @@ def test_segments_that_retention_takes_away_are_not_waited_for() -> None:
     play(scene)
 
 
-def test_retention_takes_nothing_from_a_copy_by_size_or_age() -> None:
+def test_retention_deletes_nothing_from_a_copy() -> None:
     async def scene(world: MoveWorld) -> None:
         world.lead()
         world.append(*values(60))
@@ -347,7 +347,7 @@ def test_retention_takes_nothing_from_a_copy_by_size_or_age() -> None:
     play(scene)
 
 
-def test_a_topic_that_is_deleted_takes_its_copy_along() -> None:
+def test_deleting_a_topic_deletes_the_copy() -> None:
     async def scene(world: MoveWorld) -> None:
         world.lead()
         world.append(*values(30))
@@ -364,7 +364,7 @@ def test_a_topic_that_is_deleted_takes_its_copy_along() -> None:
     play(scene)
 
 
-def test_a_replica_that_is_stopped_rests_until_it_gets_a_role_again() -> None:
+def test_the_move_of_a_stopped_replica_pauses_until_it_has_a_role() -> None:
     async def scene(world: MoveWorld) -> None:
         world.lead()
         world.append(*values(30))
@@ -382,7 +382,7 @@ def test_a_replica_that_is_stopped_rests_until_it_gets_a_role_again() -> None:
     play(scene)
 
 
-def test_a_failing_target_ends_the_move_and_the_replica_is_served_on() -> None:
+def test_a_failed_target_directory_ends_the_move_and_the_replica_stays_online() -> None:
     disk = Disks()
 
     async def scene(world: MoveWorld) -> None:
@@ -402,7 +402,7 @@ def test_a_failing_target_ends_the_move_and_the_replica_is_served_on() -> None:
     play(scene, disk=disk)
 
 
-def test_a_failing_source_takes_the_replica_offline_and_the_copy_stays() -> None:
+def test_a_failed_source_directory_takes_the_replica_offline_and_keeps_the_copy() -> None:
     disk = Disks()
 
     async def scene(world: MoveWorld) -> None:
@@ -424,7 +424,7 @@ def test_a_failing_source_takes_the_replica_offline_and_the_copy_stays() -> None
     play(scene, disk=disk)
 
 
-def test_one_worker_finishes_one_replica_before_the_next() -> None:
+def test_one_mover_thread_finishes_one_replica_before_the_next() -> None:
     async def scene(world: MoveWorld) -> None:
         partitions = [TopicPartition("orders", number) for number in range(3)]
         for tp in partitions:
@@ -444,7 +444,7 @@ def test_one_worker_finishes_one_replica_before_the_next() -> None:
     play(scene, workers=1)
 
 
-def test_high_watermarks_and_start_offsets_are_those_of_the_directory_that_has_the_log() -> None:
+def test_checkpoints_are_read_from_the_directory_of_the_log() -> None:
     async def main(loop: SimLoop) -> None:
         world = MoveWorld(loop)
         partition = world.lead()

@@ -1,8 +1,9 @@
-"""Frames, answers in order, file slices and bad peers, over real sockets."""
+"""Framing, response order, file slices and misbehaving peers over real sockets."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import struct
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.errors import MalformedRequest
+from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.model import Endpoint
 from kctl.server.network.acceptor import Acceptor, ListenError
 from kctl.server.network.outbox import Outbox
@@ -54,7 +55,9 @@ async def listening(handle: Handle) -> tuple[Acceptor, int]:
         st.one_of(st.binary(max_size=200_000), st.tuples(st.integers(0, 900_000), st.integers(0, 100_000))), max_size=12
     )
 )
-def test_everything_put_is_sent_in_order_through_a_small_socket(chunks: list[bytes | tuple[int, int]]) -> None:
+def test_all_queued_bytes_are_sent_in_order_through_a_small_socket_buffer(
+    chunks: list[bytes | tuple[int, int]],
+) -> None:
     content = bytes(range(256)) * 4000
     fd = os.memfd_create("content")
     ours, theirs = socket.socketpair()
@@ -84,7 +87,7 @@ def test_pipelined_requests_are_answered_in_order_although_one_waits() -> None:
 
         def handle(frame: memoryview, _: Peer) -> Reply | asyncio.Future[Reply]:
             handled.append(bytes(frame))
-            return waiting if frame == b"wait" else [bytes(frame) + b";"]
+            return waiting if bytes(frame) == b"wait" else [bytes(frame) + b";"]
 
         acceptor, port = await listening(handle)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -100,10 +103,40 @@ def test_pipelined_requests_are_answered_in_order_although_one_waits() -> None:
     assert asyncio.run(main()) == b"two;three;"
 
 
-def test_a_malformed_frame_closes_its_connection_and_no_other() -> None:
+@pytest.mark.parametrize("is_delayed", [False, True])
+def test_a_failed_request_without_a_response_closes_its_connection_and_is_not_malformed(
+    caplog: pytest.LogCaptureFixture, *, is_delayed: bool
+) -> None:
+    async def main() -> None:
+        def handle(frame: memoryview, _: Peer) -> Reply | asyncio.Future[Reply]:
+            if bytes(frame) != b"fails":
+                return [b"ok"]
+            error = UnansweredRequestFailed("Produce with acks=0: t-0: INVALID_RECORD")
+            if not is_delayed:
+                raise error
+            reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+            reply.set_exception(error)
+            return reply
+
+        acceptor, port = await listening(handle)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(framed(b"fine") + framed(b"fails") + framed(b"fine"))
+        assert await reader.read() == b"ok"
+        assert (acceptor.malformed_count, acceptor.connection_count) == (0, 0)
+        writer.close()
+        acceptor.close()
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(main())
+    (said,) = (record.getMessage() for record in caplog.records if record.name.startswith("kctl."))
+    assert said.startswith("closing connection after a failed request without a response peer=/127.0.0.1 ")
+    assert said.endswith("error=Produce with acks=0: t-0: INVALID_RECORD")
+
+
+def test_a_malformed_frame_closes_only_its_connection() -> None:
     async def main() -> None:
         def handle(frame: memoryview, _: Peer) -> Reply:
-            if frame == b"bad":
+            if bytes(frame) == b"bad":
                 raise MalformedRequest("as asked")
             return [b"ok"]
 
@@ -123,10 +156,10 @@ def test_a_malformed_frame_closes_its_connection_and_no_other() -> None:
     asyncio.run(main())
 
 
-def test_a_failure_in_a_handler_closes_one_connection(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_exception_closes_only_its_connection(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         def handle(frame: memoryview, _: Peer) -> Reply:
-            if frame == b"fail":
+            if bytes(frame) == b"fail":
                 raise RuntimeError("a bug")
             return [b"ok"]
 
@@ -145,7 +178,7 @@ def test_a_failure_in_a_handler_closes_one_connection(caplog: pytest.LogCaptureF
     assert "a bug" in caplog.text
 
 
-def test_a_reader_that_is_slow_gets_a_large_answer_whole(tmp_path: Path) -> None:
+def test_a_slow_reader_gets_a_large_response_whole(tmp_path: Path) -> None:
     content = os.urandom(6 << 20)
     path = tmp_path / "segment"
     path.write_bytes(content)
@@ -170,7 +203,7 @@ def test_a_reader_that_is_slow_gets_a_large_answer_whole(tmp_path: Path) -> None
     assert asyncio.run(main()) == (b"head" + content + b"tail") * 2
 
 
-def test_a_port_in_use_is_named_with_a_remedy() -> None:
+def test_the_error_for_a_port_in_use_names_it_and_a_remedy() -> None:
     async def main() -> None:
         acceptor, port = await listening(lambda *_: None)
         other = Acceptor(handle=lambda *_: None, frame_bytes_max=1, connections_max_idle_ms=0)

@@ -1,4 +1,4 @@
-"""The limit of open files: raised as far as the system allows, and too low is said in numbers."""
+"""The limit of open files: raised to the hard limit, with a warning when it is too low."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from kctl.server.open_files import FOR_THE_REST, shortage
+from kctl.server.open_files import OTHER_DESCRIPTORS, shortage
 
 
 def test_the_soft_limit_becomes_the_hard_one() -> None:
@@ -23,12 +23,12 @@ def test_the_soft_limit_becomes_the_hard_one() -> None:
     assert said.stdout.split(maxsplit=2) == ["300", "300", "(300, 300)\n"]
 
 
-@pytest.mark.parametrize("limit", [5_000 + FOR_THE_REST, 1_000_000, resource.RLIM_INFINITY])
-def test_enough_is_nothing_to_talk_about(limit: int) -> None:
+@pytest.mark.parametrize("limit", [5_000 + OTHER_DESCRIPTORS, 1_000_000, resource.RLIM_INFINITY])
+def test_enough_open_files_log_nothing(limit: int) -> None:
     assert shortage(limit, segments=5_000) is None
 
 
-def test_too_few_are_told_with_what_would_do() -> None:
+def test_too_few_open_files_are_logged_with_the_number_needed() -> None:
     said = shortage(1024, segments=5_000)
     assert said is not None
     assert re.search(r"limit of 1024 .* 5000 segments .* allow 6000 or more", said)

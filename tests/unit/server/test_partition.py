@@ -19,7 +19,7 @@ LAG_MS = 1_000
 
 
 class Ends:
-    """As much of a log as a partition looks at."""
+    """The part of a log that a partition uses."""
 
     def __init__(self, start: int = 0, end: int = 0) -> None:
         self.log_start_offset = start
@@ -56,8 +56,8 @@ def led(end: int, isr: list[int], replicas: list[int] | None = None) -> tuple[Pa
     return partition, log
 
 
-def test_a_leader_claims_its_epoch_before_it_appends_anything() -> None:
-    """KIP-101: followers tell by it where they part from this leader."""
+def test_a_leader_records_its_epoch_before_any_append() -> None:
+    """KIP-101: followers find the divergence from this leader by it."""
     _, log = led(7, [0, 1])
     assert log.epochs == [(1, 7)]
 
@@ -70,7 +70,7 @@ def test_an_epoch_that_is_not_newer_is_refused() -> None:
     assert partition.is_leader
 
 
-def test_alone_the_high_watermark_is_the_logs_end() -> None:
+def test_without_followers_the_high_watermark_is_the_log_end() -> None:
     partition, log = led(3, [0])
     assert partition.high_watermark == 3
     log.log_end_offset = 9
@@ -89,7 +89,7 @@ def test_the_high_watermark_waits_for_the_slowest_in_sync_replica() -> None:
     assert partition.high_watermark == 10
 
 
-def test_a_replica_out_of_sync_does_not_hold_it_back_unless_it_has_just_caught_up() -> None:
+def test_out_of_sync_replicas_do_not_hold_the_high_watermark_back_unless_just_caught_up() -> None:
     partition, log = led(10, [0], [0, 1])
     log.log_end_offset = 20
     partition.advance_high_watermark(0)
@@ -102,7 +102,7 @@ def test_a_replica_out_of_sync_does_not_hold_it_back_unless_it_has_just_caught_u
     assert partition.high_watermark == 30
 
 
-def test_who_is_about_to_join_counts_until_the_outcome_is_known() -> None:
+def test_a_replica_joining_the_isr_counts_until_the_outcome_is_known() -> None:
     partition, log = led(10, [0], [0, 1])
     partition.record_fetch(1, 10, 0, 0)
     partition.pending_isr = (0, 1)
@@ -122,7 +122,7 @@ def test_a_follower_lags_when_it_was_not_at_the_end_for_too_long() -> None:
 
 
 def test_a_follower_that_reaches_where_the_end_was_counts_as_caught_up_then() -> None:
-    """Under steady load nobody is ever at the very end; being where it was at the last fetch is enough."""
+    """Under steady load no follower is at the current end; reaching the end of the last fetch is enough."""
     partition, log = led(10, [0, 1])
     for second in range(10):
         partition.record_fetch(1, log.log_end_offset - 1 if second == 0 else log.log_end_offset, 0, second * LAG_MS)
@@ -130,7 +130,7 @@ def test_a_follower_that_reaches_where_the_end_was_counts_as_caught_up_then() ->
     assert partition.lagging(10 * LAG_MS) == set()
 
 
-def test_it_joins_with_all_that_is_committed_and_of_this_epoch() -> None:
+def test_a_follower_joins_the_isr_with_all_committed_records_of_this_epoch() -> None:
     partition, _ = led(10, [0], [0, 1])
     partition.record_fetch(1, 9, 0, 0)
     assert not partition.may_join(1)
@@ -140,7 +140,7 @@ def test_it_joins_with_all_that_is_committed_and_of_this_epoch() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "code"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)])
-def test_clients_with_another_epoch_are_told_so(epoch: int, code: ErrorCode) -> None:
+def test_requests_with_another_leader_epoch_are_refused(epoch: int, code: ErrorCode) -> None:
     """KIP-320."""
     partition, _ = led(0, [0])
     with pytest.raises(ApiError) as refused:
@@ -177,29 +177,29 @@ def test_the_high_watermark_never_goes_back_nor_past_an_in_sync_replica(history:
 
 def cut(**answer: int) -> tuple[int, bool]:
     known = {"own_epoch": 1, "own_end_offset": 15, "log_end_offset": 15, "high_watermark": 8}
-    return tuple(truncation(**{**known, **answer}))  # type: ignore[arg-type, return-value]
+    return tuple(truncation(**{**known, **answer}))  # type: ignore[return-value]
 
 
-def test_a_follower_cuts_what_the_new_leader_never_had() -> None:
+def test_a_follower_truncates_records_that_the_new_leader_lacks() -> None:
     """KIP-101: the leader's epoch 1 ended at 12; this log wrote on to 15 in it."""
     assert cut(leader_epoch=1, leader_end_offset=12) == (12, True)
 
 
-def test_a_follower_that_is_behind_keeps_all_it_has_although_its_high_watermark_is_lower() -> None:
+def test_a_lagging_follower_keeps_records_above_its_high_watermark() -> None:
     """KIP-101, scenario 1: cutting to the high watermark would lose acknowledged records."""
     assert cut(leader_epoch=1, leader_end_offset=20) == (15, True)
 
 
-def test_an_epoch_that_this_log_lacks_goes_back_and_asks_again() -> None:
+def test_truncation_repeats_when_the_local_log_lacks_the_epoch() -> None:
     """KIP-279."""
     assert cut(leader_epoch=1, leader_end_offset=12, own_epoch=0, own_end_offset=10) == (10, False)
 
 
-def test_without_epochs_only_the_high_watermark_is_left() -> None:
+def test_without_leader_epochs_a_follower_truncates_to_its_high_watermark() -> None:
     assert cut(leader_epoch=UNDEFINED, leader_end_offset=UNDEFINED) == (8, True)
 
 
-def test_the_protocols_shape_is_all_that_apply_needs() -> None:
+def test_partition_applies_any_object_with_the_leader_and_isr_fields() -> None:
     partition, _ = led(0, [0])
     newer: Any = SimpleNamespace(
         leader=2, leader_epoch=5, isr=[2], partition_epoch=3, replicas=[0, 2], controller_epoch=2

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kctl.limits import DELAYED_TRIED_MAX
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.timing_wheel import Entry, TimingWheel
 
@@ -55,7 +56,7 @@ class Need:
         self.outcome.append("timed out")
 
 
-def test_what_can_complete_does_not_wait() -> None:
+def test_a_completable_operation_does_not_wait() -> None:
     purgatory: Purgatory[str] = Purgatory(WheelOnly())
     need = Need(0)
     purgatory.complete_or_watch(need, ["a"], 100)
@@ -64,7 +65,7 @@ def test_what_can_complete_does_not_wait() -> None:
     assert len(purgatory) == 0
 
 
-def test_a_check_of_any_key_completes_and_forgets_all_keys() -> None:
+def test_a_check_of_any_key_completes_the_operation_and_removes_all_keys() -> None:
     timer = WheelOnly()
     purgatory: Purgatory[str] = Purgatory(timer)
     need = Need(1)
@@ -93,7 +94,7 @@ def test_the_timeout_completes_once() -> None:
     assert need.outcome == ["timed out"]
 
 
-def test_a_watcher_that_wakes_another_of_the_same_key_does_not_complete_it_twice() -> None:
+def test_a_completion_that_checks_the_same_key_completes_nothing_twice() -> None:
     timer = WheelOnly()
     purgatory: Purgatory[str] = Purgatory(timer)
     second = Need(1)
@@ -115,7 +116,7 @@ def test_a_watcher_that_wakes_another_of_the_same_key_does_not_complete_it_twice
     assert first.outcome == ["completed"]
 
 
-def test_shutdown_answers_everything() -> None:
+def test_shutdown_answers_all_waiting_operations() -> None:
     purgatory: Purgatory[str] = Purgatory(WheelOnly())
     needs = [Need(1) for _ in range(3)]
     for need in needs:
@@ -125,7 +126,7 @@ def test_shutdown_answers_everything() -> None:
     assert len(purgatory) == 0
 
 
-def test_what_waits_for_many_keys_that_change_together_is_tried_once() -> None:
+def test_an_operation_on_many_changed_keys_is_tried_once() -> None:
     purgatory: Purgatory[str] = Purgatory(WheelOnly())
     tries: list[int] = []
 
@@ -159,7 +160,7 @@ class Failing(Need):
 
 
 @pytest.mark.parametrize("by", ["check", "timeout", "shutdown"])
-def test_operation_that_fails_tells_its_caller_and_disturbs_nobody_else(by: str) -> None:
+def test_failing_operation_raises_only_to_its_caller(by: str) -> None:
     async def main() -> None:
         timer = WheelOnly()
         purgatory: Purgatory[str] = Purgatory(timer)
@@ -184,7 +185,7 @@ def test_operation_that_fails_tells_its_caller_and_disturbs_nobody_else(by: str)
     asyncio.run(main())
 
 
-def test_operation_whose_caller_is_gone_is_forgotten() -> None:
+def test_operation_of_a_cancelled_caller_is_removed() -> None:
     async def main() -> None:
         timer = WheelOnly()
         purgatory: Purgatory[str] = Purgatory(timer)
@@ -198,3 +199,24 @@ def test_operation_whose_caller_is_gone_is_forgotten() -> None:
         assert len(timer.wheel) == 0
 
     asyncio.run(main())
+
+
+def test_a_change_that_many_requests_wait_for_completes_them_in_slices() -> None:
+    needs = [Need(1) for _ in range(3 * DELAYED_TRIED_MAX)]
+
+    def completed() -> int:
+        return sum(need.outcome == ["completed"] for need in needs)
+
+    async def main() -> list[int]:
+        purgatory: Purgatory[str] = Purgatory(WheelOnly())
+        for need in needs:
+            purgatory.complete_or_watch(need, ["key"], 1_000)
+            need.have = 1
+        purgatory.check("key")
+        counts = [completed()]
+        while len(purgatory):
+            await asyncio.sleep(0)
+            counts.append(completed())
+        return counts
+
+    assert asyncio.run(main()) == [DELAYED_TRIED_MAX, 2 * DELAYED_TRIED_MAX, 3 * DELAYED_TRIED_MAX]

@@ -1,4 +1,4 @@
-"""Reassignments step by step: who replicates, who leads, and whose log goes."""
+"""Reassignments step by step: replicas, leaders and deleted logs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kctl.errors import ErrorCode
 from kctl.model import NO_LEADER, TopicPartition
 from kctl.server.controller.actions import Action, SendLeaderAndIsr, SendStopReplica, WriteStates
 from kctl.server.controller.events import (
-    ElectionAsked,
+    ElectionRequested,
     Event,
-    LeaderAndIsrAnswered,
-    ReassignmentsAsked,
+    LeaderAndIsrResponseReceived,
+    ReassignmentsRequested,
     StatesRead,
     StatesWritten,
-    StopReplicaAnswered,
+    StopReplicaResponseReceived,
 )
 from tests.unit.server.controller_world import World, topic
 
@@ -24,10 +24,10 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Moving(World):
-    """Brokers that answer orders to stop a replica when the test says so, and leaders that say who is in sync."""
+    """Brokers that answer StopReplica on request, and leaders that report their ISR."""
 
     def __init__(self, *ids: int, replicas: tuple[int, ...]) -> None:
-        self.waiting: list[StopReplicaAnswered] = []
+        self.waiting: list[StopReplicaResponseReceived] = []
         self.written_between: tuple[int, ...] | None = None
         """What the leader says is in sync while the controller decides."""
         super().__init__(*ids, topics={"t": topic(replicas, replicas)})
@@ -38,7 +38,7 @@ class Moving(World):
             self.written_between = None
             return StatesWritten({}, {T0: self.znodes[T0]})
         result = super().perform(action)
-        if isinstance(result, StopReplicaAnswered):
+        if isinstance(result, StopReplicaResponseReceived):
             self.waiting.append(result)
             return None
         return result
@@ -50,31 +50,31 @@ class Moving(World):
 
     def reassign(self, *wanted: int) -> list[Action]:
         """To these brokers; none at all takes a reassignment back."""
-        return self.feed(ReassignmentsAsked({T0: wanted or None}))
+        return self.feed(ReassignmentsRequested({T0: wanted or None}))
 
     def reassign_both(self, *wanted: int) -> list[Action]:
         """Both partitions at once."""
-        return self.feed(ReassignmentsAsked({T0: wanted or None, T1: wanted or None}))
+        return self.feed(ReassignmentsRequested({T0: wanted or None, T1: wanted or None}))
 
     def in_sync(self, *isr: int) -> list[Action]:
-        """The leader says so."""
+        """The leader reports this ISR."""
         self.write(isr)
         return self.feed(StatesRead({T0: self.znodes[T0]}))
 
     def write(self, isr: tuple[int, ...]) -> None:
-        """The leader writes it, and the controller has not heard of it yet."""
+        """The leader writes the ISR, and the controller has not read it yet."""
         known = self.znodes[T0]
         self.znodes[T0] = replace(known, isr=isr, partition_epoch=known.partition_epoch + 1)
 
     def elect_preferred(self) -> None:
-        self.feed(ElectionAsked(None, is_unclean=False))
+        self.feed(ElectionRequested(None, is_unclean=False))
 
     @property
     def leader_and_isr(self) -> tuple[int, tuple[int, ...]]:
         return self.znodes[T0].leader, self.znodes[T0].isr
 
 
-def test_a_replica_may_come_back_before_its_removal_is_answered_and_die_after_that() -> None:
+def test_a_replica_may_be_added_again_before_its_removal_is_answered() -> None:
     world = Moving(1, 2, 3, replicas=(1, 2, 3))
     world.reassign(1, 2)
     assert world.state.replicas(T0) == (1, 2)
@@ -89,7 +89,7 @@ def test_a_replica_may_come_back_before_its_removal_is_answered_and_die_after_th
     assert world.state.replicas(T0) == (1, 2, 3)
 
 
-def test_every_partition_of_a_topic_is_reassigned_by_itself_although_they_are_asked_for_together() -> None:
+def test_partitions_of_one_reassignment_request_complete_independently() -> None:
     world = Moving(1, 2, 3, replicas=(1, 2))
     added = [
         (each.broker_id, news.topic_partition)
@@ -106,14 +106,14 @@ def test_every_partition_of_a_topic_is_reassigned_by_itself_although_they_are_as
     assert world.state.replicas(T1) == (1, 3, 2)
 
 
-def test_a_replica_that_lost_its_disk_and_was_taken_away_since_is_none_to_elect_for() -> None:
+def test_a_removed_replica_on_a_failed_disk_triggers_no_election() -> None:
     world = Moving(1, 2, 3, replicas=(1, 2, 3))
     world.reassign(1, 2)
-    assert world.feed(LeaderAndIsrAnswered(3, {T0: ErrorCode.KAFKA_STORAGE_ERROR})) == []
+    assert world.feed(LeaderAndIsrResponseReceived(3, {T0: ErrorCode.KAFKA_STORAGE_ERROR})) == []
     assert world.leader_and_isr == (1, (1, 2))
 
 
-def test_an_added_replica_that_leads_already_hands_over_when_it_is_not_wanted_any_more() -> None:
+def test_cancelling_a_reassignment_moves_leadership_off_an_added_replica() -> None:
     """The preferred replica of a reassignment is one of the added, and leads as soon as it is in sync."""
     world = Moving(1, 2, 3, 4, replicas=(1, 2))
     world.reassign(3, 4)
@@ -121,14 +121,14 @@ def test_an_added_replica_that_leads_already_hands_over_when_it_is_not_wanted_an
     world.elect_preferred()
     assert world.leader_and_isr == (3, (1, 2, 3))
     actions = world.reassign()
-    assert world.leader_and_isr == (1, (1, 2))
+    assert [*world.leader_and_isr] == [1, (1, 2)]
     roles = [number for number, each in enumerate(actions) if isinstance(each, SendLeaderAndIsr)]
     stops = [number for number, each in enumerate(actions) if isinstance(each, SendStopReplica)]
     assert max(roles) < min(stops)
     assert {each.broker_id for each in actions if isinstance(each, SendStopReplica)} == {3, 4}
 
 
-def test_nobody_leads_when_the_other_replicas_in_sync_are_away_and_they_lead_when_they_come() -> None:
+def test_a_cancelled_reassignment_waits_for_offline_in_sync_replicas_to_lead() -> None:
     world = Moving(1, 2, 3, 4, replicas=(1, 2))
     world.reassign(3, 4)
     world.in_sync(1, 2, 3)
@@ -138,10 +138,10 @@ def test_nobody_leads_when_the_other_replicas_in_sync_are_away_and_they_lead_whe
     assert world.leader_and_isr == (NO_LEADER, (1, 2))
     world.live(3, 4)
     world.live(1, 3, 4)
-    assert world.leader_and_isr == (1, (1,))
+    assert [*world.leader_and_isr] == [1, (1,)]
 
 
-def test_the_only_replica_in_sync_stays_one() -> None:
+def test_the_only_in_sync_replica_stays_in_the_isr() -> None:
     world = Moving(1, 2, 3, 4, replicas=(1, 2))
     world.reassign(3, 4)
     world.in_sync(1, 2, 3)
@@ -155,7 +155,7 @@ def test_the_only_replica_in_sync_stays_one() -> None:
 
 
 @pytest.mark.parametrize("leader", [1, 3])
-def test_a_leader_that_writes_at_the_same_time_brings_nobody_back_who_was_taken_away(leader: int) -> None:
+def test_a_concurrent_leader_write_does_not_restore_removed_replicas(leader: int) -> None:
     world = Moving(1, 2, 3, replicas=(leader, 2, 4 - leader))
     world.written_between = (1, 3)
     world.reassign(1, 2)

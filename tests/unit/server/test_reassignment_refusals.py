@@ -1,4 +1,4 @@
-"""Reassignments that make no sense are refused in words that say what is wrong."""
+"""Invalid reassignments are refused with a message."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 
 from kctl.errors import ErrorCode
 from kctl.model import Endpoint, TopicPartition
-from kctl.server.controller.reassignment import refusal
+from kctl.server.controller.reassignment_rules import refusal
 from kctl.server.controller.state import ControllerState, LiveBroker
 from kctl.zookeeper.znodes import BrokerRegistration, TopicAssignment
 
 
 def cluster() -> ControllerState:
-    """Brokers 0 to 2 are alive, 3 is dead; `orders` stays, `going` is being deleted."""
+    """Brokers 0 to 2 are live, 3 is offline; `orders` exists, `going` is being deleted."""
     registration = BrokerRegistration((Endpoint("PLAINTEXT", "h", 9092),), 0)
     state = ControllerState(broker_id=0, is_active=True)
     state.brokers = {broker_id: LiveBroker(registration, broker_id) for broker_id in range(3)}
@@ -26,17 +26,22 @@ def cluster() -> ControllerState:
 @pytest.mark.parametrize(
     ("topic_partition", "wanted", "code", "words"),
     [
-        (TopicPartition("orders", 0), (0, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "add: 9; alive are 0, 1, 2"),
-        (TopicPartition("orders", 0), (0, 1, 1), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "twice: 0, 1, 1"),
+        (TopicPartition("orders", 0), (0, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "add: 9; live brokers: 0, 1, 2"),
+        (
+            TopicPartition("orders", 0),
+            (0, 1, 1),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "twice in the replicas: 0, 1, 1",
+        ),
         (TopicPartition("orders", 0), (), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "empty"),
-        (TopicPartition("orders", 0), (0, -1), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "broker ids: 0, -1"),
+        (TopicPartition("orders", 0), (0, -1), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "invalid broker id: 0, -1"),
         (TopicPartition("orders", 0), None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No reassignment"),
         (TopicPartition("orders", 7), (0, 1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no partition orders-7"),
         (TopicPartition("nothing", 0), (0, 1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no partition nothing-0"),
         (TopicPartition("going", 0), (0, 1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "going is being deleted"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_words(
+def test_invalid_reassignments_are_refused_with_a_message(
     topic_partition: TopicPartition, wanted: Sequence[int] | None, code: ErrorCode, words: str
 ) -> None:
     error = refusal(cluster(), topic_partition, wanted)
@@ -45,6 +50,6 @@ def test_what_makes_no_sense_is_refused_in_words(
     assert words in str(error)
 
 
-def test_a_dead_broker_may_stay_among_the_replicas() -> None:
+def test_an_offline_broker_may_stay_in_the_assignment() -> None:
     """Only what is added has to be alive, as in Kafka."""
     assert refusal(cluster(), TopicPartition("orders", 0), (3, 1)) is None

@@ -121,7 +121,7 @@ class Waiting:
         """Nobody waits for that."""
 
 
-def test_a_request_that_waits_for_many_partitions_looks_once_when_all_of_them_move() -> None:
+def test_a_waiting_request_is_checked_once_when_many_partitions_advance() -> None:
     """Each look is at all partitions: one per partition took seconds when a broker with many handed them over."""
     with asyncio.Runner() as runner:
         manager = replica_manager(SimFiles(), runner.get_loop())
@@ -136,7 +136,7 @@ def test_a_request_that_waits_for_many_partitions_looks_once_when_all_of_them_mo
 
 
 def told(manager: ReplicaManager, topic_id: UUID) -> dict[TopicPartition, ErrorCode]:
-    """What the controller hears when it gives this broker the lead of a partition of the topic with this id."""
+    """The error codes of LeaderAndIsr that makes this broker leader of a partition of the topic with this id."""
     state = LeaderAndIsrPartitionState(
         partition_index=0,
         controller_epoch=1,
@@ -151,7 +151,7 @@ def told(manager: ReplicaManager, topic_id: UUID) -> dict[TopicPartition, ErrorC
     return manager.become_leader_or_follower(request)[0]
 
 
-def test_log_of_another_topic_of_the_same_name_is_refused_with_a_line_that_says_what_to_do(
+def test_log_with_another_topic_id_is_refused_and_a_remedy_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     disk, tp = SimFiles(), TopicPartition(TOPIC, 0)
@@ -162,13 +162,13 @@ def test_log_of_another_topic_of_the_same_name_is_refused_with_a_line_that_says_
         manager = replica_manager(disk, runner.get_loop())
         assert told(manager, UUID(int=6)) == {tp: ErrorCode.INCONSISTENT_TOPIC_ID}
         assert tp not in manager.partitions
-        (line,) = [each.getMessage() for each in caplog.records if "event=inconsistent_topic_id" in each.getMessage()]
+        (line,) = [each.getMessage() for each in caplog.records if "inconsistent topic id" in each.getMessage()]
         for said in ("partition=orders-0", "directory=/data/orders-0", uuid_text(UUID(int=5)), uuid_text(UUID(int=6))):
             assert said in line
         assert told(manager, UUID(int=5)) == {tp: ErrorCode.NONE}
 
 
-def test_malformed_partition_metadata_is_named_and_written_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_partition_metadata_is_logged_and_rewritten(caplog: pytest.LogCaptureFixture) -> None:
     disk, tp = SimFiles(), TopicPartition(TOPIC, 0)
     with asyncio.Runner() as runner:
         before = replica_manager(disk, runner.get_loop())
@@ -179,5 +179,5 @@ def test_malformed_partition_metadata_is_named_and_written_again(caplog: pytest.
         disk.write_atomically(path, b"version: 0\ntopic_id: ?")
         assert told(replica_manager(disk, runner.get_loop()), UUID(int=5)) == {tp: ErrorCode.NONE}
         assert disk.read(path) == sound
-        (line,) = [each.getMessage() for each in caplog.records if "event=malformed_partition" in each.getMessage()]
+        (line,) = [each.getMessage() for each in caplog.records if "corrupt partition.metadata" in each.getMessage()]
         assert f"{path} at position 0: topic_id is missing or malformed" in line

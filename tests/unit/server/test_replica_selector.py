@@ -1,4 +1,4 @@
-"""Which replica a consumer is sent to."""
+"""The preferred read replica of a consumer."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from kctl.server.replication.replica_selector import ReplicaView, closest_replic
 LEADER = ReplicaView(0, "a", 100, 0)
 
 
-def test_a_consumer_of_the_leaders_rack_stays_with_the_leader() -> None:
+def test_a_consumer_in_the_leaders_rack_reads_from_the_leader() -> None:
     assert closest_replica("a", LEADER, [ReplicaView(1, "a", 100, 0)]) == 0
 
 
-def test_a_consumer_of_another_rack_goes_to_the_follower_there() -> None:
+def test_a_consumer_in_another_rack_reads_from_the_follower_there() -> None:
     assert closest_replica("b", LEADER, [ReplicaView(1, "b", 90, 0), ReplicaView(2, "c", 100, 0)]) == 1
 
 
-def test_a_consumer_of_a_rack_without_replicas_stays_with_the_leader() -> None:
+def test_a_consumer_in_a_rack_without_replicas_reads_from_the_leader() -> None:
     assert closest_replica("d", LEADER, [ReplicaView(1, "b", 100, 0), ReplicaView(2, None, 100, 0)]) == 0
 
 
-def test_a_consumer_without_a_rack_stays_with_the_leader() -> None:
+def test_a_consumer_without_a_rack_reads_from_the_leader() -> None:
     nameless = ReplicaView(0, "", 100, 0)
     assert closest_replica("", nameless, [ReplicaView(1, "", 200, 0)]) == 0
 

@@ -90,7 +90,7 @@ def test_the_next_request_waits_until_the_one_before_is_answered() -> None:
         waits: list[asyncio.Future[Reply]] = []
 
         def handle(frame: memoryview, _peer: Peer) -> Reply | asyncio.Future[Reply]:
-            if frame == b"wait":
+            if bytes(frame) == b"wait":
                 waits.append(asyncio.get_running_loop().create_future())
                 return waits[-1]
             return [bytes(frame)]

@@ -1,4 +1,4 @@
-"""Replication throttles: what is counted, over which time, and for which replicas."""
+"""Replication throttles: counted bytes, time windows and replica lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def throttles(rate: int, *, window: int = 11) -> ReplicationThrottles:
     return ReplicationThrottles(BROKER, configs)
 
 
-def test_a_rate_is_what_came_in_by_the_time_since_the_oldest_sample_began() -> None:
+def test_a_rate_is_the_bytes_over_the_time_since_the_oldest_sample() -> None:
     rate = SampledRate(11, 1000)
     rate.record(3000, now_ms=0)
     rate.record(1000, now_ms=1500)
@@ -37,7 +37,7 @@ def test_a_rate_is_taken_over_one_sample_at_least() -> None:
     assert rate.per_second(101) == 500
 
 
-def test_a_rate_forgets_samples_that_began_before_the_window() -> None:
+def test_a_rate_drops_samples_older_than_the_window() -> None:
     rate = SampledRate(3, 1000)
     rate.record(9000, now_ms=0)
     rate.record(1000, now_ms=2000)
@@ -46,7 +46,7 @@ def test_a_rate_forgets_samples_that_began_before_the_window() -> None:
     assert rate.per_second(5000) == 0
 
 
-def test_a_sample_takes_what_comes_within_its_length() -> None:
+def test_a_sample_collects_the_bytes_of_its_interval() -> None:
     rate = SampledRate(2, 1000)
     rate.record(1, now_ms=0)
     rate.record(1, now_ms=999)  # the same sample, which goes as a whole
@@ -54,7 +54,7 @@ def test_a_sample_takes_what_comes_within_its_length() -> None:
 
 
 @pytest.mark.parametrize("limit", [1_000, 50_000])
-def test_copying_whenever_allowed_keeps_the_limit_on_average(limit: int) -> None:
+def test_copying_whenever_allowed_stays_at_the_limit_on_average(limit: int) -> None:
     """Ten minutes in virtual time: answers of 1 MiB each, asked for every 10 ms while the quota allows it."""
     quota = throttles(limit).leader
     answer, copied = 1 << 20, 0
@@ -66,14 +66,14 @@ def test_copying_whenever_allowed_keeps_the_limit_on_average(limit: int) -> None
     assert copied / 600 <= limit + answer / 11
 
 
-def test_nothing_is_exceeded_without_a_rate() -> None:
+def test_no_quota_is_exceeded_without_a_rate() -> None:
     configs = ConfigView({})
     quota = ReplicationThrottles(BROKER, configs).leader
     quota.record(1 << 40, now_ms=0)
     assert not quota.is_exceeded(0)
 
 
-def test_a_rate_of_zero_lets_nothing_pass_once_something_was_counted() -> None:
+def test_a_rate_of_zero_blocks_after_the_first_bytes() -> None:
     quota = throttles(0).leader
     assert not quota.is_exceeded(0)
     quota.record(1, now_ms=0)

@@ -44,7 +44,7 @@ def test_expires_exactly_what_is_due(start_ms: int, steps: list[Step]) -> None:
 
 
 @given(st.lists(st.integers(0, 10_000_000), min_size=1, max_size=40))
-def test_waking_only_when_told_to_misses_nothing_and_is_never_late(delays_ms: list[int]) -> None:
+def test_advancing_only_at_next_due_misses_no_timer_and_is_never_late(delays_ms: list[int]) -> None:
     """A timer that sleeps until next_due_ms expires each entry at its own millisecond."""
     wheel: TimingWheel[int] = TimingWheel(0)
     for delay_ms in delays_ms:
@@ -66,7 +66,7 @@ def test_cancelling_late_or_twice_does_nothing() -> None:
     assert len(wheel) == 0
 
 
-def test_callback_that_fails_does_not_take_the_others_with_it() -> None:
+def test_failing_callback_does_not_stop_the_others() -> None:
     async def main(loop: SimLoop) -> None:
         timer = WheelTimer(SimClock(loop.time), loop)
         failures: list[object] = []

@@ -1,4 +1,4 @@
-"""What only the controller writes, against a ZooKeeper in memory."""
+"""The controller's batched writes, against a ZooKeeper in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Play = Callable[[ZnodeWriter, SimZooKeeperSession], Awaitable[None]]
 
 
 def played(play: Play) -> None:
-    """Runs a play with a writer that holds the office, where all partitions have their first state."""
+    """Runs a scenario with the writer of the active controller; all partitions have their first state."""
 
     async def main(_: SimLoop) -> None:
         session = SimZooKeeper().session(session_timeout_ms=4000)
@@ -43,7 +43,7 @@ async def state_of(session: SimZooKeeperSession, topic_partition: TopicPartition
     return znodes.decode_partition_state(path, data, stat.version)
 
 
-def test_a_thousand_changes_take_a_handful_of_writes() -> None:
+def test_a_thousand_changes_are_batched_into_a_few_writes() -> None:
     async def play(writer: ZnodeWriter, session: SimZooKeeperSession) -> None:
         asked: list[int] = []
         multi = writer.multi
@@ -63,7 +63,7 @@ def test_a_thousand_changes_take_a_handful_of_writes() -> None:
     played(play)
 
 
-def test_a_partition_that_somebody_else_changed_keeps_no_other_from_being_written() -> None:
+def test_a_version_conflict_of_one_partition_does_not_block_the_others() -> None:
     async def play(writer: ZnodeWriter, session: SimZooKeeperSession) -> None:
         changed = PARTITIONS[500]
         await session.set(paths.partition_state(*changed), znodes.encode_partition_state(OLD))
@@ -75,7 +75,7 @@ def test_a_partition_that_somebody_else_changed_keeps_no_other_from_being_writte
     played(play)
 
 
-def test_a_partition_that_is_gone_keeps_no_leader_from_altering_others() -> None:
+def test_a_deleted_partition_does_not_block_isr_changes_of_others() -> None:
     async def play(writer: ZnodeWriter, session: SimZooKeeperSession) -> None:
         gone = PARTITIONS[500]
         await session.delete(paths.partition(*gone), recursive=True)
@@ -87,7 +87,7 @@ def test_a_partition_that_is_gone_keeps_no_leader_from_altering_others() -> None
     played(play)
 
 
-def test_nothing_is_written_by_a_controller_of_the_past() -> None:
+def test_a_fenced_controller_writes_nothing() -> None:
     async def play(writer: ZnodeWriter, session: SimZooKeeperSession) -> None:
         await session.set(paths.CONTROLLER_EPOCH, b"2")
         with pytest.raises(ControllerMoved):

@@ -1,4 +1,4 @@
-"""A disk that dies at its n-th step and forgets what was not synced; or that lets somebody else run at that step."""
+"""A disk that crashes at its n-th operation and loses unsynced writes, or runs a callback at that operation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kctl.spark.exec.files import DiskFiles
 
 
 class Crash(BaseException):
-    """The process is dead: nothing it does from here on reaches the disk."""
+    """The process has crashed: nothing it does from now on reaches the disk."""
 
 
 class SteppedFiles(DiskFiles):
@@ -79,7 +79,7 @@ class SteppedFiles(DiskFiles):
 
 
 class CrashingFiles(SteppedFiles):
-    """Dies at the given step and stays dead."""
+    """Crashes at the given operation and stays crashed."""
 
     def __init__(self, crash_at: int) -> None:
         super().__init__(self._crash_from)

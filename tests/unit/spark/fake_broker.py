@@ -29,7 +29,7 @@ from kctl.protocol.apis.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kctl.protocol.registry import APIS
+from kctl.protocol.registry import all_apis
 from kctl.records.batch import iterate_batches
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class FakeBroker:
 
     @property
     def versions(self) -> BrokerVersions:
-        return BrokerVersions({key: (0, api.version_max) for key, api in APIS.items()})
+        return BrokerVersions({key: (0, api.version_max) for key, api in all_apis().items()})
 
     async def connect(self, host: str, port: int, **_: Any) -> FakeBroker:
         return self

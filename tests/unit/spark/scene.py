@@ -43,7 +43,7 @@ class StoppedClock:
 
 
 class Cluster:
-    """One topic, `orders`; every record says where it is."""
+    """One topic, `orders`; every record value names its position."""
 
     def __init__(self, partitions: int = 2) -> None:
         self.topic_id = UUID(int=1)
@@ -194,7 +194,7 @@ def committed_files(folder: Path) -> list[str]:
 
 
 def exported_values(folder: Path) -> list[bytes]:
-    """All values in the folder as a reader finds them that knows nothing of commits; sorted."""
+    """All values in the folder as read without the commit log, sorted."""
     tables = [pq.read_table(path, partitioning=None) for path in sorted(folder.rglob("[!._]*.parquet"))]
     return sorted(value for table in tables for value in table.column("value").to_pylist())
 

@@ -1,4 +1,4 @@
-"""Where the archive of Java classes is, and when it is used."""
+"""Location and use of the archive of Java classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kctl spark export` before it comes to a cluster or to Spark: mistakes, missing pieces, and what starting costs."""
+"""`kctl spark export` before it reaches a cluster or Spark: usage errors, missing packages, start-up cost."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_without_java_one_line_says_how_to_get_it(
         ((), "--to"),
     ],
 )
-def test_mistakes_are_usage_errors(
+def test_invalid_options_are_usage_errors(
     words: tuple[str, ...],
     complaint: str,
     capsys: pytest.CaptureFixture[str],

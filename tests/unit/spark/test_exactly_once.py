@@ -1,4 +1,4 @@
-"""An export holds every record once, wherever it was interrupted and whoever else was at work."""
+"""An export has every record once, after any interruption and with concurrent exporters."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_increments_add_up_to_everything(tmp_path: Path) -> None:
         assert_exact(cluster, tmp_path)
 
 
-def test_a_run_without_news_writes_nothing(tmp_path: Path) -> None:
+def test_a_run_without_new_records_writes_nothing(tmp_path: Path) -> None:
     cluster = filled()
     run(cluster, tmp_path)
     before = sorted(tmp_path.rglob("*"))
@@ -172,7 +172,7 @@ def test_without_locks_two_exporters_still_write_every_record_once(tmp_path: Pat
 
 
 class _SecondExporter:
-    """Runs when the first one comes to a certain step."""
+    """Runs when the first exporter reaches a certain operation."""
 
     def __init__(self, cluster: Cluster, folder: Path, step: int) -> None:
         self.has_run = False
@@ -188,7 +188,7 @@ class _SecondExporter:
         exporter(self._cluster, self._folder, files=UnlockedFiles()).run(SILENT)
 
 
-def test_what_dead_tasks_left_is_removed_even_when_nothing_is_new(tmp_path: Path) -> None:
+def test_files_of_failed_tasks_are_removed_even_without_new_records(tmp_path: Path) -> None:
     cluster = filled()
     run(cluster, tmp_path)
     (tmp_path / "orders" / ".orders+0.parquet.abc.tmp").write_bytes(b"half")
@@ -196,7 +196,7 @@ def test_what_dead_tasks_left_is_removed_even_when_nothing_is_new(tmp_path: Path
     assert_exact(cluster, tmp_path)
 
 
-def test_what_tasks_left_that_died_and_were_tried_again_is_removed(tmp_path: Path) -> None:
+def test_files_of_retried_tasks_are_removed(tmp_path: Path) -> None:
     cluster = filled()
 
     def leave(*_: object) -> None:
@@ -237,7 +237,7 @@ def test_losses_stop_a_run_before_anything_is_planned(tmp_path: Path) -> None:
     assert exported_values(tmp_path) == [v for v in expected_values(cluster) if v not in gone]
 
 
-def test_a_topic_created_anew_is_exported_beside_the_former_one(tmp_path: Path) -> None:
+def test_a_recreated_topic_is_exported_beside_the_former_one(tmp_path: Path) -> None:
     cluster = filled()
     run(cluster, tmp_path)
     cluster.topic_id = UUID(int=2)
@@ -247,7 +247,7 @@ def test_a_topic_created_anew_is_exported_beside_the_former_one(tmp_path: Path) 
     assert exported_values(tmp_path) == sorted(2 * expected_values(cluster))
 
 
-def test_offsets_that_are_lost_in_a_shared_file_cost_no_other_records(tmp_path: Path) -> None:
+def test_lost_offsets_in_a_shared_file_lose_no_other_records(tmp_path: Path) -> None:
     cluster = shared()
 
     class TopicGoesAfterFirstRange(DiskFiles):
@@ -306,7 +306,7 @@ class _CrashAtCommit(DiskFiles):
         super().write(path, data)
 
 
-def test_the_disk_in_these_tests_forgets_what_was_not_synced(tmp_path: Path) -> None:
+def test_the_simulated_disk_loses_unsynced_writes(tmp_path: Path) -> None:
     files = SteppedFiles()
     _write_and_publish(files, tmp_path)
     (tmp_path / "unsynced").write_bytes(b"x")

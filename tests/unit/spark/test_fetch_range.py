@@ -1,4 +1,4 @@
-"""Reading an offset range: what is left out, what is tried again, and what is a loss."""
+"""Reading an offset range: filtered batches, retries and losses."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_messages_of_old_formats_come_as_batches_of_the_new_one() -> None:
     assert read(broker, 5, 15) == ([0, 10], 0)
 
 
-def test_a_leader_that_moves_is_looked_for_again() -> None:
+def test_a_moved_leader_is_looked_up_again() -> None:
     broker = four_batches()
     errors = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE]
     broker.before_fetch = lambda offset: errors.pop() if offset == 20 and errors else ErrorCode.NONE
@@ -134,14 +134,14 @@ def test_a_leader_that_never_comes_back_is_an_error_in_the_end() -> None:
         read(broker)
 
 
-def test_offsets_that_expired_meanwhile_are_a_loss() -> None:
+def test_expired_offsets_are_a_loss() -> None:
     broker = four_batches()
     broker.log_start = 20
     with pytest.raises(DataLoss, match="orders-0: offsets 0 to 19 are gone, the log starts at 20 now"):
         read(broker)
 
 
-def test_where_losses_are_tolerated_reading_goes_on_at_the_logs_start() -> None:
+def test_tolerated_losses_continue_at_the_log_start() -> None:
     broker = four_batches()
     broker.log_start = 20
     assert read(broker, may_skip=True) == ([20, 30], 20)
@@ -171,7 +171,7 @@ def test_a_topic_deleted_since_planning_is_a_loss() -> None:
         read(broker)
 
 
-def test_records_that_never_come_are_an_error_in_the_end() -> None:
+def test_permanently_missing_records_are_an_error() -> None:
     """The high watermark fell behind what was planned, as after an unclean election."""
     with pytest.raises(ApiError, match="gives no records at offset 10"):
         read(FakeBroker(batch(0)), 0, 20)

@@ -83,7 +83,7 @@ def test_a_log_that_is_older_than_the_files_is_refused(tmp_path: Path) -> None:
         run(cluster, tmp_path, adopts=True)
 
 
-def test_a_new_topic_is_not_exported_beside_files_of_somebody_else(tmp_path: Path) -> None:
+def test_a_new_topic_is_not_exported_beside_foreign_files(tmp_path: Path) -> None:
     (tmp_path / "orders").mkdir()
     (tmp_path / "orders" / "part-0.parquet").write_bytes(b"not ours")
     with pytest.raises(UnknownFiles, match=r"orders/part-0\.parquet"):
@@ -174,7 +174,7 @@ def test_files_of_two_exports_are_not_adopted(tmp_path: Path) -> None:
         run(cluster, tmp_path / "b", adopts=True)
 
 
-def test_a_data_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_missing_data_file_is_named(tmp_path: Path) -> None:
     cluster = filled()
     run(cluster, tmp_path)
     run(cluster, tmp_path)

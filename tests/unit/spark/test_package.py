@@ -18,9 +18,9 @@ def test_tasks_run_from_the_zip_alone(tmp_path: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import kctl.spark.exec.task\n"
-        "from kctl.protocol.registry import APIS\n"
+        "from kctl.protocol.registry import api_named\n"
         "for name in ('fetch', 'metadata', 'list_offsets', 'api_versions'):\n"
-        "    next(api for api in APIS.values() if api.name == name).request\n"
+        "    api_named(name).request\n"
         "ours = [module.__file__ for name, module in sys.modules.items() if name.split('.')[0] == 'kctl']\n"
         "assert all(file.startswith(sys.argv[1]) for file in ours), ours\n"
         "foreign = {'pyspark', 'rich', 'typer', 'kazoo'} & set(sys.modules)\n"
@@ -29,7 +29,7 @@ def test_tasks_run_from_the_zip_alone(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-I", "-c", code, str(package)], check=True, timeout=60)
 
 
-def test_what_travels_between_driver_and_tasks_is_known_on_both_sides(tmp_path: Path) -> None:
+def test_objects_sent_between_driver_and_tasks_are_importable_on_both_sides(tmp_path: Path) -> None:
     """A class of the driver's in a task would be found on this machine and on no other."""
     cluster = Cluster()
     cluster.append(0, 3)
@@ -57,7 +57,7 @@ def test_the_same_code_gives_the_same_zip(tmp_path: Path) -> None:
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_what_only_the_driver_needs_stays_at_home(tmp_path: Path) -> None:
+def test_driver_only_modules_are_not_in_the_zip(tmp_path: Path) -> None:
     names = zipfile.ZipFile(build_package(tmp_path)).namelist()
     assert "kctl/spark/exec/decode.py" in names
     assert not [name for name in names if name.startswith(("kctl/server", "kctl/commands", "kctl/console"))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -32,8 +33,8 @@ RECREATED = UUID(int=2)
 CLUSTER = "cluster-a"
 
 
-def partition(log_start: int = 0, end: int = 100, **more: int) -> PartitionView:
-    defaults = {"high_watermark": end, "start": log_start, "until": end, "size_bytes": 0}
+def partition(log_start: int = 0, end: int = 100, **more: Any) -> PartitionView:
+    defaults: dict[str, Any] = {"high_watermark": end, "start": log_start, "until": end, "size_bytes": 0}
     return PartitionView(log_start=log_start, end=end, **(defaults | more))
 
 
@@ -78,7 +79,7 @@ def test_the_first_run_exports_what_the_log_holds() -> None:
     assert not warnings
 
 
-def test_a_later_run_goes_on_where_the_last_one_ended_whatever_from_says() -> None:
+def test_a_later_run_continues_where_the_last_one_ended_despite_from() -> None:
     plan, _ = planned(exported(60, 7), view(partition(0, 100, start=90), partition(0, 9, start=9)))
     assert ranges(plan) == [(0, 60, 100), (1, 7, 9)]
     assert plan is not None
@@ -89,7 +90,7 @@ def test_nothing_new_is_no_plan() -> None:
     assert planned(exported(100), view(partition(0, 100))) == (None, [])
 
 
-def test_a_partition_without_news_is_left_out() -> None:
+def test_a_partition_without_new_records_is_left_out() -> None:
     plan, _ = planned(exported(100, 50), view(partition(0, 100), partition(0, 60)))
     assert ranges(plan) == [(1, 50, 60)]
 
@@ -107,7 +108,7 @@ def test_a_partition_added_to_an_exported_topic_starts_at_from() -> None:
     assert ranges(plan) == [(1, 0, 5)]
 
 
-def test_until_ends_a_run_and_the_next_one_goes_on_there() -> None:
+def test_until_ends_a_run_and_the_next_one_continues_there() -> None:
     plan, _ = planned(Positions(), view(partition(0, 100, until=30)))
     assert ranges(plan) == [(0, 0, 30)]
     assert plan is not None
@@ -208,7 +209,7 @@ def test_without_topic_ids_a_log_that_ends_early_counts_as_created_anew() -> Non
     assert ranges(plan) == [(0, 0, 40)]
 
 
-def test_several_losses_are_told_together() -> None:
+def test_several_losses_are_reported_together() -> None:
     with pytest.raises(DataLoss, match=r"orders-0.*; orders-1"):
         planned(exported(60, 60), view(partition(80, 100), partition(80, 100)))
 

@@ -66,7 +66,7 @@ def test_a_task_reports_after_every_answer_and_range(tmp_path: Path) -> None:
     assert reports[-1].bytes_in > reports[0].bytes_in > 0
 
 
-def test_the_pace_says_records_bytes_files_rate_and_remaining_time() -> None:
+def test_progress_shows_records_bytes_files_rate_and_remaining_time() -> None:
     pace = Pace(1000, start_s=10.0)
     done = JobProgress(files_done=1, files_total=4, offsets=250, records=200, bytes_in=2_000_000)
     assert pace.observe(done, now_s=12.0) == (
@@ -82,6 +82,6 @@ def test_progress_never_goes_back_and_never_beyond_the_end() -> None:
     assert seen == [0, 500, 500, 1000]
 
 
-def test_before_the_first_offset_no_time_is_promised() -> None:
+def test_before_the_first_offset_no_remaining_time_is_shown() -> None:
     _, note = Pace(1000, start_s=0.0).observe(JobProgress(0, 4, 0, 0, 0), now_s=60.0)
     assert note == "0 records, 0 B, 0 of 4 files"

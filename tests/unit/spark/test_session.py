@@ -1,4 +1,4 @@
-"""How Spark is started: on loopback where it is local, and left alone where it is not."""
+"""How Spark is started: on loopback for local masters, unchanged for others."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_properties_of_the_user_win() -> None:
     assert found["spark.driver.memory"] == "3g"
 
 
-def test_an_error_of_a_python_worker_is_told_without_the_java_around_it() -> None:
+def test_an_error_of_a_python_worker_is_shown_without_the_java_stack() -> None:
     text = (
         "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
         ": org.apache.spark.SparkException: Job aborted: Traceback (most recent call last):\n"
@@ -56,7 +56,7 @@ def test_an_error_of_a_python_worker_is_told_without_the_java_around_it() -> Non
     assert _message(RuntimeError(text)) == "ModuleNotFoundError: No module named 'numpy'"
 
 
-def test_the_first_telling_line_of_a_java_error_is_its_message() -> None:
+def test_the_first_meaningful_line_of_a_java_error_is_its_message() -> None:
     text = (
         "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
         ": org.apache.spark.SparkException: Job aborted: Task 0 failed 4 times\n"
@@ -118,7 +118,7 @@ def test_an_unreachable_master_is_named_before_a_jvm_is_started(monkeypatch: pyt
         pass
 
 
-def test_a_killed_jvm_is_the_reason_and_not_that_nobody_answers() -> None:
+def test_a_killed_jvm_is_reported_instead_of_a_refused_connection() -> None:
     with subprocess.Popen(["sleep", "600"]) as process:
         process.kill()
         assert _death(process, ConnectionRefusedError(111, "Connection refused")).startswith(
@@ -128,7 +128,7 @@ def test_a_killed_jvm_is_the_reason_and_not_that_nobody_answers() -> None:
         assert _death(process, EOFError()) == "Spark's Java process ended with status 1"
 
 
-def test_an_error_of_a_living_jvm_is_no_death() -> None:
+def test_an_error_of_a_running_jvm_is_not_reported_as_a_kill() -> None:
     class Py4JJavaError(Exception):
         """As py4j names it."""
 

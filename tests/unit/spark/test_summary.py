@@ -1,4 +1,4 @@
-"""What an export tells: rows for people and scripts, one document for programs."""
+"""The summary of an export: rows for people and scripts, one document for programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kctl.spark.summary import document, planned_rows, rows_of, sentence
 from tests.unit.spark.scene import Cluster, exporter, run
 
 
-def test_rows_and_document_tell_the_same(tmp_path: Path) -> None:
+def test_rows_and_document_agree(tmp_path: Path) -> None:
     cluster = Cluster()
     cluster.append(0, 12)
     cluster.append(1, 7)
@@ -36,7 +36,7 @@ def test_a_plan_has_no_records_yet(tmp_path: Path) -> None:
     assert (row["records"], row["bytes_out"], row["files"], row["status"]) == (None, None, 1, "planned")
 
 
-def test_nothing_new_is_said_plainly(tmp_path: Path) -> None:
+def test_a_run_without_new_records_is_reported(tmp_path: Path) -> None:
     cluster = Cluster(partitions=1)
     report = run(cluster, tmp_path)
     assert sentence(rows_of(report), report).startswith("0 records")

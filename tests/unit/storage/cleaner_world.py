@@ -1,4 +1,4 @@
-"""One log under a log manager on a simulated disk, with the cleaner at hand."""
+"""One log under a log manager on a simulated disk, with its cleaner."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class CleanerWorld:
         self.disk.now_ms = self.now_ms
 
     def clean(self) -> bool:
-        """One cleaning of whatever is due; says whether something was."""
+        """Performs one cleaning if any is due; returns whether one was."""
         found = self.cleaner.next(self.now_ms)
         if found is None:
             return False

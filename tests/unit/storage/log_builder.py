@@ -63,7 +63,7 @@ class LogOnDisk:
         return self.log
 
     def crash_and_reopen(self, *, recovery_point: int | None = None, seed: int | None = None) -> Log:
-        """Die without a word; with a seed the power goes as well."""
+        """Reopens without a shutdown; with a seed after a power failure."""
         point = self.log.recovery_point if recovery_point is None else recovery_point
         start = self.log.log_start_offset
         self.log.release()

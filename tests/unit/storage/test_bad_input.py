@@ -1,4 +1,4 @@
-"""Files that are not what their names say: one line each, the sound logs are served, and nothing unread is deleted."""
+"""Unexpected files in a log directory: one log line each, valid logs are served, and nothing is deleted."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
         f"{FIRST}.log.cleaned",
     ],
 )
-def test_a_directory_where_a_file_should_be_costs_that_log_only(
+def test_a_directory_in_place_of_a_file_affects_that_log_only(
     tmp_path: Path, name: str, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with_two_logs(tmp_path, end)
@@ -76,7 +76,7 @@ def test_a_directory_where_a_file_should_be_costs_that_log_only(
     before = {each.name for each in (tmp_path / "bad-0").iterdir()}
     manager = manager_on(tmp_path)
     (line,) = complaints(caplog)
-    assert line.startswith(f"Log {tmp_path}/bad-0 cannot be used: {path}: ")
+    assert line.startswith(f"log is unusable path={tmp_path}/bad-0 reason={path}: ")
     assert len(read_records(manager.logs[SOUND], 0)) == 6
     with pytest.raises(ApiError) as caught:
         manager.get_or_create(BAD)
@@ -90,13 +90,13 @@ def test_a_directory_where_a_file_should_be_costs_that_log_only(
 @pytest.mark.parametrize(
     "name", ["0.log", "orders.log", f"{FIRST}.bak", "00000000000000000099.bak", "x" * 20 + ".index", "core", ".nfs0001"]
 )
-def test_a_foreign_file_is_named_and_left_alone(
+def test_a_foreign_file_is_logged_and_ignored(
     tmp_path: Path, name: str, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with_two_logs(tmp_path, end)
     (tmp_path / "bad-0" / name).write_bytes(b"\0\1\2")
     manager = manager_on(tmp_path)
-    assert complaints(caplog) == [f"Ignoring {tmp_path}/bad-0/{name}, which is no file of a log"]
+    assert complaints(caplog) == [f"ignoring unknown file path={tmp_path}/bad-0/{name}"]
     assert len(read_records(manager.logs[BAD], 0)) == 6
     manager.clean_shutdown()
     assert (tmp_path / "bad-0" / name).read_bytes() == b"\0\1\2"
@@ -113,7 +113,7 @@ def test_a_directory_in_place_of_a_file_of_the_log_directory_takes_it_offline(
     (bad / name).mkdir()
     manager = manager_on(bad, good)
     *_, line = complaints(caplog)
-    assert line.startswith(f"Log directory {bad} goes offline: {bad / name}: ")
+    assert line.startswith(f"log directory offline path={bad} reason={bad / name}: ")
     assert [state.path for state in manager.online_directories] == [str(good)]
     manager.clean_shutdown()
     (bad / name).rmdir()
@@ -121,7 +121,7 @@ def test_a_directory_in_place_of_a_file_of_the_log_directory_takes_it_offline(
 
 
 @WAYS_TO_END
-def test_a_batch_file_of_nothing_but_garbage_is_cut_with_one_line(
+def test_a_segment_of_random_bytes_is_truncated_with_one_log_line(
     tmp_path: Path, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of the last segment, behind which there is nothing: what is no batch is no record either."""
@@ -131,7 +131,7 @@ def test_a_batch_file_of_nothing_but_garbage_is_cut_with_one_line(
     manager = manager_on(tmp_path)
     said = [line for line in complaints(caplog) if str(last) in line]
     assert said
-    assert all("position 0" in line for line in said)
+    assert all("position=0" in line or "position 0" in line for line in said)
     assert len(read_records(manager.logs[BAD], 0)) == 6
     assert len(read_records(manager.logs[SOUND], 0)) == 6
     manager.clean_shutdown()

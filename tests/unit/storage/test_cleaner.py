@@ -1,4 +1,4 @@
-"""The cleaner keeps the last record of each key, where it was; seen on logs on a simulated disk."""
+"""The cleaner keeps the last record of each key at its offset, on a simulated disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kctl.records.build import build_batch, rebuild_batch
 from kctl.records.compression import Codec
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
 from kctl.records.header import Record, parse_header, seal
-from kctl.storage.cleaning import CleaningGivenUp
+from kctl.storage.cleaning import CleaningAborted
 from kctl.storage.compaction_batches import ENTRY_BYTES
 from tests.unit.storage.cleaner_world import COMPACTED, TP, CleanerWorld
 from tests.unit.storage.log_builder import read_records
@@ -33,7 +33,7 @@ def test_the_last_record_of_each_key_stays_at_its_offset() -> None:
 
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("seed", range(3))
-def test_any_history_reads_like_a_dictionary(codec: Codec, seed: int) -> None:
+def test_a_compacted_log_has_the_last_value_of_each_key(codec: Codec, seed: int) -> None:
     chance = random.Random(f"{codec} {seed}")
     world = CleanerWorld(
         replace(COMPACTED, segment_bytes=chance.choice([1000, 3000, 1 << 20]), delete_retention_ms=DAY_MS),
@@ -98,7 +98,7 @@ def test_records_without_a_key_are_dropped() -> None:
     assert world.pairs() == [(1, b"a", b"1")]
 
 
-def test_batches_keep_what_followers_and_producers_know_them_by() -> None:
+def test_compacted_batches_keep_offsets_epochs_and_sequences() -> None:
     world = CleanerWorld()
     world.put((b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", b"1"), codec=Codec.LZ4, producer_id=7, sequence=40)
     world.put((b"c", b"2"))
@@ -110,7 +110,7 @@ def test_batches_keep_what_followers_and_producers_know_them_by() -> None:
     assert (after.codec, after.record_count) == (Codec.LZ4, 2)
 
 
-def test_a_tombstone_outlives_delete_retention_ms_and_goes_then() -> None:
+def test_a_tombstone_is_removed_after_delete_retention_ms() -> None:
     world = CleanerWorld(replace(COMPACTED, delete_retention_ms=DAY_MS))
     world.put((b"a", b"1"))
     world.pass_time(1000)
@@ -130,7 +130,7 @@ def test_a_tombstone_outlives_delete_retention_ms_and_goes_then() -> None:
     assert world.pairs() == [(4, b"b", b"3")]
 
 
-def test_records_of_aborted_transactions_go_and_do_not_count_as_the_latest() -> None:
+def test_records_of_aborted_transactions_are_removed_and_not_counted_as_latest() -> None:
     world = CleanerWorld()
     world.put((b"a", b"committed"))
     world.put((b"a", b"aborted"), (b"b", b"aborted"), producer_id=1, transactional=True)
@@ -159,7 +159,7 @@ def test_a_marker_stays_while_data_of_its_transaction_does() -> None:
     assert 1 in {record.offset for record in world.records()}
 
 
-def test_markers_without_data_go_after_the_retention() -> None:
+def test_markers_without_data_are_removed_after_the_retention() -> None:
     world = CleanerWorld(replace(COMPACTED, delete_retention_ms=0))
     world.put((b"a", b"1"), producer_id=1, transactional=True)
     world.end(COMMIT, 1)
@@ -170,7 +170,7 @@ def test_markers_without_data_go_after_the_retention() -> None:
     assert [offset for offset, _, _ in world.pairs()] == [2, 5]
 
 
-def test_a_marker_that_kafkas_cleaner_emptied_goes_once_its_producer_is_forgotten() -> None:
+def test_a_marker_emptied_by_kafkas_cleaner_is_removed_once_its_producer_expired() -> None:
     world = CleanerWorld(replace(COMPACTED, delete_retention_ms=0))
     marker = build_end_transaction_marker(
         EndTransactionMarker(ABORT, 0), producer_id=1, producer_epoch=3, timestamp=world.now_ms
@@ -182,7 +182,7 @@ def test_a_marker_that_kafkas_cleaner_emptied_goes_once_its_producer_is_forgotte
     assert [header.base_offset for header in world.headers()] == [3]
 
 
-def test_a_producer_can_go_on_after_all_its_records_were_compacted_away() -> None:
+def test_a_producer_can_continue_after_all_its_records_were_compacted_away() -> None:
     world = CleanerWorld()
     world.put((b"a", b"1"), (b"a", b"2"), producer_id=5, sequence=0)
     world.put((b"a", b"3"))
@@ -199,7 +199,7 @@ def test_a_producer_can_go_on_after_all_its_records_were_compacted_away() -> Non
     assert entry.last_timestamp == world.now_ms, "or it would have expired long ago"
 
 
-def test_nothing_is_touched_from_an_open_transaction_on() -> None:
+def test_cleaning_stops_at_the_first_open_transaction() -> None:
     world = CleanerWorld(replace(COMPACTED, segment_bytes=100))
     world.put((b"a", b"1"))
     world.put((b"a", b"2"))
@@ -228,7 +228,7 @@ def test_small_segments_become_one_and_keep_the_time_of_the_last() -> None:
     assert len([name for name in world.file_names() if name.endswith(".log")]) == 2
 
 
-def test_what_memory_has_no_room_for_is_left_to_the_next_cleaning() -> None:
+def test_keys_beyond_the_dedupe_buffer_are_left_to_the_next_cleaning() -> None:
     world = CleanerWorld(dedupe_buffer_bytes=4 * ENTRY_BYTES)
     for number in range(40):
         world.put((b"key-%d" % (number % 20), b"%d" % number))
@@ -240,7 +240,7 @@ def test_what_memory_has_no_room_for_is_left_to_the_next_cleaning() -> None:
     assert [offset for offset, _, _ in world.pairs()] == list(range(20, 40))
 
 
-def test_reads_that_began_before_go_on_and_later_ones_find_the_cleaned_records() -> None:
+def test_running_reads_continue_and_later_ones_find_the_cleaned_records() -> None:
     world = CleanerWorld()
     world.put((b"a", b"1"))
     world.put((b"a", b"2"))
@@ -254,7 +254,7 @@ def test_reads_that_began_before_go_on_and_later_ones_find_the_cleaned_records()
 
 @pytest.mark.parametrize("when", range(3))
 @pytest.mark.parametrize("what", ["truncate", "truncate and append", "start over", "delete", "retain"])
-def test_a_log_that_changes_meanwhile_is_left_as_it_is(what: str, when: int) -> None:
+def test_a_log_changed_during_its_cleaning_is_left_unchanged(what: str, when: int) -> None:
     world = CleanerWorld()
     for number in range(6):
         world.put((b"a", b"%d" % number))
@@ -296,7 +296,7 @@ def test_a_log_that_changes_meanwhile_is_left_as_it_is(what: str, when: int) -> 
     assert len({key for _, key, _ in world.pairs()}) == len(world.pairs())
 
 
-def test_what_is_appended_after_a_truncation_below_the_clean_point_is_dirty_again() -> None:
+def test_appends_after_a_truncation_below_the_clean_point_are_dirty() -> None:
     world = CleanerWorld()
     world.put((b"a", b"1"))
     world.put((b"b", b"1"))
@@ -308,7 +308,7 @@ def test_what_is_appended_after_a_truncation_below_the_clean_point_is_dirty_agai
     assert world.pairs() == [(2, b"a", b"3")]
 
 
-def test_damage_makes_a_log_uncleanable_and_says_where(caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_makes_a_log_uncleanable_and_is_located(caplog: pytest.LogCaptureFixture) -> None:
     world = CleanerWorld()
     world.put((b"a", b"1"))
     world.put((b"a", b"2"))
@@ -329,7 +329,7 @@ def test_damage_makes_a_log_uncleanable_and_says_where(caplog: pytest.LogCapture
 def test_a_stop_ends_a_cleaning_within_a_batch() -> None:
     class Stopping:
         def spend(self, byte_count: int) -> None:
-            raise CleaningGivenUp("the broker stops")
+            raise CleaningAborted("the broker stops")
 
     world = CleanerWorld(pace=Stopping())
     world.put((b"a", b"1"))
@@ -369,7 +369,7 @@ def test_the_dirtiest_log_comes_first() -> None:
     assert {first[0], second[0]} == {world.manager.get(TP), other}
 
 
-def test_batches_that_kafkas_cleaner_stamped_lose_their_tombstones_when_the_stamp_says() -> None:
+def test_tombstones_with_a_delete_horizon_are_removed_at_that_time() -> None:
     """KIP-534: bit 6, and the horizon in place of the base timestamp."""
     world = CleanerWorld()
     horizon = world.now_ms + 1000

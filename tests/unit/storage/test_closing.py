@@ -1,4 +1,4 @@
-"""What a stop leaves of the logs."""
+"""Clean shutdown of the logs."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_stop_syncs_as_many_logs_at_a_time_as_there_are_threads() -> None:
     assert disk.exists("/data/.kafka_cleanshutdown")
 
 
-def test_a_stop_at_which_one_log_cannot_be_synced_leaves_no_mark_and_releases_all() -> None:
+def test_a_failed_sync_on_stop_leaves_no_clean_shutdown_file_and_releases_all_locks() -> None:
     class Broken(SimFiles):
         def sync_directory(self, path: str) -> None:
             if path == "/data/orders-1":
@@ -96,7 +96,7 @@ def test_a_stop_at_which_one_log_cannot_be_synced_leaves_no_mark_and_releases_al
     assert not disk.locks
 
 
-def test_a_stop_syncs_the_leader_epochs_that_the_start_had_to_write_anew() -> None:
+def test_a_stop_syncs_leader_epochs_rebuilt_on_start() -> None:
     disk = SyncedFiles()
     manager = manager_on(disk)
     produce(manager.get_or_create(TP))

@@ -1,4 +1,4 @@
-"""What a compaction keeps in memory, and what it leaves of a batch."""
+"""Memory use of a compaction, and the batches it writes."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def batches_of(keys: list[bytes], per_batch: int) -> Iterator[memoryview]:
 
 
 @pytest.mark.parametrize("key_size", [8, 20, LONG_KEY_SIZE - 1, 300])
-def test_no_more_memory_is_used_than_is_reckoned(key_size: int) -> None:
+def test_memory_use_stays_within_the_estimate(key_size: int) -> None:
     count = 22_000  # Just after a dictionary has grown, when a key costs the most.
     batches = list(batches_of([b"%0*d" % (key_size, number) for number in range(count)], 100))
     latest = LatestRecords(0, memory_bytes=1 << 30, secret=SECRET)
     tracemalloc.start()
     try:
         for batch in batches:
-            latest.take_in(parse_header(batch), batch)
-        for _ in latest.settle():
+            latest.add(parse_header(batch), batch)
+        for _ in latest.find_last():
             pass
         used, _ = tracemalloc.get_traced_memory()
     finally:
@@ -42,11 +42,11 @@ def test_no_more_memory_is_used_than_is_reckoned(key_size: int) -> None:
     assert 0.5 * latest.memory_bytes < used < 1.1 * latest.memory_bytes
 
 
-def test_memory_is_full_of_records_as_well_as_of_keys() -> None:
+def test_memory_is_bounded_by_records_and_by_keys() -> None:
     latest = LatestRecords(0, memory_bytes=1000, secret=SECRET)
     taken = 0
     for batch in batches_of([b"same"] * 1000, 10):
-        latest.take_in(parse_header(batch), batch)
+        latest.add(parse_header(batch), batch)
         taken += 10
         if latest.is_full:
             break
@@ -60,8 +60,8 @@ def test_long_keys_that_differ_in_their_last_byte_are_different() -> None:
     latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
     (batch,) = batches_of([key + b"1", key + b"2", key + b"1"], 3)
     header = parse_header(batch)
-    latest.take_in(header, batch)
-    list(latest.settle())
+    latest.add(header, batch)
+    list(latest.find_last())
     left = latest.filter(header, batch, drops_tombstones=False)
     assert left is not None
     assert [record.offset for record in iterate_records(left)] == [1, 2]
@@ -71,11 +71,11 @@ def test_a_batch_that_loses_nothing_is_the_same_bytes_and_is_not_unpacked() -> N
     batch = memoryview(build_batch([Record(0, 0, b"a", b"1"), Record(1, 0, b"b", b"1")], codec=Codec.ZSTD))
     header = parse_header(batch)
     latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
-    latest.take_in(header, batch)
-    list(latest.settle())
+    latest.add(header, batch)
+    list(latest.find_last())
     unreadable = bytearray(batch)
     unreadable[61:] = bytes(len(unreadable) - 61)
-    assert latest.filter(header, memoryview(unreadable), drops_tombstones=False) == unreadable
+    assert latest.filter(header, memoryview(unreadable), drops_tombstones=False) == bytes(unreadable)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
@@ -92,8 +92,8 @@ def test_a_message_of_an_old_format_stays_whole_while_one_of_its_records_does(ma
             old_batches.append(memoryview(old)[position : header.end])
             position = header.end
         for batch in (*old_batches, *overwritten):
-            latest.take_in(parse_any_header(batch), batch)
-        list(latest.settle())
+            latest.add(parse_any_header(batch), batch)
+        list(latest.find_last())
         left = [latest.filter(parse_any_header(batch), batch, drops_tombstones=False) for batch in old_batches]
         if codec is Codec.NONE:
             assert left == [None, old_batches[1] if is_kept else None]
@@ -102,12 +102,12 @@ def test_a_message_of_an_old_format_stays_whole_while_one_of_its_records_does(ma
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_tombstone_of_an_old_format_is_dropped_when_its_time_has_come(magic: int) -> None:
+def test_a_tombstone_of_an_old_format_is_removed_after_its_retention(magic: int) -> None:
     batch = memoryview(build_messages([Record(0, 5, b"a", None)], magic=magic))
     header = parse_any_header(batch)
     latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
-    latest.take_in(header, batch)
-    list(latest.settle())
+    latest.add(header, batch)
+    list(latest.find_last())
     assert latest.filter(header, batch, drops_tombstones=False) == batch
     assert latest.filter(header, batch, drops_tombstones=True) is None
 
@@ -118,9 +118,9 @@ def test_tombstones_are_found_among_the_clean_and_the_dirty() -> None:
     header = parse_header(batch)
     for start_offset in (0, 6):
         latest = LatestRecords(start_offset, memory_bytes=1 << 20, secret=SECRET)
-        latest.take_in(header, batch)
+        latest.add(header, batch)
         latest.end_offset = 6
-        list(latest.settle())
+        list(latest.find_last())
         left = latest.filter(header, batch, drops_tombstones=True)
         assert left is not None
         assert [record.offset for record in iterate_records(left)] == [0, 2, 4]
@@ -132,15 +132,15 @@ def test_the_largest_timestamp_is_that_of_what_is_left() -> None:
     batch = memoryview(build_batch(records))
     header = parse_header(batch)
     latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
-    latest.take_in(header, batch)
-    list(latest.settle())
+    latest.add(header, batch)
+    list(latest.find_last())
     left = latest.filter(header, batch, drops_tombstones=False)
     assert left is not None
     assert parse_header(left).max_timestamp == 70_000
     assert [record.timestamp for record in iterate_records(left)] == [1000, 5, 70_000, 4000]
 
 
-def test_records_that_make_no_sense_are_said_to_be_where_they_are() -> None:
+def test_malformed_records_are_reported_with_their_position() -> None:
     batch = bytearray(build_batch([Record(0, 0, b"a", b"1")]))
     batch[61] = 0x7F
     seal(batch, parse_header(batch))
@@ -148,13 +148,13 @@ def test_records_that_make_no_sense_are_said_to_be_where_they_are() -> None:
     header.position = 4711
     latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
     with pytest.raises(CorruptBatch) as caught:
-        latest.take_in(header, memoryview(batch))
+        latest.add(header, memoryview(batch))
     assert caught.value.position == 4711
 
 
 def test_offsets_that_go_back_are_refused() -> None:
     first, second = batches_of([b"a", b"b"], 1)
     latest = LatestRecords(0, memory_bytes=1 << 20, secret=SECRET)
-    latest.take_in(parse_header(second), second)
+    latest.add(parse_header(second), second)
     with pytest.raises(CorruptBatch, match="offset 0 follows 1"):
-        latest.take_in(parse_header(first), first)
+        latest.add(parse_header(first), first)

@@ -65,7 +65,7 @@ def test_a_record_younger_than_the_min_compaction_lag_holds_back_its_segment_and
     assert found(log_of((old, young), (old, young))).end_offset == 20, "without a lag age does not matter"
 
 
-def test_a_dirty_record_older_than_the_max_compaction_lag_makes_a_log_due_whatever_the_ratio() -> None:
+def test_a_dirty_record_older_than_the_max_compaction_lag_makes_a_log_due_at_any_ratio() -> None:
     config = replace(CONFIG, max_compaction_lag_ms=1000)
     recent, overdue = NOW_MS - 1000, NOW_MS - 1001
     for times, is_due in (((recent, recent), False), ((overdue, recent), True)):
@@ -80,7 +80,7 @@ def test_what_is_clean_or_has_no_timestamp_is_never_overdue() -> None:
     assert not found(log_of((-1, -1), (0, 0)), config).is_overdue
 
 
-def test_what_the_min_lag_holds_back_is_not_made_due_by_the_max_lag() -> None:
+def test_segments_held_back_by_the_min_lag_are_not_due_by_the_max_lag() -> None:
     config = replace(CONFIG, min_compaction_lag_ms=500, max_compaction_lag_ms=1000)
     assert not found(log_of((1, NOW_MS)), config).is_due(config)
 

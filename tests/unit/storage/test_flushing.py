@@ -1,4 +1,4 @@
-"""How far a log is known to be on the disk."""
+"""The recovery point of a log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def plan(state: FlushState, offset: int) -> FlushPlan:
     return FlushPlan(SimFiles(), "/data", [], offset=offset, truncations=state.truncations)
 
 
-def test_a_plan_that_has_run_moves_the_recovery_point_up_and_never_back() -> None:
+def test_a_completed_flush_moves_the_recovery_point_forward_only() -> None:
     state = FlushState(5, now_ms=0)
     late, early = plan(state, 9), plan(state, 7)
     for each in (late, early):
@@ -21,7 +21,7 @@ def test_a_plan_that_has_run_moves_the_recovery_point_up_and_never_back() -> Non
     assert (state.recovery_point, state.last_flush_ms) == (9, 0)
 
 
-def test_a_plan_from_before_a_truncation_moves_nothing() -> None:
+def test_a_flush_planned_before_a_truncation_moves_no_recovery_point() -> None:
     state = FlushState(5, now_ms=0)
     old = plan(state, 9)
     state.truncated(7)
@@ -49,7 +49,7 @@ def test_records_of_the_active_segment_wait_for_flush_ms() -> None:
     assert not state.is_due(1000, CONFIG, active_base_offset=10, log_end_offset=10), "nothing is unsynced"
 
 
-def test_what_flush_messages_holds_back_is_settled_as_it_is_synced() -> None:
+def test_records_held_back_by_flush_messages_are_released_by_the_sync() -> None:
     config = LogConfig(flush_messages=2)
     state = FlushState(0, now_ms=0)
     state.unsettled_from = 1

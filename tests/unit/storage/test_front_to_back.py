@@ -1,4 +1,4 @@
-"""A log that is read by where its bytes lie: over segments and past damage, while appends come and a cleaner works."""
+"""Sequential reading of a log across segments and damage, with concurrent appends and cleaning."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def test_all_batches_are_read_in_order(on_disk: LogOnDisk, buffer_bytes: int) ->
     assert read(on_disk, buffer_bytes) == (list(range(RECORDS)), [])
 
 
-def test_what_lies_before_the_start_of_the_log_is_left_out(on_disk: LogOnDisk) -> None:
+def test_records_before_the_log_start_are_left_out(on_disk: LogOnDisk) -> None:
     on_disk.log.increment_log_start_offset(17)
     assert read(on_disk) == (list(range(17, RECORDS)), [])
 
 
 @pytest.mark.parametrize("index", [0, 2, -1])
-def test_damage_at_the_end_of_a_segment_costs_nothing_of_the_next(on_disk: LogOnDisk, index: int) -> None:
+def test_damage_at_the_end_of_a_segment_loses_nothing_of_the_next(on_disk: LogOnDisk, index: int) -> None:
     segments = on_disk.log.segments
     segment, ends = segments[index], [*(each.base_offset for each in segments[1:]), RECORDS]
     last = list(segment.headers())[-1]
@@ -72,7 +72,7 @@ def test_damage_at_the_end_of_a_segment_costs_nothing_of_the_next(on_disk: LogOn
     assert (lost.offset, lost.last_offset, lost.size) == (last.base_offset, ends[index] - 1, last.size)
 
 
-def test_segment_without_a_sound_byte_costs_itself(on_disk: LogOnDisk) -> None:
+def test_segment_without_valid_bytes_loses_only_itself(on_disk: LogOnDisk) -> None:
     segments = on_disk.log.segments
     segments[2].file.write_at(0, bytes(segments[2].size))
     offsets, (lost,) = read(on_disk)
@@ -87,7 +87,7 @@ def test_no_index_is_needed(on_disk: LogOnDisk) -> None:
     assert read(on_disk) == (list(range(RECORDS)), [])
 
 
-def test_file_that_is_shorter_than_it_was_ends_there(on_disk: LogOnDisk) -> None:
+def test_shortened_file_is_read_to_its_end(on_disk: LogOnDisk) -> None:
     segments = on_disk.log.segments
     segments[2].file.truncate(100)
     offsets, (lost,) = read(on_disk)
@@ -95,7 +95,7 @@ def test_file_that_is_shorter_than_it_was_ends_there(on_disk: LogOnDisk) -> None
     assert lost.last_offset == segments[3].base_offset - 1
 
 
-def test_appends_that_come_meanwhile_are_read(on_disk: LogOnDisk) -> None:
+def test_concurrent_appends_are_read(on_disk: LogOnDisk) -> None:
     def meanwhile(number: int) -> None:
         if number % 3 == 0 and on_disk.log.log_end_offset < 2 * RECORDS:
             append(on_disk, on_disk.log.log_end_offset)
@@ -107,7 +107,7 @@ def test_appends_that_come_meanwhile_are_read(on_disk: LogOnDisk) -> None:
 
 
 @pytest.mark.parametrize("clean_after", range(1, RECORDS))
-def test_cleaning_meanwhile_takes_nothing_that_counts_and_gives_nothing_twice(clean_after: int) -> None:
+def test_concurrent_cleaning_loses_no_latest_record_and_repeats_none(clean_after: int) -> None:
     """Its segments become one, which begins before what has been read already."""
     world = CleanerWorld(replace(COMPACTED, segment_bytes=SEGMENT_BYTES))
     for number in range(RECORDS):

@@ -57,10 +57,10 @@ def test_a_cut_start_moves_the_epoch_that_spans_it() -> None:
     assert not cache.truncate_from_start(25)
     assert not cache.truncate_from_start(5)
     assert cache.truncate_from_start(99)
-    assert cache.entries == ((3, 99),)
+    assert list(cache.entries) == [(3, 99)]
 
 
-def test_forgetting_is_news_only_once() -> None:
+def test_clearing_epochs_reports_a_change_only_once() -> None:
     cache = epochs((1, 10))
     assert cache.clear()
     assert not cache.clear()

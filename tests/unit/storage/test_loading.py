@@ -1,4 +1,4 @@
-"""What a start finds in the log directories."""
+"""Loading of the log directories at the start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_partition_in_two_directories_is_refused() -> None:
 
 
 @pytest.mark.parametrize("with_threads", [False, True])
-def test_all_logs_come_back(with_threads: bool) -> None:
+def test_all_logs_are_loaded(with_threads: bool) -> None:
     disk = SimFiles()
     manager = manager_on(disk)
     for partition in range(20):
@@ -33,7 +33,7 @@ def test_all_logs_come_back(with_threads: bool) -> None:
         assert again.high_watermarks == {TopicPartition("orders-x", 7): 5}
 
 
-def test_strange_directories_are_left_alone() -> None:
+def test_unknown_directories_are_ignored() -> None:
     disk = SimFiles()
     for name in ("nodash", "orders-x", "__cluster_metadata-0", "lost+found", f"orders-1.{'0' * 32}-future", "-5"):
         disk.make_directory(f"/data/{name}")
@@ -42,7 +42,7 @@ def test_strange_directories_are_left_alone() -> None:
     assert len([entry for entry in disk.list("/data") if entry.is_directory]) == 6
 
 
-def test_the_clean_shutdown_mark_is_gone_while_the_broker_runs() -> None:
+def test_the_clean_shutdown_file_is_absent_while_the_broker_runs() -> None:
     disk = SimFiles()
     manager = manager_on(disk)
     manager.get_or_create(TP)
@@ -59,7 +59,7 @@ def test_a_directory_that_cannot_be_used_is_offline_from_the_start() -> None:
         manager_on(disk)
 
 
-def test_a_copy_that_is_of_no_use_is_left_alone() -> None:
+def test_an_unusable_copy_is_ignored() -> None:
     disk = SimFiles()
     first, second = (f"orders-0.{digit * 32}-future" for digit in "01")
     for path in ("/one/orders-0", f"/one/{first}", f"/two/{second}", f"/three/{first}"):
@@ -71,7 +71,7 @@ def test_a_copy_that_is_of_no_use_is_left_alone() -> None:
     assert disk.exists(f"/one/{first}")
 
 
-def test_of_a_partition_in_two_directories_the_one_that_was_replaced_goes() -> None:
+def test_the_replaced_log_of_a_partition_in_two_directories_is_removed() -> None:
     for marked, log_dirs in (("/one", ("/one", "/two")), ("/two", ("/one", "/two")), ("/one", ("/two", "/one"))):
         disk = SimFiles()
         disk.make_directory("/one/orders-0")

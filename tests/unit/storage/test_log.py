@@ -35,7 +35,7 @@ def test_records_get_the_next_offsets_and_the_leader_s_epoch() -> None:
     assert machine.log.leader_epochs.entries == ((0, 0), (4, 2))
 
 
-def test_a_refused_batch_leaves_nothing_behind() -> None:
+def test_a_refused_batch_changes_nothing() -> None:
     machine = LogOnDisk()
     machine.append(b"a")
     damaged = bytearray(build_batch([Record(0, NOW_MS, None, b"b")]))
@@ -295,7 +295,7 @@ def test_truncation_takes_whole_batches_epochs_and_producers() -> None:
     assert machine.append(producer_id=1, sequence=5, leader_epoch=3).base_offset == 5
     assert not machine.log.truncate_to(6)
     assert machine.crash_and_reopen().log_end_offset == 6
-    assert machine.log.leader_epochs.entries == ((0, 0), (1, 4), (3, 5))
+    assert list(machine.log.leader_epochs.entries) == [(0, 0), (1, 4), (3, 5)]
 
 
 @pytest.mark.parametrize("end", [3, 4], ids=["its marker", "a later record"])
@@ -328,7 +328,7 @@ def test_truncating_below_the_first_segment_starts_the_log_over() -> None:
     assert machine.values() == [b"b"]
 
 
-def test_a_plan_from_before_a_truncation_proves_nothing() -> None:
+def test_a_flush_planned_before_a_truncation_is_ignored() -> None:
     machine = LogOnDisk()
     for _ in range(4):
         machine.append()
@@ -442,7 +442,7 @@ def rolled(count: int, config: LogConfig) -> LogOnDisk:
         (LogConfig(retention_ms=0, cleanup_policy=frozenset({"compact", "delete"})), 5, 5),
     ],
 )
-def test_retention_deletes_what_is_too_old_or_too_much(config: LogConfig, high_watermark: int, expected: int) -> None:
+def test_retention_deletes_by_age_and_by_size(config: LogConfig, high_watermark: int, expected: int) -> None:
     machine = rolled(5, config)
     assert machine.log.delete_old_segments(NOW_MS + 4001, high_watermark) == expected
     assert machine.log.log_start_offset == expected
@@ -461,7 +461,7 @@ def test_deleted_segments_are_renamed_first_and_removed_later() -> None:
     }
 
 
-def test_records_below_the_start_offset_go_with_their_segment_even_in_a_compacted_log() -> None:
+def test_segments_below_the_start_offset_are_deleted_even_in_a_compacted_log() -> None:
     machine = rolled(4, LogConfig(cleanup_policy=frozenset({"compact"})))
     machine.log.increment_log_start_offset(3)
     assert machine.log.delete_old_segments(NOW_MS, 4) == 3
@@ -469,7 +469,7 @@ def test_records_below_the_start_offset_go_with_their_segment_even_in_a_compacte
     assert not machine.log.increment_log_start_offset(2)
 
 
-def test_a_log_without_record_times_ages_by_its_files() -> None:
+def test_a_log_without_record_timestamps_expires_by_file_times() -> None:
     machine = LogOnDisk(LogConfig(retention_ms=1000, segment_bytes=100))
     machine.disk.now_ms = NOW_MS
     for _ in range(3):
@@ -478,7 +478,7 @@ def test_a_log_without_record_times_ages_by_its_files() -> None:
     assert machine.log.delete_old_segments(NOW_MS + 1001, 3) == 3
 
 
-def test_the_end_of_an_epoch_is_told_to_followers() -> None:
+def test_the_end_offset_of_an_epoch_is_returned() -> None:
     machine = LogOnDisk()
     machine.log.assign_epoch(1, 0)
     machine.append(leader_epoch=1)

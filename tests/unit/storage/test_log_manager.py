@@ -47,7 +47,7 @@ def test_a_log_directory_belongs_to_one_broker_of_one_cluster() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"version=1\nnode.id=3\n", b"version=0\nbroker.id=x\n", b"\xff\xfe"])
-def test_a_directory_that_tells_nonsense_of_itself_is_refused(text: bytes) -> None:
+def test_a_directory_with_malformed_meta_properties_is_refused(text: bytes) -> None:
     disk = SimFiles()
     disk.make_directory("/data")
     disk.write_atomically("/data/meta.properties", text)
@@ -65,7 +65,7 @@ def test_directories_of_different_clusters_are_refused() -> None:
         manager_on(disk, "/one", "/two")
 
 
-def test_new_logs_go_where_the_fewest_are() -> None:
+def test_new_logs_are_placed_in_the_directory_with_the_fewest() -> None:
     manager = manager_on(SimFiles(), "/one", "/two", "/three")
     for partition in range(9):
         manager.get_or_create(TopicPartition("orders", partition))
@@ -112,7 +112,7 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later() -> None:
     assert manager_on(disk).logs[TP].log_start_offset == 0, "no checkpoint of the old log hits the new one"
 
 
-def test_what_waited_for_removal_is_removed_after_a_restart() -> None:
+def test_logs_pending_deletion_are_removed_after_a_restart() -> None:
     disk = SimFiles()
     manager = manager_on(disk)
     manager.get_or_create(TP)

@@ -44,7 +44,7 @@ def test_other_files_belong_to_no_offset(name: str) -> None:
         ("orders-1.short-delete", None),
     ],
 )
-def test_directories_say_which_log_they_hold(name: str, expected: tuple[TopicPartition, str] | None) -> None:
+def test_directory_names_give_topic_and_partition(name: str, expected: tuple[TopicPartition, str] | None) -> None:
     assert parse_log_directory_name(name) == expected
 
 
@@ -68,7 +68,7 @@ def test_a_log_config_is_taken_from_anything_with_the_attributes() -> None:
         compression_type = "zstd"
 
     config = LogConfig.of(TopicConfig())
-    assert (config.segment_bytes, config.cleanup_policy) == (4711, {"compact", "delete"})
+    assert (config.segment_bytes, config.cleanup_policy) == (4711, frozenset({"compact", "delete"}))
     assert (config.is_compacted, config.deletes_old_segments, config.retention_ms) == (True, True, 604_800_000)
     assert config.append_rules.codec is not None
     assert LogConfig().append_rules.codec is None

@@ -1,4 +1,4 @@
-"""The checkpoints of the logs: what they say, and what becomes of damaged ones."""
+"""The offset checkpoints of the logs, and handling of damaged ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAMAGE = pytest.mark.parametrize(
 
 @DAMAGE
 @pytest.mark.parametrize("name", ["recovery-point", "cleaner"])
-def test_a_damaged_checkpoint_of_what_can_be_found_out_again_costs_time_but_no_records(name: str, text: bytes) -> None:
+def test_a_damaged_checkpoint_that_can_be_rebuilt_loses_no_records(name: str, text: bytes) -> None:
     disk = SimFiles()
     manager = manager_on(disk)
     produce(manager.get_or_create(TP), 5)
@@ -29,7 +29,7 @@ def test_a_damaged_checkpoint_of_what_can_be_found_out_again_costs_time_but_no_r
 
 @DAMAGE
 @pytest.mark.parametrize("name", ["replication", "log-start"])
-def test_a_damaged_checkpoint_of_what_nothing_else_says_takes_its_directory_offline(
+def test_a_damaged_checkpoint_without_another_source_takes_its_directory_offline(
     name: str, text: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = SimFiles()
@@ -44,7 +44,7 @@ def test_a_damaged_checkpoint_of_what_nothing_else_says_takes_its_directory_offl
     with caplog.at_level("ERROR"):
         again = manager_on(disk, "/one", "/two")
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith(f"Log directory /one goes offline: {path} at position ")
+    assert line.startswith(f"log directory offline path=/one reason={path} at position ")
     assert [state.path for state in again.online_directories] == ["/two"]
     (served,) = again.logs
     assert again.logs[served].log_start_offset == 3
@@ -60,7 +60,7 @@ def test_a_damaged_checkpoint_of_what_nothing_else_says_takes_its_directory_offl
     assert len(read_records(repaired.logs[lost], 3)) == 2
 
 
-def test_a_broker_without_a_directory_whose_checkpoints_can_be_believed_does_not_start() -> None:
+def test_a_broker_without_a_directory_with_valid_checkpoints_does_not_start() -> None:
     disk = SimFiles()
     manager_on(disk).clean_shutdown()
     disk.write_atomically("/data/replication-offset-checkpoint", b"0\n1\n")
@@ -78,7 +78,7 @@ def test_an_empty_checkpoint_has_no_entries() -> None:
     assert len(read_records(manager_on(disk).logs[TP], 0)) == 5
 
 
-def test_checkpoints_say_what_segments_do_not() -> None:
+def test_checkpoints_keep_values_that_segments_lack() -> None:
     disk = SimFiles()
     manager = manager_on(disk)
     for partition in range(2):

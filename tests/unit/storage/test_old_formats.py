@@ -23,7 +23,7 @@ from kctl.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from tests.unit.storage.log_builder import LogOnDisk, read_records
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "storage" / "old-formats"
-EXPECTED = json.loads((GOLDEN / "expected.json").read_text())
+EXPECTED: dict[str, list[tuple[int, int, str | None, str | None]]] = json.loads((GOLDEN / "expected.json").read_text())
 CONFIG = LogConfig(segment_bytes=4096, index_interval_bytes=512, retention_ms=-1)
 FIRST_TIMESTAMP = 1_600_000_000_000
 
@@ -32,8 +32,8 @@ TOPICS = pytest.mark.parametrize("topic", sorted(EXPECTED))
 
 def expected(topic: str) -> list[Record]:
     return [
-        Record(offset, timestamp, *(None if text is None else text.encode() for text in texts))
-        for offset, timestamp, *texts in EXPECTED[topic]
+        Record(offset, timestamp, None if key is None else key.encode(), None if value is None else value.encode())
+        for offset, timestamp, key, value in EXPECTED[topic]
     ]
 
 

@@ -30,7 +30,7 @@ def path_of(machine: LogOnDisk, offset: int, kind: str) -> str:
     return f"{machine.directory}/{offset_file_name(offset, kind)}"
 
 
-def test_a_torn_tail_is_cut_with_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_torn_tail_is_truncated_with_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
     machine = filled()
     machine.log.active_segment.file.write_at(machine.log.active_segment.size, b"torn")
     with caplog.at_level(logging.INFO):
@@ -38,11 +38,11 @@ def test_a_torn_tail_is_cut_with_one_line_in_the_log(caplog: pytest.LogCaptureFi
     assert log.log_end_offset == 12
     assert len(machine.records()) == 12
     (line,) = [record.getMessage() for record in caplog.records]
-    assert "cut at position" in line
+    assert "truncated corrupt log" in line
     assert log.active_segment.path(".log") in line
 
 
-def test_damage_in_the_middle_takes_all_segments_behind_it() -> None:
+def test_damage_in_the_middle_removes_all_later_segments() -> None:
     machine = filled()
     bases = [segment.base_offset for segment in machine.log.segments]
     assert len(bases) >= 4
@@ -67,7 +67,7 @@ def test_segments_below_the_recovery_point_are_not_read_again() -> None:
     assert log.recovery_point == 12
 
 
-def test_a_missing_epoch_file_is_read_from_the_batches() -> None:
+def test_a_missing_epoch_file_is_rebuilt_from_the_batches() -> None:
     machine = filled()
     before = machine.log.leader_epochs.entries
     machine.close()
@@ -180,7 +180,7 @@ def test_a_clean_shutdown_leaves_nothing_to_recover() -> None:
     assert machine.append(producer_id=1, sequence=12).base_offset == 12
 
 
-def test_a_power_failure_after_a_clean_shutdown_takes_nothing() -> None:
+def test_a_power_failure_after_a_clean_shutdown_loses_nothing() -> None:
     for seed in range(20):
         machine = LogOnDisk()
         machine.append(b"late", timestamp=NOW_MS + 9)
@@ -191,7 +191,7 @@ def test_a_power_failure_after_a_clean_shutdown_takes_nothing() -> None:
         assert log.offset_for_timestamp(NOW_MS + 9, max_offset=1) == (NOW_MS + 9, 0, 0)
 
 
-def test_zeros_at_the_end_are_room_and_no_records() -> None:
+def test_trailing_zeros_are_preallocated_space() -> None:
     machine = LogOnDisk(LogConfig(preallocate=True, segment_bytes=10_000))
     machine.append(b"a")
     assert machine.files.size(path_of(machine, 0, ".log")) == 10_000
@@ -212,7 +212,7 @@ def test_damage_after_a_clean_shutdown_is_recovered_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("back", [1, 2, 3])
-def test_damage_near_the_end_after_a_clean_shutdown_costs_nothing_else(
+def test_damage_near_the_end_after_a_clean_shutdown_loses_nothing_else(
     back: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever its last segment's index says: most of what is behind its last entry may be sound."""
@@ -229,7 +229,7 @@ def test_damage_near_the_end_after_a_clean_shutdown_costs_nothing_else(
     assert [each.base_offset for each in log.segments] == [0, 10]
     assert log.segments[0].size == size
     (line,) = [record.getMessage() for record in caplog.records if record.name == "kctl.storage.recovery"]
-    assert "/data/orders-0 is damaged near its end; it stays as it is and goes on at offset 10" in line
+    assert "appending to a new segment path=/data/orders-0 offset=10 error=" in line
     assert machine.append(b"10").base_offset == 10
     machine.append(b"11")
     assert [record.offset for record in read_records(log, 10)] == [10, 11]
@@ -266,7 +266,7 @@ def test_index_is_rebuilt_past_damage(caplog: pytest.LogCaptureFixture) -> None:
     log = machine.open(recovery_point=10)
     assert log.log_end_offset == 10
     assert [record.offset for record in read_records(log, 5)] == [5, 6, 7, 8, 9]
-    assert "Some batches cannot be read" in caplog.text
+    assert "unreadable batches error=" in caplog.text
 
 
 def sound_headers(log: Log) -> list[BatchHeader]:

@@ -1,4 +1,4 @@
-"""Recovery of a log whose batches have a producer: their headers are read from two angles while the log is walked."""
+"""Recovery of producer state while a log is recovered."""
 
 from __future__ import annotations
 

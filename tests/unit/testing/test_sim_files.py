@@ -1,4 +1,4 @@
-"""The simulated disk does what the real one does, and fails as it is told."""
+"""The simulated disk behaves like a real one and fails on request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
     return files, "/data"
 
 
-def test_what_is_written_is_read(disk: tuple[Files, str]) -> None:
+def test_written_bytes_are_read_back(disk: tuple[Files, str]) -> None:
     files, at = disk
     file = files.open(f"{at}/a", create=True)
     file.write_at(0, b"abcdef")
@@ -36,7 +36,7 @@ def test_what_is_written_is_read(disk: tuple[Files, str]) -> None:
     assert (file.read_at(0, 9), file.size(), files.size(f"{at}/a")) == (b"abc\0\0", 5, 5)
 
 
-def test_names_come_and_go(disk: tuple[Files, str]) -> None:
+def test_files_are_created_renamed_and_removed(disk: tuple[Files, str]) -> None:
     files, at = disk
     files.make_directory(f"{at}/d/e")
     files.make_directory(f"{at}/d/e")
@@ -108,13 +108,13 @@ def test_the_nth_operation_and_all_after_it_fail() -> None:
     file = files.open("/data/a", create=True)
     files.fail_at(2, error=errno.ENOSPC)
     file.write_at(0, b"a")
-    assert not files.has_failed
+    had_failed = files.has_failed
     with pytest.raises(OSError) as caught:
         file.write_at(1, b"b")
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "/data/a")
     with pytest.raises(OSError):
         file.sync()
-    assert files.has_failed
+    assert (had_failed, files.has_failed) == (False, True)
     files.fail_at(None)
     assert file.read_at(0, 9) == b"a"
 
@@ -145,7 +145,7 @@ def test_a_file_renamed_without_a_sync_may_be_empty_after_a_power_failure() -> N
     assert contents == {b"", b"x"}
 
 
-def test_a_killed_process_loses_its_locks_and_nothing_else() -> None:
+def test_a_killed_process_loses_only_its_locks() -> None:
     files = SimFiles()
     files.make_directory("/data")
     files.lock("/data/.lock")

@@ -63,7 +63,7 @@ def test_frames_are_answered_in_order_however_they_arrive() -> None:
 
 def test_a_frame_without_an_answer_lets_the_next_one_through() -> None:
     def handle(frame: memoryview, _peer: Peer) -> Reply:
-        return None if frame == b"quiet" else [framed(bytes(frame))]
+        return None if bytes(frame) == b"quiet" else [framed(bytes(frame))]
 
     async def scene(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _listening: SimListening) -> None:
         writer.write(framed(b"quiet") + framed(b"loud"))
@@ -72,7 +72,7 @@ def test_a_frame_without_an_answer_lets_the_next_one_through() -> None:
     play(handle, scene)
 
 
-def test_what_is_malformed_closes_the_connection_and_is_counted() -> None:
+def test_a_malformed_frame_closes_the_connection_and_is_counted() -> None:
     def handle(_frame: memoryview, _peer: Peer) -> Reply:
         raise MalformedRequest("nonsense")
 

@@ -21,15 +21,19 @@ def test_waiting_takes_virtual_time_only() -> None:
 def test_timers_fire_at_their_time_in_order() -> None:
     async def main(loop: SimLoop) -> list[tuple[str, float]]:
         fired: list[tuple[str, float]] = []
+
+        def fire(name: str) -> None:
+            fired.append((name, loop.time()))
+
         for name, delay_s in (("c", 0.3), ("a", 0.1), ("b", 0.2)):
-            loop.call_later(delay_s, lambda name=name: fired.append((name, loop.time())))
+            loop.call_later(delay_s, fire, name)
         await asyncio.sleep(1)
         return fired
 
     assert simulate(main, seed=1) == [("a", 0.1), ("b", 0.2), ("c", 0.3)]
 
 
-def test_asyncios_own_tools_work() -> None:
+def test_asyncio_primitives_work() -> None:
     async def main(loop: SimLoop) -> list[str]:
         queue: asyncio.Queue[str] = asyncio.Queue(1)
         taken: list[str] = []
@@ -56,7 +60,7 @@ def test_asyncios_own_tools_work() -> None:
     assert simulate(main, seed=1) == ["a", "b", "c"]
 
 
-def test_a_deadlock_is_told_with_who_waits_where() -> None:
+def test_a_deadlock_is_reported_with_the_waiting_tasks() -> None:
     async def stuck() -> None:
         await asyncio.Event().wait()
 
@@ -70,7 +74,7 @@ def test_a_deadlock_is_told_with_who_waits_where() -> None:
     assert "waits at" in str(caught.value)
 
 
-def test_a_failure_that_nobody_awaits_fails_the_run() -> None:
+def test_an_unawaited_failure_fails_the_run() -> None:
     async def broken() -> None:
         raise ValueError("lost")
 
@@ -84,7 +88,7 @@ def test_a_failure_that_nobody_awaits_fails_the_run() -> None:
     assert caught.group_contains(ValueError, match="lost")
 
 
-def test_what_is_left_running_is_cancelled() -> None:
+def test_tasks_left_running_are_cancelled() -> None:
     ended: list[str] = []
 
     async def forever() -> None:
@@ -157,7 +161,7 @@ def test_tasks_in_a_set_have_an_order() -> None:
     assert len(cancelled(1)) == 50
 
 
-def test_a_killed_process_does_nothing_any_more_not_even_clean_up() -> None:
+def test_a_killed_process_runs_no_cleanup() -> None:
     done: list[str] = []
 
     async def works() -> None:
@@ -185,7 +189,7 @@ def test_a_killed_process_does_nothing_any_more_not_even_clean_up() -> None:
     assert done[-1] == "cleaned up", "at the end of the run, so that nothing is left behind"
 
 
-def test_others_live_on_when_a_process_is_killed() -> None:
+def test_other_processes_continue_when_one_is_killed() -> None:
     async def main(loop: SimLoop) -> float:
         dying, living = SimProcess("a"), SimProcess("b")
         with living.running():
@@ -207,7 +211,7 @@ def test_without_a_network_nothing_connects() -> None:
     simulate(main, seed=1)
 
 
-def test_what_a_dead_process_had_in_its_threads_ends_with_the_run() -> None:
+def test_executor_calls_of_a_killed_process_end_with_the_run() -> None:
     """Also for a task that does not let go of its thread when it is cancelled."""
 
     async def patient(loop: SimLoop) -> None:
@@ -229,7 +233,7 @@ def test_what_a_dead_process_had_in_its_threads_ends_with_the_run() -> None:
     simulate(main, seed=1)
 
 
-def test_whoever_looks_on_is_called_before_time_passes() -> None:
+def test_the_step_observer_is_called_before_time_advances() -> None:
     looks: list[float] = []
 
     async def main(loop: SimLoop) -> None:

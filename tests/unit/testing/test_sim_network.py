@@ -69,7 +69,7 @@ def test_bytes_arrive_late_in_order_and_whole() -> None:
     play(scene)
 
 
-def test_loss_only_makes_it_slow() -> None:
+def test_packet_loss_only_delays() -> None:
     async def scene(network: SimNetwork, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         network.link("client", "server").loss = 0.5
         started_s = now_s()
@@ -226,7 +226,7 @@ def test_a_reader_that_does_not_read_stops_the_writer() -> None:
     simulate(main, seed=1)
 
 
-def test_names_that_nobody_has_and_ports_that_somebody_has() -> None:
+def test_unknown_hosts_and_ports_in_use_are_errors() -> None:
     async def scene(network: SimNetwork, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with pytest.raises(OSError, match="not known"):
             await asyncio.open_connection("nowhere", PORT)
@@ -255,7 +255,7 @@ def test_localhost_is_where_the_code_runs_and_port_0_is_a_free_one() -> None:
     simulate(main, seed=1)
 
 
-def test_what_a_server_starts_runs_on_the_servers_host() -> None:
+def test_tasks_started_by_a_server_run_on_its_host() -> None:
     async def main(loop: SimLoop) -> None:
         network = SimNetwork(loop)
 

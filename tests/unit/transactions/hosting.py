@@ -1,4 +1,4 @@
-"""A transaction coordinator on a virtual loop: `__transaction_state` in memory, partitions that take markers."""
+"""A transaction coordinator on a virtual loop: `__transaction_state` in memory, partitions that accept markers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CountingProducerIds:
 
 
 class Leaders:
-    """ports.PartitionLeaders: who is not named is led here."""
+    """ports.PartitionLeaders: partitions not listed are led here."""
 
     def __init__(self) -> None:
         self.others: dict[TopicPartition, int | None] = {}
@@ -96,7 +96,7 @@ class MarkedPartitions:
 
 
 class ToldGroups:
-    """ports.GroupOffsets that remembers what it was told."""
+    """ports.GroupOffsets that records its calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[int, int, bool]] = []

@@ -1,4 +1,4 @@
-"""The coordinator: what it refuses, what it keeps, how it loads and lets go."""
+"""The transaction coordinator: refusals, loading, unloading, timeouts and expiry."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_id_of_a_partition_led_elsewhere_is_refused(loop: SimLoop) -> None
 
 
 @simulated
-async def test_loading_partition_says_so_and_does_not_hold_up_the_others(loop: SimLoop) -> None:
+async def test_loading_partition_answers_load_in_progress_and_does_not_block_others(loop: SimLoop) -> None:
     log = MemoryOffsetsLog()
     host = await Host(loop, log).start()
     log.gate = asyncio.Event()
@@ -109,7 +109,7 @@ def test_timeout_has_to_be_positive_and_not_above_the_maximum(timeout_ms: int) -
 
 
 @simulated
-async def test_transaction_from_beginning_to_end(loop: SimLoop) -> None:
+async def test_transaction_is_begun_written_and_committed(loop: SimLoop) -> None:
     host = await Host(loop).start(epoch=3)
     producer = await host.ongoing(T0, U0)
     assert host.state() == "Ongoing"
@@ -125,7 +125,7 @@ async def test_transaction_from_beginning_to_end(loop: SimLoop) -> None:
 
 
 @simulated
-async def test_refused_init_leaves_nothing_behind(loop: SimLoop) -> None:
+async def test_refused_init_keeps_no_transactional_id(loop: SimLoop) -> None:
     host = await Host(loop).start()
     host.producer_ids.is_lost = True
     assert (await host.init()).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -137,7 +137,7 @@ async def test_refused_init_leaves_nothing_behind(loop: SimLoop) -> None:
 
 
 @simulated
-async def test_coordinator_that_moves_while_a_producer_id_is_fetched_says_so(loop: SimLoop) -> None:
+async def test_coordinator_that_resigns_during_init_answers_not_coordinator(loop: SimLoop) -> None:
     host = await Host(loop).start()
     host.producer_ids.gate = asyncio.Event()
     reply = host.coordinator.init_producer("id", timeout_ms=1, expected=None)
@@ -149,7 +149,7 @@ async def test_coordinator_that_moves_while_a_producer_id_is_fetched_says_so(loo
 
 
 @simulated
-async def test_stop_answers_everybody_and_leaves_markers_to_the_next_coordinator(loop: SimLoop) -> None:
+async def test_stop_answers_all_requests_and_leaves_markers_to_the_next_coordinator(loop: SimLoop) -> None:
     host = await Host(loop).start()
     producer = await host.ongoing(T0)
     host.log.holds = True
@@ -166,7 +166,7 @@ async def test_stop_answers_everybody_and_leaves_markers_to_the_next_coordinator
 
 
 @simulated
-async def test_new_coordinator_finishes_what_the_old_one_decided(loop: SimLoop) -> None:
+async def test_new_coordinator_completes_prepared_transactions(loop: SimLoop) -> None:
     old = await Host(loop).start(epoch=0)
     producer = await old.ongoing(T0)
     old.partitions.errors[T0] = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -195,7 +195,7 @@ async def test_resigned_coordinator_sends_no_more_markers(loop: SimLoop) -> None
 
 
 @simulated
-async def test_next_epoch_of_the_same_leader_keeps_what_is_in_memory(loop: SimLoop) -> None:
+async def test_next_epoch_of_the_same_leader_keeps_the_state_in_memory(loop: SimLoop) -> None:
     host = await Host(loop).start(epoch=4)
     producer = await host.ongoing(T0)
     host.log.gate = asyncio.Event()
@@ -211,7 +211,7 @@ async def test_next_epoch_of_the_same_leader_keeps_what_is_in_memory(loop: SimLo
 
 
 @simulated
-async def test_news_of_an_older_leadership_is_ignored(loop: SimLoop) -> None:
+async def test_leadership_changes_of_older_epochs_are_ignored(loop: SimLoop) -> None:
     host = await Host(loop).start(epoch=4)
     await host.producer()
     host.coordinator.partitions.on_resign(PARTITION, 3)
@@ -223,7 +223,7 @@ async def test_news_of_an_older_leadership_is_ignored(loop: SimLoop) -> None:
 
 
 @simulated
-async def test_partition_that_cannot_be_read_stays_refused(loop: SimLoop) -> None:
+async def test_unreadable_partition_stays_unavailable(loop: SimLoop) -> None:
     host = Host(loop)
     host.log.load_failure = CorruptLog("/t", 0, "torn")
     await host.start()
@@ -232,7 +232,7 @@ async def test_partition_that_cannot_be_read_stays_refused(loop: SimLoop) -> Non
 
 
 @simulated
-async def test_timed_out_transactions_are_aborted_at_the_regular_look(loop: SimLoop) -> None:
+async def test_timed_out_transactions_are_aborted_periodically(loop: SimLoop) -> None:
     host = await Host(loop, abort_check_interval_ms=10_000).start()
     producer = await host.ongoing(T0)
     await asyncio.sleep(60)
@@ -244,7 +244,7 @@ async def test_timed_out_transactions_are_aborted_at_the_regular_look(loop: SimL
 
 
 @simulated
-async def test_unused_ids_are_forgotten_at_the_regular_look(loop: SimLoop) -> None:
+async def test_unused_transactional_ids_are_expired_periodically(loop: SimLoop) -> None:
     host = await Host(loop, id_expiration_ms=100_000, expiration_check_interval_ms=60_000).start()
     await host.producer()
     await asyncio.sleep(90)
@@ -259,7 +259,7 @@ async def test_unused_ids_are_forgotten_at_the_regular_look(loop: SimLoop) -> No
 
 
 @simulated
-async def test_many_ids_are_looked_at_in_turns(loop: SimLoop) -> None:
+async def test_checks_of_many_ids_are_split_over_loop_turns(loop: SimLoop) -> None:
     host = await Host(loop).start()
     for number in range(1_200):
         await host.ongoing(T0, transactional_id=f"id-{number}")
@@ -272,7 +272,7 @@ async def test_many_ids_are_looked_at_in_turns(loop: SimLoop) -> None:
 
 
 @simulated
-async def test_completion_is_noted_when_the_log_takes_it_again(loop: SimLoop) -> None:
+async def test_completion_is_persisted_when_appends_succeed_again(loop: SimLoop) -> None:
     host = await Host(loop).start()
     producer = await host.ongoing(T0)
     host.partitions.holds = True
@@ -328,7 +328,7 @@ async def test_transaction_is_described_with_the_partitions_that_still_lack_a_ma
 
 
 class TestLoading:
-    def test_the_last_record_of_an_id_counts(self) -> None:
+    def test_the_last_record_of_an_id_is_loaded(self) -> None:
         async def main(loop: SimLoop) -> None:
             log = MemoryOffsetsLog()
             for epoch in range(3):
@@ -340,7 +340,7 @@ class TestLoading:
 
         simulate(main, seed=1)
 
-    def test_a_broken_record_is_skipped_with_one_line_and_the_rest_loads(
+    def test_a_malformed_record_is_skipped_with_one_log_line_and_the_rest_loads(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         bad = Record(0, 1, encode_transaction_key("id"), b"\x00\x00\x00")
@@ -365,7 +365,7 @@ class TestLoading:
         assert "b'\\x00\\x00\\x00\\x02id'" in lines[0]
         assert "transaction state 6" in lines[1]
 
-    def test_kinds_of_keys_that_are_not_known_are_skipped_silently(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_unknown_key_types_are_skipped_silently(self, caplog: pytest.LogCaptureFixture) -> None:
         async def main(loop: SimLoop) -> None:
             log = MemoryOffsetsLog()
             newer = Record(0, 1, b"\x00\x09whatever", b"\x00\x00")
@@ -390,7 +390,7 @@ def _record(transactional_id: str, epoch: int) -> Record:
     return transaction_record(transactional_id, _snapshot(epoch), 1)
 
 
-def test_partitions_of_a_record_come_back_by_topic() -> None:
+def test_partitions_of_a_record_are_restored_by_topic() -> None:
     partitions = (T0, U0, T1, TopicPartition("u", 3))
     record = transaction_record(
         "id",

@@ -1,6 +1,8 @@
-"""From the first partition to the last marker: what is decided, when it is told, and that it is decided once."""
+"""A transaction from its first partition to its last marker: one decision, persisted before it is answered."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 
@@ -8,7 +10,7 @@ from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch
 from kctl.server.transactions.events import Unload
 from kctl.server.transactions.states import PREVIOUS_STATES, TransactionState
-from tests.unit.transactions.world import EXPIRATION_MS, T0, T1, TIMEOUT_MS, U0, TransactionWorld, answer
+from tests.unit.transactions.world import EXPIRATION_MS, T0, T1, TIMEOUT_MS, U0, Token, TransactionWorld, answer
 
 BOTH_WAYS = pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
 
@@ -25,7 +27,7 @@ def states_in_log(world: TransactionWorld) -> list[TransactionState]:
     return [each.state for each in world.log if each is not None]
 
 
-def test_partitions_are_on_record_before_the_producer_may_write_to_them() -> None:
+def test_partitions_are_persisted_before_the_response() -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.holds_appends = True
@@ -49,7 +51,7 @@ def test_partitions_add_up_and_the_start_is_that_of_the_first() -> None:
     assert world.transaction.last_update_ms == start_ms + 45
 
 
-def test_adding_what_is_there_already_succeeds_without_a_record() -> None:
+def test_adding_known_partitions_succeeds_without_a_record() -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0, T1)
     records = len(world.log)
@@ -57,7 +59,7 @@ def test_adding_what_is_there_already_succeeds_without_a_record() -> None:
     assert len(world.log) == records
 
 
-def test_partitions_that_the_log_refuses_are_not_in_the_transaction() -> None:
+def test_partitions_with_a_failed_append_are_not_in_the_transaction() -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
     world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -66,7 +68,7 @@ def test_partitions_that_the_log_refuses_are_not_in_the_transaction() -> None:
 
 
 @BOTH_WAYS
-def test_decision_is_told_when_it_is_in_the_log_and_markers_follow(committed: bool) -> None:
+def test_decision_is_answered_after_its_append_and_markers_follow(committed: bool) -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0, U0)
     world.holds_appends = world.holds_markers = True
@@ -81,7 +83,7 @@ def test_decision_is_told_when_it_is_in_the_log_and_markers_follow(committed: bo
 
 
 @BOTH_WAYS
-def test_transaction_is_over_when_the_last_marker_is_written(committed: bool) -> None:
+def test_transaction_completes_with_its_last_marker(committed: bool) -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0, U0)
     world.holds_markers = True
@@ -97,7 +99,7 @@ def test_transaction_is_over_when_the_last_marker_is_written(committed: bool) ->
 
 
 @BOTH_WAYS
-def test_while_markers_are_owed_the_producer_has_to_wait(committed: bool) -> None:
+def test_pending_markers_answer_concurrent_transactions(committed: bool) -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
     world.holds_markers = True
@@ -108,7 +110,7 @@ def test_while_markers_are_owed_the_producer_has_to_wait(committed: bool) -> Non
 
 
 @BOTH_WAYS
-def test_asking_again_for_what_was_done_succeeds_and_for_the_opposite_does_not(committed: bool) -> None:
+def test_repeated_end_succeeds_and_the_opposite_end_is_refused(committed: bool) -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
     world.end(producer, committed=committed)
@@ -119,14 +121,14 @@ def test_asking_again_for_what_was_done_succeeds_and_for_the_opposite_does_not(c
 
 
 @BOTH_WAYS
-def test_there_is_nothing_to_end_before_a_partition_was_added(committed: bool) -> None:
+def test_ending_before_a_partition_was_added_is_refused(committed: bool) -> None:
     world = TransactionWorld()
     producer = world.producer()
     assert answer(world.end(producer, committed=committed)) is ErrorCode.INVALID_TXN_STATE
 
 
 @BOTH_WAYS
-def test_next_transaction_starts_anew(committed: bool) -> None:
+def test_next_transaction_starts_without_partitions(committed: bool) -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
     world.end(producer, committed=committed)
@@ -138,7 +140,7 @@ def test_next_transaction_starts_anew(committed: bool) -> None:
 
 
 @BOTH_WAYS
-def test_transaction_without_partitions_is_over_at_once(committed: bool) -> None:
+def test_transaction_without_partitions_completes_at_once(committed: bool) -> None:
     world = TransactionWorld()
     producer = world.ongoing()
     assert answer(world.end(producer, committed=committed)) is ErrorCode.NONE
@@ -147,7 +149,7 @@ def test_transaction_without_partitions_is_over_at_once(committed: bool) -> None
 
 
 @BOTH_WAYS
-def test_decision_that_the_log_refuses_is_none(committed: bool) -> None:
+def test_decision_with_a_failed_append_is_not_made(committed: bool) -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
     world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -159,7 +161,7 @@ def test_decision_that_the_log_refuses_is_none(committed: bool) -> None:
     assert world.sent[0].committed is not committed
 
 
-def test_completion_that_the_log_refuses_is_written_again_later_without_markers() -> None:
+def test_completion_with_a_failed_append_is_retried_without_markers() -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
     world.holds_markers = True
@@ -189,7 +191,7 @@ def test_completion_that_the_log_refuses_is_written_again_later_without_markers(
         (ErrorCode.CORRUPT_MESSAGE, ErrorCode.CORRUPT_MESSAGE),
     ],
 )
-def test_errors_of_the_log_are_told_as_errors_of_the_coordinator(error: ErrorCode, told: ErrorCode) -> None:
+def test_append_errors_become_coordinator_errors(error: ErrorCode, told: ErrorCode) -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
     world.append_error = error
@@ -198,7 +200,7 @@ def test_errors_of_the_log_are_told_as_errors_of_the_coordinator(error: ErrorCod
 
 
 class TestTimeout:
-    def test_transaction_that_takes_too_long_is_aborted_with_an_epoch_that_fences(self) -> None:
+    def test_timed_out_transaction_is_aborted_with_a_fencing_epoch(self) -> None:
         world = TransactionWorld()
         producer = world.ongoing(T0)
         world.elapsed_ms = TIMEOUT_MS + 1
@@ -208,14 +210,14 @@ class TestTimeout:
         assert answer(world.end(producer, committed=True)) is ErrorCode.PRODUCER_FENCED
         assert world.producer().epoch == producer.epoch + 2
 
-    def test_transaction_has_all_of_its_time(self) -> None:
+    def test_transaction_is_not_aborted_before_its_timeout(self) -> None:
         world = TransactionWorld()
         world.ongoing(T0)
         world.elapsed_ms = TIMEOUT_MS
         world.look_for_timeout()
         assert world.transaction.state is TransactionState.ONGOING
 
-    def test_time_runs_from_the_first_partition_whatever_is_added_later(self) -> None:
+    def test_timeout_runs_from_the_first_added_partition(self) -> None:
         world = TransactionWorld()
         producer = world.ongoing(T0)
         world.elapsed_ms = TIMEOUT_MS
@@ -224,7 +226,7 @@ class TestTimeout:
         world.look_for_timeout()
         assert world.transaction.state is TransactionState.COMPLETE_ABORT
 
-    def test_producer_without_a_transaction_has_all_time(self) -> None:
+    def test_producer_without_a_transaction_does_not_time_out(self) -> None:
         world = TransactionWorld()
         producer = world.ongoing(T0)
         world.end(producer, committed=True)
@@ -232,7 +234,7 @@ class TestTimeout:
         world.look_for_timeout()
         assert world.transaction.state is TransactionState.COMPLETE_COMMIT
 
-    def test_decision_on_its_way_is_not_overtaken(self) -> None:
+    def test_pending_decision_is_not_replaced_by_a_timeout(self) -> None:
         world = TransactionWorld()
         producer = world.ongoing(T0)
         world.holds_appends = world.holds_markers = True
@@ -244,7 +246,7 @@ class TestTimeout:
         assert answer(token) is ErrorCode.NONE
         assert world.transaction.state is TransactionState.PREPARE_COMMIT
 
-    def test_abort_that_the_log_refuses_is_tried_at_the_next_look(self) -> None:
+    def test_abort_with_a_failed_append_is_retried_at_the_next_check(self) -> None:
         world = TransactionWorld()
         producer = world.ongoing(T0)
         world.elapsed_ms = TIMEOUT_MS + 1
@@ -254,7 +256,7 @@ class TestTimeout:
         world.look_for_timeout()
         assert world.sent[0].producer == (producer.producer_id, producer.epoch + 1)
 
-    def test_another_coordinator_counts_from_the_same_start(self) -> None:
+    def test_timeout_counts_from_the_same_start_on_a_new_coordinator(self) -> None:
         world = TransactionWorld()
         world.ongoing(T0)
         world = world.restart()
@@ -264,7 +266,7 @@ class TestTimeout:
 
 
 class TestExpiry:
-    def test_unused_id_is_forgotten(self) -> None:
+    def test_unused_id_expires(self) -> None:
         world = TransactionWorld()
         world.producer()
         world.elapsed_ms = EXPIRATION_MS
@@ -274,7 +276,7 @@ class TestExpiry:
         assert world.transaction.state is TransactionState.DEAD
 
     @BOTH_WAYS
-    def test_so_is_one_whose_last_transaction_is_over(self, committed: bool) -> None:
+    def test_id_with_a_completed_transaction_expires(self, committed: bool) -> None:
         world = TransactionWorld()
         producer = world.ongoing(T0)
         world.end(producer, committed=committed)
@@ -282,21 +284,21 @@ class TestExpiry:
         world.look_for_expiry()
         assert world.is_discarded
 
-    def test_id_in_use_is_kept(self) -> None:
+    def test_id_in_use_does_not_expire(self) -> None:
         world = TransactionWorld()
         world.producer()
         world.elapsed_ms = EXPIRATION_MS - 1
         world.look_for_expiry()
         assert not world.is_discarded
 
-    def test_open_transaction_is_never_forgotten(self) -> None:
+    def test_open_transaction_never_expires(self) -> None:
         world = TransactionWorld()
         world.ongoing(T0)
         world.elapsed_ms = 2 * EXPIRATION_MS
         world.look_for_expiry()
         assert world.transaction.state is TransactionState.ONGOING
 
-    def test_id_whose_tombstone_the_log_refuses_goes_on(self) -> None:
+    def test_id_with_a_failed_tombstone_append_is_kept(self) -> None:
         world = TransactionWorld()
         producer = world.producer()
         world.elapsed_ms = EXPIRATION_MS
@@ -306,7 +308,7 @@ class TestExpiry:
         assert not world.is_discarded
         assert answer(world.add(producer, T0)) is ErrorCode.NONE
 
-    def test_while_the_tombstone_is_on_its_way_everybody_has_to_wait(self) -> None:
+    def test_pending_tombstone_answers_concurrent_transactions(self) -> None:
         world = TransactionWorld()
         producer = world.producer()
         world.elapsed_ms = EXPIRATION_MS
@@ -317,7 +319,7 @@ class TestExpiry:
 
 class TestAnotherCoordinator:
     @BOTH_WAYS
-    def test_goes_on_with_what_is_decided(self, committed: bool) -> None:
+    def test_completes_prepared_transactions(self, committed: bool) -> None:
         world = TransactionWorld()
         producer = world.ongoing(T0, U0)
         world.holds_markers = True
@@ -337,7 +339,7 @@ class TestAnotherCoordinator:
         assert answer(new.end(producer, committed=True)) is ErrorCode.NONE
         assert new.sent[0].partitions == (T0, T1)
 
-    def test_decision_that_is_in_the_log_holds_though_its_answer_was_an_error(self) -> None:
+    def test_appended_decision_holds_although_it_was_answered_with_an_error(self) -> None:
         world = TransactionWorld()
         producer = world.ongoing(T0)
         world.append_error = ErrorCode.REQUEST_TIMED_OUT
@@ -347,24 +349,25 @@ class TestAnotherCoordinator:
         assert answer(new.end(producer, committed=True)) is ErrorCode.NONE
 
     @pytest.mark.parametrize("call", ["init", "add", "end"])
-    def test_whoever_waits_is_sent_to_look_for_it(self, call: str) -> None:
+    def test_waiting_requests_are_answered_with_not_coordinator(self, call: str) -> None:
         world = TransactionWorld()
         producer = world.ongoing(T0)
         if call == "init":
             world.end(producer, committed=True)
         world.holds_appends = True
-        token = {
+        calls: dict[str, Callable[[], Token]] = {
             "init": world.init,
             "add": lambda: world.add(producer, T1),
             "end": lambda: world.end(producer, committed=True),
-        }[call]()
+        }
+        token = calls[call]()
         world.do(Unload())
         outcome = answer(token)
         assert (outcome.error if call == "init" else outcome) is ErrorCode.NOT_COORDINATOR  # type: ignore[union-attr]
         assert world.is_discarded
 
 
-def test_nothing_leads_out_of_a_decision_but_its_own_completion() -> None:
+def test_prepared_state_can_only_complete() -> None:
     """KIP-98: one decision per transaction."""
     after_commit = {state for state, before in PREVIOUS_STATES.items() if TransactionState.PREPARE_COMMIT in before}
     after_abort = {state for state, before in PREVIOUS_STATES.items() if TransactionState.PREPARE_ABORT in before}
@@ -385,7 +388,7 @@ def test_states_have_kafkas_names_and_numbers() -> None:
     }
 
 
-def test_nobody_knows_a_transactional_id_that_never_had_a_producer() -> None:
+def test_transactional_id_without_a_producer_is_unknown() -> None:
     world = TransactionWorld()
     nobody = ProducerIdAndEpoch(-1, -1)
     assert answer(world.add(nobody, T0)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING

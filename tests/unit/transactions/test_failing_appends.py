@@ -1,4 +1,4 @@
-"""An append or a marker that fails in any way leaves no transaction waiting for its outcome."""
+"""A failed append or marker leaves no transaction waiting for its outcome."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(play: Callable[[Host, FailingLog], Awaitable[None]]) -> None:
 
 
 @EVERY_WAY
-def test_each_request_whose_record_is_not_written_can_be_sent_again(failure: str) -> None:
+def test_each_request_with_a_failed_append_can_be_retried(failure: str) -> None:
     async def play(host: Host, state_log: FailingLog) -> None:
         state_log.failure = failure
         assert (await host.init()).error is not ErrorCode.NONE
@@ -47,7 +47,7 @@ def test_each_request_whose_record_is_not_written_can_be_sent_again(failure: str
 
 
 @EVERY_WAY
-def test_completion_whose_record_is_not_written_is_tried_again(failure: str) -> None:
+def test_completion_with_a_failed_append_is_retried(failure: str) -> None:
     async def play(host: Host, state_log: FailingLog) -> None:
         producer = await host.ongoing(T0)
         host.partitions.holds = True
@@ -62,7 +62,7 @@ def test_completion_whose_record_is_not_written_is_tried_again(failure: str) -> 
     run(play)
 
 
-def test_marker_whose_append_raises_is_tried_again() -> None:
+def test_marker_whose_append_raises_is_retried() -> None:
     class RaisingOnce(MarkedPartitions):
         has_raised = False
 
@@ -75,7 +75,7 @@ def test_marker_whose_append_raises_is_tried_again() -> None:
             return super().append(partition, batch, required_acks=required_acks, timeout_ms=timeout_ms)
 
     async def play(host: Host, _state_log: FailingLog) -> None:
-        partitions = host.markers._local._appends = RaisingOnce()  # type: ignore[attr-defined]
+        partitions = host.markers._local._appends = RaisingOnce()
         producer = await host.ongoing(T0)
         assert await host.end(producer) is ErrorCode.NONE
         await asyncio.sleep(1)
@@ -85,7 +85,7 @@ def test_marker_whose_append_raises_is_tried_again() -> None:
     run(play)
 
 
-def test_marker_request_that_fails_in_an_unexpected_way_is_sent_again() -> None:
+def test_marker_request_with_an_unexpected_error_is_retried() -> None:
     async def play(host: Host, _state_log: FailingLog) -> None:
         host.leaders.others[T0] = 1
         host.others.answers.append(RuntimeError("the request could not be encoded"))  # type: ignore[arg-type]

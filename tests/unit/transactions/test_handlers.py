@@ -32,7 +32,7 @@ from kctl.protocol.apis.write_txn_markers import (
 )
 from kctl.records.build import build_batch
 from kctl.records.control import ControlType, EndTransactionMarker
-from kctl.records.header import Record
+from kctl.records.header import Record, parse_header
 from kctl.server.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from kctl.server.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from kctl.server.handlers.describe_producers import DescribeProducersHandler
@@ -114,8 +114,7 @@ class Broker:
         response = self._handlers[api.kafka_name].handle(request, context(version))
         if isinstance(response, Awaitable):
             response = await response
-        decoded, _ = codec.decode(api.response, codec.encode_bytes(response, version), version)
-        return decoded
+        return codec.decode(api.response, codec.encode_bytes(response, version), version)[0]
 
     async def producer(self, transactional_id: str = "id") -> dict[str, Any]:
         """A producer's fields of further requests."""
@@ -205,7 +204,7 @@ class TestInitProducerId:
     @pytest.mark.parametrize(
         ("version", "code"), [(3, ErrorCode.INVALID_PRODUCER_EPOCH), (4, ErrorCode.PRODUCER_FENCED)]
     )
-    def test_fenced_producer_is_told_in_words_that_its_version_knows(self, version: int, code: ErrorCode) -> None:
+    def test_fenced_producer_gets_an_error_of_its_request_version(self, version: int, code: ErrorCode) -> None:
         async def play(broker: Broker) -> None:
             old = await fenced_producer(broker)
             expected = {"producer_id": old["producer_id"], "producer_epoch": old["producer_epoch"]}
@@ -216,7 +215,7 @@ class TestInitProducerId:
 
     @pytest.mark.parametrize("half", [{"producer_id": 3}, {"producer_epoch": 3}])
     @pytest.mark.parametrize("transactional_id", [None, "id"])
-    def test_half_of_an_identity_is_an_invalid_request(
+    def test_producer_id_without_epoch_or_epoch_without_id_is_an_invalid_request(
         self, half: dict[str, int], transactional_id: str | None
     ) -> None:
         async def play(broker: Broker) -> None:
@@ -225,7 +224,7 @@ class TestInitProducerId:
 
         on_a_broker(play)
 
-    def test_without_zookeeper_there_are_no_ids(self) -> None:
+    def test_without_zookeeper_no_producer_ids_are_assigned(self) -> None:
         async def play(broker: Broker) -> None:
             broker.host.producer_ids.is_lost = True
             for transactional_id in (None, "id"):
@@ -234,7 +233,7 @@ class TestInitProducerId:
 
         on_a_broker(play)
 
-    def test_empty_id_is_not_the_absence_of_one(self) -> None:
+    def test_empty_transactional_id_is_not_treated_as_null(self) -> None:
         async def play(broker: Broker) -> None:
             assert (await broker.call(init(""), 4)).error_code == ErrorCode.INVALID_REQUEST
 
@@ -253,7 +252,7 @@ class TestAddPartitionsToTxn:
         on_a_broker(play)
 
     @pytest.mark.parametrize("version", range(4))
-    def test_one_partition_that_cannot_be_added_keeps_the_others_out(self, version: int) -> None:
+    def test_one_invalid_partition_prevents_adding_the_others(self, version: int) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
             asked = (("t", 0), ("nowhere", 0), (GROUP_METADATA_TOPIC, 0))
@@ -270,7 +269,7 @@ class TestAddPartitionsToTxn:
         ("version", "code"),
         [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED), (3, ErrorCode.PRODUCER_FENCED)],
     )
-    def test_fenced_producer_is_told_for_every_partition(self, version: int, code: ErrorCode) -> None:
+    def test_fenced_producer_gets_an_error_for_every_partition(self, version: int, code: ErrorCode) -> None:
         async def play(broker: Broker) -> None:
             old = await fenced_producer(broker)
             answer = await broker.call(add(old, ("t", 0), ("t", 1)), version)
@@ -330,7 +329,7 @@ class TestEndTxn:
         on_a_broker(play)
 
     @pytest.mark.parametrize("version", range(4))
-    def test_nothing_to_end(self, version: int) -> None:
+    def test_ending_without_a_transaction_is_refused(self, version: int) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
             answer = await broker.call(EndTxnRequest(committed=True, **producer), version)
@@ -364,7 +363,7 @@ async def marker_arrives(broker: Broker, producer: dict[str, Any], *, committed:
 class TestTxnOffsetCommit:
     @pytest.mark.parametrize("committed", [True, False])
     @pytest.mark.parametrize("version", range(4))
-    def test_commit_is_visible_from_its_marker_on_or_never(self, version: int, committed: bool) -> None:
+    def test_commit_is_visible_after_a_commit_marker_only(self, version: int, committed: bool) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
             answer = await broker.call(txn_commit(producer, ("t", 0)), version)
@@ -376,12 +375,12 @@ class TestTxnOffsetCommit:
 
         on_a_broker(play)
 
-    def test_batch_in_the_log_is_the_producers(self) -> None:
+    def test_appended_batch_carries_the_producer_id_and_epoch(self) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
             await broker.call(txn_commit(producer, ("t", 0)), 3)
             (batch,) = broker.groups.log.batches[OFFSETS.partition]
-            header = group_hosting.parse_header(batch)
+            header = parse_header(batch)
             assert header.is_transactional
             assert not header.is_control
             assert (header.producer_id, header.producer_epoch) == (producer["producer_id"], producer["producer_epoch"])
@@ -389,7 +388,7 @@ class TestTxnOffsetCommit:
         on_a_broker(play)
 
     @pytest.mark.parametrize("version", range(4))
-    def test_partition_that_does_not_exist_and_too_much_metadata_do_not_hold_up_the_others(self, version: int) -> None:
+    def test_unknown_partition_and_too_much_metadata_do_not_block_others(self, version: int) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
             asked = txn_commit(producer, ("t", 0), ("nowhere", 1), ("t", 1))
@@ -415,7 +414,7 @@ class TestTxnOffsetCommit:
             (3, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         ],
     )
-    def test_old_clients_are_not_told_of_loading(self, version: int, code: ErrorCode) -> None:
+    def test_old_clients_do_not_get_coordinator_load_in_progress(self, version: int, code: ErrorCode) -> None:
         """KAFKA-7296"""
 
         async def play(broker: Broker) -> None:
@@ -458,7 +457,7 @@ class TestTxnOffsetCommit:
 
         on_a_broker(play)
 
-    def test_group_without_a_name_is_invalid(self) -> None:
+    def test_empty_group_id_is_invalid(self) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
             answer = await broker.call(txn_commit(producer, ("t", 0), group_id=""), 3)
@@ -466,7 +465,7 @@ class TestTxnOffsetCommit:
 
         on_a_broker(play)
 
-    def test_error_of_the_log_is_told(self) -> None:
+    def test_append_error_is_answered(self) -> None:
         async def play(broker: Broker) -> None:
             producer = await broker.producer()
             for error, told in (
@@ -512,7 +511,7 @@ class TestWriteTxnMarkers:
         on_a_broker(play)
 
     @pytest.mark.parametrize("version", range(2))
-    def test_nothing_asked_nothing_answered(self, version: int) -> None:
+    def test_empty_request_gets_an_empty_response(self, version: int) -> None:
         async def play(broker: Broker) -> None:
             assert (await broker.call(WriteTxnMarkersRequest(markers=[]), version)).markers == []
 
@@ -526,9 +525,9 @@ class TestDescriptions:
             batch = build_batch(
                 records, producer_id=7, producer_epoch=3, base_sequence=4, base_offset=20, is_transactional=True
             )
-            header = group_hosting.parse_header(batch)
+            header = parse_header(batch)
             broker.replicas.state.append(header)
-            other = group_hosting.parse_header(
+            other = parse_header(
                 build_batch(records, producer_id=8, producer_epoch=0, base_offset=21, is_transactional=True)
             )
             broker.replicas.state.append_marker(other, EndTransactionMarker(ControlType.ABORT, 6))
@@ -623,7 +622,7 @@ class TestProduce:
         ],
         ids=["no id", "no id for some", "two producers"],
     )
-    def test_request_that_mixes_things_up_is_refused_as_a_whole(self, request_: Any, code: ErrorCode) -> None:
+    def test_request_mixing_transactional_and_other_batches_is_refused(self, request_: Any, code: ErrorCode) -> None:
         async def play(broker: Broker) -> None:
             answer = await broker.call(request_, 9)
             assert [each.partition_responses[0].error_code for each in answer.responses] == [code, code]

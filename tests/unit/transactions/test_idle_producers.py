@@ -1,4 +1,4 @@
-"""A whole broker in virtual time: the producers that its partitions remember, and for how long."""
+"""Expiry of idle producers on a whole broker in virtual time."""
 
 from __future__ import annotations
 

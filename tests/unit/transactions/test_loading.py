@@ -1,4 +1,4 @@
-"""What a transaction coordinator skips when it loads, and how it loads many."""
+"""Loading of the transaction coordinator: skipped records, and large partitions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ STATUS = 16
         *("unknown value version", "garbage", "unknown state"),
     ],
 )
-def test_record_that_cannot_be_read_is_skipped_with_one_line_and_the_rest_loads(
+def test_unreadable_record_is_skipped_with_one_log_line_and_the_rest_loads(
     key: bytes | None, value: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(loop: SimLoop) -> None:
@@ -72,10 +72,10 @@ def test_record_that_cannot_be_read_is_skipped_with_one_line_and_the_rest_loads(
     with caplog.at_level(logging.WARNING):
         simulate(main, seed=1)
     (line,) = [record.getMessage() for record in caplog.records]
-    assert f"topic=__transaction_state partition=0 skipped offset=1 key={key!r} " in line
+    assert f"topic=__transaction_state partition=0 offset=1 key={key!r} " in line
 
 
-def test_ids_of_many_are_loaded_in_turns_and_decisions_are_gone_on_with() -> None:
+def test_loading_many_ids_is_split_over_loop_turns_and_completes_prepared_ones() -> None:
     """Requests for ids of other partitions are served between the turns."""
 
     async def main(loop: SimLoop) -> None:
@@ -101,7 +101,7 @@ def test_ids_of_many_are_loaded_in_turns_and_decisions_are_gone_on_with() -> Non
     simulate(main, seed=1)
 
 
-def test_kinds_of_keys_that_came_after_us_are_skipped_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+def test_key_types_of_newer_brokers_are_skipped_without_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
     """KIP-915: a newer broker wrote them."""
 
     async def main(loop: SimLoop) -> None:
@@ -115,7 +115,7 @@ def test_kinds_of_keys_that_came_after_us_are_skipped_without_a_word(caplog: pyt
     assert caplog.records == []
 
 
-def test_batch_with_a_wrong_checksum_is_skipped_with_one_line_and_the_rest_loads(
+def test_batch_with_a_wrong_checksum_is_skipped_with_one_log_line_and_the_rest_loads(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main(loop: SimLoop) -> None:
@@ -132,7 +132,7 @@ def test_batch_with_a_wrong_checksum_is_skipped_with_one_line_and_the_rest_loads
     (line,) = [record.getMessage() for record in caplog.records]
     key = encode_transaction_key("rotted")
     assert line.startswith(
-        f"topic=__transaction_state partition=0 skipped offset=1 key={key!r} reason=wrong checksum, "
+        f"skipped records topic=__transaction_state partition=0 offset=1 key={key!r} reason=wrong checksum, "
     )
 
 

@@ -1,4 +1,4 @@
-"""Markers: sent to the leader of each partition until written there; written once it is certain that they may be."""
+"""Markers: sent to each partition leader until written, and written only when allowed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_partition_led_here_is_written_directly() -> None:
     simulate(main, seed=1)
 
 
-def test_partition_led_elsewhere_is_asked_for_in_the_version_of_the_cluster() -> None:
+def test_markers_for_other_leaders_are_sent_in_the_inter_broker_version() -> None:
     async def main(loop: SimLoop) -> None:
         host = Host(loop)
         host.leaders.others = {T0: 1, T1: 1, U0: 2}
@@ -79,7 +79,7 @@ def test_partition_led_elsewhere_is_asked_for_in_the_version_of_the_cluster() ->
     simulate(main, seed=1)
 
 
-def test_one_request_is_under_way_and_takes_along_what_gathered_before() -> None:
+def test_one_marker_request_per_broker_is_in_flight_and_later_markers_are_batched() -> None:
     async def main(loop: SimLoop) -> None:
         host = Host(loop)
         host.leaders.others = {T0: 1, T1: 1, U0: 1}
@@ -101,7 +101,7 @@ def test_one_request_is_under_way_and_takes_along_what_gathered_before() -> None
 
 @pytest.mark.parametrize("error", MAY_PASS, ids=lambda error: error.name)
 @pytest.mark.parametrize("leader", [0, 1], ids=["here", "elsewhere"])
-def test_error_that_may_pass_is_tried_again(error: ErrorCode, leader: int) -> None:
+def test_retriable_error_is_retried(error: ErrorCode, leader: int) -> None:
     async def main(loop: SimLoop) -> None:
         host = Host(loop)
         host.leaders.others = {T0: leader}
@@ -118,7 +118,7 @@ def test_error_that_may_pass_is_tried_again(error: ErrorCode, leader: int) -> No
     simulate(main, seed=1)
 
 
-def test_only_what_failed_is_tried_again() -> None:
+def test_only_failed_partitions_are_retried() -> None:
     async def main(loop: SimLoop) -> None:
         host = Host(loop)
         host.partitions.errors = {T1: ErrorCode.NOT_ENOUGH_REPLICAS}
@@ -133,7 +133,7 @@ def test_only_what_failed_is_tried_again() -> None:
     simulate(main, seed=1)
 
 
-def test_broker_that_is_not_reached_is_tried_again_over_a_new_connection() -> None:
+def test_unreachable_broker_is_retried_over_a_new_connection() -> None:
     async def main(loop: SimLoop) -> None:
         host = Host(loop)
         host.leaders.others = {T0: 1}
@@ -147,7 +147,7 @@ def test_broker_that_is_not_reached_is_tried_again_over_a_new_connection() -> No
     simulate(main, seed=1)
 
 
-def test_leader_that_moves_meanwhile_is_found() -> None:
+def test_marker_is_sent_to_a_moved_leader() -> None:
     async def main(loop: SimLoop) -> None:
         host = Host(loop)
         host.leaders.others = {T0: NO_LEADER}
@@ -166,7 +166,7 @@ def test_leader_that_moves_meanwhile_is_found() -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION])
-def test_partition_that_cannot_hold_markers_needs_none(error: ErrorCode) -> None:
+def test_partition_that_cannot_store_markers_needs_none(error: ErrorCode) -> None:
     async def main(loop: SimLoop) -> None:
         host = Host(loop)
         host.partitions.errors = {T0: error}
@@ -179,7 +179,7 @@ def test_partition_that_cannot_hold_markers_needs_none(error: ErrorCode) -> None
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
-def test_job_of_a_fenced_coordinator_is_given_up(error: ErrorCode) -> None:
+def test_markers_of_a_fenced_coordinator_are_dropped(error: ErrorCode) -> None:
     async def main(loop: SimLoop) -> None:
         host = Host(loop)
         host.leaders.others = {T1: NO_LEADER}
@@ -196,7 +196,7 @@ def test_job_of_a_fenced_coordinator_is_given_up(error: ErrorCode) -> None:
 
 
 class TestDeletedPartition:
-    def test_needs_no_marker_as_soon_as_its_deletion_is_heard_of(self) -> None:
+    def test_needs_no_marker_once_its_deletion_is_known(self) -> None:
         async def main(loop: SimLoop) -> None:
             host = Host(loop)
             host.leaders.others = {T0: NO_LEADER, T1: NO_LEADER}
@@ -207,7 +207,7 @@ class TestDeletedPartition:
 
         simulate(main, seed=1)
 
-    def test_is_believed_to_be_gone_when_it_stays_unknown(self) -> None:
+    def test_counts_as_deleted_after_staying_unknown(self) -> None:
         async def main(loop: SimLoop) -> None:
             host = Host(loop)
             host.leaders.others = {T0: None}
@@ -220,7 +220,7 @@ class TestDeletedPartition:
 
         simulate(main, seed=1)
 
-    def test_is_not_believed_to_be_gone_before_there_is_any_metadata(self) -> None:
+    def test_does_not_count_as_deleted_before_metadata_arrived(self) -> None:
         """A broker that has just started coordinates before it is told of all partitions."""
 
         async def main(loop: SimLoop) -> None:
@@ -238,7 +238,7 @@ class TestDeletedPartition:
 
         simulate(main, seed=1)
 
-    def test_has_to_be_unknown_without_a_break(self) -> None:
+    def test_counts_as_deleted_only_after_being_unknown_without_interruption(self) -> None:
         async def main(loop: SimLoop) -> None:
             host = Host(loop)
             sending = Sending(host, T1)  # keeps nothing waiting
@@ -255,7 +255,7 @@ class TestDeletedPartition:
         simulate(main, seed=1)
 
 
-def test_nothing_is_sent_after_the_end() -> None:
+def test_no_marker_is_sent_after_stop() -> None:
     async def main(loop: SimLoop) -> None:
         host = Host(loop)
         host.leaders.others = {T0: NO_LEADER, T1: 1}
@@ -295,7 +295,7 @@ class TestAtTheLeader:
 
         simulate(main, seed=1)
 
-    def test_partition_that_is_not_here_is_unknown_and_does_not_hold_up_the_others(self) -> None:
+    def test_unknown_partition_is_an_error_and_does_not_block_others(self) -> None:
         async def main(loop: SimLoop) -> None:
             partitions = MarkedPartitions()
             partitions.absent = {T0}
@@ -310,7 +310,7 @@ class TestAtTheLeader:
 
         simulate(main, seed=1)
 
-    def test_answer_waits_until_the_markers_are_replicated(self) -> None:
+    def test_response_waits_until_the_markers_are_replicated(self) -> None:
         async def main(loop: SimLoop) -> None:
             partitions, groups = MarkedPartitions(), ToldGroups()
             partitions.holds = True
@@ -326,7 +326,7 @@ class TestAtTheLeader:
 
         simulate(main, seed=1)
 
-    def test_group_coordinator_is_not_told_of_a_marker_that_is_not_replicated(self) -> None:
+    def test_group_coordinator_ignores_markers_that_are_not_replicated(self) -> None:
         async def main(loop: SimLoop) -> None:
             partitions, groups = MarkedPartitions(), ToldGroups()
             partitions.holds = True

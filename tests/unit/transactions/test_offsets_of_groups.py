@@ -1,4 +1,4 @@
-"""Offsets that are committed inside of transactions, as the group keeps them: pending, then visible or gone."""
+"""Offsets committed in transactions, as the group keeps them: pending, then visible or dropped."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from kctl.errors import ErrorCode
 from kctl.model import ProducerIdAndEpoch, TopicPartition, partition_for_key
 from kctl.records.control import ControlType, EndTransactionMarker, build_end_transaction_marker
+from kctl.server.groups.actions import CommitOutcome
 from kctl.server.groups.events import DeleteOffsets, ExpireOffsets, TransactionalCommit, TransactionCompleted
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.testing.sim_loop import SimLoop, simulate
@@ -21,8 +22,10 @@ OTHER = ProducerIdAndEpoch(8, 0)
 PARTITION = partition_for_key("g", 4)
 
 
-def commit(world: GroupWorld, offsets: dict[TopicPartition, int], producer: ProducerIdAndEpoch = PRODUCER) -> Token:
-    token = Token("transactional commit")
+def commit(
+    world: GroupWorld, offsets: dict[TopicPartition, int], producer: ProducerIdAndEpoch = PRODUCER
+) -> Token[CommitOutcome]:
+    token: Token[CommitOutcome] = Token("transactional commit")
     world.asked.append(token)
     values = {tp: OffsetAndMetadata(offset, commit_timestamp_ms=world.now.wall_ms) for tp, offset in offsets.items()}
     world.do(TransactionalCommit(token=token, producer=producer, offsets=values))
@@ -48,7 +51,7 @@ def test_commit_becomes_visible_with_the_marker() -> None:
     assert not world.group.offsets.is_unstable(T0)
 
 
-def test_aborted_commit_never_was() -> None:
+def test_aborted_commit_is_never_visible() -> None:
     world = GroupWorld()
     world.commit({T0: 1})
     commit(world, {T0: 5})
@@ -57,7 +60,7 @@ def test_aborted_commit_never_was() -> None:
     assert not world.group.offsets.is_unstable(T0)
 
 
-def test_last_commit_of_a_transaction_counts() -> None:
+def test_last_commit_of_a_transaction_wins() -> None:
     world = GroupWorld()
     commit(world, {T0: 5})
     commit(world, {T0: 6})
@@ -65,7 +68,7 @@ def test_last_commit_of_a_transaction_counts() -> None:
     assert visible(world) == {T0: 6}
 
 
-def test_refused_commit_leaves_the_one_before_it_in_the_transaction() -> None:
+def test_failed_commit_keeps_the_earlier_one_of_the_transaction() -> None:
     """The log has the earlier one, and a coordinator that reads it back would make it visible."""
     world = GroupWorld()
     commit(world, {T0: 5})
@@ -76,7 +79,7 @@ def test_refused_commit_leaves_the_one_before_it_in_the_transaction() -> None:
     assert visible(world) == {T0: 5}
 
 
-def test_group_that_nothing_was_committed_for_is_none() -> None:
+def test_group_without_commits_does_not_exist() -> None:
     world = GroupWorld()
     world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
     commit(world, {T0: 5})
@@ -94,7 +97,7 @@ def test_transactions_of_two_producers_do_not_mix() -> None:
     assert visible(world) == {T0: 6}
 
 
-def test_place_in_the_log_counts_not_the_order_of_the_markers() -> None:
+def test_log_offset_decides_and_not_the_order_of_the_markers() -> None:
     world = GroupWorld()
     commit(world, {T0: 5})
     world.commit({T0: 9})
@@ -102,7 +105,7 @@ def test_place_in_the_log_counts_not_the_order_of_the_markers() -> None:
     assert visible(world) == {T0: 9}
 
 
-def test_commit_that_is_confirmed_after_its_transactions_end_does_not_join_the_next_one() -> None:
+def test_commit_confirmed_after_its_marker_is_not_in_the_next_transaction() -> None:
     world = GroupWorld()
     world.holds_appends = True
     commit(world, {T0: 5})
@@ -114,7 +117,7 @@ def test_commit_that_is_confirmed_after_its_transactions_end_does_not_join_the_n
     assert visible(world) == {}
 
 
-def test_deleted_offset_is_gone_from_the_transaction_too() -> None:
+def test_deleted_offset_is_removed_from_the_transaction() -> None:
     world = GroupWorld()
     commit(world, {T0: 5, T1: 6})
     world.ask(DeleteOffsets, (T0,))
@@ -122,7 +125,7 @@ def test_deleted_offset_is_gone_from_the_transaction_too() -> None:
     assert visible(world) == {T1: 6}
 
 
-def test_pending_commit_keeps_what_it_will_replace() -> None:
+def test_pending_commit_keeps_the_committed_offset_from_expiring() -> None:
     world = GroupWorld(offsets_retention_ms=1)
     world.commit({T0: 1})
     commit(world, {T0: 5})
@@ -134,7 +137,7 @@ def test_pending_commit_keeps_what_it_will_replace() -> None:
     assert visible(world) == {}
 
 
-def test_commit_is_no_sign_of_life_of_a_member() -> None:
+def test_transactional_commit_does_not_restart_the_session_timeout() -> None:
     """It is the producer that commits."""
     world = GroupWorld(group_initial_rebalance_delay_ms=0)
     (member,) = world.stable_group("a", session_ms=10_000)
@@ -144,17 +147,12 @@ def test_commit_is_no_sign_of_life_of_a_member() -> None:
     assert member not in world.group.members
 
 
-async def committing(host: Host, producer: ProducerIdAndEpoch = PRODUCER, offset: int = 5, group_id: str = "g"):
-    return await settled(
-        host.coordinator.commit_in_transaction(
-            group_id,
-            producer=producer,
-            member_id="",
-            group_instance_id=None,
-            generation=-1,
-            offsets={T0: OffsetAndMetadata(offset, commit_timestamp_ms=host.clock.now_ms())},
-        )
-    )
+async def committing(
+    host: Host, producer: ProducerIdAndEpoch = PRODUCER, offset: int = 5, group_id: str = "g"
+) -> CommitOutcome:
+    offsets = {T0: OffsetAndMetadata(offset, commit_timestamp_ms=host.clock.now_ms())}
+    request = TransactionalCommit(producer=producer, offsets=offsets)
+    return await settled(host.coordinator.commit_in_transaction(group_id, request))
 
 
 def offset_of(host: Host, group_id: str = "g") -> int:
@@ -183,7 +181,7 @@ class TestCoordinator:
         simulate(main, seed=1)
 
     @pytest.mark.parametrize("committed", [True, False])
-    def test_transaction_that_another_coordinator_saw_begin_is_ended_here(self, committed: bool) -> None:
+    def test_transaction_begun_at_another_coordinator_is_ended(self, committed: bool) -> None:
         async def main(loop: SimLoop) -> None:
             old = await Host(loop).start()
             await committing(old)
@@ -196,7 +194,7 @@ class TestCoordinator:
         simulate(main, seed=1)
 
     @pytest.mark.parametrize("is_read", [True, False])
-    def test_marker_that_comes_while_the_partition_loads_counts(self, is_read: bool) -> None:
+    def test_marker_during_loading_is_applied(self, is_read: bool) -> None:
         """Whether the load still comes past its place in the log or has read further already."""
 
         async def main(loop: SimLoop) -> None:
@@ -215,7 +213,7 @@ class TestCoordinator:
 
         simulate(main, seed=1)
 
-    def test_marker_in_a_partition_that_is_led_elsewhere_means_nothing_here(self) -> None:
+    def test_marker_for_a_partition_led_elsewhere_is_ignored(self) -> None:
         async def main(loop: SimLoop) -> None:
             host = await Host(loop).start()
             await committing(host)
@@ -228,7 +226,7 @@ class TestCoordinator:
 
         simulate(main, seed=1)
 
-    def test_offset_that_was_deleted_before_the_marker_stays_deleted_for_the_next_coordinator(self) -> None:
+    def test_offset_deleted_before_the_marker_stays_deleted_after_loading(self) -> None:
         async def main(loop: SimLoop) -> None:
             old = await Host(loop).start()
             await committing(old)

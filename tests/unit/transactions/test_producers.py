@@ -1,4 +1,4 @@
-"""InitProducerId: who gets which epoch, and whom that fences.  KIP-98, KIP-360, KIP-588."""
+"""InitProducerId: assigned ids and epochs, and fencing.  KIP-98, KIP-360, KIP-588."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def world_at(epoch: int, state: TransactionState = TransactionState.EMPTY) -> Tr
     return TransactionWorld(Transaction.restored("id", snapshot))
 
 
-def test_first_producer_gets_a_fresh_id_at_epoch_zero_and_it_is_on_record() -> None:
+def test_first_producer_gets_a_new_id_with_epoch_zero_and_it_is_persisted() -> None:
     world = TransactionWorld()
     assert world.producer() == (FIRST_PRODUCER_ID, 0)
     assert world.log == [
@@ -49,7 +49,7 @@ def test_first_producer_gets_a_fresh_id_at_epoch_zero_and_it_is_on_record() -> N
     ]
 
 
-def test_producer_is_told_its_epoch_when_that_is_in_the_log_and_not_before() -> None:
+def test_producer_gets_its_epoch_only_after_the_append() -> None:
     world = TransactionWorld()
     world.holds_appends = True
     token = world.init()
@@ -75,7 +75,7 @@ def test_two_first_producers_at_once_share_one_id() -> None:
     assert granted(other) == (FIRST_PRODUCER_ID, 1)
 
 
-def test_producer_whose_epoch_the_log_refuses_has_none() -> None:
+def test_producer_with_a_failed_append_gets_no_epoch() -> None:
     world = TransactionWorld()
     world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
     assert refused(world.init()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -83,7 +83,7 @@ def test_producer_whose_epoch_the_log_refuses_has_none() -> None:
     assert world.transaction.is_new
 
 
-def test_epoch_that_the_log_refused_is_given_to_the_next_one() -> None:
+def test_epoch_with_a_failed_append_is_given_to_the_next_producer() -> None:
     world = TransactionWorld()
     world.producer()
     world.append_error = ErrorCode.REQUEST_TIMED_OUT
@@ -92,7 +92,7 @@ def test_epoch_that_the_log_refused_is_given_to_the_next_one() -> None:
     assert world.producer() == (FIRST_PRODUCER_ID, 1)
 
 
-def test_while_a_record_is_on_its_way_everybody_is_told_to_come_again() -> None:
+def test_pending_append_answers_concurrent_transactions() -> None:
     world = TransactionWorld()
     producer = world.producer()
     world.holds_appends = True
@@ -105,7 +105,7 @@ def test_while_a_record_is_on_its_way_everybody_is_told_to_come_again() -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_while_markers_are_owed_a_new_producer_has_to_wait(committed: bool) -> None:
+def test_pending_markers_answer_concurrent_transactions_to_a_new_producer(committed: bool) -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
     world.holds_markers = True
@@ -115,19 +115,20 @@ def test_while_markers_are_owed_a_new_producer_has_to_wait(committed: bool) -> N
     assert world.producer() == (FIRST_PRODUCER_ID, 1)
 
 
-def test_new_producer_aborts_what_the_old_one_had_open_and_comes_again() -> None:
+def test_new_producer_aborts_the_open_transaction_and_retries() -> None:
     world = TransactionWorld()
     old = world.ongoing(T0)
     world.holds_markers = True
     assert refused(world.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert world.transaction.state is TransactionState.PREPARE_ABORT
+    states = [world.transaction.state]
     world.write_markers()
-    assert world.transaction.state is TransactionState.COMPLETE_ABORT
+    states.append(world.transaction.state)
+    assert states == [TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT]
     new = world.producer()
     assert new.epoch == old.epoch + 2
 
 
-def test_markers_of_a_fencing_abort_carry_an_epoch_that_no_producer_has() -> None:
+def test_fencing_abort_uses_an_epoch_that_no_producer_has() -> None:
     """So that partitions refuse what the fenced producer still sends."""
     world = TransactionWorld()
     old = world.ongoing(T0)
@@ -152,14 +153,14 @@ def test_fenced_producer_is_refused_everything_and_changes_nothing() -> None:
     assert answer(world.add(new, T0)) is ErrorCode.NONE
 
 
-def test_producer_from_the_future_is_fenced_as_well() -> None:
+def test_producer_with_a_higher_epoch_is_fenced_too() -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
     ahead = ProducerIdAndEpoch(producer.producer_id, producer.epoch + 1)
     assert answer(world.end(ahead, committed=True)) is ErrorCode.PRODUCER_FENCED
 
 
-def test_producer_of_another_id_is_not_known() -> None:
+def test_producer_with_another_producer_id_is_refused() -> None:
     world = TransactionWorld()
     producer = world.ongoing(T0)
     stranger = ProducerIdAndEpoch(producer.producer_id + 1, producer.epoch)
@@ -169,14 +170,14 @@ def test_producer_of_another_id_is_not_known() -> None:
 
 
 class TestRecoveringProducer:
-    """KIP-360: a producer that names what it has."""
+    """KIP-360: a producer that sends its current id and epoch."""
 
-    def test_gets_the_next_epoch_if_it_is_the_present_one(self) -> None:
+    def test_with_the_current_epoch_gets_the_next(self) -> None:
         world = TransactionWorld()
         producer = world.producer()
         assert granted(world.init(producer)).epoch == producer.epoch + 1
 
-    def test_gets_the_same_answer_again_if_the_first_was_lost(self) -> None:
+    def test_gets_the_same_answer_after_a_lost_response(self) -> None:
         world = TransactionWorld()
         producer = world.producer()
         first = granted(world.init(producer))
@@ -196,7 +197,7 @@ class TestRecoveringProducer:
         assert refused(world.init(producer)) is ErrorCode.CONCURRENT_TRANSACTIONS
         assert refused(world.init(producer)) is ErrorCode.PRODUCER_FENCED
 
-    def test_gets_a_fresh_id_if_nobody_knows_it_any_more(self) -> None:
+    def test_gets_a_new_id_if_its_id_expired(self) -> None:
         world = TransactionWorld()
         assert granted(world.init(ProducerIdAndEpoch(7, 3))) == (FIRST_PRODUCER_ID, 0)
 
@@ -209,25 +210,25 @@ class TestRecoveringProducer:
 
 
 class TestExhaustedEpochs:
-    def test_last_epoch_of_an_id_is_given_and_good_for_a_transaction(self) -> None:
+    def test_last_epoch_of_an_id_can_commit_a_transaction(self) -> None:
         world = world_at(LAST_EPOCH_OF_A_PRODUCER - 1)
         producer = world.producer()
         assert producer == (5, LAST_EPOCH_OF_A_PRODUCER)
         assert answer(world.add(producer, T0)) is ErrorCode.NONE
         assert answer(world.end(producer, committed=True)) is ErrorCode.NONE
 
-    def test_after_the_last_epoch_comes_another_id(self) -> None:
+    def test_after_the_last_epoch_a_new_id_is_assigned(self) -> None:
         world = world_at(LAST_EPOCH_OF_A_PRODUCER)
         assert world.producer() == (FIRST_PRODUCER_ID, 0)
 
-    def test_recovering_producer_gets_another_id_too_and_may_ask_again(self) -> None:
+    def test_recovering_producer_gets_a_new_id_and_may_repeat_the_request(self) -> None:
         world = world_at(LAST_EPOCH_OF_A_PRODUCER)
         exhausted = ProducerIdAndEpoch(5, LAST_EPOCH_OF_A_PRODUCER)
         first = granted(world.init(exhausted))
         assert first == (FIRST_PRODUCER_ID, 0)
         assert granted(world.init(exhausted)) == first
 
-    def test_asking_again_does_not_help_when_another_instance_took_the_new_id(self) -> None:
+    def test_repeated_request_is_fenced_when_another_instance_took_the_new_id(self) -> None:
         world = world_at(LAST_EPOCH_OF_A_PRODUCER)
         exhausted = ProducerIdAndEpoch(5, LAST_EPOCH_OF_A_PRODUCER)
         world.init()
@@ -243,7 +244,7 @@ class TestExhaustedEpochs:
         assert world.sent[0].producer == (5, EPOCH_MAX)
         assert world.producer() == (FIRST_PRODUCER_ID, 0)
 
-    def test_transaction_of_an_epoch_that_nobody_was_given_is_aborted_in_it(self) -> None:
+    def test_transaction_of_an_unassigned_epoch_is_aborted_in_it(self) -> None:
         """A producer that guesses the epoch after a fenced one must not stop the coordinator."""
         world = world_at(EPOCH_MAX)
         assert answer(world.add(ProducerIdAndEpoch(5, EPOCH_MAX), T0)) is ErrorCode.NONE
@@ -251,7 +252,7 @@ class TestExhaustedEpochs:
         assert world.sent[0].producer == (5, EPOCH_MAX)
         assert world.producer() == (FIRST_PRODUCER_ID, 0)
 
-    def test_fencing_that_fails_does_not_use_up_epochs(self) -> None:
+    def test_failed_fencing_does_not_use_up_epochs(self) -> None:
         world = world_at(LAST_EPOCH_OF_A_PRODUCER, TransactionState.ONGOING)
         world.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
         for _ in range(3):
@@ -262,7 +263,7 @@ class TestExhaustedEpochs:
         assert world.sent[0].producer == (5, EPOCH_MAX)
 
 
-def test_fencing_that_fails_fences_all_the_same() -> None:
+def test_failed_fencing_still_fences() -> None:
     """The raised epoch may lie in the log, so the old one must not go on."""
     world = TransactionWorld()
     old = world.ongoing(T0)

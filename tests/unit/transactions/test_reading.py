@@ -1,4 +1,4 @@
-"""Readers of committed records: with every piece of a log they are told of the aborted transactions that reach into it.
+"""read_committed fetches: each response has the aborted transactions of its range.
 
 Goal: whatever the pieces, a reader that applies the rules of clients sees what was committed, and is not told of the
 whole log's transactions each time.  Method: random transactions of several producers, read in pieces of random size.
@@ -90,7 +90,7 @@ class Reader:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("segment_bytes", [1_000, 20_000, 1 << 30])
-def test_reader_sees_what_was_committed_whatever_the_pieces(seed: int, segment_bytes: int) -> None:
+def test_reader_sees_committed_records_for_any_fetch_size(seed: int, segment_bytes: int) -> None:
     chance = Random(seed)
     written = Written(chance, transactions=60, segment_bytes=segment_bytes)
     reader = Reader(written.builder)
@@ -99,7 +99,7 @@ def test_reader_sees_what_was_committed_whatever_the_pieces(seed: int, segment_b
     assert reader.values == written.committed
 
 
-def test_reader_is_told_of_the_transactions_of_its_piece_only() -> None:
+def test_reader_gets_aborted_transactions_of_its_range_only() -> None:
     written = Written(Random(1), transactions=2_000, segment_bytes=1 << 30)
     reader = Reader(written.builder)
     while not reader.is_at_the_end:

@@ -25,13 +25,13 @@ from kctl.server.transactions.actions import (
 from kctl.server.transactions.events import (
     AddPartitions,
     AppendDone,
+    CheckExpiry,
+    CheckTimeout,
     CompletionDue,
     EndTransaction,
     Event,
     InitProducer,
     Loaded,
-    LookForExpiry,
-    LookForTimeout,
     MarkersWritten,
     Unload,
 )
@@ -88,10 +88,10 @@ class TransactionWorld:
     @property
     def owed(self) -> tuple[TopicPartition, ...]:
         """The partitions that wait for their marker."""
-        return self.transaction.owed
+        return self.transaction.pending_markers
 
     def do(self, event: Event) -> None:
-        """Lets the event happen and performs what comes of it."""
+        """Feeds the event to the transaction and performs the resulting actions."""
         for action in step(self.transaction, event, self.now_ms):
             self._perform(action)
 
@@ -113,10 +113,10 @@ class TransactionWorld:
         return token
 
     def look_for_timeout(self) -> None:
-        self.do(LookForTimeout())
+        self.do(CheckTimeout())
 
     def look_for_expiry(self, expiration_ms: int = EXPIRATION_MS) -> None:
-        self.do(LookForExpiry(expiration_ms))
+        self.do(CheckExpiry(expiration_ms))
 
     def finish_append(self, error: ErrorCode = ErrorCode.NONE) -> None:
         """The held append ends.  One that timed out lies in the log all the same."""
@@ -193,7 +193,7 @@ class TransactionWorld:
 
 
 def answer(token: Token) -> Outcome | None:
-    """What the call was told, None as long as it waits."""
+    """The outcome of the call, None while it waits."""
     return token.answers[0] if token.answers else None
 
 

@@ -1,11 +1,11 @@
-"""A client of a keeper, without a connection: it asks and remembers what its watches said."""
+"""A client of the keeper without a connection that records its watch events."""
 
 from __future__ import annotations
 
 from kctl.zookeeper.embedded import requests, responses
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Acl, Id
 from kctl.zookeeper.embedded.codes import Code, CreateMode, EventType, KeeperError
-from kctl.zookeeper.embedded.keeper import Keeper, Remembered
+from kctl.zookeeper.embedded.keeper import Keeper, StoredState
 from kctl.zookeeper.operations import ZnodeStat
 
 TIMEOUT_MS = 10_000
@@ -13,7 +13,7 @@ TIMEOUT_MS = 10_000
 
 def new_keeper() -> Keeper:
     """With nothing remembered; the first zxid is 1."""
-    return Keeper(Remembered(), now_ms=0, wall_ms=0)
+    return Keeper(StoredState(), now_ms=0, wall_ms=0)
 
 
 class Player:

@@ -1,4 +1,4 @@
-"""Goal: who may do what, in ZooKeeper's schemes, checked one rule at a time."""
+"""Permissions in ZooKeeper's ACL schemes, one rule at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_a_digest_is_the_sha1_of_user_and_password() -> None:
     assert Id("digest", "ann:7RJfAeIvrl4zdj6sS2fXrQHDvHM=") == ANN
 
 
-def test_auth_stands_for_what_the_connection_has_proved() -> None:
+def test_auth_scheme_stands_for_the_identities_of_the_connection() -> None:
     assert acls.resolved([Acl(READ, Id("auth", ""))], [HERE, ANN]) == (Acl(READ, ANN),)
 
 
@@ -36,7 +36,7 @@ def test_auth_stands_for_what_the_connection_has_proved() -> None:
         [Acl(READ, Id("sasl", "ann"))],
     ],
 )
-def test_an_acl_that_can_match_nobody_is_refused(wrong: list[Acl] | None) -> None:
+def test_an_acl_without_valid_entries_is_refused(wrong: list[Acl] | None) -> None:
     with pytest.raises(KeeperError) as refused:
         acls.resolved(wrong, [HERE])
     assert refused.value.code is Code.INVALID_ACL
@@ -65,7 +65,7 @@ def test_permissions_are_bits() -> None:
     assert refused.value.code is Code.NO_AUTH
 
 
-def test_hashes_are_hidden_from_who_may_not_administer() -> None:
+def test_digests_are_hidden_without_admin_permission() -> None:
     acl = (Acl(READ, Id("world", "anyone")), Acl(ADMIN, ANN))
     assert acls.visible(acl, [HERE])[1].id == Id("digest", "ann:x")
     assert acls.visible(acl, [HERE, ANN]) == acl

@@ -1,27 +1,29 @@
-"""Goal: nobody hears of work before it is on disk, and one commit serves all that waited for it."""
+"""No response is sent before its transaction is on disk, and one commit serves all waiting ones."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from typing import Any
 
 from kctl.zookeeper.embedded.batches import Batches
 
 
 class Disk(Executor):
-    """Commits when the test says so."""
+    """Commits on request of the test."""
 
     def __init__(self) -> None:
-        self.commits: list[tuple[Future, object]] = []
+        self.commits: list[tuple[Future[Any], Any]] = []
 
-    def submit(self, function, /, *args, **kwargs):
-        future: Future = Future()
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
         self.commits.append((future, args[0]))
         return future
 
 
 class Account:
-    """Something that work changes: numbers, and those that nobody has committed yet."""
+    """State changed by transactions: numbers, and the uncommitted ones."""
 
     def __init__(self) -> None:
         self.disk = Disk()
@@ -52,7 +54,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def test_what_arrives_during_a_commit_is_the_next_batch() -> None:
+def test_writes_during_a_commit_form_the_next_batch() -> None:
     async def main() -> None:
         account = Account()
         account.write(1)
@@ -86,7 +88,7 @@ def test_reads_alone_need_no_commit() -> None:
     asyncio.run(main())
 
 
-def test_after_a_failed_commit_nothing_is_done_any_more() -> None:
+def test_after_a_failed_commit_no_request_is_processed() -> None:
     async def main() -> None:
         account = Account()
         account.write(1)
@@ -103,7 +105,7 @@ def test_after_a_failed_commit_nothing_is_done_any_more() -> None:
     asyncio.run(main())
 
 
-def test_stopping_sees_the_commit_through_that_runs() -> None:
+def test_stopping_waits_for_the_running_commit() -> None:
     async def main() -> None:
         account = Account()
         account.write(1)

@@ -1,4 +1,4 @@
-"""Goal: whatever bytes come, reading ends in a value or in MalformedRequest, and allocates no more than came."""
+"""Decoding any bytes returns a value or raises MalformedRequest, and allocates no more than was received."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kctl.zookeeper.embedded.jute import Reader
 
 
 @given(st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]))))
-def test_strings_come_back(text: str | None) -> None:
+def test_strings_round_trip(text: str | None) -> None:
     reader = Reader(jute.string(text))
     assert reader.string() == text
     assert reader.remaining == 0
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
-def test_vectors_come_back(texts: list[str]) -> None:
+def test_vectors_round_trip(texts: list[str]) -> None:
     assert Reader(jute.strings(texts)).paths() == texts
 
 
@@ -35,7 +35,7 @@ def test_vectors_come_back(texts: list[str]) -> None:
         jute.int32(2) + b"\xff\xff",
     ],
 )
-def test_a_string_that_is_none_is_malformed(frame: bytes) -> None:
+def test_an_invalid_string_is_malformed(frame: bytes) -> None:
     with pytest.raises(MalformedRequest):
         Reader(frame).string()
 
@@ -47,7 +47,7 @@ def test_a_vector_longer_than_its_frame_is_malformed(count: int) -> None:
 
 
 @given(st.sampled_from([*OpCode, 0, 99]), st.binary(max_size=60))
-def test_no_bytes_break_the_decoder(op_code: int, body: bytes) -> None:
+def test_any_bytes_are_decoded_or_malformed(op_code: int, body: bytes) -> None:
     try:
         requests.decode(op_code, Reader(body))
     except MalformedRequest:
@@ -55,14 +55,14 @@ def test_no_bytes_break_the_decoder(op_code: int, body: bytes) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_no_bytes_break_the_decoder_of_connect_requests(frame: bytes) -> None:
+def test_any_bytes_of_a_connect_request_are_decoded_or_malformed(frame: bytes) -> None:
     try:
         requests.decode_connect(frame)
     except MalformedRequest:
         return
 
 
-def test_a_client_before_3_4_does_not_know_about_read_only_servers() -> None:
+def test_a_connect_request_before_3_4_has_no_read_only_flag() -> None:
     old = jute.int32(0) + jute.int64(5) + jute.int32(4000) + jute.int64(0) + jute.buffer(bytes(16))
     assert not requests.decode_connect(old).knows_read_only
     assert requests.decode_connect(old + b"\0").knows_read_only

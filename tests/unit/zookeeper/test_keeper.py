@@ -1,4 +1,4 @@
-"""Goal: ZooKeeper's rules for versions, transactions, sessions and watches, read off one by one."""
+"""ZooKeeper's rules for versions, transactions, sessions and watches, one at a time."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_conditional_writes_compare_the_version(one: Player) -> None:
     assert one.delete("/a", version=1) == "OK"
 
 
-def test_what_has_children_cannot_be_deleted_and_ephemerals_have_none(one: Player) -> None:
+def test_nodes_with_children_cannot_be_deleted_and_ephemerals_have_none(one: Player) -> None:
     one.create("/a")
     one.create("/a/e", mode=CreateMode.EPHEMERAL)
     assert one.delete("/a") == "NOT_EMPTY"
@@ -74,14 +74,14 @@ def test_what_has_children_cannot_be_deleted_and_ephemerals_have_none(one: Playe
 
 
 @pytest.mark.parametrize("path", ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"])
-def test_zookeepers_own_nodes_stay(one: Player, path: str) -> None:
+def test_zookeepers_own_nodes_cannot_be_deleted(one: Player, path: str) -> None:
     assert one.delete(path) == "BAD_ARGUMENTS"
 
 
 @pytest.mark.parametrize(
     "path", ["a", "/a/", "/a//b", "/a/./b", "/..", "/\x01", "/\x7f", "/\ue000", "/\U0001f600", "/a\0"]
 )
-def test_paths_that_zookeeper_does_not_take(one: Player, path: str) -> None:
+def test_invalid_paths_are_refused(one: Player, path: str) -> None:
     assert one.set(path, b"") == "BAD_ARGUMENTS"
 
 
@@ -92,7 +92,7 @@ def test_null_data_is_not_empty_data(one: Player) -> None:
     assert one.get("/empty") == b""
 
 
-def test_a_failed_multi_changes_nothing_and_says_who_is_to_blame(one: Player) -> None:
+def test_a_failed_multi_changes_nothing_and_names_the_failed_operation(one: Player) -> None:
     one.create("/a")
     one.get("/a", watch=True)
     results = one.multi(
@@ -119,7 +119,9 @@ def test_operations_of_a_multi_see_those_before_them(one: Player) -> None:
     assert stat.ephemeral_owner == one.session_id
 
 
-def test_ephemeral_nodes_go_with_their_session_in_one_transaction(keeper: Keeper, one: Player, other: Player) -> None:
+def test_ephemeral_nodes_are_deleted_with_their_session_in_one_transaction(
+    keeper: Keeper, one: Player, other: Player
+) -> None:
     one.create("/a")
     one.create("/a/e1", mode=CreateMode.EPHEMERAL)
     one.create("/a/e2", mode=CreateMode.EPHEMERAL)
@@ -142,7 +144,7 @@ def test_a_session_is_resumed_only_with_its_password(keeper: Keeper) -> None:
     assert resumed.deadline_ms == 6001
 
 
-def test_sessions_are_overdue_when_nothing_was_heard_for_their_timeout(keeper: Keeper) -> None:
+def test_sessions_expire_without_requests_for_their_timeout(keeper: Keeper) -> None:
     session = keeper.open_session(b"", 4000, now_ms=100)
     assert keeper.sessions.overdue(4099) == []
     assert keeper.sessions.overdue(4100) == [session.id]
@@ -151,7 +153,7 @@ def test_sessions_are_overdue_when_nothing_was_heard_for_their_timeout(keeper: K
     assert keeper.sessions.next_deadline_ms() == 8100
 
 
-def test_containers_go_when_their_last_child_has_gone(keeper: Keeper, one: Player) -> None:
+def test_containers_are_deleted_after_their_last_child(keeper: Keeper, one: Player) -> None:
     one.create_container("/fresh")
     one.create_container("/used")
     one.create("/used/x")
@@ -162,7 +164,7 @@ def test_containers_go_when_their_last_child_has_gone(keeper: Keeper, one: Playe
     assert one.exists("/fresh") == "yes"
 
 
-def test_a_watch_tells_once(one: Player, other: Player) -> None:
+def test_a_watch_fires_once(one: Player, other: Player) -> None:
     one.create("/a")
     other.get("/a", watch=True)
     one.set("/a", b"1")
@@ -195,7 +197,7 @@ def test_events_that_a_client_missed_carry_no_zxid(one: Player, other: Player) -
     assert other.heard_zxids == [-1, -1, -1]
 
 
-def test_exists_leaves_its_watch_even_where_nothing_is(one: Player, other: Player) -> None:
+def test_exists_sets_a_watch_on_a_missing_node(one: Player, other: Player) -> None:
     assert other.exists("/a", watch=True) == "NO_NODE"
     assert other.get("/b", watch=True) == "NO_NODE"
     assert other.children("/c", watch=True) == "NO_NODE"
@@ -204,7 +206,7 @@ def test_exists_leaves_its_watch_even_where_nothing_is(one: Player, other: Playe
     assert other.take_heard() == [("CREATED", "/a")]
 
 
-def test_a_deletion_is_told_once_to_who_watches_data_and_children(one: Player, other: Player) -> None:
+def test_a_deletion_is_reported_once_to_data_and_child_watches(one: Player, other: Player) -> None:
     one.create("/a")
     other.get("/a", watch=True)
     other.children("/a", watch=True)
@@ -213,15 +215,15 @@ def test_a_deletion_is_told_once_to_who_watches_data_and_children(one: Player, o
     assert other.take_heard() == [("DELETED", "/a"), ("CHILDREN_CHANGED", "/")]
 
 
-def test_nobody_hears_of_what_he_may_not_read(one: Player, other: Player) -> None:
-    """CVE-2024-23944: a watch on a path does not tell what happens behind an ACL."""
+def test_watch_events_need_read_permission(one: Player, other: Player) -> None:
+    """CVE-2024-23944: a watch must not reveal changes behind an ACL."""
     other.exists("/secret", watch=True)
     one.create("/secret", acl=(Acl(31, Id("digest", "ann:hash")),))
     assert other.take_heard() == []
     assert other.exists("/secret") == "NO_AUTH"
 
 
-def test_persistent_watches_stay_and_recursive_ones_hear_of_everything_below(one: Player, other: Player) -> None:
+def test_persistent_watches_stay_and_recursive_ones_cover_all_descendants(one: Player, other: Player) -> None:
     one.create("/a")
     other.ask(requests.AddWatch("/a", is_recursive=False))
     one.create("/a/b")
@@ -234,7 +236,7 @@ def test_persistent_watches_stay_and_recursive_ones_hear_of_everything_below(one
     assert other.take_heard() == [("CREATED", "/a/b/c"), ("DELETED", "/a/b/c")]
 
 
-def test_watches_go_with_their_connection(keeper: Keeper, one: Player, other: Player) -> None:
+def test_watches_end_with_their_connection(keeper: Keeper, one: Player, other: Player) -> None:
     one.create("/a")
     other.get("/a", watch=True)
     other.ask(requests.AddWatch("/a", is_recursive=True))
@@ -244,7 +246,7 @@ def test_watches_go_with_their_connection(keeper: Keeper, one: Player, other: Pl
     assert len(keeper.watches.data) == len(keeper.watches.children) == 0
 
 
-def test_watches_set_again_tell_what_was_missed(one: Player, other: Player) -> None:
+def test_watches_set_again_report_missed_changes(one: Player, other: Player) -> None:
     for path in ("/changed", "/deleted", "/same", "/parent", "/same-parent"):
         one.create(path)
     seen = one.keeper.zxid
@@ -303,7 +305,7 @@ def test_reads_of_many_nodes_fail_one_by_one(one: Player) -> None:
     assert kinds == ["Data", "Failed"]
 
 
-def test_nodes_with_a_time_to_live_are_not_to_be_had(one: Player) -> None:
+def test_nodes_with_a_time_to_live_are_refused(one: Player) -> None:
     assert one.create("/ttl", mode=CreateMode.PERSISTENT_WITH_TTL) == "UNIMPLEMENTED"
 
 

@@ -1,4 +1,4 @@
-"""Goal: brokers of other makes find their nodes where they look for them."""
+"""Znode paths are those of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from kctl.zookeeper import paths
 
 
-def test_nodes_lie_where_kafka_has_them() -> None:
+def test_znode_paths_are_those_of_kafka() -> None:
     assert paths.broker(3) == "/brokers/ids/3"
     assert paths.topic("orders") == "/brokers/topics/orders"
     assert paths.topic_partitions("orders") == "/brokers/topics/orders/partitions"

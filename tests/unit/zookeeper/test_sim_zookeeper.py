@@ -1,4 +1,4 @@
-"""Goal: the simulated ZooKeeper does to a session what a real one does, at the moment the test says."""
+"""The simulated ZooKeeper treats a session as a real one does, at times the test controls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,16 @@ from kctl.errors import (
 )
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
-from kctl.zookeeper.operations import Check, Create, Delete, SessionState, SetData, WatchEvent, WatchEventType
+from kctl.zookeeper.operations import (
+    Check,
+    Create,
+    Delete,
+    SessionState,
+    SetData,
+    WatchEvent,
+    WatchEventType,
+    ZnodeStat,
+)
 
 Play = Callable[[SimZooKeeper, SimZooKeeperSession, list[object]], Awaitable[None]]
 
@@ -64,6 +73,7 @@ def test_all_operations_and_their_errors() -> None:
         assert await session.exists("/m") is None
         results = await session.multi([Create("/m", None, ephemeral=True), SetData("/m", b"x", 0), Delete("/a/b/c")])
         assert results[0] == "/m"
+        assert isinstance(results[1], ZnodeStat)
         assert results[1].ephemeral_owner == session.session_id
         await session.delete("/a", recursive=True)
         assert await session.children("/") == ["m", "zookeeper"]
@@ -86,7 +96,7 @@ def test_an_event_comes_before_the_answer_that_shows_the_change() -> None:
     played(play, delay=True)
 
 
-def test_ephemeral_nodes_go_when_the_session_expires_and_a_new_one_begins_from_nothing() -> None:
+def test_ephemeral_nodes_are_deleted_on_session_expiry() -> None:
     async def play(ensemble: SimZooKeeper, session: SimZooKeeperSession, heard: list[object]) -> None:
         other = ensemble.session()
         await other.start(1000)
@@ -106,7 +116,7 @@ def test_ephemeral_nodes_go_when_the_session_expires_and_a_new_one_begins_from_n
     played(play)
 
 
-def test_a_session_that_comes_back_in_time_hears_what_it_missed() -> None:
+def test_a_session_that_reconnects_in_time_gets_missed_events() -> None:
     async def play(ensemble: SimZooKeeper, session: SimZooKeeperSession, heard: list[object]) -> None:
         other = ensemble.session()
         await other.start(1000)
@@ -135,7 +145,7 @@ def test_a_session_that_comes_back_in_time_hears_what_it_missed() -> None:
     played(play)
 
 
-def test_a_session_that_stays_away_learns_its_end_when_it_comes_back() -> None:
+def test_an_expired_session_is_notified_on_reconnect() -> None:
     async def play(ensemble: SimZooKeeper, session: SimZooKeeperSession, heard: list[object]) -> None:
         other = ensemble.session()
         await other.start(1000)

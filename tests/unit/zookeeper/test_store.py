@@ -1,4 +1,4 @@
-"""Goal: what was committed is there after any restart, nothing else, and nobody else may touch it meanwhile."""
+"""Committed transactions survive any restart, nothing else does, and a folder has one owner."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def everything(keeper: Keeper) -> object:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_is_loaded_is_what_was_committed(tmp_path: Path, seed: int) -> None:
+def test_the_loaded_state_is_the_committed_one(tmp_path: Path, seed: int) -> None:
     """Random writes in random batches, compared with memory after every reopening."""
     rng = random.Random(seed)
     store = Store(tmp_path)
@@ -69,7 +69,7 @@ def test_what_is_loaded_is_what_was_committed(tmp_path: Path, seed: int) -> None
     store.close()
 
 
-def test_a_failed_commit_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_commit_changes_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path)
     keeper = loaded(store)
     player = Player(keeper)
@@ -102,11 +102,11 @@ def test_a_damaged_database_is_named_with_what_to_do(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
-def test_a_database_of_another_format_is_left_alone(tmp_path: Path) -> None:
+def test_a_database_of_another_format_is_refused_and_not_changed(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / DATABASE) as database:
         database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(ZooKeeperError, match="format 99 is not 1"):
+    with pytest.raises(ZooKeeperError, match="format 99 is not supported by this version of kctl, which uses 1"):
         Store(tmp_path)
 
 
@@ -128,7 +128,7 @@ PAGE = 4096
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, object]:
-    """The bytes of a database of many pages, and what it holds."""
+    """The bytes of a valid database of many pages, and its content."""
     folder = tmp_path_factory.mktemp("sound")
     store = Store(folder)
     keeper = loaded(store)
@@ -174,7 +174,7 @@ def test_damage_is_refused_with_the_name_of_the_file_and_what_to_do(
     assert len(told) >= len(damages(data)) - 6
     for name, text in told.items():
         assert text.startswith(f"{path} cannot be used: "), name
-        assert text.endswith("; restore it from a backup, or choose another folder"), name
+        assert text.endswith("; restore it from a backup, or choose another directory"), name
         assert "\n" not in text, name
 
 
@@ -211,7 +211,7 @@ def test_rows_that_cannot_have_been_committed_are_refused(tmp_path: Path, statem
     store.close()
 
 
-def test_start_that_was_killed_before_the_database_was_made_is_followed_by_another(tmp_path: Path) -> None:
+def test_a_start_killed_before_creating_the_database_can_be_repeated(tmp_path: Path) -> None:
     (tmp_path / DATABASE).touch()
     store = Store(tmp_path)
     assert loaded(store).tree.find("/") is not None

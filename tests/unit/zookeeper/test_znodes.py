@@ -1,8 +1,9 @@
-"""Goal: what we write says what a JVM broker would write, and whatever one may have written we read."""
+"""Znodes are written as by Apache Kafka, and all of its versions are read."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
@@ -33,7 +34,7 @@ WRITTEN_BY_KAFKA_2_8_2 = {
 
 
 @pytest.mark.parametrize("kind", WRITTEN_BY_KAFKA_2_8_2)
-def test_what_a_jvm_broker_wrote_is_read_and_written_alike(kind: str) -> None:
+def test_znodes_written_by_apache_kafka_are_read_and_written_alike(kind: str) -> None:
     data = WRITTEN_BY_KAFKA_2_8_2[kind]
     decode, encode = getattr(znodes, f"decode_{kind}"), getattr(znodes, f"encode_{kind}")
     value = decode(HERE, data, 0) if kind == "partition_state" else decode(HERE, data)
@@ -188,7 +189,7 @@ def test_features_of_both_versions() -> None:
 @pytest.mark.parametrize(
     "data", [b"{", b"[]", b"null", b'"x"', b"{}", b"\xff\xfe", b'{"version":"x","config":3,"id":{}}x']
 )
-def test_broken_data_is_a_value_error_that_names_the_path(decode, data: bytes) -> None:
+def test_broken_data_is_a_value_error_that_names_the_path(decode: Callable[[str, bytes], object], data: bytes) -> None:
     with pytest.raises(ValueError, match=HERE):
         decode(HERE, data)
 

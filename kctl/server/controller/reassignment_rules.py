@@ -1,14 +1,14 @@
-"""Moving replicas: a partition's replicas are changed while it is led and read.  KIP-455.
+"""Rules of reassignments: a partition's replicas change while it is written and read.  KIP-455.
 
-The topic's node holds the whole state, so that another controller can go on:
-  replicas   all that replicate now, the target ones first
-  adding     those that did not before
-  removing   those that will not any more
+The topic's node holds the whole state, so that another controller can continue:
+  replicas   all current replicas, target replicas first
+  adding     replicas that the reassignment adds
+  removing   replicas that the reassignment removes
 target = replicas - removing; origin = replicas - adding.
 
-Begin: write the union, tell the new replicas to follow.  Complete, once all target replicas are in sync: only they are
-left in the books, one of them leads, the removed ones delete their logs.  Cancel: reassign to the origin.
-The caller of each step writes before it tells; the functions here only say what is to be written and told.
+Begin: write the union, start the new replicas as followers.  Complete, once all target replicas are in sync: write only
+these as replicas, elect one of them, delete the removed replicas' logs.  Cancel: reassign to the origin.
+Each step is written to ZooKeeper before brokers are told; the functions here only compute what to write and send.
 
 Pure.
 """
@@ -25,18 +25,19 @@ from kctl.zookeeper.znodes import TopicAssignment
 
 
 def target_replicas(assignment: TopicAssignment, partition: int) -> tuple[int, ...]:
-    """Who replicates when the reassignment is through."""
+    """The replicas after the reassignment."""
     removing = assignment.removing_replicas.get(partition, ())
     return tuple(r for r in assignment.replicas[partition] if r not in removing)
 
 
 def origin_replicas(assignment: TopicAssignment, partition: int) -> tuple[int, ...]:
-    """Who replicated before it began."""
+    """The replicas before the reassignment."""
     adding = assignment.adding_replicas.get(partition, ())
     return tuple(r for r in assignment.replicas[partition] if r not in adding)
 
 
 def is_reassigning(assignment: TopicAssignment, partition: int) -> bool:
+    """True while replicas are being added or removed."""
     return bool(assignment.adding_replicas.get(partition) or assignment.removing_replicas.get(partition))
 
 
@@ -48,7 +49,7 @@ def reassigning(state: ControllerState) -> Iterable[TopicPartition]:
 
 
 def refusal(state: ControllerState, topic_partition: TopicPartition, wanted: Sequence[int] | None) -> ApiError | None:
-    """Why the partition cannot be reassigned so, or None; `wanted` None asks to cancel."""
+    """Why the partition cannot be reassigned to `wanted`, or None; `wanted` None cancels."""
     topic, partition = topic_partition
     assignment = state.topics.get(topic)
     if assignment is None or partition not in assignment.replicas:
@@ -67,27 +68,27 @@ def _problem(state: ControllerState, replicas: Sequence[int], wanted: Sequence[i
     if not wanted:
         return "The list of replicas is empty."
     if len(set(wanted)) < len(wanted):
-        return f"A broker is in the replicas twice: {listed}."
+        return f"A broker is listed twice in the replicas: {listed}."
     if min(wanted) < 0:
-        return f"Not all replicas are broker ids: {listed}."
+        return f"The replicas contain an invalid broker id: {listed}."
     dead = sorted(set(wanted) - set(replicas) - state.brokers.keys())
     if dead:
         live = ", ".join(map(str, sorted(state.brokers)))
-        return f"Not alive among the replicas to add: {', '.join(map(str, dead))}; alive are {live}."
+        return f"Not alive among the replicas to add: {', '.join(map(str, dead))}; live brokers: {live}."
     return None
 
 
 def _loss(state: ControllerState, topic_partition: TopicPartition, books: TopicAssignment) -> str | None:
-    """What an earlier wish added may be all that is in sync by now.  Apache Kafka refuses that since KRaft."""
+    """The problem if only replicas of an earlier reassignment are in sync.  Apache Kafka refuses that since KRaft."""
     known = state.leaders.get(topic_partition)
     replicas = books.replicas[topic_partition.partition]
     if known is None or any(broker_id in replicas for broker_id in known.isr):
         return None
-    return f"Only {', '.join(map(str, known.isr))} is in sync, and would not be a replica any more."
+    return f"Only {', '.join(map(str, known.isr))} is in sync, and would no longer be a replica."
 
 
 def begun(assignment: TopicAssignment, partition: int, wanted: Sequence[int] | None) -> TopicAssignment:
-    """The books with the reassignment in them."""
+    """The assignment with the reassignment started."""
     origin = origin_replicas(assignment, partition)
     target = tuple(wanted) if wanted is not None else origin
     union = target + tuple(r for r in origin if r not in target)
@@ -101,12 +102,12 @@ def begun(assignment: TopicAssignment, partition: int, wanted: Sequence[int] | N
 
 
 def completed(assignment: TopicAssignment, partition: int) -> TopicAssignment:
-    """The books after it."""
+    """The assignment with the reassignment completed."""
     return _with(assignment, partition, replicas=target_replicas(assignment, partition), adding=(), removing=())
 
 
 def is_complete(assignment: TopicAssignment, partition: int, isr: Collection[int]) -> bool:
-    """Whether all target replicas are in sync."""
+    """True if all target replicas are in sync."""
     return set(target_replicas(assignment, partition)) <= set(isr)
 
 

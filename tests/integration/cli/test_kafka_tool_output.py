@@ -1,4 +1,4 @@
-"""What `--compat` prints of groups and transactions, byte for byte what Kafka's own commands print."""
+"""`--compat` output for groups and transactions equals that of Kafka's own commands byte for byte."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def groups(topic: str, kctl: Kctl, bootstrap: str) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("bootstrap", BROKERS, indirect=True)
 @pytest.mark.parametrize("compat", GROUP_COMMAND)
-def test_groups(kctl: Kctl, groups: list[str], bootstrap: str, compat: str) -> None:
+def test_groups_are_printed_as_by_kafkas_tool(kctl: Kctl, groups: list[str], bootstrap: str, compat: str) -> None:
     version, tool = GROUP_COMMAND[compat]
     named = [word for group in groups for word in ("--group", group)]
     ours: list[str] = []
@@ -103,7 +103,7 @@ def test_groups(kctl: Kctl, groups: list[str], bootstrap: str, compat: str) -> N
 
 @pytest.mark.parametrize("bootstrap", BROKERS, indirect=True)
 @pytest.mark.parametrize("compat", TRANSACTIONS_COMMAND)
-def test_transactions(kctl: Kctl, topic: str, bootstrap: str, compat: str) -> None:
+def test_transactions_are_printed_as_by_kafkas_tool(kctl: Kctl, topic: str, bootstrap: str, compat: str) -> None:
     version, tool = TRANSACTIONS_COMMAND[compat]
     other = f"{topic}-and-a-longer-name"
     assert kctl(f"topics create {other} --partitions 15").status == 0
@@ -160,7 +160,9 @@ def is_settled(kctl: Kctl) -> bool:
 def without(column: int | None, table: str) -> str:
     """The table with question marks for the numbers of a column."""
     lines = [line.split("\t") for line in table.splitlines(keepends=True)]
-    for cells in lines[1:] if column is not None else ():
+    if column is None:
+        return table
+    for cells in lines[1:]:
         cells[column] = re.sub(r"\d+ *", lambda found: "?".ljust(len(found[0])), cells[column])
     return "".join("\t".join(cells) for cells in lines)
 

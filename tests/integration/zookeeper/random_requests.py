@@ -1,7 +1,7 @@
-"""Stories: random requests of every kind that two servers with empty folders must answer alike, zxids included.
+"""Random requests of every kind that two servers with empty folders must answer alike, zxids included.
 
-A story is made from a seed without looking at answers; playing it gives one line per request with all that came back.
-Masked are only the clock's times and what sessions are called.
+The requests depend on a seed and not on responses; `play` returns one line per request with everything in its response.
+Only times of the clock and session ids are masked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ODD_FLAGS = (4, 5, 6, 7, -1, 99)
 
 @dataclass(frozen=True)
 class Step:
-    """Client number `client` asks; `name` is for the reader of a difference."""
+    """A request of client number `client`; `name` describes it in a difference."""
 
     client: int
     name: str
@@ -45,7 +45,7 @@ class Step:
     xid: int | None = None
 
 
-def story(seed: int, length: int, clients: int = 2) -> list[Step]:
+def random_requests(seed: int, length: int, clients: int = 2) -> list[Step]:
     """Mostly sensible requests, with all kinds of nonsense between them."""
     rng = random.Random(seed)
     return [Step(rng.randrange(clients), *_request(rng)) for _ in range(length)]

@@ -1,12 +1,12 @@
-"""Loading: at the start of a broker, all logs of its log directories are opened.  Kafka's LogManager.loadLogs.
+"""Opens all logs of the log directories at start.  Kafka's LogManager.loadLogs.
 
-    1. find what is a log (kctl.storage.finding)
-    2. per directory: read its checkpoints, and take away the mark of a clean shutdown, if there is one
-    3. open each log, recovered where the mark was missing (kctl.storage.recovery); many at once if there are threads
-    4. leave out logs that a newer copy in an offline directory has made outdated
+    1. find the logs (kctl.storage.finding)
+    2. for each directory: read its checkpoints and remove the clean shutdown marker, if there is one
+    3. open each log, with recovery if the marker was missing (kctl.storage.recovery); in parallel with an executor
+    4. leave out logs with a newer copy in an offline directory
 
-A directory that fails meanwhile, or whose checkpoints cannot be believed, goes offline; a log that cannot be read is
-set aside with the reason; the others are served.  Threads open single logs and touch nothing shared.
+A directory goes offline if it fails or one of its checkpoints is corrupt; a log that cannot be opened is reported as
+unreadable; the other logs are served.  Threads open single logs and change no shared state.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from kctl.storage.recovery import open_log
 _logger = logging.getLogger(__name__)
 
 _WRONG_KIND_OF_FILE = (IsADirectoryError, NotADirectoryError, PermissionError)
-"""Not the disk's fault: it concerns one log, and the log directory goes on without it."""
+"""Errors that concern one log, not the disk: the log directory stays online."""
 
 
 @dataclass(slots=True)
 class LoadedLogs:
-    """What the directories hold."""
+    """The opened logs."""
 
     logs: dict[TopicPartition, Log] = field(default_factory=dict)
     unreadable: dict[TopicPartition, str] = field(default_factory=dict)
-    """Logs that cannot be used, and why."""
+    """Logs that cannot be used, with the reason."""
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
-    """As they were checkpointed."""
+    """High watermarks from the checkpoints."""
 
 
 def load_logs(
@@ -64,17 +64,17 @@ def load_logs(
     removals: DelayedRemovals,
     executor: Executor | None = None,
 ) -> LoadedLogs:
-    """Open the logs of the directories that are online, with the configs of their topics.
+    """Open the logs of the online directories with the configuration of their topics.
 
-    Copies on their way to another directory go to `futures`, what waits for its removal to `removals`.  Raises
-    ConfigError when a partition is in two directories.
+    Future logs are added to `futures`, files that are scheduled for removal to `removals`.  Raises ConfigError when a
+    partition is in two directories.
     """
     loading = _Loading(futures, config_of, files, clock, random, removals, executor)
     return loading.load(directories)
 
 
 class _Loading:
-    """The steps, with what has been loaded so far."""
+    """The steps, and the logs opened so far."""
 
     def __init__(
         self,
@@ -96,6 +96,7 @@ class _Loading:
         self._loaded = LoadedLogs()
 
     def load(self, directories: LogDirectories) -> LoadedLogs:
+        """Open the logs of all online directories."""
         found = find_logs(directories.states, files=self._files, removals=self._removals, random=self._random)
         for directory in directories:
             if directory.state.is_online:
@@ -106,7 +107,7 @@ class _Loading:
         for tp, reason in found.outdated.items():
             log = self._loaded.logs.pop(tp, None)
             if log is not None:
-                _logger.error("Log %s cannot be used: %s", tp, reason)
+                _logger.error("log is unusable partition=%s reason=%s", tp, reason)
                 log.release()
                 self._loaded.unreadable[tp] = reason
         return self._loaded
@@ -120,7 +121,7 @@ class _Loading:
         directory.cleaner_offsets = directory.read_offsets(self._files, CLEANER_CHECKPOINT)
         self._take_high_watermarks(directory.read_offsets(self._files, HIGH_WATERMARK_CHECKPOINT), found)
         if found and not was_clean:
-            _logger.info("Recovering %d logs in %s after an unclean shutdown", len(found), directory.state.path)
+            _logger.info("recovering logs after unclean shutdown logs=%d dir=%s", len(found), directory.state.path)
         if was_clean:
             self._files.remove(marker)
         arguments = (found, repeat(directory), repeat(was_clean))
@@ -128,7 +129,7 @@ class _Loading:
         report_every = max(len(found) // 10, 100)
         for count, (each, outcome) in enumerate(zip(found, opened, strict=True), 1):
             if not isinstance(outcome, Log):
-                _logger.error("Log %s cannot be used: %s", directory.path(each.name), outcome)
+                _logger.error("log is unusable path=%s reason=%s", directory.path(each.name), outcome)
                 if not each.is_future:
                     self._loaded.unreadable[each.tp] = outcome
             elif each.is_future:
@@ -136,29 +137,33 @@ class _Loading:
             else:
                 self._loaded.logs[each.tp] = outcome
             if count % report_every == 0:
-                _logger.info("Loaded %d of %d logs in %s", count, len(found), directory.state.path)
+                _logger.info("loading logs loaded=%d logs=%d dir=%s", count, len(found), directory.state.path)
         if found:
             took_ms = self._clock.monotonic_ms() - started_ms
-            _logger.info("Loaded %d logs in %s in %d ms", len(found), directory.state.path, took_ms)
+            _logger.info("loaded logs logs=%d dir=%s duration_ms=%d", len(found), directory.state.path, took_ms)
 
     def _take_copy(self, tp: TopicPartition, copy: Log, *, was_clean: bool) -> None:
-        """What was not synced may have holes where segments end, and the log has it still: it is copied once more."""
+        """Add a future log; after an unclean shutdown its unsynced part may have holes and is copied again."""
         try:
             if not was_clean:
                 copy.truncate_to(copy.recovery_point)
             self._futures.add(tp, copy)
         except LogDirFailure:
-            copy.release()  # The directory has said so in the log.
+            copy.release()  # LogDirectory.fail has logged it.
 
     def _take_high_watermarks(self, offsets: Mapping[TopicPartition, int], found: Sequence[FoundLog]) -> None:
-        """The directory that has the log knows best; another may still have an entry from before the log moved."""
+        """Prefer the checkpoint in the log's own directory; another one may have an entry from before the log was
+        moved.
+        """
         here = {each.tp for each in found if not each.is_future}
         for tp, offset in offsets.items():
             if tp in here or tp not in self._loaded.high_watermarks:
                 self._loaded.high_watermarks[tp] = offset
 
     def _open(self, found: FoundLog, directory: LogDirectoryFiles, was_clean: bool) -> Log | str:
-        """One log, or why it cannot be used.  Runs in a thread of the executor and touches nothing shared."""
+        """Open one log; return the reason if it cannot be opened.  Runs in an executor thread, changes no shared
+        state.
+        """
         tp = found.tp
         try:
             return open_log(

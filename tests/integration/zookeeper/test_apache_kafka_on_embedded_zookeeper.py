@@ -1,4 +1,4 @@
-"""Goal: an Apache Kafka broker cannot tell our server from Apache ZooKeeper, and we read what it writes there."""
+"""An Apache Kafka broker runs on the embedded ZooKeeper, and kctl reads the znodes it writes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ async def read(connect: str) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_broker_lives_on_it_and_through_its_kill_9(embedded: EmbeddedZooKeeperProcess, tmp_path: Path) -> None:
+def test_apache_kafka_runs_on_the_embedded_zookeeper_and_survives_its_kill_9(
+    embedded: EmbeddedZooKeeperProcess, tmp_path: Path
+) -> None:
     if (reason := apache_kafka.why_not()) is not None:
         pytest.skip(reason)
     connect = f"{embedded.connect}/kafka"

@@ -1,7 +1,7 @@
-"""What the logs of a broker need from time to time: syncing, checkpoints, retention, compaction, removal of files.
+"""Periodic tasks on the logs of a broker: flushes, checkpoints, retention, compaction, removal of files.
 
-Plans are made on the loop, run in a thread, and taken note of on the loop: disks may be slow, the loop may not.
-Kafka's LogManager schedules the same.
+Plans are made on the loop, executed in a thread, and completed on the loop, because disks may be slow.
+Kafka: the tasks that LogManager schedules.
 
 Owner: event loop.
 """
@@ -25,13 +25,13 @@ from kctl.storage.plans import CheckpointPlan, RemovalPlan
 
 log = logging.getLogger(__name__)
 
-_LOOK_FOR_FLUSHES_MS = 1_000
-_LOOK_FOR_REMOVALS_MS = 1_000
-_LOOK_FOR_IDLE_PRODUCERS_MS = 600_000
+_FLUSH_CHECK_MS = 1_000
+_REMOVAL_CHECK_MS = 1_000
+_IDLE_PRODUCER_CHECK_MS = 600_000
 
 
-class LogChores:
-    """`start` after the broker serves; `stop` before the logs close."""
+class LogTasks:
+    """Call `start` when the broker serves, and `stop` before the logs are closed."""
 
     def __init__(
         self, logs: LogManager, replicas: ReplicaManager, clock: Clock, *, configs: ConfigView, random: Random
@@ -45,64 +45,67 @@ class LogChores:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, config: BrokerConfig) -> None:
-        """Begins all chores at the intervals of the configuration."""
-        chores = (
+        """Starts all tasks at their configured intervals."""
+        tasks = (
             (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
             (config.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
             (config.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_start_offsets),
             (config.log_retention_check_interval_ms, self.apply_retention),
-            (_LOOK_FOR_FLUSHES_MS, self.flush),
-            (_LOOK_FOR_REMOVALS_MS, self.remove_files),
-            (_LOOK_FOR_IDLE_PRODUCERS_MS, self.forget_idle_producers),
+            (_FLUSH_CHECK_MS, self.flush),
+            (_REMOVAL_CHECK_MS, self.remove_files),
+            (_IDLE_PRODUCER_CHECK_MS, self.expire_idle_producers),
         )
         self._tasks = [
-            self._loop.create_task(run_every(interval_ms, chore), name=chore.__name__) for interval_ms, chore in chores
+            self._loop.create_task(run_every(interval_ms, task), name=task.__name__) for interval_ms, task in tasks
         ]
         if config.log_cleaner_enable:
             self._cleaners.start()
 
     async def stop(self) -> None:
-        """Ends them; what runs in a thread finishes first, a cleaning with the batch that it is at."""
+        """Stops the tasks; work in threads finishes first, a cleaning after its current batch."""
         for task in self._tasks:
             task.cancel()
         await self._cleaners.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def checkpoint_high_watermarks(self) -> None:
+        """Writes the high watermark checkpoints."""
         await self._run(self._logs.checkpoints.plan_high_watermarks(self._replicas.high_watermarks()))
 
     async def checkpoint_recovery_points(self) -> None:
+        """Writes the recovery point checkpoints."""
         await self._run(self._logs.checkpoints.plan_recovery_points())
 
     async def checkpoint_log_start_offsets(self) -> None:
+        """Writes the log start offset checkpoints."""
         await self._run(self._logs.checkpoints.plan_log_start_offsets())
 
     async def remove_files(self) -> None:
-        """Removes files and directories whose delay is over."""
+        """Deletes files and directories whose file.delete.delay.ms has passed."""
         plan = self._logs.plan_removals(self._clock.now_ms())
         if plan:
             await self._run(plan)
 
     def apply_retention(self) -> None:
-        """Deletes segments that nobody needs any more."""
+        """Deletes segments by the retention properties."""
         deleted = self._logs.apply_retention(self._clock.now_ms(), self._replicas.high_watermark_of)
         if deleted:
             log.info("retention deleted segments=%s", deleted)
 
-    def forget_idle_producers(self) -> None:
-        """Forgets the producers that have been idle for as long as a transactional id may be."""
+    def expire_idle_producers(self) -> None:
+        """Removes the state of producers that were idle for transactional.id.expiration.ms."""
         now_ms, expiration_ms = self._clock.now_ms(), self._configs.current.transactional_id_expiration_ms
         forgotten = sum(each.producer_state.expire(now_ms, expiration_ms) for each in self._logs.logs.values())
         if forgotten:
-            log.info("forgot idle producers=%s", forgotten)
+            log.info("expired idle producers=%s", forgotten)
 
     async def flush(self) -> None:
-        """Syncs closed segments, and what flush.ms asks for."""
+        """Flushes closed segments, and the logs that flush.ms requires."""
         for partition_log, plan in self._logs.plan_flushes(self._clock.now_ms()):
             try:
                 await self._in_thread(plan.run)
             except OSError as error:
-                if plan.directory == partition_log.directory:  # Else the log was deleted or moved meanwhile.
+                if plan.directory == partition_log.directory:  # Else the log was deleted or moved in the meantime.
                     self._replicas.log_dir_failed(partition_log.log_directory.fail(error))
             except LogDirFailure as failure:
                 self._replicas.log_dir_failed(failure)
@@ -117,7 +120,7 @@ class LogChores:
         self._logs.take_failures(plan)
 
     async def _in_thread(self, work: Callable[[], None]) -> None:
-        """Shielded: a chore that is cancelled must not leave its thread writing while the logs close."""
+        """Runs work in a thread, shielded: a cancelled task must not leave a thread writing while logs are closed."""
         running = self._loop.run_in_executor(None, work)
         try:
             await asyncio.shield(running)

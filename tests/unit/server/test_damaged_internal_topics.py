@@ -1,4 +1,4 @@
-"""Bits of an internal topic flip on the disk: the batch is skipped when a coordinator loads, and the rest is there."""
+"""Bit flips in an internal topic: a loading coordinator skips the batch and loads the rest."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kctl.records.header import ATTRIBUTES_POSITION, HEADER_SIZE, LOG_OVERHEAD, 
 from kctl.records.salvage import cut_all
 from kctl.server.coordinators.replay import PartitionReplay, Playback
 from kctl.server.groups.config import GroupConfig
-from kctl.server.groups.loading import GroupPlayback
+from kctl.server.groups.group_loading import GroupPlayback
 from kctl.server.groups.offsets import OffsetAndMetadata
 from kctl.server.groups.records import offset_records
 from kctl.server.internal_topics import InternalLog
-from kctl.server.transactions.loading import TransactionPlayback
 from kctl.server.transactions.records import transaction_record
 from kctl.server.transactions.snapshot import TransactionSnapshot
 from kctl.server.transactions.states import TransactionState
+from kctl.server.transactions.transaction_loading import TransactionPlayback
 from kctl.storage.config import LogConfig
 from kctl.storage.log import Log
 from kctl.storage.log_directory import DelayedRemovals, LogDirectory
@@ -106,7 +106,7 @@ def take_in(log: RottenLog, replay: PartitionReplay, load_buffer_bytes: int) -> 
 
 @pytest.mark.parametrize("load_buffer_bytes", [1, 200, 1 << 20])
 @pytest.mark.parametrize("rotten", range(BATCHES))
-def test_whatever_byte_is_wrong_costs_the_batch_that_it_is_in(rotten: int, load_buffer_bytes: int) -> None:
+def test_any_corrupt_byte_loses_only_its_batch(rotten: int, load_buffer_bytes: int) -> None:
     for position in rotten_positions(COMMITS[rotten]):
         playback = GroupPlayback()
         replay = PartitionReplay(playback)
@@ -117,7 +117,7 @@ def test_whatever_byte_is_wrong_costs_the_batch_that_it_is_in(rotten: int, load_
 
 
 @pytest.mark.parametrize("rotten", range(BATCHES))
-def test_rotten_batch_of_transactions_costs_the_ids_in_it(rotten: int) -> None:
+def test_corrupt_batch_of_transactions_loses_only_its_transactional_ids(rotten: int) -> None:
     for position in rotten_positions(TRANSACTIONS[rotten]):
         playback = TransactionPlayback()
         replay = PartitionReplay(playback)
@@ -131,7 +131,7 @@ def rotten_positions(batch: bytes) -> list[int]:
     return [position for position in range(len(batch)) if position not in LEADER_EPOCH]
 
 
-def test_disk_that_cannot_be_read_takes_its_directory_offline() -> None:
+def test_unreadable_disk_takes_its_log_directory_offline() -> None:
     log = RottenLog(COMMITS, 0, 0)
     log.files.fail_at(1)
     with pytest.raises(LogDirFailure):
@@ -157,16 +157,16 @@ CLAIMS_GIGABYTES = b"\xff\xff\xff\xff\x07" + bytes(40)
 @pytest.mark.parametrize(
     ("batch", "first", "reason"),
     [
-        (resealed(COMMITS[0], CLAIMS_GIGABYTES, Codec.SNAPPY), 2, "snappy: a block of 45 bytes claims to hold"),
-        (resealed(COMMITS[0], ONE[: len(ONE) // 2 + 10]), 3, "record of "),
-        (resealed(COMMITS[0], ONE[: len(ONE) // 2] + b"\xff" * 12), 3, "record does not parse: number is longer"),
+        (resealed(COMMITS[0], CLAIMS_GIGABYTES, Codec.SNAPPY), 2, "snappy: a block of 45 bytes cannot contain"),
+        (resealed(COMMITS[0], ONE[: len(ONE) // 2 + 10]), 3, "invalid record length "),
+        (resealed(COMMITS[0], ONE[: len(ONE) // 2] + b"\xff" * 12), 3, "malformed record: varint is longer"),
         (resealed(COMMITS[0], ONE + b"more"), 4, "4 bytes after the last record"),
-        (resealed(COMMITS[0], b""), 2, "record does not parse"),
+        (resealed(COMMITS[0], b""), 2, "malformed record"),
         (resealed(COMMITS[0], ONE, Codec.GZIP), 2, "gzip: "),
     ],
     ids=["claims gigabytes", "cut", "endless number", "more than its records", "empty", "not compressed"],
 )
-def test_rest_of_a_sound_batch_whose_records_make_no_sense_is_skipped(batch: bytes, first: int, reason: str) -> None:
+def test_rest_of_a_valid_batch_with_malformed_records_is_skipped(batch: bytes, first: int, reason: str) -> None:
     playback = GroupPlayback()
     replay = PartitionReplay(playback)
     batches = [COMMITS[1], batch, COMMITS[2]]
@@ -196,7 +196,7 @@ MARKER: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "is_transaction
     ids=["abort of nothing", "commit of nothing", "unknown type", "version below 0", "half a key", "no key"],
 )
 @pytest.mark.parametrize("playback", [GroupPlayback, TransactionPlayback])
-def test_marker_that_ends_nothing_or_is_of_no_known_kind_changes_nothing(
+def test_marker_without_transaction_or_of_unknown_type_changes_nothing(
     playback: type[Playback], key: bytes | None, value: bytes | None
 ) -> None:
     batches = COMMITS if playback is GroupPlayback else TRANSACTIONS

@@ -1,4 +1,4 @@
-"""Reads a partition of an internal topic back while the requests of others go on.  Kafka: CoordinatorLoader.
+"""Loads a partition of an internal topic while other requests are served.  Kafka: CoordinatorLoader.
 
 Owner: event loop.
 """
@@ -15,11 +15,11 @@ from kctl.server.coordinators.replay import PartitionReplay, Playback
 log = logging.getLogger(__name__)
 
 RECORDS_PER_TURN = 1_000
-"""How many records are played before other requests are let through."""
+"""How many records are replayed before other requests are served."""
 
 
 async def play_back(coordinator_log: CoordinatorLog, partition: TopicPartition, playback: Playback) -> None:
-    """Plays the whole partition; what had to be skipped gets a line in the log.  Raises KctlError."""
+    """Replays the whole partition; records that had to be skipped are logged.  Raises KctlError."""
     replay = PartitionReplay(playback)
     async for piece in coordinator_log.read_all(partition.partition):
         records = 0
@@ -30,7 +30,7 @@ async def play_back(coordinator_log: CoordinatorLog, partition: TopicPartition, 
                 await asyncio.sleep(0)
     for skipped in sorted(replay.skipped, key=lambda each: each.offset):
         log.warning(
-            "topic=%s partition=%d skipped offset=%d%s key=%s reason=%s",
+            "skipped records topic=%s partition=%d offset=%d%s key=%s reason=%s",
             partition.topic,
             partition.partition,
             skipped.offset,

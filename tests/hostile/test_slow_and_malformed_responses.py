@@ -1,4 +1,4 @@
-"""A server that drips bytes or lies about sizes costs a client neither more time nor more memory than it allows."""
+"""Slow or malformed responses cost a client no more time and memory than its bounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 import tracemalloc
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from kctl.client.blocking_transport import BlockingTransport, run_blocking
 from kctl.client.transport import Connection, ConnectionLost, Transport
 from kctl.limits import RESPONSE_BYTES_MAX, RESPONSE_READ_BYTES_MAX
 
-Run = Callable[[Callable[[Transport], Awaitable[Any]]], Any]
+Run = Callable[[Callable[[Transport], Coroutine[Any, Any, Any]]], Any]
 Behaviour = Callable[[socket.socket, threading.Event], None]
 
 DRIP_BYTES = 500
@@ -59,7 +59,7 @@ async def connect(transport: Transport, port: int) -> Connection:
     )
 
 
-def test_answer_that_comes_byte_by_byte_does_not_outlast_the_time_out(run: Run) -> None:
+def test_response_sent_byte_by_byte_does_not_extend_the_timeout(run: Run) -> None:
     """No byte is later than the time-out after the one before; without one deadline the client would read them all."""
     sent = 0
 
@@ -79,7 +79,7 @@ def test_answer_that_comes_byte_by_byte_does_not_outlast_the_time_out(run: Run) 
     assert sent < DRIP_BYTES
 
 
-def test_memory_follows_what_arrives_and_not_what_is_announced() -> None:
+def test_memory_grows_with_received_bytes_and_not_with_the_declared_size() -> None:
     def announce(connection: socket.socket, done: threading.Event) -> None:
         connection.sendall(struct.pack(">i", RESPONSE_BYTES_MAX) + bytes(1_000))
         connection.shutdown(socket.SHUT_WR)
@@ -97,7 +97,7 @@ def test_memory_follows_what_arrives_and_not_what_is_announced() -> None:
 
 
 @pytest.mark.parametrize("beginning", [b"HTTP/1.1 400 Bad Request", b"\xff\xff\xff\xff", b"SSH-2.0-OpenSSH_9.6\r\n"])
-def test_size_that_no_broker_sends_ends_the_connection(run: Run, beginning: bytes) -> None:
+def test_impossible_response_size_closes_the_connection(run: Run, beginning: bytes) -> None:
     def greet(connection: socket.socket, done: threading.Event) -> None:
         connection.sendall(beginning)
         done.wait(10)

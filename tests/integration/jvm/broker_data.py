@@ -1,4 +1,4 @@
-"""Everything that a broker may hold for its clients: written through one broker, looked for in whichever comes next.
+"""Every kind of data that a broker stores for its clients: written through one broker, checked through the next.
 
 topic       what is special about it
 codecs      one partition for each codec, several segments each, timestamps to look up
@@ -65,7 +65,7 @@ Entry = tuple[bytes | None, bytes | None]
 TopicPartitionName = tuple[str, int]
 
 
-class Belongings:
+class BrokerData:
     """What has been written so far; `write` adds to all of it, `check` finds all of it."""
 
     def __init__(self, *, deletes_records: bool) -> None:
@@ -80,7 +80,7 @@ class Belongings:
         self._producer = (-1, -1)
         self._last_batch: tuple[bytes, int] | None = None
         self._committed: set[bytes | None] = set()
-        self._undecided: set[bytes | None] = set()
+        self._undecided: set[bytes] = set()
         self._never: set[bytes | None] = set()
         """Values of aborted transactions."""
         self._offsets: dict[int, tuple[int, str]] = {}
@@ -247,7 +247,7 @@ class Belongings:
                 self._entries["exact", 0] += ((b"k", value) for value in values)
 
     def _check_duplicate(self, bootstrap: str) -> None:
-        """The broker knows the batch that it was sent last, and says where it is instead of appending it again."""
+        """The broker answers a resent last batch with its offset instead of appending it again."""
         assert self._last_batch is not None
         batch, offset = self._last_batch
         with _connection(bootstrap) as connection:
@@ -298,7 +298,7 @@ class Belongings:
         assert {each.partition: (each.offset, each.metadata) for each in found} == self._offsets
 
 
-def _common(bootstrap: str) -> dict[str, object]:
+def _common(bootstrap: str) -> dict[str, str | int | float | bool]:
     return {"bootstrap.servers": bootstrap, "broker.address.family": "v4", "log_level": 0}
 
 
@@ -345,11 +345,13 @@ def _read(bootstrap: str, *topics: str, committed: bool = False) -> dict[TopicPa
         while len(ended) < len(messages):
             assert time.monotonic() < deadline, f"no end of {messages.keys() - ended} in sight"
             for message in consumer.consume(1000, 0.1):
-                error = message.error()
+                error, topic, partition = message.error(), message.topic(), message.partition()
+                assert topic is not None
+                assert partition is not None
                 if error is None:
-                    messages[message.topic(), message.partition()].append(message)
+                    messages[topic, partition].append(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    ended.add((message.topic(), message.partition()))
+                    ended.add((topic, partition))
                 else:
                     raise KafkaException(error)
     return messages
@@ -360,7 +362,7 @@ def _connection(bootstrap: str) -> Iterator[BlockingConnection]:
     host, port = address(bootstrap)
     transport = BlockingTransport()
     opened = run_blocking(
-        transport.connect(host, port, client_id="belongings", connect_timeout_ms=10_000, timeout_ms=30_000)
+        transport.connect(host, port, client_id="broker-data", connect_timeout_ms=10_000, timeout_ms=30_000)
     )
     try:
         yield opened

@@ -1,8 +1,7 @@
-"""Groups out of the log: what the records of a partition of `__consumer_offsets` build up.
+"""Restores groups from the records of a partition of `__consumer_offsets`.
 
-The last record of a key counts.  Commits inside of a transaction count from its commit marker on, and never after an
-abort; those without a marker are restored as pending.  Kinds of keys that we do not know are skipped silently
-(KIP-915).
+The last record of a key counts.  Commits of a transaction count after its commit marker, and never after an abort;
+those without a marker are restored as pending.  Unknown key types are skipped silently (KIP-915).
 
 Pure: records in, groups out.  Kafka: GroupMetadataManager.doLoadGroupsAndOffsets.
 """
@@ -37,28 +36,28 @@ _PARTITION = struct.Struct(">i")
 
 
 class GroupPartition(NamedTuple):
-    """One partition as one group has committed it."""
+    """A partition with a commit of a group."""
 
     group_id: str
     topic_partition: TopicPartition
 
 
 class _Place(NamedTuple):
-    """Where the commits of one topic by one group go."""
+    """The dictionaries for the commits of one topic by one group."""
 
     group_id: str
     topic: str
     committed: dict[TopicPartition, Packed]
-    """Of the group, all topics together."""
+    """The commits of the group, for all topics."""
     partitions: dict[int, TopicPartition]
-    """Of the topic, shared by all groups."""
+    """The partitions of the topic, shared by all groups."""
 
 
 class GroupPlayback:
-    """coordinators.replay.Playback: play the partition's records in order, then take the groups.
+    """coordinators.replay.Playback: replay the partition's records in order, then call `groups`.
 
-    Nearly all records are commits, and their keys differ in the partition, the last four bytes, only: what is before
-    them is parsed once and then looked up.
+    Nearly all records are commits whose keys differ only in the partition, the last four bytes: the prefix is parsed
+    once and then looked up.
     """
 
     def __init__(self) -> None:
@@ -69,6 +68,7 @@ class GroupPlayback:
         self._transactions: defaultdict[int, dict[GroupPartition, Packed]] = defaultdict(dict)
 
     def record(self, record: Record, header: BatchHeader) -> None:
+        """Applies one record of a data batch."""
         key = record.key or b""
         place = self._places.get(key[: -_PARTITION.size])
         if place is not None:
@@ -84,6 +84,7 @@ class GroupPlayback:
             pass_over(decoded)
 
     def marker(self, record: Record, header: BatchHeader) -> None:
+        """Applies the commit or abort marker of a transaction."""
         kind = control_type(record)
         if kind is ControlType.UNKNOWN:
             return
@@ -95,7 +96,7 @@ class GroupPlayback:
                 self._offsets[group_id][tp] = packed
 
     def groups(self, config: GroupConfig) -> Iterator[Group]:
-        """Every group that has members, a generation or commits."""
+        """Every group with members, a generation or commits."""
         pending = self._pending_by_group()
         group_ids = dict.fromkeys((*self._groups, *self._offsets, *pending))
         for group_id in group_ids:
@@ -111,7 +112,7 @@ class GroupPlayback:
         group_id, topic = decoded.group, decoded.topic
         place = _Place(group_id, topic, self._offsets[group_id], self._topics[topic])
         if encode_offset_commit_key(group_id, topic, decoded.partition)[KEY_VERSION_BYTES:] == key[KEY_VERSION_BYTES:]:
-            # Nothing is behind the partition.
+            # The partition is the last field of the key.
             self._places[key[: -_PARTITION.size]] = place
         return place
 

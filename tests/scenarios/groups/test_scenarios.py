@@ -1,4 +1,4 @@
-"""Every play in this folder holds."""
+"""Every scenario in this folder holds."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.groups.play import Play, PlayFailed
+from tests.scenarios.groups.scenario import Scenario, ScenarioFailed
 
-PLAYS = sorted(Path(__file__).parent.glob("*.txt"))
+SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 
 
-@pytest.mark.parametrize("path", PLAYS, ids=lambda path: path.stem)
-def test_play_holds(path: Path) -> None:
-    Play().run(path.read_text())
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_scenario_holds(path: Path) -> None:
+    Scenario().run(path.read_text())
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,6 @@ def test_play_holds(path: Path) -> None:
         ("expect log group", "the log is empty"),
     ],
 )
-def test_play_that_does_not_hold_is_noticed(play: str, complaint: str) -> None:
-    with pytest.raises(PlayFailed, match=complaint):
-        Play().run(play)
+def test_failing_scenario_is_detected(play: str, complaint: str) -> None:
+    with pytest.raises(ScenarioFailed, match=complaint):
+        Scenario().run(play)

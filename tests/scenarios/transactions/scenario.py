@@ -1,4 +1,4 @@
-"""Plays about one transactional id: a line is something that happens, or something that must be so.
+"""Scenarios about one transactional id: a line is an event or an expectation.
 
     init NAME [timeout_ms=N] [says=NAME]     NAME is one instance; it keeps the id and epoch that it is given.
                                              With `says` it names what that instance has (KIP-360).
@@ -29,12 +29,12 @@ from kctl.server.transactions.actions import InitOutcome, Outcome
 from tests.unit.transactions.world import TIMEOUT_MS, Token, TransactionWorld
 
 
-class PlayFailed(AssertionError):
-    """The line of the play that does not hold, and what holds instead."""
+class ScenarioFailed(AssertionError):
+    """The line of the scenario that does not hold, and the actual state."""
 
 
-class Play:
-    """Runs the lines of one play."""
+class Scenario:
+    """Runs the lines of one scenario."""
 
     def __init__(self) -> None:
         self._world = TransactionWorld()
@@ -44,7 +44,7 @@ class Play:
         self._waiting: list[tuple[str, str, Token]] = []
 
     def run(self, text: str) -> None:
-        """Raises PlayFailed at the first line that does not hold."""
+        """Raises ScenarioFailed at the first line that does not hold."""
         for number, line in enumerate(text.splitlines(), 1):
             words = line.partition("#")[0].split()
             if not words:
@@ -52,8 +52,8 @@ class Play:
             command: Callable[[list[str]], None] = getattr(self, f"_{words[0]}")
             try:
                 command(words[1:])
-            except PlayFailed as failure:
-                raise PlayFailed(f"line {number}: {line.strip()}\n{failure}") from None
+            except ScenarioFailed as failure:
+                raise ScenarioFailed(f"line {number}: {line.strip()}\n{failure}") from None
             self._collect()
         self._expect(["nothing"])
 
@@ -181,4 +181,4 @@ def _holds(claims: list[str], text: str) -> None:
 
 def _check(condition: bool, message: str) -> None:
     if not condition:
-        raise PlayFailed(message)
+        raise ScenarioFailed(message)

@@ -1,14 +1,15 @@
-"""What happens to the brokers of a simulated cluster, and to the ways between them and to their clients.
+"""Faults of a simulated cluster: of its brokers and of the connections between brokers and clients.
 
-A fault takes the cluster and the run's chance, and may leave brokers dead; `scene.restart_the_dead` brings them back.
-Ways from clients to brokers are cut, never blocked, so that every request is answered or its connection lost.
+A fault takes the cluster and the random source of the run, and may leave brokers stopped; `scene.restart_the_dead`
+restarts them.  Connections from clients are reset, never blocked, so every request is answered or its connection lost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ REPLICAS = 3
 CLIENT = "client"
 HOUR_MS = 3_600_000
 
-Fault = Callable[[SimCluster, random.Random], Awaitable[None]]
+Fault = Callable[[SimCluster, random.Random], Coroutine[Any, Any, None]]
 
 
 async def nothing(_cluster: SimCluster, _chance: random.Random) -> None:
@@ -27,7 +28,7 @@ async def nothing(_cluster: SimCluster, _chance: random.Random) -> None:
 
 
 async def brokers_killed(cluster: SimCluster, chance: random.Random) -> None:
-    """The others lag a little behind: what a broker answered before they had it dies with it."""
+    """Replication lags a little: a killed broker loses what the others had not copied yet."""
     for _ in range(3):
         await asyncio.sleep(chance.uniform(2, 6))
         victim = chance.choice(sorted(cluster.brokers))
@@ -71,7 +72,7 @@ async def connections_reset(cluster: SimCluster, chance: random.Random) -> None:
 
 
 async def leaders_move(cluster: SimCluster, chance: random.Random) -> None:
-    """And coordinators with them, while everybody is alive and well connected; but somebody hears of it late."""
+    """Leaders and coordinators move while all brokers are up; metadata updates arrive late."""
     for _ in range(12):
         one, other = chance.sample(sorted(cluster.brokers), 2)
         link = cluster.network.link(host(one), host(other))
@@ -97,8 +98,8 @@ async def clocks_jump(cluster: SimCluster, chance: random.Random) -> None:
         cluster.brokers[chance.choice(sorted(cluster.brokers))].clock.jump(chance.randint(-24, 24) * HOUR_MS)
 
 
-async def bad_day(cluster: SimCluster, chance: random.Random) -> None:
-    """Ten mishaps.  Only one broker is dead at a time, and in the end all run.
+async def random_faults(cluster: SimCluster, chance: random.Random) -> None:
+    """Ten random faults.  At most one broker is down at a time, and all run at the end.
 
     Power, and with it what was not synced, is lost only when all replicas are in sync: one of them may lose anything.
     """
@@ -161,11 +162,11 @@ FAULTS: tuple[Fault, ...] = (
     leaders_move,
     network_slow,
     clocks_jump,
-    bad_day,
+    random_faults,
 )
 PLAYS = [
     *(pytest.param(fault, 1, id=f"{fault.__name__}-1") for fault in FAULTS),
-    *(pytest.param(bad_day, seed, id=f"bad_day-{seed}") for seed in (2, 3)),
+    *(pytest.param(random_faults, seed, id=f"random_faults-{seed}") for seed in (2, 3)),
     # A wish for in-sync replicas was displaced by one of an older epoch, and nobody answered it.
     pytest.param(brokers_killed, 2, id="brokers_killed-2"),
 ]

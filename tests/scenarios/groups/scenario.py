@@ -1,4 +1,4 @@
-"""Plays about one group: a line is something that happens, or something that must be so.
+"""Scenarios about one group: a line is an event or an expectation.
 
     config initial_delay_ms=0 max_size=2     before anything else
     join NAME [new] [needs_id] [topics=t,u] [protocols=range,sticky] [instance=I] [session_ms=N] [rebalance_ms=N]
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from typing import Any
 
 from kctl.errors import ErrorCode
 from kctl.model import TopicPartition
@@ -45,12 +46,12 @@ CONFIG_NAMES = {
 }
 
 
-class PlayFailed(AssertionError):
-    """The line of the play that does not hold, and what holds instead."""
+class ScenarioFailed(AssertionError):
+    """The line of the scenario that does not hold, and the actual state."""
 
 
-class Play:
-    """Runs the lines of one play."""
+class Scenario:
+    """Runs the lines of one scenario."""
 
     def __init__(self) -> None:
         self._world = GroupWorld()
@@ -62,7 +63,7 @@ class Play:
         self._answers: defaultdict[str, list[str]] = defaultdict(list)
 
     def run(self, text: str) -> None:
-        """Raises PlayFailed at the first line that does not hold."""
+        """Raises ScenarioFailed at the first line that does not hold."""
         for number, line in enumerate(text.splitlines(), 1):
             words = line.partition("#")[0].split()
             if not words:
@@ -70,14 +71,15 @@ class Play:
             command: Callable[[list[str]], None] = getattr(self, f"_{words[0]}")
             try:
                 command(words[1:])
-            except PlayFailed as failure:
-                raise PlayFailed(f"line {number}: {line.strip()}\n{failure}") from None
+            except ScenarioFailed as failure:
+                raise ScenarioFailed(f"line {number}: {line.strip()}\n{failure}") from None
             self._collect()
         self._expect(["nothing"])
 
     def _config(self, words: list[str]) -> None:
         options = _options(words)
-        self._world = GroupWorld(**{CONFIG_NAMES[name]: int(value) for name, value in options.items()})
+        config: dict[str, Any] = {CONFIG_NAMES[name]: int(value) for name, value in options.items()}
+        self._world = GroupWorld(**config)
 
     def _join(self, words: list[str]) -> None:
         name, options = words[0], _options(words)
@@ -159,7 +161,7 @@ class Play:
         self._world.do(ForgetTopics(frozenset(words)))
 
     def _restart(self, _words: list[str]) -> None:
-        """Another coordinator takes over with nothing but the log."""
+        """Replaces the coordinator by one that loads the log."""
         old = self._world
         old.do(Unload())
         self._collect()
@@ -203,7 +205,7 @@ class Play:
             self._answers[name].append(self._answer_text(name, call, token, outcome))
         self._seen = len(self._world.given)
 
-    def _answer_text(self, name: str, call: str, _token: Token, outcome: object) -> str:
+    def _answer_text(self, name: str, call: str, _token: Token[Any], outcome: object) -> str:
         match outcome:
             case JoinOutcome(error=ErrorCode.NONE):
                 self._member_ids[name] = outcome.member_id
@@ -275,4 +277,4 @@ def _holds(claims: list[str], text: str) -> None:
 
 def _check(condition: bool, message: str) -> None:
     if not condition:
-        raise PlayFailed(message)
+        raise ScenarioFailed(message)

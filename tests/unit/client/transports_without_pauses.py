@@ -1,4 +1,7 @@
-"""Transports on which a pause takes no time but counts: a deadline comes after the same attempts on every machine."""
+"""Transports whose pauses take no real time but count toward deadlines.
+
+A deadline passes after the same number of attempts on every machine.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from kctl.client.asyncio_transport import AsyncioTransport
 from kctl.client.blocking_transport import BlockingTransport
 
 
-class HastyBlockingTransport(BlockingTransport):
+class NoPauseBlockingTransport(BlockingTransport):
     """For work in which only pauses count."""
 
     def __init__(self) -> None:
@@ -21,7 +24,7 @@ class HastyBlockingTransport(BlockingTransport):
         return self._paused_ms
 
 
-class HastyAsyncioTransport(AsyncioTransport):
+class NoPauseAsyncioTransport(AsyncioTransport):
     """The same on an event loop."""
 
     def __init__(self) -> None:

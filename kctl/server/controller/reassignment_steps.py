@@ -1,4 +1,4 @@
-"""The steps of reassignments, from the wish to the last deleted log; the rules are in `reassignment`.
+"""The steps of reassignments, from the wish to the last deleted log; the rules are in `reassignment_rules`.
 
 Pure.
 """
@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable
 
 from kctl.errors import ErrorCode
 from kctl.model import NO_LEADER, LeaderAndIsr, TopicPartition
-from kctl.server.controller import elections, reassignment
+from kctl.server.controller import elections, reassignment_rules
 from kctl.server.controller.actions import (
     Action,
-    Answer,
+    CompleteRequest,
     Continue,
     FinishRequestedReassignments,
     WatchStates,
@@ -20,13 +20,14 @@ from kctl.server.controller.actions import (
     WriteStates,
 )
 from kctl.server.controller.events import (
-    ReassignmentsAsked,
-    ReassignmentsBegun,
     ReassignmentsCompleted,
+    ReassignmentsRequested,
+    ReassignmentsStarted,
     ReplicasDismissed,
     StatesRead,
 )
 from kctl.server.controller.leadership import among_replicas, next_state
+from kctl.server.controller.reassignment_rules import is_reassigning
 from kctl.server.controller.replica_states import ReplicaPhase
 from kctl.server.controller.requests import RequestBatch
 from kctl.server.controller.state import ControllerState
@@ -39,34 +40,34 @@ _REMOVAL = (
     ReplicaPhase.DELETION_SUCCESSFUL,
     ReplicaPhase.NON_EXISTENT,
 )
-"""What a replica goes through that a reassignment takes away; Kafka's stopRemovedReplicasOfReassignedPartition."""
+"""States of a replica that a reassignment removes; Kafka's stopRemovedReplicasOfReassignedPartition."""
 
 
-def reassignments_asked(state: ControllerState, event: ReassignmentsAsked) -> list[Action]:
-    """Each partition by itself: refused, or written into the books of its topic."""
+def reassignments_requested(state: ControllerState, event: ReassignmentsRequested) -> list[Action]:
+    """Handles each partition on its own: refuses it, or writes it into the assignment of its topic."""
     outcome: dict[TopicPartition, ErrorCode] = {}
     topics: dict[str, TopicAssignment] = {}
     begun: list[TopicPartition] = []
     for topic_partition, wanted in event.replicas.items():
-        refusal = reassignment.refusal(state, topic_partition, wanted)
+        refusal = reassignment_rules.refusal(state, topic_partition, wanted)
         outcome[topic_partition] = refusal.code if refusal else ErrorCode.NONE
         if refusal is not None:
             continue
         topic, partition = topic_partition
-        topics[topic] = reassignment.begun(topics.get(topic, state.topics[topic]), partition, wanted)
+        topics[topic] = reassignment_rules.begun(topics.get(topic, state.topics[topic]), partition, wanted)
         begun.append(topic_partition)
     if event.from_znode:
         state.requested_reassignments.update(begun)
     actions: list[Action] = []
     if begun:
-        actions = [WriteAssignments(topics), Continue(ReassignmentsBegun(topics, tuple(begun)))]
+        actions = [WriteAssignments(topics), Continue(ReassignmentsStarted(topics, tuple(begun)))]
     if event.from_znode and (len(begun) < len(event.replicas) or not begun):
         actions.append(_finish_requested(state, ()))
-    return [*actions, Answer(event.token, outcome)]
+    return [*actions, CompleteRequest(event.token, outcome)]
 
 
-def reassignments_begun(state: ControllerState, event: ReassignmentsBegun) -> list[Action]:
-    """The books are written: new replicas start to follow, those of an earlier wish that nobody wants any more go."""
+def reassignments_started(state: ControllerState, event: ReassignmentsStarted) -> list[Action]:
+    """The assignments are written: starts added replicas, and removes obsolete ones of an earlier reassignment."""
     before = {topic_partition: state.replicas(topic_partition) for topic_partition in event.partitions}
     state.topics.update(event.topics)
     dismissed: dict[TopicPartition, tuple[int, ...]] = {}
@@ -82,14 +83,16 @@ def reassignments_begun(state: ControllerState, event: ReassignmentsBegun) -> li
     if dismissed:
         actions.append(Continue(ReplicasDismissed(dismissed)))
     # The same replicas, or the same in another order, or a reassignment taken back: nobody has to catch up.
-    settled = [tp for tp in event.partitions if not reassignment.is_reassigning(state.topics[tp.topic], tp.partition)]
+    settled = [
+        tp for tp in event.partitions if not reassignment_rules.is_reassigning(state.topics[tp.topic], tp.partition)
+    ]
     if not state.requested_reassignments.isdisjoint(settled):
         actions.append(_finish_requested(state, settled))
     return [*actions, WatchStates(event.partitions)]
 
 
 def replicas_dismissed(state: ControllerState, event: ReplicasDismissed) -> list[Action]:
-    """Somebody else leads by now, where one of them did: their logs go."""
+    """A new leader is elected where an obsolete replica led: deletes the obsolete replicas' logs."""
     batch = RequestBatch(state)
     for topic_partition, broker_ids in event.dismissed.items():
         for broker_id in broker_ids:
@@ -99,14 +102,14 @@ def replicas_dismissed(state: ControllerState, event: ReplicasDismissed) -> list
 
 def resume_reassignments(state: ControllerState) -> list[Action]:
     """Goes on with what is under way: after a failover, or when a broker came."""
-    under_way = tuple(reassignment.reassigning(state))
+    under_way = tuple(reassignment_rules.reassigning(state))
     if not under_way:
         return []
     return [*_push(state, under_way), WatchStates(under_way)]
 
 
 def states_read(state: ControllerState, event: StatesRead) -> list[Action]:
-    """Leaders changed their in-sync replicas: all brokers hear of it, and reassignments may be complete."""
+    """Leaders changed their in-sync replicas: updates all brokers and completes reassignments that are now in sync."""
     batch = RequestBatch(state)
     changed: list[TopicPartition] = []
     for topic_partition, current in event.states.items():
@@ -121,7 +124,7 @@ def states_read(state: ControllerState, event: StatesRead) -> list[Action]:
 
 
 def reassignments_completed(state: ControllerState, event: ReassignmentsCompleted) -> list[Action]:
-    """The target replicas are in charge: the removed ones delete their logs, and the books are closed."""
+    """The target replicas are the only ones: deletes the removed replicas' logs and the request."""
     batch = RequestBatch(state)
     topics: dict[str, TopicAssignment] = {}
     for topic_partition, removed in event.removed.items():
@@ -136,19 +139,19 @@ def reassignments_completed(state: ControllerState, event: ReassignmentsComplete
 
 
 def reassignments_lost(state: ControllerState, topics: Collection[str]) -> list[Action]:
-    """The topics were removed by hand: nothing of them will be reassigned any more."""
+    """The topics were deleted without the controller: drops their pending reassignments."""
     lost = [tp for tp in state.requested_reassignments if tp.topic in topics]
     return [_finish_requested(state, lost)] if lost else []
 
 
 def _finish_requested(state: ControllerState, finished: Iterable[TopicPartition]) -> FinishRequestedReassignments:
-    """What is finished leaves /admin/reassign_partitions, and whatever of it was refused goes too."""
+    """Removes finished partitions from /admin/reassign_partitions, and the refused ones with them."""
     state.requested_reassignments.difference_update(finished)
     return FinishRequestedReassignments(tuple(sorted(state.requested_reassignments)))
 
 
 def _push(state: ControllerState, partitions: tuple[TopicPartition, ...]) -> list[Action]:
-    """Completes what is complete; the rest gets a new leader epoch, so that all replicas hear of the new books."""
+    """Completes what is in sync; increments the leader epoch of the rest, so that all replicas are updated."""
     complete = [tp for tp in partitions if tp in state.leaders and _is_complete(state, tp)]
     pushed = {
         tp: among_replicas(state, tp)
@@ -161,29 +164,29 @@ def _push(state: ControllerState, partitions: tuple[TopicPartition, ...]) -> lis
 
 def _is_complete(state: ControllerState, topic_partition: TopicPartition) -> bool:
     assignment = state.topics.get(topic_partition.topic)
-    if assignment is None or not reassignment.is_reassigning(assignment, topic_partition.partition):
+    if assignment is None or not is_reassigning(assignment, topic_partition.partition):
         return False
-    return reassignment.is_complete(assignment, topic_partition.partition, state.leaders[topic_partition].isr)
+    return reassignment_rules.is_complete(assignment, topic_partition.partition, state.leaders[topic_partition].isr)
 
 
 def _complete(state: ControllerState, partitions: list[TopicPartition]) -> list[Action]:
-    """Only the target replicas are left, one of them leads; told before anything is deleted."""
+    """Leaves only the target replicas and elects one of them; sent to brokers before anything is deleted."""
     changed: dict[TopicPartition, LeaderAndIsr] = {}
     removed: dict[TopicPartition, tuple[int, ...]] = {}
     for topic_partition in partitions:
         topic, partition = topic_partition
         known = state.leaders[topic_partition]
-        target = reassignment.target_replicas(state.topics[topic], partition)
+        target = reassignment_rules.target_replicas(state.topics[topic], partition)
         live = state.live_for(topic_partition)
         isr = tuple(r for r in known.isr if r in target)
         leader = known.leader
         if leader not in target or leader not in live:
             elected = elections.reassign(target, isr, live)
             if elected is None:
-                continue  # None of the new replicas can lead: tried again when a broker comes.
+                continue  # No target replica can lead: retried when a broker is added.
             leader = elected.leader
         removed[topic_partition] = state.topics[topic].removing_replicas.get(partition, ())
-        state.topics[topic] = reassignment.completed(state.topics[topic], partition)
+        state.topics[topic] = reassignment_rules.completed(state.topics[topic], partition)
         changed[topic_partition] = next_state(state, known, leader, isr)
     if not changed:
         return []
@@ -198,10 +201,10 @@ def _start_replica(state: ControllerState, topic_partition: TopicPartition, brok
 def _start_deletion(
     state: ControllerState, topic_partition: TopicPartition, broker_id: int, batch: RequestBatch
 ) -> None:
-    """The replica is forgotten without waiting for the answer: the next reassignment may want it back before that.
+    """Forgets the replica without waiting for the response, since the next reassignment may add it again before that.
 
-    What the broker hears then comes after the order to delete.  A broker that is not alive is not told; it deletes what
-    is not its own when the controller greets it.
+    A request that adds it again is sent after the deletion.  A broker that is not alive gets no request; it deletes
+    stray replicas on the first full LeaderAndIsr after its restart.
     """
     replica = (topic_partition, broker_id)
     if state.replica_phase(replica) is ReplicaPhase.NON_EXISTENT:

@@ -1,6 +1,6 @@
-"""Those who write and read all the while, and say at once when something was lost, doubled or out of order.
+"""Clients that write and read during the faults and report lost, duplicated or reordered records.
 
-Each runs in a thread of its own from `start` to `end`.  What goes wrong is in `complaints`, in words.
+Each runs in its own thread from `start` to `end`.  `complaints` describes what went wrong.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ GONE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaErro
 END_TIMEOUT_S = 120
 
 
-class Witness(threading.Thread):
-    """`_work` is called again and again until the end."""
+class WorkloadClient(threading.Thread):
+    """Calls `_work` repeatedly until `end`."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -104,8 +104,8 @@ class Acknowledgements:
         return longest
 
 
-class Librdkafka(Witness):
-    """An idempotent producer that never gives up, and numbers its records for each partition."""
+class Librdkafka(WorkloadClient):
+    """An idempotent producer that retries forever and numbers its records per partition."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, *, rate: int) -> None:
         super().__init__("librdkafka")
@@ -152,7 +152,7 @@ class Librdkafka(Witness):
             self.complaints.append(f"{self.name} has {left} records that nobody takes")
 
 
-class Java(Witness):
+class Java(WorkloadClient):
     """Apache Kafka's VerifiableProducer; it numbers its records over all partitions, and the keys spread them."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, folder: Path, *, rate: int) -> None:
@@ -176,7 +176,7 @@ class Java(Witness):
         )
 
     def end(self) -> None:
-        """SIGTERM: it delivers what it has begun and ends."""
+        """SIGTERM: it delivers its buffered records and ends."""
         self._popen.terminate()
         super().end()
 
@@ -206,7 +206,7 @@ class Java(Witness):
             self.complaints.append(f"{self.name} cannot deliver: {event}")
 
 
-class Reader(Witness):
+class Reader(WorkloadClient):
     """Reads everything as soon as it can be seen, from the beginning, without a group."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
@@ -260,8 +260,8 @@ class Group:
         self.rebalances = 0
 
 
-class Member(Witness):
-    """Reads as one of a group, which commits what it has read: nothing is left out, and no commit is forgotten."""
+class Member(WorkloadClient):
+    """A group member that commits what it has read: no record is skipped, no commit is lost."""
 
     def __init__(self, bootstrap: str, topic: str, group: Group, number: int) -> None:
         super().__init__(f"member {number}")
@@ -325,7 +325,7 @@ class Member(Witness):
 
 
 def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Position, bytes]:
-    """The whole history, as somebody sees it who has not seen anything before."""
+    """All records, as read by a new consumer."""
     reader = Reader(bootstrap, topic, partitions)
     reader.start()
     consumer = Consumer({**CLIENT, "bootstrap.servers": bootstrap, "group.id": "nobody"})

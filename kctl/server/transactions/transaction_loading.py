@@ -1,8 +1,7 @@
-"""Transactions out of the log: what the records of a partition of `__transaction_state` build up.
+"""Restores transactions from the records of a partition of `__transaction_state`.
 
-The last record of a key counts.  Where that one cannot be read the id's earlier word is dropped as well: what a
-transaction was before may not be what was decided later.  Kinds of keys that we do not know are skipped silently
-(KIP-915).
+The last record of a key counts.  If that one cannot be read, earlier records of the id are dropped as well: an earlier
+state may contradict what was decided later.  Unknown key types are skipped silently (KIP-915).
 
 Pure: records in, transactions out.  Kafka: TransactionStateManager.loadTransactionMetadata.
 """
@@ -20,26 +19,27 @@ from kctl.server.transactions.transaction import Transaction
 
 
 class TransactionPlayback:
-    """coordinators.replay.Playback: play the partition's records in order, then take the transactions."""
+    """coordinators.replay.Playback: replay the partition's records in order, then call `transactions`."""
 
     def __init__(self) -> None:
         self._snapshots: dict[str, TransactionSnapshot] = {}
 
     def record(self, record: Record, _header: BatchHeader) -> None:
+        """Applies one record of a data batch."""
         key = decode_transaction_key(record.key or b"")
         if not isinstance(key, TransactionLogKey):
             pass_over(key)
             return
-        # Without this record there is none, whatever an older one says.
+        # If this record is invalid, an older one must not count.
         self._snapshots.pop(key.transactional_id, None)
         if record.value is not None:
             snapshot = transaction_snapshot(decode_transaction_value(record.value))
             self._snapshots[key.transactional_id] = snapshot
 
     def marker(self, record: Record, header: BatchHeader) -> None:
-        """Nobody writes to this topic inside of a transaction."""
+        """Ignored: this topic is not written in transactions."""
 
     def transactions(self) -> Iterator[Transaction]:
-        """Every transactional id that is not forgotten."""
+        """Every transactional id that is not removed."""
         for transactional_id, snapshot in self._snapshots.items():
             yield Transaction.restored(transactional_id, snapshot)
