@@ -1,6 +1,6 @@
-"""Properties of topics and brokers: describe with sources, change one by one.
+"""Describes and alters the properties of topics and brokers.
 
-What concerns one broker is asked of that broker; topics and the defaults of all brokers can be asked of any.
+Requests about one broker are sent to that broker, requests about topics and cluster-wide defaults to any broker.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ SOURCES: Mapping[int, str] = {
     7: "DYNAMIC_CLIENT_METRICS_CONFIG",
     8: "DYNAMIC_GROUP_CONFIG",
 }
-"""The words of Kafka's own tools for the numbers of the protocol (ConfigEntry.ConfigSource)."""
+"""Names of the sources in Kafka's tools, by protocol number (ConfigEntry.ConfigSource)."""
 
 SOURCES_VERSION_MIN = 1
-"""Before this version DescribeConfigs tells only whether a value is the default (KIP-226)."""
+"""Older versions of DescribeConfigs only return whether a value is the default (KIP-226)."""
 
 BROKER_DEFAULTS = ""
-"""The name that stands for what is set for all brokers at once."""
+"""Resource name of the cluster-wide defaults."""
 
 
 class ResourceType(IntEnum):
-    """What has properties."""
+    """Type of a config resource."""
 
     TOPIC = 2
     BROKER = 4
@@ -65,19 +65,19 @@ class ConfigResource(NamedTuple):
 
     @property
     def broker_id(self) -> int | None:
-        """The only broker that can answer, or None when any can."""
+        """The broker to send requests to, or None for any."""
         return int(self.name) if self.type is ResourceType.BROKER and self.name != BROKER_DEFAULTS else None
 
     @property
     def own_source(self) -> str:
-        """Where a value comes from that was set for exactly this."""
+        """The source of values set for this resource itself."""
         if self.type is ResourceType.TOPIC:
             return SOURCES[1]
         return SOURCES[3] if self.name == BROKER_DEFAULTS else SOURCES[2]
 
 
 class ConfigOperation(IntEnum):
-    """What IncrementalAlterConfigs does with one property (KIP-339); the last two are for lists."""
+    """Operations of IncrementalAlterConfigs (KIP-339); the last two are for lists."""
 
     SET = 0
     DELETE = 1
@@ -86,7 +86,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigChange(NamedTuple):
-    """One property and what is to become of it; DELETE has no value."""
+    """A change of one property; DELETE has no value."""
 
     name: str
     operation: ConfigOperation
@@ -95,7 +95,7 @@ class ConfigChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """One place that gives a value, whether or not it is the one that counts."""
+    """A value in one source, in force or not."""
 
     name: str
     value: str | None
@@ -104,7 +104,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One property with the value in force; sensitive ones have no value to show."""
+    """One property with the value in force; None if it is sensitive."""
 
     name: str
     value: str | None
@@ -115,7 +115,7 @@ class ConfigEntry:
 
 
 Described = dict[ConfigResource, list[ConfigEntry] | Outcome]
-"""The properties of each resource by name, or why they cannot be told."""
+"""The properties of each resource by name, or the error."""
 
 
 async def describe_configs(
@@ -125,7 +125,7 @@ async def describe_configs(
     names: Sequence[str] | None = None,
     synonyms: bool = True,
 ) -> Described:
-    """All properties of the resources, or only `names`, with sources and, if wanted, synonyms."""
+    """The properties of the resources, all or only `names`, with sources and optionally synonyms."""
 
     async def ask(connection: Connection, some: list[ConfigResource]) -> Described:
         version = connection.versions.highest(DescribeConfigsRequest)
@@ -160,15 +160,15 @@ async def alter_configs(
     *,
     validate_only: bool = False,
 ) -> dict[ConfigResource, Outcome]:
-    """Change the named properties of each resource and leave all others as they are.
+    """Alters the named properties of each resource and no others.
 
-    Brokers before 2.3 can only replace everything at once, by which changes of others get lost and sensitive values
-    with them; there the outcome is UNSUPPORTED_VERSION and nothing is changed.
+    Brokers before 2.3 can only replace all properties, which loses concurrent changes and sensitive values; there the
+    outcome is UNSUPPORTED_VERSION and nothing is changed.
     """
 
     async def ask(connection: Connection, some: list[ConfigResource]) -> dict[ConfigResource, Outcome]:
         if not connection.versions.knows(IncrementalAlterConfigsRequest):
-            text = f"the broker at {connection.address} cannot change single properties (before Kafka 2.3)"
+            text = f"the broker at {connection.address} cannot alter single properties (before Kafka 2.3)"
             return {one: Outcome(one.name, ErrorCode.UNSUPPORTED_VERSION, text) for one in some}
         request = IncrementalAlterConfigsRequest(
             resources=[
@@ -196,7 +196,7 @@ async def alter_configs(
 
 
 def value_after(change: ConfigChange, resource: ConfigResource, before: ConfigEntry | None) -> str | None:
-    """The value that `change` leads to; None where it is not told what counts then."""
+    """The value after `change`, or None if it is unknown."""
     present = None if before is None else before.value
     match change.operation:
         case ConfigOperation.SET:
@@ -212,12 +212,12 @@ def value_after(change: ConfigChange, resource: ConfigResource, before: ConfigEn
 
 
 def entry_named(entries: Iterable[ConfigEntry], name: str) -> ConfigEntry | None:
-    """The entry of that name."""
+    """The entry with this name, or None."""
     return next((entry for entry in entries if entry.name == name), None)
 
 
 def own_value(entries: Iterable[ConfigEntry], resource: ConfigResource, name: str) -> str | None:
-    """What was set for exactly this resource; None where it only inherits."""
+    """The value set for this resource itself; None if it is inherited."""
     entry = entry_named(entries, name)
     return entry.value if entry is not None and entry.source == resource.own_source else None
 
@@ -227,7 +227,7 @@ async def _ask_those_concerned(
     resources: Collection[ConfigResource],
     ask: Callable[[Connection, list[ConfigResource]], Awaitable[dict[ConfigResource, T | Outcome]]],
 ) -> dict[ConfigResource, T | Outcome]:
-    """Each broker about itself, any broker about the rest; a broker that cannot be reached spoils only its own part."""
+    """Queries each broker about itself and any broker about the rest; an unreachable broker fails only its own part."""
     by_broker: dict[int | None, list[ConfigResource]] = {}
     for resource in sorted(set(resources)):
         by_broker.setdefault(resource.broker_id, []).append(resource)
@@ -250,16 +250,16 @@ async def _ask_those_concerned(
 
 
 def _told_resource(resource_type: int, name: str) -> ConfigResource:
-    """The resource that a response is about.  Raises MalformedRequest for a type that nobody asked about."""
+    """The resource of a response item.  Raises MalformedRequest for an unknown type."""
     try:
         return ConfigResource(ResourceType(resource_type), name)
     except ValueError:
-        raise MalformedRequest(f"the broker's response is about a resource of type {resource_type}") from None
+        raise MalformedRequest(f"the response contains a resource of type {resource_type}") from None
 
 
 def _entry(config: DescribeConfigsResourceResult, resource: ConfigResource, version: int) -> ConfigEntry:
     if version < SOURCES_VERSION_MIN:
-        # Properties of brokers could not be changed by requests then (KIP-226).
+        # Those brokers cannot alter broker properties by requests (KIP-226).
         own_source = resource.own_source if resource.type is ResourceType.TOPIC else SOURCES[4]
         source = SOURCES[5] if config.is_default else own_source
     else:

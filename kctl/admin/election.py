@@ -1,4 +1,4 @@
-"""Electing leaders by hand: preferred replicas, or any that lives where none in sync does (KIP-183, KIP-460)."""
+"""Leader elections on request: preferred, or unclean if no in-sync replica is alive (KIP-183, KIP-460)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kctl.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersRe
 from kctl.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 UNCLEAN_VERSION_MIN = 1
-"""Before this version ElectLeaders knows preferred leaders only."""
+"""Older versions of ElectLeaders only support preferred elections."""
 
 
 class ElectionType(IntEnum):
-    """Who may be elected."""
+    """Election types of ElectLeaders."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -30,7 +30,7 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """How it went, or would go, for one partition; leaders are NO_LEADER where there is or was none."""
+    """Result, or expected result, of the election of one partition; NO_LEADER stands for no leader."""
 
     tp: TopicPartition
     leader_before: int
@@ -47,7 +47,7 @@ class Election:
 
 
 def expected_leader(kind: ElectionType, partition: Partition, live: Container[int]) -> int | ErrorCode:
-    """Who would be elected now, or why nobody.  Kafka's Election.scala (2.8), as far as metadata tells."""
+    """The leader that an election would select, or the error.  Kafka's Election.scala (2.8), based on metadata."""
     alive = [one for one in partition.replicas if one in live and one not in partition.offline_replicas]
     in_sync = [one for one in alive if one in partition.isr]
     if kind is ElectionType.PREFERRED:
@@ -64,7 +64,7 @@ def expected_leader(kind: ElectionType, partition: Partition, live: Container[in
 def foresee(
     kind: ElectionType, metadata: ClusterMetadata, partitions: Collection[TopicPartition] | None
 ) -> list[Election]:
-    """What an election would come to; of all partitions only those where one is needed."""
+    """Expected results of an election; for all partitions, only those that need one."""
     foreseen = [
         _foresee(kind, metadata, tp) for tp in sorted(all_partitions(metadata) if partitions is None else partitions)
     ]
@@ -72,14 +72,14 @@ def foresee(
 
 
 def all_partitions(metadata: ClusterMetadata) -> list[TopicPartition]:
-    """Every partition that there is."""
+    """All partitions of the cluster."""
     return [TopicPartition(topic.name, one.partition) for topic in metadata.topics.values() for one in topic.partitions]
 
 
 async def elect_leaders(
     client: ClusterClient, kind: ElectionType, partitions: Sequence[TopicPartition] | None, before: ClusterMetadata
 ) -> list[Election]:
-    """Elect now; of all partitions only those where an election was needed come back.  Raises ApiError."""
+    """Elects leaders; for all partitions, returns only those that needed an election.  Raises ApiError."""
     wanted = None
     if partitions is not None:
         wanted = [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
@@ -87,7 +87,7 @@ async def elect_leaders(
     async def ask(connection: Connection) -> list[Election]:
         version = connection.versions.highest(ElectLeadersRequest)
         if version < UNCLEAN_VERSION_MIN and kind is not ElectionType.PREFERRED:
-            text = f"the broker at {connection.address} elects preferred leaders only (before Kafka 2.4)"
+            text = f"the broker at {connection.address} supports preferred elections only (before Kafka 2.4)"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
         request = ElectLeadersRequest(
             election_type=kind, topic_partitions=wanted, timeout_ms=client.settings.timeout_ms
@@ -101,7 +101,7 @@ async def elect_leaders(
                 raise_if(one.error_code, ErrorCode.NOT_CONTROLLER)
                 tp = TopicPartition(topic.topic, one.partition_id)
                 outcomes[tp] = outcome_of(str(tp), one.error_code, one.error_message)
-        # The controller answers when it knows the new leaders itself; others may still be told.
+        # The controller responds before other brokers have received the new leaders.
         topics = [MetadataRequestTopic(name=name) for name in by_topic(outcomes)]
         after = metadata_of(
             await connection.send(MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse)

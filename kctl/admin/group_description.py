@@ -1,4 +1,4 @@
-"""What can be told of one group."""
+"""Description of a group: state, members, offsets."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from kctl.model import TopicPartition
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
-"""Type of the groups whose members are assigned by the broker (KIP-848)."""
+"""Type of groups with broker-side assignment (KIP-848)."""
 EPOCH_OF_STATIC_MEMBERS_AWAY = -2
 OTHER_TYPES = {"share": "kafka-share-groups.sh", "streams": "kafka-streams-groups.sh"}
-"""Groups whose members are no consumers: kctl lists them and, if they are named, deletes them.  What does the rest."""
+"""Group types that kctl only lists and deletes, with Kafka's tool for other operations."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member and what it has to read, where its assignment is a consumer's.
+    """One member and its assigned partitions, if it is a consumer.
 
-    What follows the assignment is told of groups of the consumer protocol only, `member_type` since Kafka 4.0.
+    The fields after the assignment exist for the consumer protocol only, `member_type` since Kafka 4.0.
     """
 
     member_id: str
@@ -30,21 +30,21 @@ class GroupMember:
     assignment: tuple[TopicPartition, ...]
     member_epoch: int | None = None
     target_assignment: tuple[TopicPartition, ...] | None = None
-    """What it will have when the group has come to rest."""
+    """The assignment after the rebalance."""
     subscribed_topics: tuple[str, ...] | None = None
     subscribed_regex: str | None = None
     member_type: str | None = None
-    """CLASSIC for a member that has not been upgraded yet (KIP-1099), else CONSUMER."""
+    """CLASSIC for a member with the classic protocol (KIP-1099), else CONSUMER."""
 
     @property
     def is_away(self) -> bool:
-        """A static member that has left, whose place is kept until its session times out."""
+        """Whether this is a static member that has left and keeps its place until its session expires."""
         return self.member_epoch == EPOCH_OF_STATIC_MEMBERS_AWAY
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """How far a group has read one partition; -1: nothing committed, or the end is not known."""
+    """Committed offset and end of one partition; -1 for no commit or an unknown end."""
 
     tp: TopicPartition
     committed_offset: int
@@ -55,7 +55,7 @@ class GroupOffset:
 
     @property
     def lag(self) -> int | None:
-        """Records behind the end; None when either side is not known."""
+        """End minus committed offset; None if either is unknown."""
         if self.committed_offset < 0 or self.log_end_offset < 0:
             return None
         return max(0, self.log_end_offset - self.committed_offset)
@@ -63,21 +63,23 @@ class GroupOffset:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group, its members as the broker told them; with an outcome that is an error the rest is empty, except for
-    type and state of a group that the cluster has and kctl cannot describe."""
+    """One group and its members in the order of the response.
+
+    With an error outcome the other fields are empty, except type and state of a group that kctl cannot describe.
+    """
 
     outcome: Outcome
     type: str = ""
     state: str = ""
     protocol_type: str = ""
     protocol: str = ""
-    """The assignor, where the group is one of consumers."""
+    """The assignor, for groups of consumers."""
     coordinator: str = ""
     members: tuple[GroupMember, ...] = ()
     offsets: tuple[GroupOffset, ...] = ()
     group_epoch: int | None = None
-    """Goes up with every change to members, subscriptions and topics; as the next, of the consumer protocol only."""
+    """Incremented with each change of members, subscriptions and topics; consumer protocol only."""
     target_assignment_epoch: int | None = None
-    """The group epoch for which the assignment has been worked out."""
+    """The group epoch of the target assignment; consumer protocol only."""
     refusal: str | None = None
-    """What a broker of Kafka 4 says when there is no such group of consumers; older ones call the group Dead."""
+    """Error message of a Kafka 4 broker for a group that does not exist; older ones return the state Dead."""

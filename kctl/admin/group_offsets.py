@@ -1,4 +1,4 @@
-"""Committed offsets of a group: set them, forget them."""
+"""Sets and deletes the committed offsets of a group."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from kctl.protocol.apis.offset_delete import (
 Outcomes = dict[TopicPartition, Outcome]
 
 MESSAGES = {
-    ErrorCode.UNKNOWN_MEMBER_ID: "The group has got members meanwhile.",
-    ErrorCode.REBALANCE_IN_PROGRESS: "The group has got members meanwhile.",
-    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "The group is active and reads this topic.",
+    ErrorCode.UNKNOWN_MEMBER_ID: "The group has members now.",
+    ErrorCode.REBALANCE_IN_PROGRESS: "The group has members now.",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "The group is active and subscribed to this topic.",
     ErrorCode.NON_EMPTY_GROUP: "The group is active.",
-    ErrorCode.GROUP_ID_NOT_FOUND: "No such group.",
+    ErrorCode.GROUP_ID_NOT_FOUND: "The group does not exist.",
 }
-"""What a code means here; the protocol's own words are those of another situation."""
+"""Messages for codes whose general description does not fit here."""
 
-NOT_ANSWERED = (ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's answer leaves this partition out.")
+NOT_ANSWERED = (ErrorCode.UNKNOWN_SERVER_ERROR, "The broker's response does not contain this partition.")
 
 
 async def commit_offsets(client: ClusterClient, group_id: str, offsets: Mapping[TopicPartition, int]) -> Outcomes:
-    """Commit for a group without members, which need not exist yet; one outcome for each partition."""
+    """Commits offsets of a group without members, which need not exist; one outcome per partition."""
     request = OffsetCommitRequest(
         group_id=group_id,
         topics=[
@@ -69,7 +69,7 @@ async def commit_offsets(client: ClusterClient, group_id: str, offsets: Mapping[
 
 
 async def delete_offsets(client: ClusterClient, group_id: str, partitions: Collection[TopicPartition]) -> Outcomes:
-    """Forget what the group has committed for the partitions; one outcome for each of them."""
+    """Deletes the committed offsets of the partitions; one outcome per partition."""
     request = OffsetDeleteRequest(
         group_id=group_id,
         topics=[
@@ -95,7 +95,7 @@ async def delete_offsets(client: ClusterClient, group_id: str, partitions: Colle
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """In the order of topics and partitions, as requests want them."""
+    """Partitions by topic, both sorted."""
     topics: dict[str, list[TopicPartition]] = {}
     for tp in sorted(partitions):
         topics.setdefault(tp.topic, []).append(tp)

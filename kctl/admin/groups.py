@@ -1,4 +1,4 @@
-"""Consumer groups: list, describe with lag, delete."""
+"""Lists, describes (with lag) and deletes groups."""
 
 from __future__ import annotations
 
@@ -28,24 +28,23 @@ GROUPS_PER_REQUEST = 100
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A group and the broker that coordinates it; brokers before 2.6 do not tell the state, before 3.8 not the type."""
+    """A group and its coordinator.  Brokers before 2.6 do not return the state, before 3.8 not the type."""
 
     group_id: str
     state: str
     protocol_type: str
     coordinator_id: int
     type: str = ""
-    """As in Kafka's words: classic, consumer, share, streams, or what newer brokers may have."""
+    """Kafka's name of the type: classic, consumer, share, streams, or a newer one."""
 
 
 async def list_groups(
     client: ClusterClient, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> tuple[list[ListedGroup], list[Outcome]]:
-    """The groups of all brokers as they told them, and the brokers that could not; only those in `states` and of
-    `types`, if given.
+    """The groups of all brokers, and the brokers with an error; only those with `states` and `types`, if given.
 
-    What a broker does not tell cannot be asked for: that is UNSUPPORTED_VERSION.  But one that does not tell types has
-    classic groups only, so these can.
+    A filter that a broker does not support is UNSUPPORTED_VERSION, except for the type classic, because brokers that
+    do not return types have only classic groups.
     """
     metadata = await client.metadata([])
 
@@ -56,12 +55,12 @@ async def list_groups(
             if states and version < LIST_WITH_STATES_VERSION_MIN:
                 raise ApiError(
                     ErrorCode.UNSUPPORTED_VERSION,
-                    "the broker does not tell the states of groups in a list (before Kafka 2.6)",
+                    "the broker does not list the states of groups (before Kafka 2.6)",
                 )
             tells_types = version >= LIST_WITH_TYPES_VERSION_MIN
             if types and not tells_types and CLASSIC not in types:
                 raise ApiError(
-                    ErrorCode.UNSUPPORTED_VERSION, "the broker knows groups of type classic only (before Kafka 3.8)"
+                    ErrorCode.UNSUPPORTED_VERSION, "the broker supports groups of type classic only (before Kafka 3.8)"
                 )
             request = ListGroupsRequest(states_filter=list(states), types_filter=list(types) if tells_types else [])
             response = await connection.send(request, ListGroupsResponse)
@@ -86,7 +85,7 @@ async def list_groups(
 
 
 async def describe_groups(client: ClusterClient, group_ids: Collection[str]) -> list[GroupDescription]:
-    """State, members, committed offsets and lag of the groups, by name; an unknown group has GROUP_ID_NOT_FOUND."""
+    """State, members, committed offsets and lag of the groups, by name; GROUP_ID_NOT_FOUND for unknown groups."""
     groups = await look_up_groups(client, group_ids)
     partitions = {tp for group in groups for tp in _partitions_of(group)}
     ends = await list_offsets(client, dict.fromkeys(partitions, LATEST)) if partitions else {}
@@ -94,15 +93,15 @@ async def describe_groups(client: ClusterClient, group_ids: Collection[str]) -> 
 
 
 async def look_up_group(client: ClusterClient, group_id: str) -> GroupDescription:
-    """What `look_up_groups` tells of one group."""
+    """As `look_up_groups`, for one group."""
     (group,) = await look_up_groups(client, [group_id])
     return group
 
 
 async def look_up_groups(client: ClusterClient, group_ids: Collection[str]) -> list[GroupDescription]:
-    """What the coordinators know of the groups, by name, without the ends of the partitions: they are -1.
+    """Groups and committed offsets by name, with -1 as the end of all partitions.
 
-    A group that kctl cannot describe has INVALID_REQUEST, with its type and state.
+    A group of a type that kctl cannot describe has INVALID_REQUEST, with its type and state.
     """
 
     async def ask(connection: Connection, names: list[str]) -> dict[str, GroupDescription | ApiError]:
@@ -121,7 +120,7 @@ async def look_up_groups(client: ClusterClient, group_ids: Collection[str]) -> l
 
 
 async def delete_groups(client: ClusterClient, group_ids: Collection[str]) -> list[Outcome]:
-    """Forget empty groups and their offsets; an outcome for each, by name."""
+    """Deletes empty groups and their offsets; one outcome per group."""
 
     async def ask(connection: Connection, names: list[str]) -> dict[str, Outcome | ApiError]:
         response = await connection.send(DeleteGroupsRequest(groups_names=names), DeleteGroupsResponse)
@@ -139,7 +138,7 @@ async def delete_groups(client: ClusterClient, group_ids: Collection[str]) -> li
 async def _described(
     client: ClusterClient, connection: Connection, names: list[str]
 ) -> dict[str, GroupDescription | ApiError]:
-    """The groups without their offsets."""
+    """Describes the groups without offsets."""
     pieces = [names[start : start + GROUPS_PER_REQUEST] for start in range(0, len(names), GROUPS_PER_REQUEST)]
     responses = await client.gather(
         [connection.send(DescribeGroupsRequest(groups=piece), DescribeGroupsResponse) for piece in pieces]
@@ -165,7 +164,7 @@ def _description(group: DescribedGroup, newer: GroupDescription | ApiError | Non
     if isinstance(newer, ApiError):
         return newer
     if newer is not None:
-        # Without an error Kafka's tool goes by the state: it does not hear the refusal.
+        # Kafka's tool evaluates the state only, and ignores this message.
         return newer if group.error_code else replace(newer, refusal=None)
     if group.error_code:
         outcome = outcome_of(group.group_id, group.error_code, group.error_message)
@@ -187,7 +186,7 @@ def _description(group: DescribedGroup, newer: GroupDescription | ApiError | Non
 
 
 def _moved(error_code: int) -> ApiError | None:
-    """The error that makes the client look for the coordinator again, if it is one."""
+    """Raises the error if it makes the client look up the coordinator again."""
     code = ErrorCode.of(error_code)
     return ApiError(code) if code in COORDINATOR_MOVED else None
 
@@ -224,12 +223,12 @@ def _with_offsets(
 
 
 def _partitions_of(group: GroupDescription) -> set[TopicPartition]:
-    """What the group has committed offsets of, and what is assigned to its members."""
+    """Partitions with a committed offset or assigned to a member."""
     return {one.tp for one in group.offsets} | {tp for member in group.members for tp in member.assignment}
 
 
 def _with_ends(group: GroupDescription, ends: Outcomes[OffsetAt]) -> tuple[GroupOffset, ...]:
-    """Committed offsets, and partitions that are assigned without one, with the ends of their logs."""
+    """Committed offsets, and assigned partitions without one, with the ends of their logs."""
     known = {one.tp: one for one in group.offsets}
     return tuple(
         _with_end(known.get(tp) or GroupOffset(tp, -1, -1, "", -1), ends[tp]) for tp in sorted(_partitions_of(group))

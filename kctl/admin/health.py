@@ -1,4 +1,4 @@
-"""Whether a cluster is healthy, and every reason why it is not."""
+"""Checks the health of a cluster and lists all problems."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kctl.model import TopicPartition
 
 
 class HealthProblem(Enum):
-    """What is wrong, the worst first."""
+    """Kinds of problems, the most severe first."""
 
     NO_CONTROLLER = "no controller"
     BROKER_UNREACHABLE = "broker unreachable"
@@ -30,7 +30,7 @@ class HealthProblem(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One thing that is wrong, and with what."""
+    """One problem, and the broker or partition that has it."""
 
     problem: HealthProblem
     message: str
@@ -40,17 +40,17 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """All that a verdict needs."""
+    """The state of a cluster, as input of the check."""
 
     metadata: ClusterMetadata
     unreachable: Mapping[int, str]
-    """Live brokers that do not answer us, and how they do not."""
+    """Live brokers that do not respond, and the error."""
     min_insync_replicas: Mapping[str, int]
     ongoing: Mapping[TopicPartition, Ongoing]
 
 
 async def observe(client: ClusterClient) -> Observation:
-    """Look at brokers, topics and moves.  Raises ClusterUnreachable."""
+    """Queries brokers, topics and reassignments.  Raises ClusterUnreachable."""
     metadata = await client.metadata()
 
     async def problem_of(broker_id: int) -> str | None:
@@ -70,7 +70,7 @@ async def observe(client: ClusterClient) -> Observation:
 
 
 def judge(seen: Observation) -> list[Reason]:
-    """Every reason why the cluster is not healthy, the worst first; none when it is."""
+    """All problems of the cluster, the most severe first; empty if it is healthy."""
     metadata = seen.metadata
     reasons = []
     if metadata.controller_id not in metadata.brokers:
@@ -92,7 +92,7 @@ def judge(seen: Observation) -> list[Reason]:
             )
             in_sync = f"in sync {_ids(partition.isr)}, replicas {_ids(partition.replicas)}"
             if PartitionProblem.UNAVAILABLE in problems:
-                # The rest follows from it.
+                # The other problems of the partition follow from this one.
                 partitions.append(Reason(HealthProblem.OFFLINE_PARTITION, f"no live leader, {in_sync}", tp=tp))
                 continue
             if PartitionProblem.UNDER_MIN_ISR in problems:
@@ -107,7 +107,7 @@ def judge(seen: Observation) -> list[Reason]:
 async def partitions_with_problems(
     client: ClusterClient, topics: Collection[Topic], problems: Collection[PartitionProblem]
 ) -> dict[str, list[int]]:
-    """By topic the numbers of the partitions that have one of the problems; topics without any are left out."""
+    """Numbers of the partitions with one of the problems, by topic; topics without any are omitted."""
     metadata = await client.metadata([])
     readable = [topic.name for topic in topics if topic.partitions]
     minimums = await min_insync_replicas(client, readable) if PartitionProblem.UNDER_MIN_ISR in problems else {}
@@ -127,7 +127,7 @@ async def partitions_with_problems(
 
 
 async def min_insync_replicas(client: ClusterClient, topics: Collection[str]) -> dict[str, int]:
-    """min.insync.replicas of each topic, as far as the user may know it."""
+    """min.insync.replicas of each topic that the user is authorized to describe."""
     if not topics:
         return {}
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
@@ -142,7 +142,7 @@ async def min_insync_replicas(client: ClusterClient, topics: Collection[str]) ->
 
 
 async def ongoing_if_told(client: ClusterClient) -> Mapping[TopicPartition, Ongoing]:
-    """What is being moved; nothing where the brokers do not tell (before 2.4) or the user may not ask."""
+    """Ongoing reassignments; empty if the brokers are older than 2.4 or the user is not authorized."""
     try:
         return await list_reassignments(client)
     except ApiError as error:
@@ -152,7 +152,7 @@ async def ongoing_if_told(client: ClusterClient) -> Mapping[TopicPartition, Ongo
 
 
 def _missing_brokers(metadata: ClusterMetadata) -> list[Reason]:
-    """Brokers that hold replicas and are not alive."""
+    """Brokers with replicas that are not alive."""
     held: dict[int, int] = {}
     for topic in metadata.topics.values():
         for partition in topic.partitions:
@@ -162,7 +162,7 @@ def _missing_brokers(metadata: ClusterMetadata) -> list[Reason]:
     return [
         Reason(
             HealthProblem.BROKER_MISSING,
-            f"not alive, holds {count} replica{'' if count == 1 else 's'}",
+            f"not alive, has {count} replica{'' if count == 1 else 's'}",
             broker_id=broker_id,
         )
         for broker_id, count in sorted(held.items())

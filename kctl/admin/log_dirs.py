@@ -1,4 +1,4 @@
-"""The brokers' log directories: what replicas take in them, and moving replicas between those of one broker."""
+"""Log directories: sizes of replicas, and moves of replicas between the directories of a broker (KIP-113)."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from kctl.protocol.apis.describe_log_dirs import (
 )
 
 Replica = tuple[int, TopicPartition]
-"""A broker and a partition that it has."""
+"""(broker, partition)."""
 
 TO_BE_CREATED = frozenset({ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-"""What a broker answers that has no such replica, and that remembers the directory for when it gets one."""
+"""Errors of a broker without the replica; it stores the directory and uses it when the replica is created."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirReplica:
-    """A replica in a log directory; `is_future` is a copy on its way there, `offset_lag` how far that is behind."""
+    """A replica in a log directory; `is_future` marks a copy being made, `offset_lag` is its lag."""
 
     tp: TopicPartition
     size_bytes: int
@@ -42,7 +42,7 @@ class LogDirReplica:
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """One log directory of one broker; with an error it is offline."""
+    """One log directory of a broker; offline if it has an error."""
 
     broker_id: int
     path: str
@@ -52,24 +52,24 @@ class LogDir:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSizes:
-    """Bytes of each replica, where it lies, copies on their way, and the brokers that could not tell theirs."""
+    """Size and directory of each replica, copies being made, and the brokers with an error."""
 
     bytes: dict[Replica, int]
     failed: tuple[Outcome, ...] = ()
     places: dict[Replica, str] = field(default_factory=dict)
     copies: dict[Replica, tuple[str, int]] = field(default_factory=dict)
-    """Where copies are that shall take the place of their replicas, and their bytes."""
+    """Directory and bytes of the copies that will replace their replicas."""
     directories: dict[tuple[int, str], ErrorCode] = field(default_factory=dict)
 
     def of(self, broker_id: int, tp: TopicPartition) -> int | None:
-        """Size of the replica on that broker; None when it is not there or not known."""
+        """Size of the replica on the broker in bytes; None if it does not exist or is unknown."""
         return self.bytes.get((broker_id, tp))
 
 
 async def describe_log_dirs(
     client: ClusterClient, brokers: Iterable[int], partitions: Collection[TopicPartition] | None = None
 ) -> tuple[list[LogDir], list[Outcome]]:
-    """The log directories of these brokers, with these partitions or all; and the brokers that could not tell."""
+    """The log directories of the brokers with the given partitions, or all; and the brokers with an error."""
     topics = None
     if partitions is not None:
         topics = [
@@ -114,7 +114,7 @@ async def describe_log_dirs(
 async def replica_sizes(
     client: ClusterClient, brokers: Iterable[int], partitions: Collection[TopicPartition]
 ) -> ReplicaSizes:
-    """Sizes of the partitions' replicas on these brokers; what one broker cannot tell does not spoil the rest."""
+    """Sizes of the partitions' replicas on these brokers; an error of one broker affects only its replicas."""
     log_dirs, failed = await describe_log_dirs(client, brokers, partitions)
     sizes = ReplicaSizes({}, tuple(failed))
     for log_dir in log_dirs:
@@ -129,9 +129,9 @@ async def replica_sizes(
 
 
 async def move_replicas(client: ClusterClient, targets: Mapping[Replica, str]) -> dict[Replica, Outcome]:
-    """Send replicas to log directories of their brokers; what is not there yet will be created in its directory.
+    """Moves replicas to log directories of their brokers; replicas that do not exist yet will be created there.
 
-    A move that is under way to another directory ends, and so does any when the replica is where it shall be.
+    Replaces an ongoing move to another directory, and cancels it if the replica is already in the directory.
     """
 
     async def ask(broker_id: int) -> dict[Replica, Outcome]:
@@ -172,6 +172,6 @@ def _request(targets: Mapping[Replica, str]) -> AlterReplicaLogDirsRequest:
 
 
 def _name(replica: Replica) -> str:
-    """As Kafka's tools write it."""
+    """Name of a replica in the format of Kafka's tools."""
     broker_id, tp = replica
     return f"{tp}-{broker_id}"

@@ -1,4 +1,4 @@
-"""How fast a move goes and when it will be done.  Pure: callers pass the time."""
+"""Estimates speed and remaining time of a reassignment.  Pure; the time is an argument."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections import deque
 from dataclasses import dataclass
 
 WINDOW_MS = 30_000
-"""How far back the speed is looked at: long enough to smooth, short enough to follow a changed throttle."""
+"""Window of the speed: long enough to smooth it, short enough to follow a changed throttle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Bytes behind us and in all; the rest is None while nothing can be said."""
+    """Copied and total bytes; speed and remaining time are None while unknown."""
 
     moved_bytes: int
     total_bytes: int
@@ -20,15 +20,15 @@ class Estimate:
 
 
 class MoveProgress:
-    """Takes looks at a move and estimates its end from those of the last WINDOW_MS."""
+    """Estimates the end of a move from the observations of the last WINDOW_MS."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[int, int, int]] = deque()
 
     def observe(self, now_ms: int, *, moved_bytes: int, total_bytes: int) -> Estimate:
-        """One more look; the total may grow, because the leader goes on taking records.
+        """Adds an observation.  The total may grow, because the leader continues to append.
 
-        What counts is how fast the rest gets smaller.  While it does not, there is no end in sight.
+        The estimate is based on the decrease of the remaining bytes; without a decrease there is none.
         """
         remaining = total_bytes - moved_bytes
         self._seen.append((now_ms, moved_bytes, remaining))
@@ -45,5 +45,5 @@ class MoveProgress:
 
 
 def move_duration_ms(bytes_to_move: int, throttle_bytes_per_s: int) -> int:
-    """How long copying takes at least when one broker passes on everything at the throttle."""
+    """Minimum duration if one broker sends or receives everything at the throttled rate."""
     return round(bytes_to_move * 1000 / throttle_bytes_per_s)

@@ -1,4 +1,4 @@
-"""Groups that DescribeGroups does not know: those of the consumer protocol (KIP-848), and other types of Kafka 4."""
+"""Groups that DescribeGroups does not return: the consumer protocol (KIP-848) and other types of Kafka 4."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ MEMBER_TYPES = {0: CLASSIC, 1: CONSUMER}
 async def describe_newer_groups(
     connection: Connection, group_ids: list[str]
 ) -> Mapping[str, GroupDescription | ApiError]:
-    """The groups without their offsets, as their coordinator knows them; those of a broker without newer types are
-    left out.
+    """Describes the groups without offsets; empty for brokers without newer types.
 
-    INVALID_REQUEST for a group of a type that kctl cannot describe; its type and state are told all the same.
+    A group of a type that kctl cannot describe has INVALID_REQUEST, with its type and state.
     """
     if not connection.versions.knows(ConsumerGroupDescribeRequest):
         return {}
@@ -41,7 +40,7 @@ async def describe_newer_groups(
     return {
         group.group_id: _outcome(group, others.get(group.group_id))
         for group in response.groups
-        if group.error_code != ErrorCode.UNSUPPORTED_VERSION  # The consumer protocol is switched off.
+        if group.error_code != ErrorCode.UNSUPPORTED_VERSION  # The consumer protocol is disabled.
     }
 
 
@@ -60,7 +59,8 @@ def _outcome(group: DescribedGroup, listed: ListedGroup | None) -> GroupDescript
 
 
 def _cannot_describe(group_type: str) -> str:
-    return f"It is a {group_type} group: kctl lists and deletes it, {OTHER_TYPES[group_type]} of Kafka 4 does the rest."
+    tool = OTHER_TYPES[group_type]
+    return f"This is a {group_type} group, which kctl can only list and delete; use {tool} of Kafka 4."
 
 
 def _description(group: DescribedGroup) -> GroupDescription:

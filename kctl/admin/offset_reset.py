@@ -1,6 +1,6 @@
-"""Where a group is to read on from: the scenarios of Kafka's kafka-consumer-groups --reset-offsets.
+"""Plans offset resets with the scenarios of Kafka's kafka-consumer-groups --reset-offsets.
 
-Planning asks the leaders what the partitions hold and decides; nothing is committed here.
+Queries the leaders for the offset ranges of the partitions; commits nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kctl.model import TopicPartition
 
 
 class Scenario(Enum):
-    """From what the new offset follows."""
+    """How the new offset is determined."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -33,7 +33,7 @@ class Scenario(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`value` is the offset, the shift or the time in ms; `file` is what a file says."""
+    """A scenario and its argument: `value` is the offset, the shift or the time in ms; `file` the offsets of a file."""
 
     scenario: Scenario
     value: int = 0
@@ -41,13 +41,15 @@ class Target:
 
 
 Scope = Mapping[str, Collection[int] | None]
-"""Topics and the partitions that are meant, None for all."""
+"""Partitions by topic, None for all partitions of the topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """One partition of one group; `old` and `new` are None where there is none, `asked` is `new` before it was moved
-    into what the partition holds."""
+    """The reset of one partition of one group.
+
+    `old` and `new` are None if there is no offset; `asked` is `new` before it was limited to the partition's range.
+    """
 
     group: str
     topic: str
@@ -65,7 +67,7 @@ class Reset:
 
     @property
     def delta(self) -> int | None:
-        """Records that are skipped; negative for those that will be read again."""
+        """Number of skipped offsets; negative if records will be read again."""
         return None if self.old is None or self.new is None else self.new - self.old
 
     @property
@@ -76,8 +78,10 @@ class Reset:
 async def plan_resets(
     client: ClusterClient, groups: Collection[GroupDescription], target: Target, scope: Scope | None
 ) -> list[Reset]:
-    """What would be committed, by group, topic and partition; with the scope None what the groups have committed, or
-    what the file names."""
+    """The resets by group, topic and partition.
+
+    Without a scope, those of the committed offsets of the groups, or of the file.
+    """
     unknown: list[tuple[str, ApiError]] = []
     in_scope: list[TopicPartition] = []
     if scope is not None:
@@ -105,7 +109,7 @@ async def plan_resets(
 
 
 async def _in_scope(client: ClusterClient, scope: Scope) -> tuple[list[TopicPartition], list[tuple[str, ApiError]]]:
-    """The partitions that are meant, and the topics that are not there."""
+    """The partitions in scope, and the topics and partitions that do not exist."""
     metadata = await client.metadata(scope)
     tps: list[TopicPartition] = []
     unknown: list[tuple[str, ApiError]] = []
@@ -156,9 +160,9 @@ def _plan_one(
 def asked_offset(
     target: Target, old: int | None, held: OffsetRange, at_time: OffsetAt | None, in_file: int | None
 ) -> int:
-    """What the scenario says, which may lie outside of what the partition holds.
+    """The offset of the scenario, which may be outside the partition's range.
 
-    As in Kafka, a time after the last record and a group that has committed nothing mean the end.
+    As in Kafka, a time after the last record and a missing commit mean the end.
     """
     match target.scenario:
         case Scenario.EARLIEST:

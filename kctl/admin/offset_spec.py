@@ -1,4 +1,4 @@
-"""A place in a partition as a user says it: from the start, from the end, a number, or a point in time."""
+"""An offset given by a user: relative to the start or end, a number, or a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Anchor(Enum):
-    """From where an offset is counted."""
+    """What an offset is relative to."""
 
     START = "start"
     END = "end"
@@ -16,7 +16,7 @@ class Anchor(Enum):
 
 
 class OffsetSpec(NamedTuple):
-    """`value` is a count from the anchor, or for TIME a timestamp in ms."""
+    """`value` is the distance from the anchor, or for TIME a timestamp in ms."""
 
     anchor: Anchor
     value: int = 0

@@ -1,4 +1,4 @@
-"""Offsets of partitions: where they start and end, and what lies where in time."""
+"""Offset ranges of partitions, and offsets by time."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _NOT_YET = frozenset({ErrorCode.LEADER_NOT_AVAILABLE})
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """What a partition holds: records from `start` up to, but not including, `end`."""
+    """The offsets [start, end) of a partition."""
 
     start: int
     end: int
 
 
 async def partitions_of(client: ClusterClient, topics: Collection[str]) -> list[TopicPartition]:
-    """All partitions of the topics.  Raises ApiError for a topic that cannot be read.
+    """All partitions of the topics.  Raises ApiError for a topic with an error.
 
-    A broker that is coming up, or a topic that is, may know no partitions yet: it is asked until it does.
+    Retries while the partitions of a topic are not in the metadata yet, as after a start or a creation.
     """
     return await retry(lambda: _partitions_of(client, topics), deadline=client.deadline(), codes=_NOT_YET)
 
@@ -58,7 +58,7 @@ async def offset_ranges(
     *,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, OffsetRange]:
-    """What the partitions hold; `end` is what a reader with that isolation reaches.  Raises ApiError."""
+    """Offset ranges of the partitions; `end` depends on the isolation level.  Raises ApiError."""
     found = await find_offset_ranges(client, partitions, isolation=isolation)
     return {tp: _found(tp, found) for tp in sorted(partitions)}
 
@@ -69,7 +69,7 @@ async def find_offset_ranges(
     *,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> Outcomes[OffsetRange]:
-    """The same with an error for each partition that cannot be asked."""
+    """As `offset_ranges`, with an error per partition."""
     found = await list_offsets_at(client, partitions, (EARLIEST, LATEST), isolation=isolation)
     return {
         tp: bounds if isinstance(bounds, ApiError) else OffsetRange(bounds[0].offset, bounds[1].offset)
@@ -80,7 +80,7 @@ async def find_offset_ranges(
 async def resolve(
     client: ClusterClient, ranges: Mapping[TopicPartition, OffsetRange], spec: OffsetSpec
 ) -> dict[TopicPartition, int]:
-    """The offset that `spec` means in each partition; it may lie outside of what the partition holds.
+    """Resolves `spec` to an offset in each partition, which may be outside its range.
 
     A time after the last record means the end.  Raises ApiError.
     """

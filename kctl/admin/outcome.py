@@ -1,4 +1,4 @@
-"""How one item of an operation went: commands show it in the last two columns of the item's row."""
+"""Result of one item of an operation; commands show it in the last two columns of the row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kctl.errors import ApiError, ErrorCode, KctlError
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """NONE, or what was refused and why."""
+    """An error code, NONE for success, and the error message."""
 
     name: str
     error: ErrorCode = ErrorCode.NONE
@@ -21,22 +21,22 @@ class Outcome:
 
 
 def outcome_of(name: str, error_code: int, message: str | None = None) -> Outcome:
-    """An item of a response."""
+    """The outcome of an item of a response."""
     code = ErrorCode.of(error_code)
     if code is ErrorCode.NONE:
         return Outcome(name)
     if code is ErrorCode.UNKNOWN_SERVER_ERROR and error_code != code:
-        message = f"error code {error_code}, which is newer than kctl{': ' + message if message else ''}"
+        message = f"unknown error code {error_code}{': ' + message if message else ''}"
     return Outcome(name, code, message or code.description)
 
 
 def failure_of(name: str, error: KctlError) -> Outcome:
-    """An item that could not be asked about: the broker refused (ApiError) or could not be reached."""
+    """The outcome of an item whose request failed: an ApiError or an unreachable broker."""
     code = error.code if isinstance(error, ApiError) else ErrorCode.NETWORK_EXCEPTION
     return Outcome(name, code, str(error))
 
 
 def raise_if(error_code: int, *codes: ErrorCode) -> None:
-    """Turn codes that mean "you asked the wrong broker" into the exception that makes the client ask another."""
+    """Raises codes for a wrong broker as ApiError, so that the client retries with another broker."""
     if error_code in codes:
         raise ApiError(ErrorCode.of(error_code))

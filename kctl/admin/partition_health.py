@@ -1,4 +1,4 @@
-"""What can be wrong with a partition, seen from outside.  Pure; Kafka's TopicCommand (2.8) counts the same way."""
+"""Health problems of a partition, by the criteria of Kafka's TopicCommand (2.8).  Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 class PartitionProblem(Enum):
-    """What is wrong, the worst first."""
+    """Kinds of problems, the most severe first."""
 
     UNAVAILABLE = "unavailable"
-    """Nobody leads it, or nobody who is alive: it can neither be written nor read."""
+    """No live leader: the partition can be neither written nor read."""
     UNDER_MIN_ISR = "under min ISR"
-    """Fewer replicas are in sync than min.insync.replicas asks for: acks=all is refused."""
+    """Fewer in-sync replicas than min.insync.replicas: writes with acks=all are refused."""
     UNDER_REPLICATED = "under-replicated"
     """Some replicas are not in sync."""
 
@@ -32,7 +32,7 @@ def problems_of(
     min_insync_replicas: int | None = None,
     ongoing: Ongoing | None = None,
 ) -> list[PartitionProblem]:
-    """All that is wrong with it.  Without min_insync_replicas nothing is said about that."""
+    """All problems of the partition.  Without `min_insync_replicas` that limit is not checked."""
     has_leader = partition.leader >= 0
     found = []
     if not has_leader or partition.leader not in live:
@@ -45,7 +45,7 @@ def problems_of(
 
 
 def _replication_factor(partition: Partition, ongoing: Ongoing | None) -> int:
-    """Replicas that a move is still filling do not count, unless the move has ended since it was asked about."""
+    """Replication factor without replicas being added, unless the reassignment has ended since it was listed."""
     if ongoing is not None and {*ongoing.adding, *ongoing.removing}.intersection(partition.replicas):
         return len(ongoing.origin)
     return len(partition.replicas)

@@ -1,4 +1,4 @@
-"""The producers that partitions remember (KIP-664), and ending a transaction of one of them by hand."""
+"""Producer state of partitions (KIP-664), and abort of a single transaction of a producer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNKNOWN_COORDINATOR_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """One producer as a partition remembers it; -1 for what it does not know, `txn_start_offset` -1: none is open."""
+    """State of one producer in a partition; -1 for unknown, `txn_start_offset` -1 for no open transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -42,12 +42,13 @@ class ActiveProducer:
 
     @property
     def has_transaction(self) -> bool:
+        """Whether a transaction is open in the partition."""
         return self.txn_start_offset != NO_TRANSACTION
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What ends a transaction in one partition."""
+    """An abort marker for a transaction in one partition."""
 
     tp: TopicPartition
     producer_id: int
@@ -58,7 +59,7 @@ class Marker:
 async def describe_producers(
     client: ClusterClient, partitions: Collection[TopicPartition], *, broker: int | None = None
 ) -> Outcomes[list[ActiveProducer]]:
-    """The producers of each partition by id, as its leader knows them, or as `broker` does."""
+    """The producers of each partition by id, from its leader or from `broker`."""
 
     async def ask(connection: Connection, tps: list[TopicPartition]) -> Outcomes[list[ActiveProducer]]:
         topics: dict[str, TopicRequest] = {}
@@ -79,7 +80,7 @@ async def describe_producers(
 
 
 async def write_abort_marker(client: ClusterClient, marker: Marker) -> Outcome:
-    """Have the partition's leader end the transaction, whatever its coordinator thinks of it."""
+    """Makes the partition leader abort the transaction, regardless of its coordinator."""
     tp = marker.tp
 
     async def ask(connection: Connection, tps: list[TopicPartition]) -> Outcomes[Outcome]:
@@ -101,7 +102,7 @@ async def write_abort_marker(client: ClusterClient, marker: Marker) -> Outcome:
             one.error_code for result in response.markers for topic in result.topics for one in topic.partitions
         ]
         if not answered:
-            text = "The broker's answer leaves this partition out."
+            text = "The broker's response does not contain this partition."
             return dict.fromkeys(tps, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
         outcome = outcome_of(str(tp), answered[0])
         if not outcome.is_done:

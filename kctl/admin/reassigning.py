@@ -1,4 +1,4 @@
-"""A reassignment from the plan to the end: look, start, watch."""
+"""Executes reassignments: queries their state, starts, cancels and awaits them."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ from kctl.model import TopicPartition
 POLL_MS_MIN = 200
 POLL_MS_MAX = 2_000
 SETTLE_MS = 1_000
-"""How long a broker may take to hear of the replicas of a move that the controller has completed."""
+"""How long brokers may take to receive the metadata of a completed move."""
 SETTLE_AFTER_MOVE_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What the cluster says about some partitions that are moved, or are to be."""
+    """State of partitions that are, or will be, reassigned."""
 
     metadata: ClusterMetadata
     ongoing: Mapping[TopicPartition, Ongoing]
-    """Everything that moves, also other partitions."""
+    """All ongoing reassignments, including other partitions."""
     moves: list[Move]
     sizes: ReplicaSizes
 
     def state_of(self, move: Move) -> MoveState:
-        """How far it is, the log directories of its replicas included."""
+        """State of a partition, including the log directories of its replicas."""
         state = self.partition_state_of(move)
         return log_dir_state(move, self.sizes) if state is MoveState.COMPLETE else state
 
     def partition_state_of(self, move: Move) -> MoveState:
-        """How far it is, whatever the log directories."""
+        """State of a partition without its log directories."""
         return move_state(move.tp, move.target, self.metadata, move.tp in self.ongoing)
 
     def replicas_of(self, move: Move) -> tuple[int, ...]:
-        """All that hold it now; none when there is no such partition."""
+        """Current replicas; empty if the partition does not exist."""
         partition = partition_of(self.metadata, move.tp)
         return partition.replicas if partition else ()
 
 
 async def look(client: ClusterClient, targets: Assignment | None, log_dirs: LogDirTargets | None = None) -> Situation:
-    """How things are with these targets; None means everything that moves, with the targets that it has."""
+    """Queries the state of these targets, or of all ongoing reassignments for None."""
     ongoing = await list_reassignments(client)
     wanted = {tp: one.target for tp, one in ongoing.items()} if targets is None else targets
     metadata = await client.metadata({tp.topic for tp in wanted})
@@ -72,7 +72,7 @@ async def look_settled(
     log_dirs: LogDirTargets | None = None,
     settle_ms: int = SETTLE_MS,
 ) -> Situation:
-    """Look again for a moment while partitions neither move nor are where they should be."""
+    """As `look`, but retries briefly while partitions are neither moving nor at their target."""
     end_ms = client.transport.monotonic_ms() + settle_ms
     while True:
         now = await look(client, targets, log_dirs)
@@ -83,9 +83,9 @@ async def look_settled(
 
 
 async def start_moves(client: ClusterClient, moves: Sequence[Move]) -> dict[TopicPartition, Outcome]:
-    """Begin those that change anything; the others are done.
+    """Starts all moves that change something.
 
-    Brokers hear of log directories first, so that replicas which they do not have yet are created in the right one.
+    Log directories are set first, so that new replicas are created in the right one.
     """
     outcomes = {move.tp: Outcome(str(move.tp)) for move in moves}
     sends = {(broker, move.tp): path for move in moves if move.is_change for broker, path in move.log_dirs}
@@ -102,16 +102,16 @@ async def start_moves(client: ClusterClient, moves: Sequence[Move]) -> dict[Topi
 async def cancel_moves(
     client: ClusterClient, origins: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> dict[TopicPartition, Outcome]:
-    """Go back to where the partitions were before, with their replicas in the order given.
+    """Cancels reassignments, and restores the given order of replicas.
 
-    None where that is not known: then the controller puts those first that were to stay.  A reassignment to the
-    replicas from before adds and removes nothing, so it is complete as soon as a cancelled one (KIP-455).
+    For an unknown order (None) the controller puts the kept replicas first.  A reassignment to the original replicas
+    adds and removes none, so it completes as fast as a cancellation (KIP-455).
     """
     return await alter_reassignments(client, origins) if origins else {}
 
 
 async def find_copies(client: ClusterClient, partitions: Collection[TopicPartition] | None) -> dict[Replica, str]:
-    """Replicas on their way to another log directory, of these partitions or all, and the directory where they are."""
+    """Replicas being moved to another log directory, of these partitions or all, with their current directory."""
     metadata = await client.metadata(None if partitions is None else {tp.topic for tp in partitions})
     if partitions is None:
         partitions = [
@@ -124,7 +124,7 @@ async def find_copies(client: ClusterClient, partitions: Collection[TopicPartiti
 async def wait_for_moves(
     client: ClusterClient, moves: Sequence[Move], on_progress: Callable[[Estimate], None]
 ) -> Situation:
-    """Watch until none of them moves any more."""
+    """Waits until none of the partitions is moving."""
     targets = {move.tp: move.target for move in moves}
     log_dirs = {(broker, move.tp): path for move in moves for broker, path in move.log_dirs}
     before = {move.tp: move for move in moves}
@@ -134,7 +134,7 @@ async def wait_for_moves(
         now = await look(client, targets, log_dirs)
         if not any(now.state_of(move) is MoveState.IN_PROGRESS for move in now.moves):
             return await look_settled(client, targets, log_dirs, SETTLE_AFTER_MOVE_MS)
-        # What is being added is known from the beginning; only the sizes change.
+        # The added replicas are known from the start; only the sizes change.
         watched = [replace(before[move.tp], size_bytes=move.size_bytes) for move in now.moves]
         moved = sum(bytes_moved(move, now.sizes) for move in watched)
         total = sum(move.bytes_to_move or 0 for move in watched)

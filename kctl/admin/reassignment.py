@@ -1,4 +1,4 @@
-"""Moving partitions to other brokers: what is under way, starting and cancelling (KIP-455)."""
+"""Lists, starts and cancels reassignments (KIP-455)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kctl.protocol.apis.list_partition_reassignments import (
 
 @dataclass(frozen=True, slots=True)
 class Ongoing:
-    """One partition that is being moved; `replicas` are all that hold it meanwhile, the target's first."""
+    """One ongoing reassignment; `replicas` includes added and removed ones, those of the target first."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -37,14 +37,14 @@ class Ongoing:
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """Where it was before; the order that it had then is not known any more."""
+        """The replicas before the reassignment, in unknown order."""
         return tuple(replica for replica in self.replicas if replica not in self.adding)
 
 
 async def list_reassignments(
     client: ClusterClient, partitions: Collection[TopicPartition] | None = None
 ) -> dict[TopicPartition, Ongoing]:
-    """What is being moved, of these partitions or of all.  Raises ApiError."""
+    """Ongoing reassignments of the partitions, or all.  Raises ApiError."""
     topics = None
     if partitions is not None:
         topics = [
@@ -70,7 +70,7 @@ async def list_reassignments(
 async def alter_reassignments(
     client: ClusterClient, targets: Mapping[TopicPartition, tuple[int, ...] | None]
 ) -> dict[TopicPartition, Outcome]:
-    """Begin to move each partition to its target; None cancels what is under way.  Raises ApiError."""
+    """Starts the reassignment of each partition to its target; None cancels it.  Raises ApiError."""
     topics = [
         ReassignableTopic(
             name=topic,
@@ -97,7 +97,7 @@ async def alter_reassignments(
 
 
 def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, both in order."""
+    """Partition numbers by topic, both sorted."""
     topics: dict[str, list[int]] = {}
     for tp in sorted(partitions):
         topics.setdefault(tp.topic, []).append(tp.partition)

@@ -1,7 +1,7 @@
-"""What a reassignment would change, what it costs, and how far it is.  Pure.
+"""Plans reassignments: changes, bytes to copy, progress.  Pure.
 
-A move is looked at against what the partition had before any move: replicas that are still being added count as not
-there, so the plan of a move that runs already is the same as before it ran.
+A move is compared with the replicas before any reassignment: replicas being added do not count, so the plan of an
+ongoing move is the same as before its start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kctl.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition on its way; with a problem it cannot go.  size_bytes is that of one replica, None if not known."""
+    """The move of one partition, impossible with a problem.  `size_bytes` is that of one replica, None if unknown."""
 
     tp: TopicPartition
     target: tuple[int, ...]
@@ -31,9 +31,9 @@ class Move:
     ongoing: Ongoing | None = None
     problem: Outcome | None = None
     log_dirs: tuple[tuple[int, str], ...] = ()
-    """Brokers, and the log directories that their replicas are asked to be in."""
+    """(broker, requested log directory)."""
     relocating: tuple[tuple[int, str], ...] = ()
-    """Brokers that have a replica, but not where it is asked to be, and where it is."""
+    """(broker, current log directory) of existing replicas in another directory than requested."""
 
     @property
     def adding(self) -> tuple[int, ...]:
@@ -45,22 +45,22 @@ class Move:
 
     @property
     def is_change(self) -> bool:
-        """Whether anything is to be done, be it only the order of the replicas."""
+        """Whether anything changes, including the order of replicas."""
         return self.problem is None and (self.changes_replicas or bool(self.relocating))
 
     @property
     def changes_replicas(self) -> bool:
-        """Whether the controller has to do anything; moves between log directories are the brokers' own business."""
+        """Whether the controller is involved; brokers perform moves between log directories alone."""
         return self.current != self.target or self.ongoing is not None
 
     @property
     def is_under_way(self) -> bool:
-        """Whether exactly this move has been started already."""
+        """Whether this move has been started."""
         return self.ongoing is not None and self.ongoing.target == self.target
 
     @property
     def bytes_to_move(self) -> int | None:
-        """What has to be copied in all; None when the size is not known."""
+        """Bytes to copy in total; None if the size is unknown."""
         count = len(self.adding) + len(self.relocating)
         if not count:
             return 0
@@ -68,19 +68,19 @@ class Move:
 
     @property
     def leader_after(self) -> int:
-        """Who leads when it is done: the same broker if it stays, else the first of the target."""
+        """The leader after the move: the current one if it stays a replica, else the first of the target."""
         return self.leader if self.leader in self.target else self.target[0]
 
 
 class MoveState(Enum):
-    """How a move stands."""
+    """States of a move."""
 
     IN_PROGRESS = "in progress"
     COMPLETE = "complete"
     DIFFERENT = "different"
-    """Nothing moves, and the replicas are not those of the target."""
+    """Not moving, and the replicas are not those of the target."""
     UNKNOWN = "unknown"
-    """There is no such partition."""
+    """The partition does not exist."""
 
 
 def plan_moves(
@@ -90,7 +90,7 @@ def plan_moves(
     sizes: ReplicaSizes,
     log_dirs: LogDirTargets | None = None,
 ) -> list[Move]:
-    """Each partition with what it has now; those that cannot be moved have a problem."""
+    """The move of each partition; impossible ones have a problem."""
     asked = log_dirs or {}
     return [_move(tp, target, metadata, ongoing.get(tp), sizes, asked) for tp, target in sorted(targets.items())]
 
@@ -138,7 +138,7 @@ def _log_dir_problem(tp: TopicPartition, log_dirs: Iterable[tuple[int, str]], si
 
 
 def move_state(tp: TopicPartition, target: tuple[int, ...], metadata: ClusterMetadata, ongoing: bool) -> MoveState:
-    """How far one move has come, whoever started it."""
+    """State of one move."""
     if ongoing:
         return MoveState.IN_PROGRESS
     partition = partition_of(metadata, tp)
@@ -148,14 +148,14 @@ def move_state(tp: TopicPartition, target: tuple[int, ...], metadata: ClusterMet
 
 
 def log_dir_state(move: Move, sizes: ReplicaSizes) -> MoveState:
-    """Whether its replicas are in the log directories that they are asked to be in, or on their way there."""
+    """State of the moves of a partition's replicas to their requested log directories."""
     states = {replica_state(move.tp, broker, path, sizes) for broker, path in move.log_dirs}
     worst = (MoveState.DIFFERENT, MoveState.IN_PROGRESS)
     return next((state for state in worst if state in states), MoveState.COMPLETE)
 
 
 def replica_state(tp: TopicPartition, broker: int, path: str, sizes: ReplicaSizes) -> MoveState:
-    """The same of one replica."""
+    """State of the move of one replica to its requested log directory."""
     copy = sizes.copies.get((broker, tp))
     if copy is not None:
         return MoveState.IN_PROGRESS if copy[0] == path else MoveState.DIFFERENT
@@ -163,7 +163,7 @@ def replica_state(tp: TopicPartition, broker: int, path: str, sizes: ReplicaSize
 
 
 def bytes_moved(move: Move, sizes: ReplicaSizes) -> int:
-    """What the added replicas hold already; a replica that is ahead of the last look at the leader counts as whole."""
+    """Bytes in the added replicas; a replica larger than the leader's last known size counts as complete."""
     whole = move.size_bytes or 0
     added = sum(min(whole, sizes.of(replica, move.tp) or 0) for replica in move.adding)
     return added + sum(_bytes_relocated(move.tp, broker, place, whole, sizes) for broker, place in move.relocating)
@@ -177,7 +177,7 @@ def _bytes_relocated(tp: TopicPartition, broker: int, origin: str, whole: int, s
 
 
 def bytes_by_broker(moves: Iterable[Move]) -> tuple[dict[int, int], dict[int, int]]:
-    """What each broker has to take in and, as leader, to give out, as far as sizes are known."""
+    """Bytes that each broker receives and, as leader, sends, for partitions of known size."""
     incoming: dict[int, int] = {}
     outgoing: dict[int, int] = {}
     for move in moves:
@@ -190,17 +190,17 @@ def bytes_by_broker(moves: Iterable[Move]) -> tuple[dict[int, int], dict[int, in
 
 
 def rollback(moves: Iterable[Move]) -> Assignment:
-    """What has to be executed to get back to where the partitions were."""
+    """The reassignment that restores the previous replicas."""
     return {move.tp: move.current for move in moves if move.current}
 
 
 def rollback_log_dirs(moves: Iterable[Move]) -> LogDirTargets:
-    """Where the replicas were that change their log directory."""
+    """Previous log directories of the replicas that change theirs."""
     return {(broker, move.tp): place for move in moves for broker, place in move.relocating}
 
 
 def partition_of(metadata: ClusterMetadata, tp: TopicPartition) -> Partition | None:
-    """The partition, if there is one."""
+    """The partition, or None."""
     topic = metadata.topics.get(tp.topic)
     return None if topic is None else topic.partition(tp.partition)
 

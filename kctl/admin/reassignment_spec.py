@@ -1,8 +1,8 @@
-"""Which partitions are to live where, as people and Kafka's tools write it.  Pure.
+"""Parses and formats reassignments, as JSON of Kafka's tools and as arguments.  Pure.
 
 {"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2,3],"log_dirs":["any","/disk2","any"]}]}
 orders:0=1,2,3          the same on a command line
-orders:0                only the partition, where replicas do not matter
+orders:0                the partition only, for commands without replicas
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Assignment = dict[TopicPartition, tuple[int, ...]]
 """The replicas of each partition, the preferred leader first."""
 
 LogDirTargets = Mapping[tuple[int, TopicPartition], str]
-"""The log directories that replicas, by broker and partition, are asked to be in; any will do for the others."""
+"""Requested log directories by (broker, partition); others have no requirement."""
 
 _INLINE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+):(?P<partition>[0-9]+)(?:=(?P<replicas>[0-9,]+))?")
 
 
 def parse_reassignment(text: str) -> Assignment:
-    """Read Kafka's JSON.  Raises UsageError with what is wrong about it."""
+    """Parses Kafka's JSON.  Raises UsageError."""
     document = _document(text)
     version = document.get("version", VERSION)
     if version != VERSION:
-        raise UsageError(f"version {version!r} of the reassignment is not known; {VERSION} is")
+        raise UsageError(f"version {version!r} of the reassignment is not supported; use {VERSION}")
     assignment: Assignment = {}
     for entry in _partitions_of(document):
         tp = _partition(entry)
@@ -47,7 +47,7 @@ def parse_reassignment(text: str) -> Assignment:
 
 
 def parse_log_dirs(text: str) -> LogDirTargets:
-    """Read the log directories of a document that parse_reassignment has read."""
+    """The log directories in a document that `parse_reassignment` has accepted."""
     targets: dict[tuple[int, TopicPartition], str] = {}
     for entry in _partitions_of(_document(text)):
         tp, replicas = _partition(entry), entry["replicas"]
@@ -58,7 +58,7 @@ def parse_log_dirs(text: str) -> LogDirTargets:
 
 
 def parse_partitions(text: str) -> list[TopicPartition]:
-    """Read the JSON of an election: topics and partitions without replicas.  Raises UsageError."""
+    """Parses the JSON of an election: topics and partitions without replicas.  Raises UsageError."""
     tps = [_partition(entry) for entry in _partitions_of(_document(text))]
     if not tps:
         raise UsageError("the file names no partition")
@@ -68,7 +68,7 @@ def parse_partitions(text: str) -> list[TopicPartition]:
 
 
 def parse_inline(texts: Iterable[str], *, with_replicas: bool = True) -> Assignment:
-    """Read `orders:0=1,2,3`; replicas may only be left out where they do not matter.  Raises UsageError."""
+    """Parses `orders:0=1,2,3`, or `orders:0` without replicas.  Raises UsageError."""
     assignment: Assignment = {}
     for text in texts:
         found = _INLINE.fullmatch(text)
@@ -85,7 +85,7 @@ def parse_inline(texts: Iterable[str], *, with_replicas: bool = True) -> Assignm
 def format_reassignment(
     assignment: Mapping[TopicPartition, Iterable[int]], log_dir_targets: LogDirTargets | None = None
 ) -> str:
-    """Kafka's JSON, byte for byte as its own tools print it."""
+    """Formats as JSON, byte for byte as Kafka's tools."""
     known = log_dir_targets or {}
     partitions = []
     for tp in sorted(assignment):

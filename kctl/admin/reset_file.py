@@ -1,4 +1,4 @@
-"""Offsets of groups as the CSV that Kafka's kafka-consumer-groups exports and takes.  Pure.
+"""Offsets of groups as CSV in the format of kafka-consumer-groups.  Pure.
 
 Two shapes, neither with a header: `topic,partition,offset` for one group, `group,topic,partition,offset` for several.
 """
@@ -14,17 +14,17 @@ from kctl.model import TopicPartition
 
 UNQUOTED_LENGTH_MAX = 24
 UNQUOTED_CHARACTER_MIN = "-"
-"""Jackson, which writes Kafka's files, quotes what is longer or holds anything smaller."""
+"""Jackson, which writes Kafka's files, quotes long fields and fields with a character below this."""
 
 COLUMNS_OF_ONE_GROUP = 3
 COLUMNS_OF_SEVERAL = 4
 
 Offsets = dict[str, dict[TopicPartition, int]]
-"""By group."""
+"""Offsets by group and partition."""
 
 
 def format_offsets(offsets: Iterable[tuple[str, TopicPartition, int]], *, with_group: bool) -> str:
-    """The file, a line for each partition."""
+    """Formats the file, with one line per partition."""
     lines = []
     for group, tp, offset in offsets:
         front = f"{_field(group)}," if with_group else ""
@@ -33,7 +33,7 @@ def format_offsets(offsets: Iterable[tuple[str, TopicPartition, int]], *, with_g
 
 
 def parse_offsets(text: str, groups: Sequence[str]) -> Offsets:
-    """What the file says about `groups`; lines without a group are about the only one.  Raises UsageError."""
+    """Offsets of `groups` in the file; lines without a group belong to the only one.  Raises UsageError."""
     offsets: Offsets = {group: {} for group in groups}
     shape = None
     for number, fields in enumerate(csv.reader(text.splitlines()), 1):
@@ -43,7 +43,7 @@ def parse_offsets(text: str, groups: Sequence[str]) -> Offsets:
         if shape not in {COLUMNS_OF_ONE_GROUP, COLUMNS_OF_SEVERAL} or len(fields) != shape:
             raise UsageError(f"line {number}: neither 'topic,partition,offset' nor 'group,topic,partition,offset'")
         if shape == COLUMNS_OF_ONE_GROUP and len(groups) != 1:
-            raise UsageError("the file names no groups, so it can be for one group only")
+            raise UsageError("the file has no groups, so it can be used for one group only")
         group = fields[0] if shape == COLUMNS_OF_SEVERAL else groups[0]
         topic, partition, offset = (field.strip() for field in fields[-COLUMNS_OF_ONE_GROUP:])
         if not topic:
@@ -53,7 +53,7 @@ def parse_offsets(text: str, groups: Sequence[str]) -> Offsets:
         if group not in offsets:
             continue
         if tp in offsets[group]:
-            raise UsageError(f"line {number}: {tp} is there twice")
+            raise UsageError(f"line {number}: {tp} occurs twice")
         offsets[group][tp] = at
     return offsets
 

@@ -1,7 +1,7 @@
-"""Files with the reassignments that lead back, in the folder of a cluster: `rollback-<key>.json`, then `-2`, `-3`.
+"""Files with reassignments that undo others: `rollback-<key>.json`, then `-2`, `-3`, in a folder per cluster.
 
-None is ever overwritten.  They are also the only place that knows in which order a partition had its replicas before a
-move: the controller keeps who they were, not their order.
+They are never overwritten.  They are also the only record of the previous order of a partition's replicas: the
+controller does not keep it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PREFIX = "rollback-"
 
 
 def save_rollback(folder: Path, key: str, text: str) -> Path:
-    """Write a new file and return its path.  Raises OSError."""
+    """Writes a new file and returns its path.  Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     number = 1
     while True:
@@ -32,7 +32,7 @@ def save_rollback(folder: Path, key: str, text: str) -> Path:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that must not exist yet, and have it on the disk.  Raises FileExistsError and other OSErrors."""
+    """Writes and syncs a file that must not exist yet.  Raises FileExistsError and other OSErrors."""
     with path.open("x", encoding="utf-8") as file:
         file.write(text)
         file.flush()
@@ -40,12 +40,12 @@ def write_new(path: Path, text: str) -> None:
 
 
 def original_order(folder: Path, tp: TopicPartition, replicas: Collection[int]) -> tuple[int, ...] | None:
-    """The order that these replicas had before the latest move that has a file; None when no file tells it."""
+    """The order of these replicas before the latest move with a file; None if no file has it."""
     for path in sorted(folder.glob(f"{_PREFIX}*.json"), key=_written_ns, reverse=True):
         try:
             order = parse_reassignment(path.read_text(encoding="utf-8")).get(tp)
         except (OSError, UsageError, UnicodeDecodeError):
-            continue  # Somebody has changed it since; others may tell.
+            continue  # The file has been edited and is invalid; try older ones.
         if order is not None and sorted(order) == sorted(replicas):
             return tuple(order)
     return None

@@ -1,7 +1,7 @@
-"""Files that remember which throttles a reassignment holds, so that whoever comes after a crash can give them back.
+"""Files with the throttles set for each reassignment, so that they can be removed after a crash.
 
-One folder per cluster.  `throttle-<key>.json` for each reassignment, written whole or not at all and before anything is
-set.  `lock` is locked while somebody sets or gives back throttles; a crash unlocks it.
+One folder per cluster.  `throttle-<key>.json` is written atomically before any throttle of the reassignment is set.
+`lock` is locked while throttles are set or removed; a crash releases it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _PREFIX = "throttle-"
 
 
 class ThrottleRecords:
-    """The records of one cluster.  Owner: one command at a time, while it holds `locked`."""
+    """The throttle records of one cluster.  Owner: the command that holds `locked`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Waits until nobody else is at it."""
+        """Holds the lock; waits until other commands have released it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -40,7 +40,7 @@ class ThrottleRecords:
             os.close(fd)
 
     def all(self) -> dict[str, ThrottleRecord]:
-        """Every record by its key.  Raises KctlError for a file that cannot be read."""
+        """All records by key.  Raises KctlError for an invalid file."""
         records = {}
         for path in sorted(self.folder.glob(f"{_PREFIX}*.json")):
             try:
@@ -48,11 +48,11 @@ class ThrottleRecords:
                     json.loads(path.read_text(encoding="utf-8"))
                 )
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise KctlError(f"{path} is no record of throttles that kctl can read: {error}") from None
+                raise KctlError(f"{path} is not a valid throttle record: {error}") from None
         return records
 
     def save(self, key: str, record: ThrottleRecord) -> None:
-        """Keep it, or forget it when it holds nothing any more."""
+        """Writes a record, or deletes its file if it is empty."""
         path = self.path_of(key)
         if not record.settings:
             path.unlink(missing_ok=True)
@@ -70,7 +70,7 @@ class ThrottleRecords:
 
 
 def key_of(partitions: Collection[TopicPartition]) -> str:
-    """The same partitions have the same key, wherever they go."""
+    """The key of a set of partitions, independent of their targets."""
     text = "\n".join(str(tp) for tp in sorted(partitions))
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 

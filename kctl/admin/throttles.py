@@ -1,12 +1,12 @@
-"""Replication throttles of a reassignment: which are needed, what was there before, and how to give it back.  Pure.
+"""Replication throttles of a reassignment: required settings, previous values, and their restoration.  Pure.
 
-A throttle is two rates on every broker that takes part, and for each topic the list of replicas that they apply to,
-as `partition:broker`.  Kafka's tool clears all of them on all brokers when it is done.  We write down what we set
-and what was there before; on release a rate goes back to what it was, and from a list go the entries that we added.
-What somebody else has set meanwhile stays.
+A throttle consists of two rates on every involved broker, and for each topic the list of replicas to which they apply,
+as `partition:broker`.  Kafka's tool clears all of them on all brokers at the end.  kctl records the new and the
+previous values; on release it restores each rate, and removes the added entries from each list.  Values changed by
+others in between stay.
 
-Several reassignments may hold the same setting.  One that began later took our value for what was there before; when
-we are released first, it inherits what we found (`_heir`).
+Several reassignments may hold the same setting.  A later one recorded the earlier one's value as the previous value; if
+the earlier one is released first, the later one inherits its previous value (`_heir`).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ ALL_REPLICAS = "*"
 FORMAT_VERSION = 1
 
 Values = Mapping[tuple[ConfigResource, str], str | None]
-"""What is set for exactly that topic or broker, by property; None where nothing is."""
+"""Values set for a topic or broker itself, by property; None if not set."""
 
 Changes = dict[ConfigResource, list[ConfigChange]]
 
 
 @dataclass(frozen=True, slots=True)
 class RateHold:
-    """One rate of one broker: what it was and what we made of it."""
+    """One rate of a broker: previous and new value."""
 
     broker_id: int
     name: str
@@ -48,7 +48,7 @@ class RateHold:
 
 @dataclass(frozen=True, slots=True)
 class ListHold:
-    """One list of throttled replicas: what it was, the entries that we need, and those of them that we added."""
+    """One list of throttled replicas: previous value, required entries, and added entries."""
 
     topic: str
     name: str
@@ -63,7 +63,7 @@ class ListHold:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleRecord:
-    """All that one reassignment holds, and the partitions until whose arrival it does."""
+    """All settings held by one reassignment, and its partitions."""
 
     created_ms: int
     partitions: tuple[TopicPartition, ...]
@@ -77,34 +77,34 @@ class ThrottleRecord:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """How to give back what a record holds."""
+    """The changes that release a record."""
 
     changes: Changes
     others: list[ThrottleRecord]
-    """The other records in their order, with what they inherit."""
+    """The other records in their order, with inherited values."""
     foreign: list[tuple[ConfigResource, str, str | None]] = field(default_factory=list)
-    """Rates that somebody has changed since, with the value that stays."""
+    """Rates changed by others since, with their values, which stay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """The brokers that are to keep to the rate, and the entries of each list."""
+    """Brokers to throttle, and the required entries of each list."""
 
     brokers: tuple[int, ...]
     lists: Mapping[tuple[str, str], tuple[str, ...]]
 
     @property
     def settings(self) -> list[tuple[ConfigResource, str]]:
-        """All properties whose values matter before anything is set."""
+        """All properties whose present values are required."""
         brokers = [ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in self.brokers]
         topics = [(ConfigResource(ResourceType.TOPIC, topic), name) for topic, name in self.lists]
         return [(broker, name) for broker in brokers for name in RATES] + topics
 
 
 def throttle_needs(moves: Iterable[Move]) -> Needs:
-    """Leaders may be any of the present replicas, followers are those that are added; ReassignPartitionsCommand (2.8).
+    """Throttles all present replicas as leaders and added ones as followers.  ReassignPartitionsCommand (2.8).
 
-    Partitions to which nothing is added copy nothing and need no throttle.
+    Partitions without added replicas copy nothing and need no throttle.
     """
     brokers: set[int] = set()
     lists: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -127,10 +127,10 @@ def hold(
     now_ms: int,
     before: ThrottleRecord | None = None,
 ) -> ThrottleRecord:
-    """The record of a throttle that is about to be set.
+    """The record of a throttle to be set.
 
-    `before` is the record of the same reassignment when its throttle is set again: what was there before us stays
-    what it says.  Brokers whose rates are not in `present` are left out.
+    `before` is the record of the same reassignment if its throttle is changed; its previous values are kept.  Brokers
+    whose rates are not in `present` are omitted.
     """
     known_rates = {one.setting: one for one in before.rates} if before else {}
     known_lists = {one.setting: one for one in before.lists} if before else {}
@@ -158,7 +158,7 @@ def hold(
 
 
 def changes_to_set(record: ThrottleRecord, present: Values) -> Changes:
-    """What makes the throttle of a record real."""
+    """The config changes that set the throttle of a record."""
     changes: Changes = {}
     for rate in record.rates:
         _add(changes, rate.setting, rate.ours)
@@ -170,10 +170,10 @@ def changes_to_set(record: ThrottleRecord, present: Values) -> Changes:
 
 
 def release(record: ThrottleRecord, present: Values, others: Sequence[ThrottleRecord]) -> Release:
-    """What gives everything back.
+    """The config changes that release a record.
 
-    A broker may tell its rates a moment late, so finding the prior value is no reason not to write it once more.
-    Settings that are not in `present` could not be read and are left out.
+    A broker may return stale rates, so the previous value is written even if it seems to be set already.  Settings
+    that are not in `present` could not be read and are omitted.
     """
     changes: Changes = {}
     heirs = list(others)
@@ -204,7 +204,7 @@ def release(record: ThrottleRecord, present: Values, others: Sequence[ThrottleRe
 
 
 def without(record: ThrottleRecord, settings: Iterable[tuple[ConfigResource, str]]) -> ThrottleRecord:
-    """What a record still holds once `settings` are given back."""
+    """The record without the released `settings`."""
     done = set(settings)
     return replace(
         record,
@@ -214,13 +214,13 @@ def without(record: ThrottleRecord, settings: Iterable[tuple[ConfigResource, str
 
 
 def missing_entries(value: str | None, wanted: Iterable[str]) -> list[str]:
-    """The wanted entries that a list does not have; none when it stands for all replicas."""
+    """The required entries missing in a list; none if it stands for all replicas."""
     present = _entries(value)
     return [] if ALL_REPLICAS in present[:1] else [entry for entry in wanted if entry not in present]
 
 
 def record_to_json(record: ThrottleRecord) -> dict[str, Any]:
-    """As it is kept in a file."""
+    """Formats a record for its file."""
     return {
         "version": FORMAT_VERSION,
         "created_ms": record.created_ms,
@@ -242,9 +242,9 @@ def record_to_json(record: ThrottleRecord) -> dict[str, Any]:
 
 
 def record_from_json(document: Mapping[str, Any]) -> ThrottleRecord:
-    """The record of a file.  Raises ValueError, KeyError or TypeError when it is none that we know."""
+    """Parses a record.  Raises ValueError, KeyError or TypeError if it is invalid."""
     if document["version"] != FORMAT_VERSION:
-        raise ValueError(f"version {document['version']} is not known")
+        raise ValueError(f"version {document['version']} is not supported")
     return ThrottleRecord(
         created_ms=document["created_ms"],
         partitions=tuple(TopicPartition(one["topic"], one["partition"]) for one in document["partitions"]),
@@ -257,7 +257,7 @@ def record_from_json(document: Mapping[str, Any]) -> ThrottleRecord:
 
 
 def _heir(rate: RateHold, record: ThrottleRecord, others: Sequence[ThrottleRecord]) -> int | None:
-    """The record that was set on top of ours, if there is one."""
+    """The record whose previous value is the one set by this record, or None."""
     for index, other in enumerate(others):
         if other.created_ms >= record.created_ms and any(
             one.setting == rate.setting and one.prior == rate.ours for one in other.rates
@@ -276,7 +276,7 @@ def _inherit_rate(record: ThrottleRecord, released: RateHold) -> ThrottleRecord:
 def _inherit_entries(
     record: ThrottleRecord, released: ListHold, entries: set[str], *, came_later: bool
 ) -> tuple[ThrottleRecord, set[str]]:
-    """Entries that another record needs become its own; one that came later took ours for what was there before."""
+    """Passes entries to other records that require them, and that saw them as previous entries."""
     inherited: set[str] = set()
     lists = []
     for one in record.lists:

@@ -1,4 +1,4 @@
-"""Sets the throttles of a reassignment and gives them back; `throttles` decides, `throttle_records` remembers."""
+"""Sets and releases the throttles of a reassignment.  Rules are in `throttles`, files in `throttle_records`."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.model import TopicPartition
 
 _AWAY = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION})
-"""A broker that is down copies nothing, so it needs no throttle; it must not keep others from theirs (KAFKA-13392)."""
+"""A broker that is down copies nothing; its error must not prevent throttles on other brokers (KAFKA-13392)."""
 
 Setting = tuple[ConfigResource, str]
 
 
 @dataclass(slots=True)
 class Restored:
-    """What was given back, and what was not."""
+    """Result of releasing throttles."""
 
     settings: list[tuple[ConfigResource, ConfigChange]] = field(default_factory=list)
     foreign: list[tuple[ConfigResource, str, str | None]] = field(default_factory=list)
-    """Somebody else has changed these; they stay as they are."""
+    """Rates changed by others, which stay."""
     failed: list[tuple[ConfigResource, Outcome]] = field(default_factory=list)
-    """Still held: the record of them stays for another attempt."""
+    """Settings that could not be restored; their record stays for another attempt."""
 
     @property
     def brokers(self) -> list[int]:
-        """Whose rates were given back."""
+        """Brokers whose rates were restored."""
         return sorted({one.broker_id for one, _ in self.settings if one.broker_id is not None})
 
     @property
     def topics(self) -> list[str]:
-        """Whose lists were given back."""
+        """Topics whose lists were restored."""
         return sorted({one.name for one, _ in self.settings if one.type is ResourceType.TOPIC})
 
 
 async def set_throttles(
     client: ClusterClient, records: ThrottleRecords, key: str, moves: Collection[Move], bytes_per_s: int
 ) -> list[Outcome]:
-    """Throttle what the moves copy; returns the brokers that are away and go without.  Hold `records.locked`.
+    """Sets throttles for the moves; returns unreachable brokers, which have none.  Requires `records.locked`.
 
-    The record is on the disk before the first change.  Raises ApiError when a setting is refused; what was set until
-    then is in the record.
+    The record is written before the first change.  Raises ApiError if a setting is refused; the record then contains
+    what has been set.
     """
     needs = throttle_needs(moves)
     present, failed = await _read(client, needs.settings)
@@ -77,7 +77,7 @@ async def set_throttles(
 
 
 async def release_throttles(client: ClusterClient, records: ThrottleRecords, keys: Iterable[str]) -> Restored:
-    """Give back what the records hold.  Hold `records.locked`.
+    """Releases the throttles of the records.  Requires `records.locked`.
 
     Raises ClusterUnreachable; the records stay then.
     """
@@ -101,7 +101,7 @@ async def _release_one(
     present, failed = await _read(client, record.settings)
     gone = [setting for setting in record.settings if _is_gone(failed.get(setting[0]))]
     what = release(record, present, list(known.values()))
-    # Those that inherit are told first: after a crash in between, two records know how to give the same thing back.
+    # Save inheriting records first: after a crash in between, two records can restore the same setting.
     for (other_key, before), after in zip(known.items(), what.others, strict=True):
         if after != before:
             records.save(other_key, after)
@@ -121,7 +121,7 @@ async def _release_one(
 async def _read(
     client: ClusterClient, settings: Iterable[Setting]
 ) -> tuple[dict[Setting, str | None], dict[ConfigResource, Outcome]]:
-    """What is set for exactly each topic or broker, and those that could not be asked."""
+    """The values set for each topic or broker itself, and the resources that could not be read."""
     wanted = list(settings)
     values: dict[Setting, str | None] = {}
     failed: dict[ConfigResource, Outcome] = {}
@@ -133,7 +133,7 @@ async def _read(
             continue
         entry = entry_named(entries, name)
         if entry is not None and entry.is_sensitive and entry.source == resource.own_source:
-            text = f"{name_of(resource)} hides its {name}, so it could not be restored: remove it, or do without"
+            text = f"{name_of(resource)} does not show its {name}, so it could not be restored: remove it first"
             raise ApiError(ErrorCode.INVALID_CONFIG, text)
         values[resource, name] = own_value(entries, resource, name)
     return values, failed
@@ -145,17 +145,17 @@ def name_of(resource: ConfigResource) -> str:
 
 
 def describe_change(resource: ConfigResource, change: ConfigChange) -> str:
-    """One sentence about a setting that was given back."""
+    """A sentence about a restored setting."""
     what = "taken away" if change.operation is ConfigOperation.DELETE else f"set back to {change.value or 'nothing'}"
     return f"{name_of(resource)}: {change.name} {what}"
 
 
 def finished_keys(records: ThrottleRecords, under_way: Collection[TopicPartition]) -> list[str]:
-    """The records none of whose partitions is on its way any more."""
+    """Keys of the records without a moving partition."""
     moving = set(under_way)
     return [key for key, record in records.all().items() if moving.isdisjoint(record.partitions)]
 
 
 def _is_gone(outcome: Outcome | None) -> bool:
-    """A topic that was deleted took its list with it."""
+    """Whether the topic of a list was deleted."""
     return outcome is not None and outcome.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

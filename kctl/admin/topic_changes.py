@@ -1,4 +1,4 @@
-"""Topics: create, delete, add partitions."""
+"""Creates and deletes topics, and adds partitions."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from kctl.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsRe
 
 BROKER_DEFAULT = -1
 DEFAULTS_VERSION = 4
-"""From this version of CreateTopics on the broker fills in its defaults (KIP-464); before, one and one is asked for."""
+"""First version of CreateTopics with broker defaults (KIP-464); older ones get one partition and one replica."""
 
 DELETE_BY_ID_VERSION = 6
-"""From this version on DeleteTopics takes a name or an id for each topic (KIP-516)."""
+"""First version of DeleteTopics with a name or an id per topic (KIP-516)."""
 
 KNOWN_WAIT_MS = 5_000
 
 Assignment = Sequence[Sequence[int]]
-"""For each new partition the broker ids of its replicas, the preferred leader first."""
+"""The replicas of each new partition, the preferred leader first."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be created: a number of partitions and replicas, or an assignment."""
+    """A topic to create, with numbers of partitions and replicas, or an assignment."""
 
     name: str
     partitions: int = BROKER_DEFAULT
@@ -54,7 +54,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """What became of a NewTopic; numbers are -1 where the broker does not tell them."""
+    """Result for a NewTopic; numbers are -1 if the broker does not return them."""
 
     outcome: Outcome
     topic_id: UUID = ZERO_UUID
@@ -65,7 +65,7 @@ class CreatedTopic:
 async def create_topics(
     client: ClusterClient, topics: Sequence[NewTopic], *, validate_only: bool = False
 ) -> list[CreatedTopic]:
-    """Create topics, or only check whether they could be created.  Those created are known to all brokers then."""
+    """Creates topics, or only validates them; returns when all brokers have them in their metadata."""
 
     async def ask(connection: Connection) -> list[CreatedTopic]:
         version = connection.versions.highest(CreateTopicsRequest)
@@ -96,7 +96,7 @@ async def create_topics(
 
 
 async def delete_topics(client: ClusterClient, names: Collection[str]) -> list[Outcome]:
-    """Delete topics with all their records."""
+    """Deletes topics with all their records."""
 
     async def ask(connection: Connection) -> list[Outcome]:
         version = connection.versions.highest(DeleteTopicsRequest)
@@ -119,7 +119,10 @@ async def delete_topics(client: ClusterClient, names: Collection[str]) -> list[O
 async def create_partitions(
     client: ClusterClient, name: str, count: int, *, assignment: Assignment = (), validate_only: bool = False
 ) -> Outcome:
-    """Give a topic `count` partitions in all, known to all brokers then; `assignment` places the new ones."""
+    """Grows a topic to `count` partitions; returns when all brokers have them in their metadata.
+
+    `assignment` has the replicas of the new partitions.
+    """
     assignments = [CreatePartitionsAssignment(broker_ids=list(replicas)) for replicas in assignment] or None
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=name, count=count, assignments=assignments)],
@@ -140,10 +143,10 @@ async def create_partitions(
 
 
 async def _wait_until_known(client: ClusterClient, counts: Mapping[str, int]) -> None:
-    """Return when every live broker tells so many partitions of each topic with their leaders, or after KNOWN_WAIT_MS.
+    """Returns when all live brokers have the partitions with leaders in their metadata, or after KNOWN_WAIT_MS.
 
-    Brokers hear of a change one after the other, and one that has not heard of it yet says that there is no such topic.
-    Who has just made the change would be told so by the next command, depending on whom that asks.
+    Brokers receive UpdateMetadata one after the other; until then they return UNKNOWN_TOPIC_OR_PARTITION, which the
+    next command of the user could get.
     """
     if not counts:
         return
@@ -160,7 +163,7 @@ async def _knows(client: ClusterClient, node_id: int, counts: Mapping[str, int])
     try:
         metadata = await client.metadata_from(await client.broker(node_id), counts)
     except (ApiError, ConnectionLost):
-        return True  # Whoever goes now asks others before it tells anything again.
+        return True  # A broker that fails now reads the metadata before it serves again.
     told = {name: metadata.topics[name].partitions if name in metadata.topics else () for name in counts}
     return all(
         len(told[name]) >= count and all(partition.leader >= 0 for partition in told[name])

@@ -26,7 +26,7 @@ from kctl.protocol.apis.alter_configs import (
 
 
 async def topic_overrides(client: ClusterClient, names: Collection[str]) -> dict[str, dict[str, str | None] | Outcome]:
-    """The properties that were set for each topic itself, by name; sensitive values are None."""
+    """The properties set for each topic itself, by name; sensitive values are None."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     described = await describe_configs(client, resources, synonyms=False)
     return {
@@ -45,9 +45,9 @@ async def alter_topic_configs(
     delete: Collection[str],
     validate_only: bool = False,
 ) -> Outcome:
-    """Set some overrides of a topic and take others away, leaving the rest as they are.
+    """Sets and removes overrides of a topic, without changing others.
 
-    Brokers before 2.3 can only replace all overrides at once; there a change made at the same time by others is lost.
+    Brokers before 2.3 can only replace all overrides; there a concurrent change by others is lost.
     """
     changes = [ConfigChange(key, ConfigOperation.SET, value) for key, value in set_.items()]
     changes += [ConfigChange(key, ConfigOperation.DELETE) for key in delete]

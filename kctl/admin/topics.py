@@ -1,4 +1,4 @@
-"""Topics: list and describe."""
+"""Lists and describes topics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kctl.client.metadata import Topic
 
 
 async def list_topics(client: ClusterClient) -> list[Topic]:
-    """All topics that the user may see, by name."""
+    """All topics that the user is authorized to describe, by name."""
     metadata = await client.metadata()
     return list(metadata.topics.values())
 

@@ -1,4 +1,4 @@
-"""Transactions as their coordinators know them (KIP-664), and those that no coordinator will ever end."""
+"""Lists and describes transactions (KIP-664), and finds hanging ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What the coordinator knows of a transactional id; with an outcome that is an error the rest is empty."""
+    """State of a transactional id; with an error outcome the other fields are empty."""
 
     outcome: Outcome
     coordinator: str = ""
@@ -47,18 +47,18 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that is open in one partition."""
+    """An open transaction in one partition."""
 
     tp: TopicPartition
     producer: ActiveProducer
     transactional_id: str | None = None
-    """Whose producer it is, where a coordinator knows that."""
+    """The transactional id of the producer, or None if no coordinator has it."""
 
 
 async def list_transactions(
     client: ClusterClient, *, states: Sequence[str] = (), producer_ids: Sequence[int] = ()
 ) -> tuple[list[ListedTransaction], list[Outcome]]:
-    """The transactional ids of all brokers as they told them, and the brokers that could not."""
+    """The transactional ids of all brokers, and the brokers with an error."""
     metadata = await client.metadata([])
     request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
 
@@ -121,10 +121,10 @@ def _described(found: TransactionState, coordinator: str) -> Transaction | ApiEr
 async def find_hanging(
     client: ClusterClient, partitions: Collection[TopicPartition], *, idle_since_ms: int
 ) -> tuple[list[OpenTransaction], list[Outcome]]:
-    """Transactions that are open in one of the partitions, silent since that time, and not known to any coordinator.
+    """Transactions open in one of the partitions, without writes since the given time, and without a coordinator.
 
-    Also what could not be looked at: partitions first, brokers after them.  Where that is a broker, transactions that
-    it coordinates would look as if they hung: then none are told.
+    Also returns partitions and brokers with an error.  If a broker has an error, no transactions are returned, because
+    those that it coordinates would seem to hang.
     """
     candidates: list[OpenTransaction] = []
     failed: list[Outcome] = []
@@ -148,7 +148,7 @@ async def find_hanging(
 
 
 async def owner_of(client: ClusterClient, producer_id: int) -> Transaction | None:
-    """The transactional id with that producer.  Raises ApiError when a broker cannot tell."""
+    """The transactional id of a producer.  Raises ApiError if a broker has an error."""
     owners, unasked = await _owners(client, {producer_id})
     if unasked:
         raise ApiError(unasked[0].error, f"broker {unasked[0].name}: {unasked[0].message}")
@@ -156,12 +156,12 @@ async def owner_of(client: ClusterClient, producer_id: int) -> Transaction | Non
 
 
 def is_coordinated(one: OpenTransaction, owner: Transaction | None) -> bool:
-    """Whether a coordinator has the transaction in hand: it will end it in this partition, too."""
+    """Whether the coordinator has the transaction in its state and will end it in this partition."""
     return owner is not None and owner.producer_id == one.producer.producer_id and one.tp in owner.partitions
 
 
 async def _owners(client: ClusterClient, producer_ids: Collection[int]) -> tuple[dict[int, Transaction], list[Outcome]]:
-    """Transactional ids by the producer id, and the coordinators that could not tell."""
+    """Transactional ids by producer id, and the coordinators with an error."""
     listed, failed = await list_transactions(client, producer_ids=sorted(producer_ids))
     described = await describe_transactions(client, [one.transactional_id for one in listed])
     failed += [one.outcome for one in described if not one.outcome.is_done]

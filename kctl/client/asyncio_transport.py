@@ -18,7 +18,7 @@ from kctl.client.framing import (
     request_frame,
     response_of,
 )
-from kctl.client.transport import ConnectionLost, HungUp
+from kctl.client.transport import ConnectionClosed, ConnectionLost
 from kctl.client.versions import BrokerVersions
 from kctl.errors import KctlError, MalformedRequest
 from kctl.limits import CONCURRENT_REQUESTS_MAX
@@ -70,7 +70,7 @@ class AsyncioTransport:
             await connection.close()
             problem = no_answer(api_versions_request(), connect_timeout_ms)
             raise ConnectionLost(f"{address}: {problem}") from None
-        except HungUp:
+        except ConnectionClosed:
             await connection.close()
             raise ConnectionLost(refused_handshake(address)) from None
         except BaseException:
@@ -209,7 +209,7 @@ class AsyncioConnection:
         if isinstance(reason, int):
             problem = f"{self.address}: does not speak Kafka's protocol (frame of {reason} bytes)"
         elif reason is None:
-            self._lose(HungUp(f"{self.address}: the broker closed the connection"))
+            self._lose(ConnectionClosed(f"{self.address}: the broker closed the connection"))
             self._receiver.close()
             return
         else:

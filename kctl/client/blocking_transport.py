@@ -23,7 +23,7 @@ from kctl.client.framing import (
     request_frame,
     response_of,
 )
-from kctl.client.transport import ConnectionLost, HungUp
+from kctl.client.transport import ConnectionClosed, ConnectionLost
 from kctl.client.versions import BrokerVersions
 from kctl.limits import RESPONSE_BYTES_MAX, RESPONSE_READ_BYTES_MAX
 
@@ -70,7 +70,7 @@ class BlockingTransport:
         connection = BlockingConnection(address, sock, client_id=client_id, timeout_ms=timeout_ms, budget=budget)
         try:
             connection.negotiate(connect_timeout_ms, end_s)
-        except HungUp:
+        except ConnectionClosed:
             raise ConnectionLost(refused_handshake(address)) from None
         except BaseException:
             sock.close()
@@ -216,7 +216,7 @@ class BlockingConnection:
             with memoryview(buffer) as view:
                 count = self._socket.recv_into(view[position:])
             if not count:
-                raise HungUp(str(self._lose("the broker closed the connection")))
+                raise ConnectionClosed(str(self._lose("the broker closed the connection")))
             position += count
         return memoryview(buffer)
 

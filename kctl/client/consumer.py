@@ -68,7 +68,7 @@ class Consumer:
             fetched = await self._fetch()  # All leaders named a preferred read replica: fetch from it.
         counting = [one for one in sorted(fetched, key=lambda one: one.tp) if one.tp in self.positions]
         # Decode all before any position advances, so that an error in one partition loses no records of another.
-        taken = [(one.tp, *self._look_into(one)) for one in counting]
+        taken = [(one.tp, *self._decode(one)) for one in counting]
         self.positions.update((tp, position) for tp, _, position in taken)
         return [(tp, records) for tp, records, _ in taken if records]
 
@@ -92,12 +92,12 @@ class Consumer:
             answers = await self._client.gather([ask(broker, part) for broker, part in sorted(by_broker.items())])
         except ConnectionLost as lost:
             self._near.clear()
-            await self._look_again(str(lost))
+            await self._refresh_metadata(str(lost))
             return []
         fetched = [one for answer in answers for one in answer if self._counts(one)]
         moved = next((one for one in fetched if one.error in LEADER_MOVED), None)
         if moved is not None:
-            await self._look_again(f"{moved.tp}: {moved.error.name}")
+            await self._refresh_metadata(f"{moved.tp}: {moved.error.name}")
             fetched = [one for one in fetched if one.error not in LEADER_MOVED]
         else:
             self._deadline = self._client.deadline()
@@ -145,15 +145,15 @@ class Consumer:
                 near = self._near_broker(tp, self._metadata)
                 by_broker.setdefault(leader if near is None else near, {})[tp] = position
         if without_leader is not None:
-            await self._look_again(without_leader)
+            await self._refresh_metadata(without_leader)
         return by_broker
 
-    async def _look_again(self, reason: str) -> None:
+    async def _refresh_metadata(self, reason: str) -> None:
         self._metadata = None
         if not await self._deadline.pause():
             raise ClusterUnreachable(f"cannot continue to read: {reason}")
 
-    def _look_into(self, fetched: FetchedPartition) -> tuple[list[Record], int]:
+    def _decode(self, fetched: FetchedPartition) -> tuple[list[Record], int]:
         """The visible records, and the position after all batches, including control and aborted ones."""
         position = self.positions[fetched.tp]
         if fetched.error is not ErrorCode.NONE:

@@ -21,7 +21,6 @@ from kctl.client.consumer import Consumer
 from kctl.client.group_progress import GroupProgress
 from kctl.client.list_offsets import EARLIEST, LATEST, IsolationLevel, OffsetAt, list_offsets_at
 from kctl.client.membership.actions import (
-    Abandon,
     Action,
     Assign,
     Fail,
@@ -31,7 +30,8 @@ from kctl.client.membership.actions import (
     SendJoin,
     SendLeave,
     SendSync,
-    Take,
+    StartReading,
+    StopReading,
 )
 from kctl.client.membership.events import (
     Assigned,
@@ -43,9 +43,9 @@ from kctl.client.membership.events import (
     Joined,
     Left,
     PartitionsChanged,
+    PollRequested,
     Revoked,
     Synced,
-    Wanted,
 )
 from kctl.client.membership.member import (
     Member,
@@ -215,7 +215,7 @@ class GroupConsumer:
                 await self.commit()
                 self._drive_aside(Revoked())
             elif member.phase is not Phase.STABLE:
-                self._drive_aside(Wanted())
+                self._drive_aside(PollRequested())
             elif given := self._progress.missing(member.owned):
                 await self._look_up_positions(given)
             else:
@@ -338,19 +338,19 @@ class GroupConsumer:
     async def _perform(self, action: Action) -> Event | None:
         match action:
             case SendJoin(request):
-                return await self._ask(request, JoinGroupResponse, self._joined, self._patience_ms)
+                return await self._ask(request, JoinGroupResponse, self._joined, self._rebalance_request_timeout_ms)
             case SendSync(request):
-                return await self._ask(request, SyncGroupResponse, Synced, self._patience_ms)
+                return await self._ask(request, SyncGroupResponse, Synced, self._rebalance_request_timeout_ms)
             case SendHeartbeat(request):
                 generation = request.generation_id
                 return await self._ask(request, HeartbeatResponse, lambda told: HeartbeatAnswered(told, generation))
             case SendLeave(member_id):
-                await self._say_goodbye(member_id)
+                await self._send_leave(member_id)
             case Assign(assignor, members):
                 topics = frozenset[str]().union(*(one.topics for one in members))
                 self._partition_counts = await self._counts(topics)
                 return Assigned(ASSIGNORS[assignor](members, self._partition_counts))
-            case Take(partitions):
+            case StartReading(partitions):
                 self._progress.forget(partitions)
                 self._told_ms = self._now_ms()
             case LookUpCoordinator():
@@ -359,11 +359,11 @@ class GroupConsumer:
                     await self._look_elsewhere("its coordinator does not answer")
             case Fail(error):
                 self._failure = error
-            case Revoke() | Abandon():
+            case Revoke() | StopReading():
                 pass  # `_settle` sees the phase at the next poll.
         return None
 
-    async def _say_goodbye(self, member_id: str) -> None:
+    async def _send_leave(self, member_id: str) -> None:
         """Sends LeaveGroup.  Raises ConnectionLost and ApiError."""
         connection = await self._connect()
         request = LeaveGroupRequest(group_id=self.member.settings.group_id)
@@ -397,7 +397,7 @@ class GroupConsumer:
         return Joined(response)
 
     @property
-    def _patience_ms(self) -> int:
+    def _rebalance_request_timeout_ms(self) -> int:
         """Timeout of JoinGroup and SyncGroup: the largest rebalance timeout, with a margin."""
         return self.member.settings.rebalance_timeout_ms + ANSWER_MARGIN_MS
 

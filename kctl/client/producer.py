@@ -78,7 +78,7 @@ class _Batch:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _PartitionQueue:
     """State of one partition: open batch, closed batches, producer id and next sequence number."""
 
     tp: TopicPartition
@@ -109,7 +109,7 @@ class Producer:
         self._transaction = transaction
         self._failure: KctlError | None = None
         self._clock_ms = clock_ms
-        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._queues: dict[TopicPartition, _PartitionQueue] = {}
         self._metadata: dict[str, ClusterMetadata] = {}
         self._sticky: dict[str, int] = {}
         self._choose = choose
@@ -137,19 +137,19 @@ class Producer:
 
     async def flush(self) -> None:
         """Waits until every record has been delivered or has failed."""
-        for lane in self._lanes.values():
-            self._close_batch(lane)
-        senders = [lane.sender for lane in self._lanes.values() if lane.sender is not None]
+        for queue in self._queues.values():
+            self._close_batch(queue)
+        senders = [queue.sender for queue in self._queues.values() if queue.sender is not None]
         if senders:
             await asyncio.gather(*senders)
 
     def abandon(self) -> None:
         """Stops at once; records without a result may or may not have been written."""
-        for lane in self._lanes.values():
-            if lane.linger is not None:
-                lane.linger.cancel()
-            if lane.sender is not None:
-                lane.sender.cancel()
+        for queue in self._queues.values():
+            if queue.linger is not None:
+                queue.linger.cancel()
+            if queue.sender is not None:
+                queue.sender.cancel()
 
     async def _look_up(self, topic: str) -> ClusterMetadata:
         metadata = self._metadata.get(topic)
@@ -172,77 +172,77 @@ class Producer:
         return self._sticky[topic] % count
 
     def _add(self, tp: TopicPartition, record: Record) -> None:
-        lane = self._lanes.get(tp)
-        if lane is None:
-            lane = self._lanes[tp] = _Lane(tp)
+        queue = self._queues.get(tp)
+        if queue is None:
+            queue = self._queues[tp] = _PartitionQueue(tp)
         size = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
         size += sum(len(name) + len(value or b"") + 4 for name, value in record.headers)
-        if lane.open.records and lane.open.size + size > self._settings.batch_bytes:
-            self._close_batch(lane)
-        lane.open.records.append(record)
-        lane.open.size += size
+        if queue.open.records and queue.open.size + size > self._settings.batch_bytes:
+            self._close_batch(queue)
+        queue.open.records.append(record)
+        queue.open.size += size
         self._buffered_records += 1
         if self._buffered_records >= self._settings.buffered_records_max:
             self._has_room.clear()
-        if lane.open.size >= self._settings.batch_bytes or len(lane.open.records) >= self._settings.batch_records:
-            self._close_batch(lane)
-        elif lane.linger is None:
+        if queue.open.size >= self._settings.batch_bytes or len(queue.open.records) >= self._settings.batch_records:
+            self._close_batch(queue)
+        elif queue.linger is None:
             loop = asyncio.get_running_loop()
-            lane.linger = loop.call_later(self._settings.linger_ms / 1000, self._close_batch, lane)
+            queue.linger = loop.call_later(self._settings.linger_ms / 1000, self._close_batch, queue)
 
-    def _close_batch(self, lane: _Lane) -> None:
-        if lane.linger is not None:
-            lane.linger.cancel()
-            lane.linger = None
-        if not lane.open.records:
+    def _close_batch(self, queue: _PartitionQueue) -> None:
+        if queue.linger is not None:
+            queue.linger.cancel()
+            queue.linger = None
+        if not queue.open.records:
             return
-        lane.closed.append(lane.open)
-        lane.open = _Batch()
-        if lane.tp.topic in self._sticky:
-            self._sticky[lane.tp.topic] += 1
-        if lane.sender is None or lane.sender.done():
-            lane.sender = asyncio.create_task(self._send_lane(lane), name=f"produce to {lane.tp}")
+        queue.closed.append(queue.open)
+        queue.open = _Batch()
+        if queue.tp.topic in self._sticky:
+            self._sticky[queue.tp.topic] += 1
+        if queue.sender is None or queue.sender.done():
+            queue.sender = asyncio.create_task(self._send_queue(queue), name=f"produce to {queue.tp}")
 
-    async def _send_lane(self, lane: _Lane) -> None:
-        while lane.closed:
-            batch = lane.closed.popleft()
+    async def _send_queue(self, queue: _PartitionQueue) -> None:
+        while queue.closed:
+            batch = queue.closed.popleft()
             try:
-                delivery = await self._deliver(lane, batch.records)
+                delivery = await self._deliver(queue, batch.records)
             except KctlError as error:
-                delivery = Delivery(lane.tp, batch.records, -1, -1, error)
+                delivery = Delivery(queue.tp, batch.records, -1, -1, error)
             if delivery.error is not None:
                 # The broker would refuse the following batches as out of order, so use a new producer id.  Other
                 # partitions keep the old id for the batch in flight and change with the next.
                 self._producer = None
                 self._failure = delivery.error
-                self._metadata.pop(lane.tp.topic, None)
+                self._metadata.pop(queue.tp.topic, None)
             self._buffered_records -= len(batch.records)
             if self._buffered_records < self._settings.buffered_records_max:
                 self._has_room.set()
             self._on_delivery(delivery)
 
-    async def _deliver(self, lane: _Lane, records: list[Record]) -> Delivery:
+    async def _deliver(self, queue: _PartitionQueue, records: list[Record]) -> Delivery:
         if self._transaction is not None:
             if self._failure is not None:
-                return Delivery(lane.tp, records, -1, -1, self._failure)
-            await self._transaction.add(lane.tp)
+                return Delivery(queue.tp, records, -1, -1, self._failure)
+            await self._transaction.add(queue.tp)
         producer = await self._producer_id()
-        if producer != lane.producer:
-            lane.producer, lane.next_sequence = producer, 0
+        if producer != queue.producer:
+            queue.producer, queue.next_sequence = producer, 0
         has_id = producer[0] >= 0
         data = build_batch(
             records,
             codec=self._settings.codec,
             producer_id=producer[0],
             producer_epoch=producer[1],
-            base_sequence=lane.next_sequence if has_id else -1,
+            base_sequence=queue.next_sequence if has_id else -1,
             is_transactional=self._transaction is not None,
         )
-        lane.next_sequence = (lane.next_sequence + len(records)) & SEQUENCE_MAX
-        outcome = await self._produce(lane.tp, data)
+        queue.next_sequence = (queue.next_sequence + len(records)) & SEQUENCE_MAX
+        outcome = await self._produce(queue.tp, data)
         if isinstance(outcome, ApiError):
-            return Delivery(lane.tp, records, -1, -1, ApiError(outcome.code, f"{lane.tp}: {outcome}"))
-        return Delivery(lane.tp, records, outcome[0], outcome[1])
+            return Delivery(queue.tp, records, -1, -1, ApiError(outcome.code, f"{queue.tp}: {outcome}"))
+        return Delivery(queue.tp, records, outcome[0], outcome[1])
 
     async def _produce(self, tp: TopicPartition, data: bytes) -> tuple[int, int] | ApiError:
         """Sends a batch, with retries; returns (base offset, append time)."""

@@ -16,7 +16,7 @@ class ConnectionLost(KctlError):
     """A broker is unreachable, closed the connection or did not respond; the outcome of the request is unknown."""
 
 
-class HungUp(ConnectionLost):
+class ConnectionClosed(ConnectionLost):
     """The peer closed the connection."""
 
 

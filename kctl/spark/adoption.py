@@ -1,9 +1,8 @@
-"""Rebuilds the commit log of an export folder from its data files, where the log was lost.
+"""Rebuilds the lost commit log of an export folder from its data files.
 
-Every data file says in its footer which offsets of which topic it holds.  The files become plans like any other: their
-tasks find the files finished, and the commits are written as always.  Offsets between two files are planned as files
-of their own, so they are read from the cluster: they hold nothing (markers, compacted records), or a file was lost too
-and is written again.
+The footer of every data file has its topic and offsets.  The files are turned into plans whose tasks find the files
+finished, and which are committed as usual.  Offsets between two files are planned as separate files and read from the
+cluster: they contain no records (markers, compaction), or their file was lost and is written again.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _RANGE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """What a data file says about itself."""
+    """The footer of a data file."""
 
     path: str
     topic: str
@@ -39,17 +38,17 @@ class FoundFile:
 
 
 def find_files(folder: Path, paths: Iterable[str]) -> list[FoundFile]:
-    """Read the footers.  Raises UnknownFiles for a file that no export wrote."""
+    """Reads the footers.  Raises UnknownFiles for a file that was not written by an export."""
     return [_found(folder, path) for path in paths]
 
 
 def plan_adoption(
     found: Sequence[FoundFile], positions: Positions, *, cluster_id: str, options: FileOptions, now_ms: int
 ) -> list[Plan]:
-    """Plans that take over the files, one per topic id, the oldest first.
+    """Plans for the files, one per topic id, the oldest first.
 
-    Raises BrokenExportFolder for files that contradict each other, UnknownFiles for those of a topic whose log is here
-    and ends before them.
+    Raises BrokenExportFolder for inconsistent files, UnknownFiles for files of a topic whose commit log exists and ends
+    before them.
     """
     if len({file.has_headers for file in found}) > 1:
         raise BrokenExportFolder("some files have the column headers and others have not: they are of two exports")
@@ -107,7 +106,7 @@ def _by_topic(found: Sequence[FoundFile]) -> Iterable[tuple[tuple[str, UUID], li
 
 
 def _ranges(topic: str, topic_id: UUID, group: Sequence[FoundFile]) -> Iterable[PartitionRange]:
-    """The ranges of each incarnation and partition, in that order, which is also the order inside shared files."""
+    """The ranges sorted by incarnation and partition, as inside shared files."""
     held: dict[tuple[int, int], list[FileRange]] = {}
     for found in group:
         for partition, start, end in found.ranges:

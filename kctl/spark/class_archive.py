@@ -1,8 +1,7 @@
-"""An archive of the Java classes that an export loads: a start of Spark that takes half as long (AppCDS, JEP 350).
+"""Archive of the Java classes of an export, which halves the start time of Spark (AppCDS, JEP 350).
 
-Most of a JVM's start is loading and checking the same few thousand classes.  A JVM that is told so writes them, ready
-to be mapped, into a file when it ends; later ones map it.  A file that does not fit the JVM or the jars is ignored by
-the JVM.
+Most of the start of a JVM is loading and verifying the same few thousand classes.  A JVM can dump them to a file at its
+end, which later JVMs map.  A JVM ignores an archive of another JVM or other jars.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from kctl.spark.session import (
 
 
 def archive_path() -> Path:
-    """Where the archive of this Java and this PySpark is or would be, under the XDG cache home."""
+    """Path of the archive for this Java and PySpark, in the XDG cache home."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "kctl" / f"spark-{_fingerprint()}.jsa"
 
 
 def use_option() -> str:
-    """The JVM option that maps the archive; nothing where nobody has made it."""
+    """The JVM option that maps the archive; empty if it does not exist."""
     path = archive_path()
     return f"-XX:SharedArchiveFile={path}" if path.is_file() else ""
 
 
 def make_archive() -> Path:
-    """Start Spark once and keep what it loaded.  Raises SparkMissing and SparkFailed."""
+    """Starts Spark once and writes the archive.  Raises SparkMissing and SparkFailed."""
     require_spark()
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +58,7 @@ def make_archive() -> Path:
 
 
 def _fingerprint() -> str:
-    """Changes with the JVM and with PySpark, so that an update leads to another archive."""
+    """Hash of the versions of JVM and PySpark, so that each combination has its own archive."""
     binary = Path(java() or "java").resolve()
     stamp = binary.stat().st_mtime_ns if binary.exists() else 0
     try:

@@ -1,4 +1,4 @@
-"""Asks the cluster for what planning needs: identity of the topics, offsets and sizes of their partitions."""
+"""Queries topic ids, offsets and sizes of partitions for planning."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ ISOLATION_LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked for on the command line."""
+    """Topics, partitions and offsets from the command line."""
 
     topics: Sequence[str]
     start: OffsetSpec
     until: OffsetSpec
     isolation: Isolation
     partitions: Sequence[int] | None = None
-    """Only these of every topic; None means all."""
+    """Partition numbers to export of every topic; None means all."""
 
 
 async def view_cluster(client: ClusterClient, wanted: Wanted) -> ClusterView:
-    """What the cluster holds of the wanted topics.
+    """The wanted topics as they are in the cluster.
 
     Raises ApiError for topics that do not exist or partitions without a leader, UsageError for partitions or offsets
     that do not exist, ClusterUnreachable.
@@ -76,7 +76,7 @@ async def view_cluster(client: ClusterClient, wanted: Wanted) -> ClusterView:
 
 
 def _start(tp: TopicPartition, held: OffsetRange, wanted: OffsetSpec, offset: int) -> int:
-    """An offset said as a number may be gone, which planning judges, but it may not be one that does not exist yet."""
+    """The start offset.  A number before the log start is left to planning; one after its end is refused."""
     if wanted.anchor is Anchor.ZERO:
         if offset > held.end:
             raise UsageError(f"{tp} ends at offset {held.end}, before {offset}")
@@ -101,7 +101,7 @@ def _partitions(metadata: ClusterMetadata, wanted: Wanted) -> list[TopicPartitio
 
 
 async def _sizes(client: ClusterClient, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Bytes of the logs on their leaders, as far as the brokers tell; they only guide how ranges are cut."""
+    """Sizes of the logs on their leaders in bytes, if available; used only to cut ranges."""
 
     async def ask(connection: Connection, asked: list[TopicPartition]) -> Outcomes[int]:
         return await _ask_sizes(connection, asked)
@@ -113,7 +113,7 @@ async def _sizes(client: ClusterClient, tps: Collection[TopicPartition]) -> dict
 async def take_samples(
     client: ClusterClient, wanted: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[TopicPartition, tuple[Sample, ...]]:
-    """What the logs hold at the wanted offsets, as far as the brokers tell; it only guides how ranges are cut."""
+    """Samples of the logs at the wanted offsets, if available; used only to cut ranges."""
     samples: dict[TopicPartition, list[Sample]] = {}
     for index in range(max(map(len, wanted.values()), default=0)):
         offsets = {tp: offsets[index] for tp, offsets in wanted.items() if index < len(offsets)}

@@ -1,17 +1,16 @@
-"""The plans and commits of an export folder: what makes an export incremental and exactly once.
+"""The plans and commits of an export folder, which make exports incremental and exactly once.
 
 Batch n is a file in `plans`, written before the first task starts, and a file in `commits`, written when all its data
 files are on disk.  Both appear in one step (see exec.files), once.  So a folder is in one of two states:
 
     settled   the last commit is n, there is no plan n + 1: the next run plans batch n + 1
-    pending   there is a plan n + 1 without its commit: somebody was interrupted.  The next run carries out that
-              plan, never a new cut, and finds the files that were finished already
+    pending   there is a plan n + 1 without a commit: a run was interrupted.  The next run executes that plan
+              unchanged, and reuses the files that were finished
 
-A commit carries where all partitions of the folder stand and a summary of all data files, so reading the last one is
-enough.  The lock keeps exporters
-from doing the same work twice; correctness does not hang on it (network file systems may ignore it): of two that write
-the same plan or commit one wins, and the other gets LostRace and has damaged nothing, because files of one plan have
-equal content.
+A commit contains the positions of all partitions and a summary of all data files, so reading the last one is enough.
+The lock avoids duplicate work; correctness does not depend on it (network file systems may ignore it): of two exporters
+that write the same plan or commit one succeeds and the other gets LostRace, without damage, because files of one plan
+have equal contents.
 
 Owner: the process that runs the export.
 """
@@ -46,16 +45,16 @@ from kctl.spark.plan import (
 )
 
 FORMAT_VERSION = 2
-"""What is written.  Version 1 had one range per file, all incarnations in one folder, and no summary of the files."""
+"""Current version.  Version 1 had one range per file, all incarnations in one folder, and no summary of files."""
 READABLE_VERSIONS = (1, 2)
 
 
 class LostRace(KctlError):
-    """Another exporter wrote the same plan or commit first; nothing is damaged, the run can be repeated."""
+    """Another exporter wrote the same plan or commit first; the run can be repeated."""
 
 
 class BrokenExportFolder(KctlError):
-    """The folder's log cannot be what an exporter left behind."""
+    """The commit log of the folder is invalid."""
 
 
 class CommitLog:
@@ -68,27 +67,27 @@ class CommitLog:
         self._writer = writer
 
     def is_new(self) -> bool:
-        """Whether nothing was ever planned here."""
+        """Whether the folder has no plan."""
         return not self._batches(layout.PLANS) and not self._batches(layout.COMMITS)
 
     def create(self) -> None:
-        """Make the folder and the log's directories."""
+        """Creates the folder and the directories of the log."""
         self._files.make_directory(self._folder / layout.PLANS)
         self._files.make_directory(self._folder / layout.COMMITS)
 
     def lock(self) -> AbstractContextManager[BinaryIO]:
-        """Held while the returned context lasts; raises Locked when another exporter has it."""
+        """Holds the lock during the returned context.  Raises Locked if another exporter has it."""
         return self._files.lock(self._folder / layout.LOCK)
 
     def positions(self) -> Positions:
-        """How far the folder has exported; of a folder that is new or does not exist: nowhere."""
+        """Positions of the last commit; empty for a new folder."""
         last = max(self._batches(layout.COMMITS), default=None)
         if last is None:
             return Positions()
         return _positions_from_json(self._read(layout.COMMITS, last), last)
 
     def pending(self, positions: Positions) -> Plan | None:
-        """The plan that was begun and not committed.  Raises BrokenExportFolder when plans and commits do not match."""
+        """The plan without a commit, or None.  Raises BrokenExportFolder if plans and commits do not match."""
         last = max(self._batches(layout.PLANS), default=-1)
         if last > positions.last_batch + 1:
             name = self._folder / layout.COMMITS / layout.batch_name(positions.last_batch + 1)
@@ -98,7 +97,7 @@ class CommitLog:
         return plan_from_json(self._read(layout.PLANS, last)) if last == positions.last_batch + 1 else None
 
     def committed_paths(self) -> dict[str, int]:
-        """Every data file that a commit names, with its batch.  Reads all commits."""
+        """All committed data files with their batch.  Reads all commits."""
         return {
             file["path"]: batch
             for batch in sorted(self._batches(layout.COMMITS))
@@ -106,15 +105,15 @@ class CommitLog:
         }
 
     def write_plan(self, plan: Plan) -> None:
-        """Record what is going to be done.  Raises LostRace when another exporter has planned this batch."""
+        """Writes a plan.  Raises LostRace if another exporter has planned this batch."""
         self._put(layout.PLANS, plan.batch, plan_to_json(plan))
 
     def write_commit(
         self, plan: Plan, outcomes: Mapping[str, FileOutcome], positions: Positions, *, now_ms: int
     ) -> Positions:
-        """Make the batch valid.  `outcomes` has one entry per planned path; `positions` is from before the batch.
+        """Commits a batch.  `outcomes` has one entry per planned path; `positions` are those before the batch.
 
-        Raises LostRace when it is committed already.
+        Raises LostRace if it has been committed.
         """
         before = NO_PATHS.plus(self.committed_paths()) if positions.files is None else positions.files
         written = {outcome.path for outcome in outcomes.values() if outcome.path}
@@ -125,14 +124,14 @@ class CommitLog:
         return after
 
     def remove_unfinished(self, topics: Collection[str]) -> None:
-        """Remove what interrupted tasks and exporters left under temporary names."""
+        """Deletes temporary files of interrupted tasks and exporters."""
         for directory in [layout.PLANS, layout.COMMITS, layout.PROGRESS, *self.topic_directories(topics)]:
             for name in self._files.names(self._folder / directory):
                 if layout.is_temporary(name):
                     self._files.remove(self._folder / directory / name)
 
     def data_files(self, topics: Collection[str]) -> set[str]:
-        """The paths of all data files of the topics that are there."""
+        """Paths of all existing data files of the topics."""
         return {
             f"{directory}/{name}"
             for directory in self.topic_directories(topics)
@@ -141,7 +140,7 @@ class CommitLog:
         }
 
     def topic_directories(self, topics: Collection[str]) -> list[str]:
-        """The folders that hold files of the topics."""
+        """The folders with files of the topics."""
         names = self._files.names(self._folder)
         return [directory for topic in sorted(topics) for directory in layout.topic_directories(topic, names)]
 
@@ -200,7 +199,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_json(document: Mapping[str, Any]) -> Plan:
-    """The plan that plan_to_json made the document from."""
+    """The inverse of `plan_to_json`."""
     return Plan(
         batch=document["batch"],
         created_ms=document["created_ms"],
@@ -282,7 +281,7 @@ def _lost_to_json(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> dict[str, 
 
 
 def parts_of(plan: Plan, outcomes: Mapping[str, FileOutcome]) -> list[tuple[PartitionRange, list[PartOutcome]]]:
-    """What became of every range: one part per file of it.  `outcomes` has an entry for every planned path."""
+    """Results of every range, one part per file.  `outcomes` has an entry for every planned path."""
     parts = {
         (file.path, range_.tp, file.start): part
         for path, shares in plan.shares().items()

@@ -1,8 +1,7 @@
-"""Where the bytes of a log are: samples of it, and cuts that give every file the same share.  Pure.
+"""Cuts offset ranges into parts of equal size in bytes, based on samples of the log.  Pure.
 
-Compaction takes records out of the older part of a log, and sizes of records change over time, so equal numbers of
-offsets are not equal numbers of bytes.  Brokers do not tell positions in bytes, but a fetch from any offset returns
-the next batches, and their offsets and sizes tell how dense the log is there.
+Compaction and changing record sizes make the number of bytes per offset vary.  Brokers do not return positions in
+bytes, but a fetch from any offset returns the next batches, whose offsets and sizes give the density of the log there.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ class Sample(NamedTuple):
     """The first batches at or after an offset."""
 
     offset: int
-    """Where they were looked for."""
+    """The fetch offset."""
     base_offset: int
     next_offset: int
-    """The offset after their last one."""
+    """The offset after the last batch."""
     size_bytes: int
 
 
 def sample_offsets(start: int, end: int, files: int) -> list[int]:
-    """Where to take samples of a range that is to be cut into so many files."""
+    """Offsets of the samples for cutting a range into a number of files."""
     count = min(files * SAMPLES_PER_FILE, SAMPLES_MAX, end - start)
     return [start + (end - start) * index // count for index in range(count)]
 
@@ -36,8 +35,8 @@ def sample_offsets(start: int, end: int, files: int) -> list[int]:
 def cut_by_size(start: int, end: int, samples: Sequence[Sample], count: int) -> list[int]:
     """`count` + 1 ascending borders from start to end, with about the same number of bytes between neighbours.
 
-    Every file gets at least one offset; `count` is at most end - start.  Without usable samples all offsets count
-    alike.
+    Every file gets at least one offset; `count` is at most end - start.  Without usable samples all offsets
+    have equal weight.
     """
     offsets, weights = _cumulated(start, end, samples)
     borders = [start]
@@ -48,10 +47,10 @@ def cut_by_size(start: int, end: int, samples: Sequence[Sample], count: int) -> 
 
 
 def _cumulated(start: int, end: int, samples: Sequence[Sample]) -> tuple[list[int], list[float]]:
-    """Offsets and the estimated bytes of [start, offset) at each.
+    """Offsets with the estimated bytes of [start, offset).
 
-    Up to the offset of the next sample the log is taken to be as dense as in this sample.  Offsets between where a
-    sample was looked for and its first batch hold nothing.
+    Up to the next sample the log is assumed to have the density of this sample.  Offsets between a fetch offset and
+    its first batch have no records.
     """
     offsets, weights = [start], [0.0]
 

@@ -1,11 +1,11 @@
-"""A whole run of `kctl spark export`: recover what was interrupted, plan what is new, carry it out, commit.
+"""A run of `kctl spark export`: complete an interrupted batch, plan new records, execute, commit.
 
-The order is what makes it exactly once: lock, read the commit log, compare it with the files, finish the pending plan
-if there is one, ask the cluster, start Spark, write the new plan, run its tasks, write its commit.  Being killed
-between any two steps leaves a folder that the next run brings to the same state as an undisturbed run would have.
+The order ensures exactly-once: lock, read the commit log, compare it with the files, complete the pending plan if there
+is one, query the cluster, start Spark, write the new plan, run its tasks, write its commit.  After a crash between any
+two steps the next run leads to the same state as a run without a crash.
 
-A pending plan is finished before the cluster is asked what is new, because that question fails for a topic that was
-deleted meanwhile.  Spark is started before a plan is written, so that a Spark that cannot start leaves nothing pending.
+A pending plan is completed before the cluster is queried, because the query fails for a topic that was deleted since.
+Spark is started before a plan is written, so that a Spark that cannot start leaves nothing pending.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from kctl.spark.session import SparkSettings, require_spark
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """What the user asked for."""
+    """Options of an export."""
 
     folder: Path
     wanted: Wanted
@@ -55,18 +55,18 @@ class ExportRequest:
     target_file_bytes: int
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
     adopts: bool = False
-    """Whether to take over data files that no commit names."""
+    """Whether to adopt data files that no commit names."""
     spark: SparkSettings = field(default_factory=SparkSettings)
 
 
 class Origin(StrEnum):
-    """Where a batch comes from, in the word that the summary has for it."""
+    """Origin of a batch, by its name in the summary."""
 
     NEW = "exported"
     INTERRUPTED = "recovered"
-    """An earlier run had planned it."""
+    """Planned by an interrupted run."""
     ADOPTED = "adopted"
-    """Its files were there without a log."""
+    """Built from files without a commit log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,19 +86,19 @@ class FinishedBatch:
 
 @dataclass(slots=True, kw_only=True)
 class ExportReport:
-    """What a run did.  No batches: nothing was new."""
+    """Result of a run, without batches if nothing was new."""
 
     batches: list[FinishedBatch] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     app_id: str = ""
-    """Spark's name for the job; empty when Spark was not needed."""
+    """Spark's application id; empty if Spark was not needed."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall time of the steps: plan, start, run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """What a run tells while it works."""
+    """Callbacks of a run."""
 
     on_plan: Callable[[Plan, Origin], None]
     """A batch is about to start."""
@@ -132,9 +132,9 @@ class Exporter:
         self._report = ExportReport()
 
     def plan(self) -> tuple[Plan | None, bool, list[str]]:
-        """What a run would do first: (plan, whether it is an interrupted one, warnings).
+        """The first step of a run: (plan, whether it is an interrupted one, warnings).
 
-        Touches nothing and needs no Spark.  Raises as `run` does.
+        Changes nothing and needs no Spark.  Raises as `run` does.
         """
         positions = self._log.positions()
         pending = self._log.pending(positions)
@@ -147,10 +147,10 @@ class Exporter:
         return self._make_plan(positions, view), False, self._report.warnings
 
     def run(self, listener: Listener) -> ExportReport:
-        """Export what is new.
+        """Exports new records.
 
         Raises DataLoss, Locked, LostRace, UnknownFiles, SparkMissing, SparkFailed, UsageError, ClusterUnreachable,
-        ApiError and other KctlErrors; what was planned then stays pending.
+        ApiError and other KctlErrors; a written plan stays pending then.
         """
         if self._start_runner is None:
             require_spark()
@@ -163,7 +163,7 @@ class Exporter:
         return self._report
 
     def _prepare_new_folder(self) -> ClusterView:
-        """Do all that may fail before the folder is made, so that a failure leaves nothing behind."""
+        """Performs all steps that may fail before the folder is created."""
         inventory = take_inventory(self._log, Positions(), None, self._request.wanted.topics)
         if inventory.unknown and not self._request.adopts:
             raise UnknownFiles(inventory.unknown_text())
@@ -192,7 +192,7 @@ class Exporter:
             self._carry_out(plan, positions, listener, Origin.NEW)
 
     def _check_files(self, positions: Positions, pending: Plan | None) -> Inventory:
-        """Raises DataLoss for committed files that are gone, UnknownFiles for others that are there."""
+        """Raises DataLoss for missing committed files, UnknownFiles for files without a commit."""
         inventory = take_inventory(self._log, positions, pending, self._request.wanted.topics)
         if inventory.missing:
             if self._request.on_data_loss is OnDataLoss.FAIL:
@@ -203,7 +203,7 @@ class Exporter:
         return inventory
 
     def _adopt(self, paths: tuple[str, ...], positions: Positions, view: ClusterView, listener: Listener) -> Positions:
-        """Take over files that no commit names; returns where the folder stands then."""
+        """Adopts files that no commit names; returns the new positions."""
         for plan in self._adoption_plans(paths, positions, view):
             self._begin(plan)
             positions = self._carry_out(plan, positions, listener, Origin.ADOPTED)
@@ -219,13 +219,13 @@ class Exporter:
         )
 
     def _begin(self, plan: Plan) -> None:
-        """From here on the plan is carried out, by this run or the next one."""
+        """Writes the plan; from here on it is executed by this run or the next one."""
         if plan.file_count:
             self._started_runner()
         self._log.write_plan(plan)
 
     def _carry_out(self, plan: Plan, positions: Positions, listener: Listener, origin: Origin) -> Positions:
-        """Run a plan that is written and commit it."""
+        """Executes a written plan and commits it."""
         listener.on_plan(plan, origin)
         outcomes: dict[str, FileOutcome] = {}
         if plan.file_count:
@@ -237,7 +237,7 @@ class Exporter:
             check_outcomes(outcomes)
             self._report.warnings += sorted({one.message for one in outcomes.values() if one.message})
         after = self._log.write_commit(plan, outcomes, positions, now_ms=self._clock.now_ms())
-        # Of tasks that died and were tried again.
+        # Files of tasks that failed and were repeated.
         self._log.remove_unfinished(plan.topics)
         self._report.batches.append(FinishedBatch(plan=plan, outcomes=outcomes, origin=origin))
         return after
@@ -262,7 +262,7 @@ class Exporter:
         )
 
     def _started_runner(self) -> TaskRunner:
-        """Started when the first batch needs it, and kept for the second."""
+        """The runner, started with the first batch and kept for the second."""
         if self._runner is None:
             with self._timed("start"):
                 start = self._start_runner or spark_runner
@@ -272,7 +272,7 @@ class Exporter:
 
     @contextlib.contextmanager
     def _timed(self, step: str) -> Iterator[None]:
-        """Add the wall time of the block to the report."""
+        """Adds the wall time of the block to the report."""
         start_ms = self._clock.monotonic_ms()
         try:
             yield
@@ -282,7 +282,7 @@ class Exporter:
 
 
 def look_at_cluster(request: ExportRequest) -> ClusterView:
-    """Ask the cluster over blocking sockets."""
+    """Queries the cluster over blocking sockets."""
 
     async def ask() -> ClusterView:
         async with ClusterClient(request.client, BlockingTransport()) as client:
@@ -292,7 +292,7 @@ def look_at_cluster(request: ExportRequest) -> ClusterView:
 
 
 def sample_logs(request: ExportRequest, wanted: Mapping[TopicPartition, list[int]]) -> Samples:
-    """Take samples at the wanted offsets over blocking sockets."""
+    """Takes samples at the given offsets over blocking sockets."""
 
     async def ask() -> Samples:
         async with ClusterClient(request.client, BlockingTransport()) as client:

@@ -1,4 +1,4 @@
-"""Compares the data files in an export folder with those that its commits name."""
+"""Compares the data files in an export folder with its commits."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from kctl.spark.plan import Plan, Positions
 
 
 class UnknownFiles(KctlError):
-    """A topic's folder holds files that no commit names; exporting beside them would write records twice."""
+    """A topic's folder has files that no commit names, whose records an export would write again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Where folder and commits differ."""
+    """Differences between folder and commits."""
 
     missing: tuple[tuple[str, int], ...] = ()
-    """(path, batch) of committed files that are not there."""
+    """(path, batch) of missing committed files."""
     unknown: tuple[str, ...] = ()
     """Paths of data files that neither a commit nor the pending plan names."""
 
     def missing_text(self) -> str:
-        """What to say about the missing files."""
+        """Error text for the missing files."""
         path, batch = self.missing[0]
         return f"{path}, which batch {batch} wrote, is gone{_more(self.missing)}: restore it from a backup"
 
     def unknown_text(self) -> str:
-        """What to say about the unknown files."""
+        """Error text for the unknown files."""
         return (
             f"no commit names {self.unknown[0]}{_more(self.unknown)}: if the folder was copied without _kctl, copy "
             "that too, or take the files over with --adopt; else export to another folder"
@@ -38,9 +38,9 @@ class Inventory:
 
 
 def take_inventory(log: CommitLog, positions: Positions, pending: Plan | None, topics: Collection[str]) -> Inventory:
-    """Compare the folders of `topics` and of all topics exported before.
+    """Compares the folders of `topics` and of all exported topics with the commits.
 
-    The last commit has a summary of all files; the other commits are read only when it does not match.
+    The last commit has a summary of all files; the other commits are read only if it does not match.
     """
     planned = pending.shares() if pending else {}
     present = log.data_files({*topics, *positions.topics}) - set(planned)

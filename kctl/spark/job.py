@@ -1,4 +1,4 @@
-"""Carries out the tasks of one plan on Spark and watches them."""
+"""Runs the tasks of a plan on Spark and reports their progress."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ POLL_INTERVAL_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a batch is, tasks that are still running included."""
+    """Progress of a batch, including running tasks."""
 
     files_done: int
     files_total: int
     offsets: int
-    """Offsets that are behind; the plan has the total."""
+    """Processed offsets; the plan has the total."""
     records: int
     bytes_in: int
 
 
 class TaskRunner(Protocol):
-    """Something that carries out tasks; Spark, or a loop in tests."""
+    """Runs tasks: Spark, or a loop in tests."""
 
     @property
     def app_id(self) -> str:
-        """What Spark calls the application; empty elsewhere."""
+        """Spark's application id; empty for other runners."""
         ...
 
     def run(self, tasks: Sequence[FileTask], on_progress: Callable[[JobProgress], None]) -> dict[str, FileOutcome]:
-        """What became of each task, by planned path.  Raises SparkFailed when it cannot tell."""
+        """Runs the tasks and returns their results by planned path.  Raises SparkFailed."""
         ...
 
 
 @contextlib.contextmanager
 def spark_runner(settings: SparkSettings) -> Iterator[TaskRunner]:
-    """Spark, started for one run.  Raises SparkFailed, SparkMissing and UsageError."""
+    """Starts Spark for one run.  Raises SparkFailed, SparkMissing and UsageError."""
     with running_spark(settings, name="kctl spark export", class_archive_option=use_option()) as spark:
         yield SparkRunner(spark)
 
@@ -71,7 +71,7 @@ class SparkRunner:
         return self._spark.app_id
 
     def run(self, tasks: Sequence[FileTask], on_progress: Callable[[JobProgress], None]) -> dict[str, FileOutcome]:
-        """See TaskRunner; an interrupt while it waits cancels the job and goes on to the caller."""
+        """See TaskRunner.  A KeyboardInterrupt cancels the job and propagates."""
         from kctl.spark.exec.worker import run_pickled  # noqa: PLC0415 - tasks refer to it by name
 
         context = self._spark.context
@@ -97,7 +97,7 @@ class SparkRunner:
         job = _in_background(collect)
         try:
             while not _is_done_within(job, POLL_INTERVAL_S):
-                # Accumulators may count a task twice that ran twice: they are for display, the outcomes count.
+                # Accumulators count a repeated task twice, so they are used for display only.
                 running = running_tasks(Path(progress_directory))
                 on_progress(
                     JobProgress(
@@ -119,7 +119,7 @@ class SparkRunner:
 
 
 def tasks_of(plan: Plan, folder: Path, settings: ClientSettings, *, may_skip: bool) -> list[FileTask]:
-    """One task per planned file, those that read most offsets first."""
+    """One task per planned file, those with most offsets first."""
     from kctl.spark.exec.fetch import OffsetRange  # noqa: PLC0415 - imports numpy
     from kctl.spark.exec.task import FileTask  # noqa: PLC0415
 
@@ -143,7 +143,7 @@ def tasks_of(plan: Plan, folder: Path, settings: ClientSettings, *, may_skip: bo
 
 
 def check_outcomes(outcomes: Mapping[str, FileOutcome]) -> None:
-    """Raises DataLoss, ClusterUnreachable or KctlError when any task failed; the batch must not be committed then."""
+    """Raises DataLoss, ClusterUnreachable or KctlError if a task has failed; the batch must not be committed then."""
     failed = [outcome for outcome in outcomes.values() if outcome.failure]
     if not failed:
         return
@@ -156,7 +156,7 @@ def check_outcomes(outcomes: Mapping[str, FileOutcome]) -> None:
 
 
 def _in_background(work: Callable[[], list[FileOutcome]]) -> Future[list[FileOutcome]]:
-    """A daemon thread: when the main thread is interrupted, nothing waits for Spark."""
+    """Runs in a daemon thread, so that an interrupt of the main thread does not wait for Spark."""
     future: Future[list[FileOutcome]] = Future()
 
     def run() -> None:

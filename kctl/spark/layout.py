@@ -1,20 +1,20 @@
-"""Names inside an export folder.
+"""Names of files in an export folder.
 
     DIR/orders/orders+3+00000000000000051200-00000000000000102400.parquet      offsets [51200, 102400) of orders-3
     DIR/orders/orders+0-57+6f1c0a52d1e94b7c.parquet                            small ranges of partitions 0 to 57
     DIR/orders+r1+<topic id>/...             files of the topic after it was deleted and created again
-    DIR/_kctl/plans/000000000007.json        what batch 7 will write, recorded before any of its tasks starts
-    DIR/_kctl/commits/000000000007.json      what batch 7 wrote and where every partition stands: this is the commit
-    DIR/_kctl/progress                       how far running tasks are; only for display
-    DIR/_kctl/lock                           held by the one exporter at work
-    DIR/_SUCCESS                             there after the first commit, for old tools that look for it
+    DIR/_kctl/plans/000000000007.json        plan of batch 7, written before any of its tasks starts
+    DIR/_kctl/commits/000000000007.json      commit of batch 7, with the positions of all partitions
+    DIR/_kctl/progress                       progress of running tasks, for display
+    DIR/_kctl/lock                           locked by the running exporter
+    DIR/_SUCCESS                             created by the first commit, for tools that check for it
 
 A data file's name is a pure function of its ranges, so a task that runs twice writes the same file twice.  `+` cannot
-occur in a topic's name.  Readers of Parquet folders skip names that begin with `_` or `.`: that hides the log from
-them, and it would hide topics such as __consumer_offsets, which therefore get a leading `+`.
+occur in a topic's name.  Readers of Parquet folders skip names that begin with `_` or `.`: this hides the commit
+log from them, and would hide topics such as __consumer_offsets, which therefore get a leading `+`.
 
-An offset occurs once per partition in each folder of a topic.  A topic that starts over, or a partition that was
-truncated, uses offsets a second time: its incarnation goes up, and with it the folder changes.  Exports before version
+An offset occurs once per partition in each folder of a topic.  A recreated topic or truncated partition uses
+offsets again, so its incarnation is incremented, and with it the folder changes.  Exports before version
 2 of the log kept all incarnations in one folder; their commits name the paths, which stay valid.
 
 The folders are not in Hive's `topic=orders/partition=3` form: the columns topic and partition are in the files, and
@@ -60,13 +60,13 @@ def topic_directory(topic: str, *, topic_id: UUID = ZERO_UUID, incarnation: int 
 
 
 def topic_directories(topic: str, names: Iterable[str]) -> list[str]:
-    """Those of `names`, the entries of an export folder, that hold files of the topic."""
+    """The directories among `names`, the entries of an export folder, with files of the topic."""
     first = topic_directory(topic)
     return sorted(name for name in names if name == first or name.startswith(f"{first}+r"))
 
 
 def data_path(topic: str, ranges: Sequence[NamedRange], *, topic_id: UUID = ZERO_UUID, incarnation: int = 0) -> str:
-    """The data file that holds the given ranges of one incarnation of a topic."""
+    """Path of the data file with the given ranges of one incarnation of a topic."""
     name = topic_directory(topic)
     if len(ranges) == 1:
         ((partition, start, end),) = ranges
@@ -80,7 +80,7 @@ def data_path(topic: str, ranges: Sequence[NamedRange], *, topic_id: UUID = ZERO
 
 
 def incarnation_of(path: str) -> int:
-    """The incarnation that the name of a data file tells."""
+    """The incarnation in the name of a data file."""
     _, plus, number = path.removesuffix(DATA_SUFFIX).rpartition("+r")
     return int(number) if plus and number.isdecimal() else 0
 
@@ -102,5 +102,5 @@ def batch_number(name: str) -> int | None:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file is the unfinished work of some attempt."""
+    """Whether this is a temporary file."""
     return name.startswith(".") and name.endswith(TEMPORARY_SUFFIX)

@@ -1,4 +1,4 @@
-"""How fast a batch goes and when it will be done, in words.  Pure."""
+"""Formats rate and remaining time of a batch.  Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 class Pace:
-    """The pace of one batch.  Owner: whoever shows its progress."""
+    """Rate of one batch.  Owner: the progress display."""
 
     def __init__(self, offsets_total: int, *, start_s: float) -> None:
         self._total = offsets_total
@@ -16,9 +16,9 @@ class Pace:
         self._offsets = 0
 
     def observe(self, done: JobProgress, *, now_s: float) -> tuple[int, str]:
-        """Offsets that are behind, never fewer than before, and a note with records, bytes, rate and remaining time.
+        """Processed offsets, never decreasing, and a note with records, bytes, rate and remaining time.
 
-        Between the end of a task and its report to the driver its offsets are not counted; they were before.
+        Between the end of a task and its report to the driver its offsets are missing in `done`.
         """
         self._offsets = min(max(self._offsets, done.offsets), self._total)
         elapsed_s = now_s - self._start_s
@@ -31,7 +31,7 @@ class Pace:
 
 
 def size_text(count: float) -> str:
-    """A number of bytes in decimal units."""
+    """Formats a number of bytes in decimal units."""
     if count < 1000:
         return f"{count:.0f} B"
     unit = 0

@@ -1,7 +1,7 @@
-"""The zip with kctl's own code for executors: protocol, records, client and what runs in the tasks.
+"""Builds the zip with kctl's code for executors: protocol, records, client and tasks.
 
-Its name holds a hash of its content, so executors that keep files between jobs never mix versions.  What is not Python
-code of ours (numpy, pyarrow, crc32c, lz4, cramjam) cannot travel in a zip and has to be installed where executors run.
+Its name contains a hash of its contents, so executors that cache files never mix versions.  Other packages (numpy,
+pyarrow, crc32c, lz4, cramjam) contain compiled code and must be installed on the executors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def build_package(directory: Path) -> Path:
-    """Write the zip into `directory`; the same code gives the same bytes and the same name."""
+    """Writes the zip into `directory`; the same code gives the same bytes and name."""
     root = Path(kctl.__file__).parent
     sources = [(path.relative_to(root.parent).as_posix(), path.read_bytes()) for path in sorted(_sources(root))]
     digest = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""A summary of a set of paths that a commit can carry and that can be compared with what a folder holds.  Pure."""
+"""A summary of a set of paths, small enough for each commit.  Pure."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _MODULUS = 1 << 128
 
 
 class PathSet(NamedTuple):
-    """How many paths and the sum of their hashes: equal for equal sets, in whatever order they were added.
+    """Number of paths and sum of their hashes, independent of order.
 
-    The last commit thus tells whether all data files are there, without a look into the commits before it.
+    With it the last commit is enough to check that all data files exist.
     """
 
     size: int = 0
     digest: int = 0
 
     def plus(self, paths: Iterable[str]) -> Self:
-        """The set with further paths that are not in it yet."""
+        """The set with additional paths, which must not be in it yet."""
         size, digest = self
         for path in paths:
             size += 1

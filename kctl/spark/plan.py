@@ -1,20 +1,21 @@
-"""Which offsets an export reads and into which files they go.  Pure.
+"""Plans the offsets and files of an export.  Pure.
 
-A run compares what the folder holds (Positions, from its last commit) with what the cluster holds (ClusterView) and
-cuts the difference into files (Plan).  Per partition:
+A run compares the exported offsets (Positions, from the last commit) with the cluster (ClusterView) and cuts the
+difference into files (Plan).  Per partition:
 
-- a partition without a position starts at --from (default: earliest); one with a position goes on there, whatever
-  --from is;
+- a partition without a position starts at --from (default: earliest); one with a position continues
+  there, regardless of --from;
 - the end is --until, never beyond the last stable offset (read_committed) or the high watermark (read_uncommitted);
-- when the log starts behind the position or ends before it, or the topic was deleted and created again, records are
-  gone or offsets no longer mean the same records: DataLoss, or with --on-data-loss=warn a warning and a new beginning.
+- if the log starts after the position or ends before it, or the topic was deleted and created again, records are
+missing
+  or have other offsets: DataLoss, or with --on-data-loss=warn a warning and a restart at the log start.
 
-A topic is the same as before when both topic ids are known and equal; brokers older than 2.8 have no ids, and there
-the cluster id decides.  A new beginning gets a new incarnation, which is part of the paths: offsets that are used
-a second time must not meet the files of the first time.
+A topic is unchanged if both topic ids are known and equal; brokers older than 2.8 have no ids, so the cluster id is
+compared there.  A restart gets a new incarnation, which is part of the paths, so that reused offsets do not collide
+with existing files.
 
-Files are cut by size.  A large range is cut where its shares of bytes are equal, as far as samples of the log tell;
-ranges that are small together share a file.
+Files are cut by size.  A large range is cut into parts of equal bytes, estimated from samples of the log; small ranges
+share a file.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ from kctl.spark.path_set import NO_PATHS, PathSet
 FILE_BYTES_MIN = 16 << 20
 """Files are not cut smaller than this only to keep every core busy."""
 SHARED_FILES_PER_CORE = 4
-"""Small ranges do not fill a file further than leaves every core so many: tasks of unequal size then end together."""
+"""Shared files are kept small enough for this many per core, so that tasks of unequal size end together."""
 SHARED_FILE_RANGES_MAX = 500
-"""Ranges in one file: one task reads them one after the other, and all of them stand in the file's footer."""
+"""Maximum ranges of a file: one task reads them in sequence, and the footer lists all of them."""
 
 
 class Isolation(StrEnum):
-    """Which records count; the names are those of the consumer property isolation.level."""
+    """Values of the consumer property isolation.level."""
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
 
 
 class OnDataLoss(StrEnum):
-    """What to do when offsets that are due no longer exist."""
+    """What to do if offsets to export no longer exist."""
 
     FAIL = "fail"
     WARN = "warn"
@@ -65,7 +66,7 @@ class Compression(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """What shapes the files; part of the plan, so that a repeated attempt writes the same."""
+    """Options of the files; part of the plan, so that repeated attempts write equal files."""
 
     include_headers: bool = False
     compression: Compression = Compression.ZSTD
@@ -73,7 +74,7 @@ class FileOptions:
 
 
 class Position(NamedTuple):
-    """How far one partition is exported: the next offset, and how often the partition has begun anew."""
+    """Position of one partition: the next offset, and its incarnation."""
 
     offset: int
     incarnation: int
@@ -81,48 +82,48 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicPosition:
-    """How far a folder has exported one topic."""
+    """Positions of one topic."""
 
     topic_id: UUID
     cluster_id: str
     incarnation: int
-    """The highest incarnation that any of its partitions ever had."""
+    """The highest incarnation of its partitions."""
     partitions: Mapping[int, Position]
 
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """How far a folder has exported, as its last commit says."""
+    """Positions of a folder, from its last commit."""
 
     last_batch: int = -1
     topics: Mapping[str, TopicPosition] = field(default_factory=dict)
     include_headers: bool | None = None
-    """Whether the folder's files have the headers column; None while there are none."""
+    """Whether the folder's files have the headers column; None without files."""
     files: PathSet | None = NO_PATHS
-    """The data files of all commits; None where the last commit is of version 1, which does not tell."""
+    """The data files of all commits; None if the last commit has version 1, which lacks them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """One partition as the cluster shows it at planning."""
+    """State of one partition at planning."""
 
     log_start: int
     end: int
     """The last stable offset or the high watermark, by isolation."""
     high_watermark: int
     start: int
-    """What --from means here."""
+    """The offset of --from."""
     until: int
-    """What --until means here."""
+    """The offset of --until."""
     size_bytes: int = 0
     """Size of the whole log on its leader; 0 when unknown."""
     samples: tuple[Sample, ...] = ()
-    """Where the log is dense, in the order of offsets; without samples all offsets count alike."""
+    """Density samples in the order of offsets; without samples all offsets have equal weight."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic as the cluster shows it at planning; only the partitions that were asked for."""
+    """State of one topic at planning, with the selected partitions only."""
 
     topic_id: UUID
     partitions: Mapping[int, PartitionView]
@@ -130,7 +131,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What the cluster shows at planning."""
+    """State of the cluster at planning."""
 
     cluster_id: str
     topics: Mapping[str, TopicView]
@@ -138,7 +139,7 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Offsets [start, end) and the file they go into, which other partitions of the topic may share."""
+    """Offsets [start, end) and their file, which other partitions of the topic may share."""
 
     start: int
     end: int
@@ -158,7 +159,7 @@ class PartitionRange:
     incarnation: int
     files: tuple[FileRange, ...]
     lost: int = 0
-    """Offsets before `start` that were due but are gone."""
+    """Missing offsets before `start`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ class PlannedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One batch: everything its tasks need to know, and nothing that could differ between two attempts."""
+    """One batch: all inputs of its tasks, equal in every attempt."""
 
     batch: int
     created_ms: int
@@ -182,16 +183,16 @@ class Plan:
 
     @property
     def offset_count(self) -> int:
-        """How many offsets the batch covers; records may be fewer (markers, aborted, compacted)."""
+        """Number of offsets; there may be fewer records (markers, aborted, compacted)."""
         return sum(range_.end - range_.start for range_ in self.ranges)
 
     @property
     def file_count(self) -> int:
-        """How many files it writes at most: one whose offsets hold no record is left out."""
+        """Maximum number of files: one without records is not written."""
         return len(self.shares())
 
     def shares(self) -> dict[str, list[tuple[PartitionRange, FileRange]]]:
-        """Every path with the ranges that go into the file, in their order."""
+        """The ranges of every file, by path and in order."""
         found: dict[str, list[tuple[PartitionRange, FileRange]]] = {}
         for range_ in self.ranges:
             for file in range_.files:
@@ -201,7 +202,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitRule:
-    """How ranges are cut into files."""
+    """Parameters for cutting ranges into files."""
 
     target_file_bytes: int
     parallelism: int
@@ -217,9 +218,9 @@ def make_plan(
     on_data_loss: OnDataLoss,
     now_ms: int,
 ) -> tuple[Plan | None, list[str]]:
-    """The next batch, or None when there is nothing new; and what was lost.
+    """The next batch, or None if nothing is new; and descriptions of lost records.
 
-    Raises DataLoss under OnDataLoss.FAIL, UsageError when the options contradict what the folder holds.
+    Raises DataLoss with OnDataLoss.FAIL, UsageError if the options do not match the folder.
     """
     _check_columns(positions, options)
     losses: list[str] = []
@@ -250,14 +251,14 @@ def make_plan(
 
 
 def is_same_topic(topic_id: UUID, cluster_id: str, *, then_topic_id: UUID, then_cluster_id: str) -> bool:
-    """Whether a name still means the topic it meant: by topic id, or by cluster where a broker gives no ids."""
+    """Whether this is still the same topic: by topic id, or by cluster id if a broker has no topic ids."""
     if ZERO_UUID in {topic_id, then_topic_id}:
         return cluster_id == then_cluster_id
     return topic_id == then_topic_id
 
 
 def advance(positions: Positions, plan: Plan, files: PathSet | None = None) -> Positions:
-    """Where the folder stands once `plan` is committed; `files` are then the data files of all commits."""
+    """The positions after the commit of `plan`; `files` are the data files of all commits."""
     topics = dict(positions.topics)
     for topic, planned in plan.topics.items():
         partitions = _kept(topics.get(topic), planned.topic_id, plan.cluster_id)
@@ -284,17 +285,17 @@ def with_samples(view: ClusterView, samples: Mapping[TopicPartition, tuple[Sampl
 
 
 class _Beginning(NamedTuple):
-    """Where the partitions of one topic go on: those without a position start with `incarnation`."""
+    """Start of the partitions of one topic: those without a position start with `incarnation`."""
 
     incarnation: int
     positions: dict[int, Position]
-    """Known partitions; a new beginning replaces the position by the new one."""
+    """Known partitions, with the new position after a restart."""
     is_anew: bool
-    """Whether partitions without a position start at the start of the log whatever --from says."""
+    """Whether partitions without a position start at the log start, regardless of --from."""
 
 
 class _Span(NamedTuple):
-    """One PartitionRange before it is cut into files."""
+    """A PartitionRange before it is cut into files."""
 
     tp: TopicPartition
     start: int
@@ -326,7 +327,7 @@ def _kept(before: TopicPosition | None, topic_id: UUID, cluster_id: str) -> dict
 
 
 def _begin(topic: str, view: TopicView, before: TopicPosition | None, cluster_id: str, losses: list[str]) -> _Beginning:
-    """Compare the topic with what was exported of it; every difference that costs records is added to `losses`."""
+    """Compares the topic with its positions; adds differences that lose records to `losses`."""
     if before is None:
         return _Beginning(0, {}, is_anew=False)
     positions = _kept(before, view.topic_id, cluster_id)
@@ -336,7 +337,7 @@ def _begin(topic: str, view: TopicView, before: TopicPosition | None, cluster_id
     incarnation = before.incarnation
     for partition, position in positions.items():
         there = view.partitions.get(partition)
-        # The high watermark, not the end: the last stable offset may lie below what a read_uncommitted run exported.
+        # The high watermark, not the end: the last stable offset may be below the position of a read_uncommitted run.
         if there is None or position.offset <= there.high_watermark:
             continue
         losses.append(
@@ -377,9 +378,9 @@ def _file_bytes(spans: Sequence[_Span], split: SplitRule, *, files_per_core: int
 
 
 def _groups(spans: Sequence[_Span], shared_bytes: float) -> list[list[_Span]]:
-    """Neighbours that share a file; the others alone.
+    """Groups of neighbours that share a file.
 
-    A span of unknown size stays alone, because it may be large, and so does one without offsets, which has no file.
+    A span of unknown size, which may be large, and one without offsets, which has no file, are groups of their own.
     """
     groups: list[list[_Span]] = []
     for _, same_folder in groupby(spans, lambda span: (span.tp.topic, span.incarnation)):
@@ -408,7 +409,9 @@ def _into_files(group: list[_Span], file_bytes: float) -> list[PartitionRange]:
 
 
 def _cut(span: _Span, file_bytes: float) -> PartitionRange:
-    """Equal shares of the bytes.  Cuts fall inside batches; the reader of each side drops the other's records."""
+    """Cuts a span into parts of equal bytes.  Cuts may fall inside batches; each reader skips records of the other
+    part.
+    """
     count = min(max(round(span.size_bytes / file_bytes), 1), span.width)
     borders = cut_by_size(span.start, span.end, span.samples, count) if count else []
     files = tuple(

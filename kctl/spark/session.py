@@ -1,9 +1,8 @@
 """Starts and stops Spark in this process.
 
-Only Spark's core is started, without its SQL part: tasks fetch and write by themselves, Spark distributes them.  That
-and the JVM flags below (the JVM compiles quickly and little, because it does next to nothing here) save most of a
-start. Everything listens on loopback when the master is this machine.  Messages of the JVM go to a log file, which is
-named when something fails and removed otherwise: on the terminal they would bury our own.
+Only Spark's core is started, without SQL, because tasks fetch and write without Spark's readers.  This and the JVM
+flags below (little JIT compilation, because the JVM does little work) save most of the start time.  With a local master
+all sockets listen on loopback.  JVM messages go to a log file, which is named in errors and deleted otherwise.
 """
 
 from __future__ import annotations
@@ -33,10 +32,9 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 JVM_END_TIMEOUT_S = 60
-"""Ending takes a fraction of a second."""
+"""The JVM normally ends within a second."""
 ARCHIVE_TIMEOUT_S = 900
-"""Ending of a JVM that writes an archive of classes first: ten seconds of processor time, much longer on a machine that
-is busy with other work."""
+"""End of a JVM that writes a class archive: ten seconds of CPU time, much longer on a busy machine."""
 MASTER_CONNECT_TIMEOUT_S = 10
 PORT_MAX = 65_535
 JVM_DEATH_TIMEOUT_S = 5
@@ -44,14 +42,14 @@ JVM_DEATH_TIMEOUT_S = 5
 
 JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOCAL_ATTEMPTS = 4
-"""How often a local master tries a task whose worker process died; other masters have spark.task.maxFailures."""
+"""Attempts of a task on a local master if its worker process dies; other masters use spark.task.maxFailures."""
 
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:, *(\d+))?\])?\Z")
 _HOST_PORT = r"(?:\[[0-9a-fA-F:.]+\]|[^\s,:/\[\]]+):\d{1,5}"
 _STANDALONE = re.compile(rf"spark://({_HOST_PORT}(?:,{_HOST_PORT})*)\Z")
 _OTHER = re.compile(r"(?:yarn|local-cluster\[\d+, *\d+, *\d+\]|k8s://\S+)\Z")
 _NO_REASON = re.compile(r"WARNING|Using Spark's default|\s|\d\d:\d\d:\d\d (?:WARN|INFO|DEBUG) ")
-"""Lines of a JVM's output that do not say why it ended."""
+"""Lines of a JVM's output that do not contain the reason of its end."""
 _LOG_SETTINGS = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -64,20 +62,20 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 
 class SparkMissing(KctlError):
-    """PySpark, one of its companions or Java is not installed."""
+    """PySpark, another required package or Java is not installed."""
 
 
 class SparkFailed(KctlError):
-    """Spark did not start, or a job failed for reasons of Spark's own."""
+    """Spark did not start, or a job failed in Spark."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """How to start Spark.  Raises UsageError for a master that is none."""
+    """Options of Spark.  Raises UsageError for an invalid master."""
 
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
-    """Wins over what is set here."""
+    """Spark properties that override the ones set here."""
 
     def __post_init__(self) -> None:
         is_known = any(known.match(self.master) for known in (_LOCAL, _STANDALONE, _OTHER))
@@ -92,7 +90,7 @@ class SparkSettings:
 
     @property
     def parallelism(self) -> int:
-        """Tasks that run at once on a local master; 1 where only the cluster knows."""
+        """Number of concurrent tasks on a local master; 1 for other masters, where it is unknown."""
         found = _LOCAL.match(self.master)
         if not found or found[1] is None:
             return 1
@@ -107,7 +105,7 @@ class SparkSettings:
 
 
 def require_spark() -> None:
-    """Raises SparkMissing with the one line that helps, before anything is touched."""
+    """Raises SparkMissing with instructions if a requirement is missing."""
     missing = [name for name in ("pyspark", "pyarrow", "numpy") if find_spec(name) is None]
     if missing:
         raise SparkMissing(f"{', '.join(missing)} missing: pip install 'kctl-kafka[spark]'")
@@ -116,13 +114,13 @@ def require_spark() -> None:
 
 
 def java() -> str | None:
-    """The Java that Spark will use: of JAVA_HOME, else of the PATH."""
+    """The Java that Spark will use: from JAVA_HOME, else from the PATH."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
 
 
 class RunningSpark:
-    """Spark as it was started, and its log."""
+    """A running Spark application and its log."""
 
     def __init__(self, context: SparkContext, process: subprocess.Popen[bytes], log: Path) -> None:
         self.context = context
@@ -135,8 +133,8 @@ class RunningSpark:
         return str(self.context.applicationId)
 
     def failure(self, error: Exception) -> SparkFailed:
-        """What to raise for a job that Spark gave up; the log is kept for the user."""
-        reason = _death(self._process, error) or f"Spark gave up: {_message(error)}"
+        """The exception for a failed job; keeps the log."""
+        reason = _death(self._process, error) or f"the Spark job failed: {_message(error)}"
         return SparkFailed(f"{reason}; its log: {_keep(self._log)}")
 
 
@@ -148,10 +146,10 @@ def running_spark(
     class_archive_option: str = "",
     end_timeout_s: float | None = None,
 ) -> Iterator[RunningSpark]:
-    """Spark with kctl's code on its executors.  Raises SparkFailed, and UsageError for a master it does not take.
+    """Runs Spark with kctl's code on its executors.  Raises SparkFailed, and UsageError for an invalid master.
 
-    `class_archive_option` makes a local JVM use or write an archive of its classes.  A JVM that has not ended
-    `end_timeout_s` after it was told to (default: JVM_END_TIMEOUT_S) is killed.
+    `class_archive_option` makes a local JVM use or write a class archive.  At the end, a JVM that has not ended within
+    `end_timeout_s` (default: JVM_END_TIMEOUT_S) is killed.
     """
     _check_standalone_master(settings)
     with tempfile.TemporaryDirectory(prefix="kctl-spark-", ignore_cleanup_errors=True) as scratch:
@@ -172,7 +170,7 @@ def running_spark(
 
 
 def _check_standalone_master(settings: SparkSettings) -> None:
-    """Raises SparkFailed when no standalone master accepts a connection: Spark itself would try for over a minute."""
+    """Raises SparkFailed if no standalone master accepts a connection; Spark itself would try for over a minute."""
     reasons = []
     for host, port in settings.standalone_addresses:
         try:
@@ -196,7 +194,7 @@ def _start(
     gateway = _launch_jvm(conf, log)
     stack.callback(_end_jvm, gateway, JVM_END_TIMEOUT_S if end_timeout_s is None else end_timeout_s)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PySpark talks about the version of pandas, which nothing here uses
+        warnings.simplefilter("ignore")  # PySpark warns about the version of pandas, which is not used here
         try:
             context = SparkContext(conf=conf, gateway=gateway)
         except Exception as error:
@@ -208,7 +206,7 @@ def _start(
 
 
 def _stop(context: SparkContext) -> None:
-    """End the application; a JVM that has died has none to end."""
+    """Stops the application, unless the JVM has ended."""
     with contextlib.suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         context.stop()
@@ -258,15 +256,15 @@ def _start_failure(settings: SparkSettings, error: Exception, log: Path) -> Kctl
 
 
 def _told(output: str) -> str:
-    """The line of a JVM's output that says why it ended: the first that is no warning and no frame of a stack trace."""
+    """The reason of a JVM's end in its output: the first line that is not a warning or a stack frame."""
     lines = [line for line in output.splitlines() if line.strip() and not _NO_REASON.match(line)]
     return lines[0] if lines else ""
 
 
 def _death(process: subprocess.Popen[bytes], error: Exception) -> str:
-    """How the JVM ended, if that is why `error` was raised; else nothing.
+    """How the JVM ended, if `error` was raised for this reason, else empty.
 
-    PySpark only notices that nobody answers any more.
+    PySpark only reports that the connection is lost.
     """
     if "Py4J" not in type(error).__name__ and not isinstance(error, (OSError, EOFError)):
         return ""
@@ -280,7 +278,7 @@ def _death(process: subprocess.Popen[bytes], error: Exception) -> str:
 
 
 def _is_silent(error: Exception) -> bool:
-    """Whether the JVM did not answer; otherwise the error is its answer."""
+    """Whether the error is a missing response of the JVM, not an error returned by it."""
     return "Py4JJavaError" not in type(error).__name__
 
 
@@ -308,7 +306,7 @@ def _configuration(
 
 
 def _keep(log: Path) -> Path:
-    """Copy the log to where it outlives the scratch folder."""
+    """Copies the log out of the temporary folder, and returns its path."""
     descriptor, kept = tempfile.mkstemp(prefix="kctl-spark-", suffix=".log")
     os.close(descriptor)
     if log.exists():
@@ -317,10 +315,10 @@ def _keep(log: Path) -> Path:
 
 
 def _message(error: Exception) -> str:
-    """What a Java or Python error says, without the stack traces of two languages.
+    """The message of a Java or Python error without stack traces.
 
-    An exception of a Python worker arrives inside one of Java; after the word Traceback its message is the first line
-    that is not indented.
+    An exception of a Python worker is wrapped in a Java exception; its message is the first line after Traceback that
+    is not indented.
     """
     _, traceback, after = str(error).partition("Traceback (most recent call last):\n")
     lines = [line for line in (after if traceback else str(error)).splitlines() if line.strip()]

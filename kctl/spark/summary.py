@@ -1,4 +1,4 @@
-"""What an export did or would do, as rows and as one JSON document.  Pure."""
+"""Summary of an export or a dry run, as rows and as a JSON document.  Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ API_VERSION = "kctl/v1"
 KIND = "SparkExport"
 
 _Share = tuple[str, TopicPartition, int]
-"""A path, and one of the ranges that share the file: its partition and its start."""
+"""(path, partition, start): one of the ranges that share a file."""
 
 
 def rows_of(report: ExportReport) -> list[dict[str, Any]]:
-    """One row per partition and batch of what was committed."""
+    """One row per partition of each committed batch."""
     return [
         _committed_row(batch, range_, parts, sizes)
         for batch in report.batches
@@ -30,7 +30,7 @@ def rows_of(report: ExportReport) -> list[dict[str, Any]]:
 
 
 def planned_rows(plan: Plan, *, is_pending: bool) -> list[dict[str, Any]]:
-    """The same rows for a plan that is only looked at."""
+    """The same rows for a dry run."""
     unknown = dict.fromkeys(("records", "bytes_in", "bytes_out"))
     status = "interrupted" if is_pending else "planned"
     return [
@@ -42,7 +42,7 @@ def planned_rows(plan: Plan, *, is_pending: bool) -> list[dict[str, Any]]:
 def document(
     request: ExportRequest, rows: list[dict[str, Any]], report: ExportReport | None, plan: Plan | None = None
 ) -> dict[str, Any]:
-    """The summary as one document: of a run by its report, of a dry run by its plan."""
+    """The summary of a run or a dry run as a document."""
     totals = {name: sum(row[name] or 0 for row in rows) for name in ("records", "bytes_in", "bytes_out", "lost")}
     seconds = report.seconds if report else {}
     return {
@@ -63,7 +63,7 @@ def document(
 
 
 def file_count(report: ExportReport) -> int:
-    """How many files the batches of a run have; partitions may share one."""
+    """Number of files of all batches of a run; partitions may share files."""
     return sum(1 for batch in report.batches for outcome in batch.outcomes.values() if outcome.path)
 
 
@@ -92,7 +92,7 @@ def _range_columns(plan: Plan, range_: PartitionRange) -> dict[str, Any]:
 
 
 def _sizes(batch: FinishedBatch) -> dict[_Share, int]:
-    """The size of every file, divided among its ranges by their records; the parts add up to the whole."""
+    """The size of every file divided among its ranges in proportion to their records; the sum is exact."""
     sizes: dict[_Share, int] = {}
     for path, shares in batch.plan.shares().items():
         outcome = batch.outcomes[path]
@@ -106,7 +106,7 @@ def _sizes(batch: FinishedBatch) -> dict[_Share, int]:
 
 
 def sentence(rows: list[dict[str, Any]], report: ExportReport) -> str:
-    """What happened, in one line for people."""
+    """One line for the user."""
     if not rows:
         return "nothing new"
     records, bytes_out = (sum(row[name] for row in rows) for name in ("records", "bytes_out"))

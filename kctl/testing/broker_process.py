@@ -1,7 +1,6 @@
-"""A real broker in a process of its own, for tests: started, stopped, killed, restarted with its data.
+"""Runs a broker in a separate process for tests, which can stop, kill and restart it.
 
-Needs neither Java nor ZooKeeper nor Docker; what runs is `kctl broker start` with its embedded coordination service, on
-a free port of the loopback address.
+Runs `kctl broker start` with the embedded ZooKeeper on a free port of the loopback address, without Java or Docker.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ TEST_PROPERTIES: Mapping[str, str] = {
     "offsets.topic.num.partitions": "5",
     "group.initial.rebalance.delay.ms": "0",
 }
-"""Where a test gains by another value than a broker for keeps: fewer partitions to make, no wait for more members."""
+"""Properties that make tests faster: fewer internal partitions, no rebalance delay."""
 
 
 class BrokerFailed(RuntimeError):
-    """The broker did not start, or not stop; the text ends with the last lines of its output."""
+    """The broker did not start or stop; the text ends with the last lines of its output."""
 
 
 class BrokerProcess:
-    """Serves from `start` on, which the fixtures have called already.
+    """A broker process; the fixtures return it started.
 
-    `bootstrap_servers` is for clients and stays the same over restarts; so do `data_dir` and what is in it.
+    `bootstrap_servers` and the contents of `data_dir` stay the same over restarts.
     """
 
     def __init__(self, data_dir: Path, properties: Mapping[str, str] | None = None, *, port: int = 0) -> None:
-        """`properties` are Kafka's, by their names; port 0 takes a free one."""
+        """`properties` are Kafka properties by name; port 0 selects a free port."""
         self.data_dir = data_dir
         self.properties = {**TEST_PROPERTIES, **(properties or {})}
         self.host = "127.0.0.1"
@@ -47,7 +46,7 @@ class BrokerProcess:
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port, as clients want it."""
+        """host:port, for clients."""
         return f"{self.host}:{self.port}"
 
     @property
@@ -56,18 +55,18 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
-        """The process; only while it runs."""
+        """Process id; only while it runs."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def output(self) -> str:
-        """All that the broker has printed so far, over all its starts."""
+        """Output of the broker, over all its starts."""
         return self._output_path.read_text(errors="replace") if self._output_path.exists() else ""
 
     def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Returns when the broker serves.  Raises BrokerFailed."""
-        assert not self.is_running, "the broker runs already"
+        """Starts the broker and returns when it serves.  Raises BrokerFailed."""
+        assert not self.is_running, "the broker is already running"
         self.data_dir.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "kctl", "broker", "start"]
         command += ["--data-dir", str(self.data_dir), "--port", str(self.port)]
@@ -84,7 +83,7 @@ class BrokerProcess:
             raise
 
     def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Shuts the broker down cleanly, as SIGTERM does; nothing when it does not run.  Raises BrokerFailed."""
+        """Shuts the broker down cleanly (SIGTERM), if it is running.  Raises BrokerFailed."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -100,14 +99,14 @@ class BrokerProcess:
             raise BrokerFailed(f"the broker ended with status {status}:\n{self._tail()}")
 
     def kill(self) -> None:
-        """Ends the broker at once, as a crash does: SIGKILL; nothing when it does not run."""
+        """Kills the broker (SIGKILL), if it is running."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.wait()
 
     def restart(self) -> None:
-        """Stops the broker, if it runs, and starts it again on the same port with the same data."""
+        """Stops the broker, if it is running, and starts it on the same port with the same data."""
         self.stop()
         self.start()
 
@@ -123,7 +122,7 @@ class BrokerProcess:
         raise BrokerFailed(f"the broker does not serve after {timeout_s:.0f} s:\n{self._tail()}")
 
     def _announced(self) -> dict[str, Any]:
-        """What a broker of this folder, this one or one before it, wrote when it began to serve."""
+        """The status that a broker of this folder, possibly an earlier one, wrote when it started to serve."""
         try:
             announced = json.loads((self.data_dir / "broker.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):

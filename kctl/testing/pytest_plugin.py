@@ -1,10 +1,10 @@
-"""The pytest plugin that kctl installs: real Kafka-compatible brokers as fixtures, in any project's tests.
+"""pytest plugin with Kafka-compatible brokers as fixtures.
 
     def test_something(kafka_broker):
         producer = Producer({"bootstrap.servers": kafka_broker.bootstrap_servers})
 
-Imported by pytest in every project that has kctl installed, so nothing is imported here before a fixture is used.
-docs/pytest-plugin.md is the guide.
+pytest imports this module in every project with kctl installed, so kctl is imported only when a fixture is used.  See
+docs/pytest-plugin.md.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _OPTION = "--kafka-broker-property"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """kafka_broker_properties in the configuration file, --kafka-broker-property on the command line."""
+    """Adds kafka_broker_properties to the configuration file and --kafka-broker-property to the command line."""
     parser.addini(_INI, "properties of the brokers that kctl starts, one name=value per line", type="linelist")
     parser.getgroup("kctl").addoption(
         _OPTION,
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help=f"a property of the brokers that kctl starts; wins over {_INI}, may repeat",
+        help=f"a property of the brokers that kctl starts; overrides {_INI}, repeatable",
     )
 
 
 @pytest.fixture(scope="session")
 def kafka_broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A Kafka-compatible broker that serves for the whole test session; tests share it, so let them share no topic.
+    """A Kafka-compatible broker for the whole session, shared by all tests; use different topics in each test.
 
     Has bootstrap_servers, data_dir, output, stop(), kill(), start() and restart().
     """
@@ -53,7 +53,7 @@ def kafka_broker(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathF
 def kafka_broker_factory(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerFactory]:
-    """Starts brokers of a test's own: `kafka_broker_factory({"num.partitions": "3"})`; all end with the test."""
+    """Starts brokers for one test: `kafka_broker_factory({"num.partitions": "3"})`; they stop at its end."""
     from kctl.testing.broker_process import BrokerProcess  # noqa: PLC0415
 
     brokers: list[BrokerProcess] = []
@@ -71,7 +71,7 @@ def kafka_broker_factory(
 
 
 def _properties(config: pytest.Config) -> dict[str, str]:
-    """Raises UsageError for what is no name=value."""
+    """Parses properties.  Raises UsageError if one is not name=value."""
     properties = {}
     for line in [*config.getini(_INI), *config.getoption(_OPTION)]:
         name, equals, value = line.partition("=")

@@ -1,17 +1,17 @@
-"""Clocks that tests set: one that follows a virtual loop, and may be wrong, and one that is moved by hand."""
+"""Clocks for tests: one on the virtual time of a loop, with skew, and one advanced manually."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 START_MS = 1_600_000_000_000
-"""Wall-clock time at which simulated runs begin: 2020-09-13."""
+"""Wall-clock time at the start of simulated runs: 2020-09-13."""
 
 
 class SimClock:
     """kctl.environment.Clock over the time of a loop.
 
-    The wall clock may jump and drift as a machine's does; the monotonic one never goes back.
+    The wall clock can jump and drift; the monotonic clock cannot go back.
     """
 
     def __init__(self, time_s: Callable[[], float], *, start_ms: int = START_MS) -> None:
@@ -28,11 +28,11 @@ class SimClock:
         return int(self._time_s() * 1000)
 
     def jump(self, milliseconds: int) -> None:
-        """Somebody set the wall clock, forward or back."""
+        """Sets the wall clock forward or back."""
         self._base_ms += milliseconds
 
     def drift(self, parts_per_million: int) -> None:
-        """From now on the wall clock runs too fast by this much, or too slow."""
+        """Makes the wall clock run faster or slower from now on."""
         self._base_ms += self._elapsed_ms()
         self._drift_since_s = self._time_s()
         self._drift_ppm = parts_per_million
@@ -42,7 +42,7 @@ class SimClock:
 
 
 class ManualClock:
-    """kctl.environment.Clock for tests without a loop: time passes when `advance` says so."""
+    """kctl.environment.Clock for tests without a loop; time changes only by `advance`."""
 
     def __init__(self, *, start_ms: int = START_MS) -> None:
         self._now_ms = start_ms
@@ -60,5 +60,5 @@ class ManualClock:
         self._monotonic_ms += milliseconds
 
     def jump(self, milliseconds: int) -> None:
-        """Somebody set the wall clock, forward or back."""
+        """Sets the wall clock forward or back."""
         self._now_ms += milliseconds

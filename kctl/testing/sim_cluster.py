@@ -1,4 +1,4 @@
-"""Whole brokers, unchanged, on one virtual loop: simulated network, ZooKeeper and clocks around each of them.
+"""Runs unchanged brokers on one virtual loop, with simulated network, ZooKeeper, clocks and disks.
 
     async def main(loop: SimLoop) -> None:
         cluster = SimCluster(loop)
@@ -7,7 +7,7 @@
             ...
         await cluster.kill(1)
 
-Everything follows from the loop's seed.  The disks are in memory: they lose power when told to, and get slow.
+Deterministic for the loop's seed.  Disks are in memory, and can lose power or become slow.
 
 Owner: event loop.
 """
@@ -41,7 +41,7 @@ LOGS = "/logs"
 
 
 class SimCluster:
-    """Brokers 0, 1, 2, ... on hosts broker-0, broker-1, ...; each keeps its disk over restarts."""
+    """Brokers 0, 1, 2, ... on hosts broker-0, broker-1, ..., which keep their disks over restarts."""
 
     def __init__(
         self,
@@ -55,18 +55,18 @@ class SimCluster:
         self.zookeeper = SimZooKeeper(delay_s=partial(random.Random(f"{loop.seed} zookeeper").uniform, 0.0005, 0.002))
         self.brokers: dict[int, SimBroker] = {}
         self.starts = 0
-        """How many brokers were started, those that came back among them."""
+        """Number of starts of brokers, including restarts."""
         self.disks: dict[int, SimFiles] = {}
         self._loop = loop
         self._properties = dict(properties or {})
 
     async def start(self, count: int) -> None:
-        """Brokers 0 to count - 1, one after the other."""
+        """Starts brokers 0 to count - 1, one after the other."""
         for broker_id in range(count):
             await self.start_broker(broker_id)
 
     async def start_broker(self, broker_id: int) -> SimBroker:
-        """A new broker, or one that was killed or stopped; serves when this returns."""
+        """Starts a new, killed or stopped broker, and returns when it serves."""
         self.starts += 1
         disk = self.disks.setdefault(broker_id, SimDisk(self._loop.time))
         broker = SimBroker(self, self._loop, broker_id, disk, self._properties)
@@ -75,27 +75,27 @@ class SimCluster:
         return broker
 
     async def stop(self) -> None:
-        """Every broker that runs, cleanly."""
+        """Stops all running brokers cleanly."""
         for broker in list(self.brokers.values()):
             await broker.stop()
 
     def kill(self, broker_id: int) -> None:
-        """SIGKILL.  ZooKeeper finds out when the session times out."""
+        """Kills a broker, as by SIGKILL.  Its ZooKeeper session ends by its timeout."""
         self.brokers[broker_id].kill()
 
     def lose_power(self, broker_id: int) -> None:
-        """The machine goes down: like `kill`, and of what was not synced only a chance part is on the disk."""
+        """Like `kill`, but only a random part of the unsynced data survives on the disk."""
         self.brokers[broker_id].kill()
         self.disks[broker_id].crash(self._power)
 
     def client(self, *, timeout_ms: int = 60_000) -> ClusterClient:
-        """A client on the host "client" that knows all brokers."""
+        """A client on the host "client", with all brokers as bootstrap servers."""
         servers = tuple((f"broker-{broker_id}", PORT) for broker_id in self.brokers)
         return ClusterClient(ClientSettings(servers, timeout_ms=timeout_ms), AsyncioTransport())
 
 
 class SimDisk(SimFiles):
-    """A disk whose files change at the loop's time."""
+    """A disk whose modification times are the loop's time."""
 
     def __init__(self, time_s: Callable[[], float]) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class SimDisk(SimFiles):
 
 
 class SimBroker:
-    """One broker's life: from `start` to `stop` or `kill`."""
+    """One run of a broker, from `start` to `stop` or `kill`."""
 
     def __init__(
         self, cluster: SimCluster, loop: SimLoop, broker_id: int, disk: SimFiles, properties: Mapping[str, str]
@@ -131,7 +131,7 @@ class SimBroker:
         self.broker: Broker | None = None
 
     async def start(self) -> None:
-        """Serves when this returns.  Raises KctlError."""
+        """Starts the broker and returns when it serves.  Raises KctlError."""
         self._cluster.network.address_of(self.host)
         with self._process.running():
             self.broker = Broker(self._world(), self._properties)
@@ -141,14 +141,14 @@ class SimBroker:
             await self.broker.start(ZOOKEEPER)
 
     async def stop(self) -> None:
-        """A clean shutdown; nothing when it does not run."""
+        """Shuts down cleanly, if it is running."""
         if self.is_running and self.broker is not None:
             self.is_running = False
             with self._process.running():
                 await self.broker.stop()
 
     def kill(self) -> None:
-        """Nothing of the broker runs from now on; what it wrote stays, its locks are free."""
+        """Freezes the broker; its written data stays, and its locks are released."""
         if self.is_running and self.broker is not None:
             self.is_running = False
             self._loop.freeze(self._process)
@@ -157,28 +157,28 @@ class SimBroker:
             self._files.kill()
 
     def slow_down_disk(self, factor: float) -> None:
-        """What is done in executors, syncs above all, takes so many times as long; 1 mends it."""
+        """Multiplies the duration of executor work, mainly syncs; 1 restores it."""
         self._process.executor_delay_s = EXECUTOR_DELAY_S * factor
 
     def expire_session(self) -> None:
-        """ZooKeeper ends the session though the broker is there."""
+        """Expires the ZooKeeper session of the running broker."""
         for session in self._sessions:
             session.expire()
 
     def lose_zookeeper(self) -> None:
-        """The connection to ZooKeeper breaks and stays broken until `find_zookeeper`."""
+        """Breaks the connection to ZooKeeper until `find_zookeeper`."""
         for session in self._sessions:
             session.break_connection()
 
     def find_zookeeper(self) -> None:
-        """ZooKeeper can be reached again; the session may be over by now."""
+        """Restores the connection to ZooKeeper; the session may have expired."""
         for session in self._sessions:
             session.heal()
 
     def _world(self) -> World:
         return World(
             clock=self.clock,
-            # Of its own in every life: a broker that came back would give away the same member ids again.
+            # Different in each run: a restarted broker would generate the same member ids again.
             random=random.Random(f"{self._loop.seed} {self.host} {self._cluster.starts}"),
             files=self._files,
             transport=AsyncioTransport(),
@@ -204,7 +204,7 @@ class SimBroker:
         return session
 
     def _call(self, callback: Callable[[T], None], argument: T) -> None:
-        """What comes from outside arrives in no process's context."""
+        """Runs a call from outside in a context without a process."""
         if self._process.is_alive:
             with self._process.running():
                 callback(argument)

@@ -1,13 +1,13 @@
-"""A disk in memory that fails when told to: kctl.storage.files.Files for tests.
+"""A disk in memory with injected failures: kctl.storage.files.Files for tests.
 
     disk = SimFiles()
-    disk.fail_at(7)              the 7th operation from now on raises OSError(EIO), and so do all after it
-    disk.crash(random)           power failure: of what was not synced a prefix survives, its last write perhaps torn
-    disk.kill()                  the process dies: the disk keeps everything, locks are free
+    disk.fail_at(7)              the 7th operation from now on and all later ones raise OSError(EIO)
+    disk.crash(random)           power failure: a prefix of the unsynced writes survives, the last one possibly torn
+    disk.kill()                  process crash: the disk keeps everything, locks are released
 
-Names (creating, renaming, removing) are taken to be on the disk at once, as a journalling file system nearly has it;
-the content of a file is there only after its sync.  A rename without a sync before it is therefore the classic trap:
-after a power failure the new name has the content of an empty file.  Open files outlive rename and removal.
+Changes of names (create, rename, remove) are durable at once, nearly as on a journaling file system; the contents of a
+file are durable after its sync.  So after a rename without a previous sync and a power failure, the new name may refer
+to an empty file.  Open files stay valid after rename and removal.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from kctl.storage.files import Buffer, Entry, File, Lock, RealEntry
 
 
 class _Content:
-    """The bytes behind a name: as written, as on the disk, and the way from one to the other.
+    """Contents of a file: as written, as on disk, and the pending writes between them.
 
-    Zeros at the end take no memory, like the hole of a preallocated file: `data` ends where something was written.
+    Zeros at the end use no memory, like the hole of a preallocated file: `data` ends at the last written byte.
     """
 
     __slots__ = ("data", "modified_ms", "pending", "size", "synced", "synced_size")
@@ -59,7 +59,7 @@ class _Content:
         self.pending.clear()
 
     def lose_power(self, random: Random) -> None:
-        """Back to what was synced, plus a chance prefix of the rest."""
+        """Reverts to the synced contents plus a random prefix of the pending writes."""
         survivors = self.pending[: random.randrange(0, len(self.pending) + 1)]
         is_torn = bool(survivors) and random.randrange(0, 2) == 1
         self.data = bytearray(self.synced)
@@ -75,7 +75,7 @@ class _Content:
 
 
 class SimFile:
-    """One opening of a file."""
+    """An open file."""
 
     __slots__ = ("_content", "_disk", "_is_open", "path")
 
@@ -137,35 +137,35 @@ class SimFiles:
         self._directories: set[str] = {"/"}
         self.locks: set[str] = set()
         self.now_ms = 0
-        """The time that changed files get."""
+        """Modification time of changed files."""
         self.operations = 0
-        """How many operations there were that may fail."""
+        """Number of operations so far that can fail."""
         self._fails_from: int | None = None
         self._error = errno.EIO
 
     def fail_at(self, operation: int | None, *, error: int = errno.EIO) -> None:
-        """Let the n-th operation from now on and all after it raise OSError(`error`); None mends the disk."""
+        """Makes the n-th operation from now on and all later ones raise OSError(`error`); None removes the failure."""
         self._fails_from = None if operation is None else self.operations + operation
         self._error = error
 
     @property
     def has_failed(self) -> bool:
-        """Whether an operation has come to fail since fail_at."""
+        """Whether an operation has failed since `fail_at`."""
         return self._fails_from is not None and self.operations >= self._fails_from
 
     def crash(self, random: Random) -> None:
-        """Lose power: unsynced writes may be gone, the disk works again."""
+        """Simulates a power failure: unsynced writes may be lost; removes injected failures."""
         for path in sorted(self._contents):
             self._contents[path].lose_power(random)
         self.kill()
 
     def kill(self) -> None:
-        """Lose the process: nothing is gone but its locks, the disk works again."""
+        """Simulates a process crash: only locks are lost; removes injected failures."""
         self.locks.clear()
         self._fails_from = None
 
     def step(self, operation: str, path: str) -> None:
-        """Count an operation; raises OSError when it has to fail."""
+        """Counts an operation; raises OSError if it has to fail."""
         self.operations += 1
         if self.has_failed:
             raise OSError(self._error, f"{os.strerror(self._error)} (simulated, {operation})", path)

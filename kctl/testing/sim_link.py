@@ -1,7 +1,7 @@
-"""One direction of one simulated connection: bytes in order, late, in pieces, and stopped while the way is blocked.
+"""One direction of a simulated connection: ordered bytes with delays, splits and partitions.
 
-TCP hides loss: a lost segment comes later, and everything behind it too.  So loss is delay here, and a partition holds
-segments back until it heals; only a connection that waits longer than TCP's patience breaks.
+TCP retransmits lost segments, which delays them and all later ones.  So loss is modelled as delay, and a partition
+holds segments back until it heals; a connection breaks only if that takes longer than TCP's retransmission timeout.
 
 Owner: event loop.
 """
@@ -15,18 +15,18 @@ from dataclasses import dataclass
 from enum import Enum
 from random import Random
 
-from kctl.testing.sim_process import NOBODY
+from kctl.testing.sim_process import NO_PROCESS
 
 
 @dataclass(slots=True)
 class LinkConditions:
-    """How the way from one host to another behaves.  Times in seconds."""
+    """Conditions from one host to another.  Times in seconds."""
 
     delay_s_min: float = 0.0001
     delay_s_mean: float = 0.0005
-    """Mean of what comes on top of the minimum, exponentially distributed."""
+    """Mean of the exponentially distributed delay added to the minimum."""
     loss: float = 0.0
-    """Probability that a segment has to be sent again."""
+    """Probability of the retransmission of a segment."""
     split: float = 0.1
     """Probability that bytes written together arrive in two pieces."""
     is_blocked: bool = False
@@ -35,19 +35,19 @@ class LinkConditions:
         """Time from sending to arrival, retransmissions included."""
         delay_s = self.delay_s_min + random.expovariate(1 / self.delay_s_mean)
         timeout_s = RETRANSMISSION_S
-        while random.random() < self.loss and timeout_s < PATIENCE_S:
+        while random.random() < self.loss and timeout_s < RETRANSMISSION_TIMEOUT_S:
             delay_s += timeout_s
             timeout_s *= 2
         return delay_s
 
 
 RETRANSMISSION_S = 0.2
-PATIENCE_S = 900.0
-"""How long TCP keeps trying before the connection is given up; Linux: about 15 minutes."""
+RETRANSMISSION_TIMEOUT_S = 900.0
+"""Retransmission timeout of TCP; about 15 minutes on Linux."""
 
 
 class Signal(Enum):
-    """What travels beside bytes."""
+    """Signals in the stream besides bytes."""
 
     FIN = "fin"
     RST = "rst"
@@ -57,7 +57,7 @@ Segment = bytes | Signal
 
 
 class Pipe:
-    """Segments under way, in order.  `deliver` takes each at its arrival, unless `hold` says not to for now."""
+    """Segments in flight, in order.  `deliver` is called at their arrival, except between `hold` and `release`."""
 
     def __init__(
         self,
@@ -67,24 +67,24 @@ class Pipe:
         *,
         deliver: Callable[[Segment], None],
         on_progress: Callable[[], None],
-        on_patience_lost: Callable[[], None],
+        on_retransmission_timeout: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._random = random
         self.conditions = conditions
         self._deliver = deliver
         self._on_progress = on_progress
-        self._on_patience_lost = on_patience_lost
+        self._on_retransmission_timeout = on_retransmission_timeout
         self._segments: deque[tuple[float, Segment]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._patience: asyncio.TimerHandle | None = None
+        self._retransmission_timer: asyncio.TimerHandle | None = None
         self._is_held = False
         self._not_before_s = 0.0
         self.byte_count = 0
         """Bytes sent and not delivered yet."""
 
     def send(self, segment: Segment) -> None:
-        """Adds to what is under way."""
+        """Sends a segment."""
         for piece in self._pieces(segment):
             arrival_s = self._loop.time() + self.conditions.arrival_delay_s(self._random)
             self._segments.append((arrival_s, piece))
@@ -94,37 +94,37 @@ class Pipe:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is under way."""
+        """Whether nothing is in flight."""
         return not self._segments
 
     def reset(self) -> None:
-        """Drops what is under way and sends a reset instead."""
+        """Drops everything in flight and sends a reset."""
         self._drop_segments()
         self.send(Signal.RST)
 
     def hold(self) -> None:
-        """The receiver does not read for now."""
+        """Pauses delivery: the receiver does not read."""
         self._is_held = True
 
     def release(self) -> None:
-        """The receiver reads again."""
+        """Resumes delivery."""
         self._is_held = False
         self._schedule()
 
     def conditions_changed(self) -> None:
-        """The way was blocked or is open again."""
-        if not self.conditions.is_blocked and self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        """Applies a new or healed partition."""
+        if not self.conditions.is_blocked and self._retransmission_timer is not None:
+            self._retransmission_timer.cancel()
+            self._retransmission_timer = None
             self._not_before_s = self._loop.time() + self.conditions.arrival_delay_s(self._random)
         self._schedule()
 
     def close(self) -> None:
-        """Whatever is under way is lost."""
+        """Drops everything in flight."""
         self._drop_segments()
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if self._retransmission_timer is not None:
+            self._retransmission_timer.cancel()
+            self._retransmission_timer = None
 
     def _drop_segments(self) -> None:
         self._segments.clear()
@@ -144,11 +144,13 @@ class Pipe:
             return
         arrival_s, segment = self._segments[0]
         if self.conditions.is_blocked:
-            if self._patience is None:
-                self._patience = self._loop.call_later(PATIENCE_S, self._on_patience_lost, context=NOBODY)
+            if self._retransmission_timer is None:
+                self._retransmission_timer = self._loop.call_later(
+                    RETRANSMISSION_TIMEOUT_S, self._on_retransmission_timeout, context=NO_PROCESS
+                )
         elif not self._is_held or segment is Signal.RST:
             due_s = max(arrival_s, self._not_before_s, self._loop.time())
-            self._timer = self._loop.call_at(due_s, self._arrive, context=NOBODY)
+            self._timer = self._loop.call_at(due_s, self._arrive, context=NO_PROCESS)
 
     def _arrive(self) -> None:
         self._timer = None

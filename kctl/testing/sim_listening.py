@@ -21,12 +21,12 @@ from kctl.testing.sim_network import SimNetwork, SimServer
 
 
 class SimListening:
-    """Implements kctl.server.world.Listening; binding takes a port that is not 0."""
+    """Implements kctl.server.world.Listening; ports must not be 0."""
 
     def __init__(
         self, network: SimNetwork, *, handle: Handle, frame_bytes_max: int, connections_max_idle_ms: int
     ) -> None:
-        """Idle connections stay: `connections_max_idle_ms` is for the real acceptor."""
+        """Ignores `connections_max_idle_ms`: idle connections stay open."""
         self._network = network
         self.handle = handle
         self.frame_bytes_max = frame_bytes_max

@@ -1,11 +1,11 @@
-"""An asyncio event loop under virtual time: waiting costs nothing, and one seed gives one run.
+"""An asyncio event loop with virtual time: waiting takes no real time, and a seed determines the run.
 
-Everything awaited works unchanged: sleep, timeout, Queue, TaskGroup, streams (with a SimNetwork), run_in_executor,
-whose function runs on the loop after a simulated delay.  When all wait and nothing is scheduled, that is a deadlock and
-said so.  What no one handles fails the run instead of ending in a log.
+sleep, timeout, Queue, TaskGroup, streams (with a SimNetwork) and run_in_executor work unchanged; functions of executors
+run on the loop after a simulated delay.  If all tasks wait and nothing is scheduled, the run fails as a deadlock.
+Unhandled exceptions fail the run instead of being logged.
 
-Determinism has three enemies, and none is let in: the clock (virtual), threads (none), and the order of sets, which in
-Python follows addresses.  TaskGroup and asyncio.wait keep tasks and futures in sets, so those made here hash by number.
+Sources of nondeterminism are removed: the clock is virtual, there are no threads, and the order of sets, which depends
+on addresses, is fixed for tasks and futures (kept in sets by TaskGroup and asyncio.wait), which hash by number here.
 
     def test_something() -> None:
         result = simulate(main, seed=7)
@@ -38,15 +38,15 @@ Ts = TypeVarTuple("Ts")
 _SLEEP_S_MAX = 86_400.0
 _CLEANUP_S = 600.0
 _CLOCK_RESOLUTION_S = 1e-7
-"""More than the spacing of floating-point numbers after ten years, or a timer would never be due."""
+"""Larger than the spacing of floating-point numbers after ten years; otherwise a timer might never be due."""
 
 
 class SimDeadlockError(RuntimeError):
-    """Every task waits for something that nothing will bring about."""
+    """All tasks wait, and nothing is scheduled."""
 
 
 class SimTask(asyncio.Task[T]):
-    """A task that sets order by number."""
+    """A task that hashes by number."""
 
     def __init__(self, number: int, coroutine: Coroutine[Any, Any, T], **options: Any) -> None:
         self._number = number
@@ -60,7 +60,7 @@ class SimTask(asyncio.Task[T]):
 
 
 class SimFuture(asyncio.Future[T]):
-    """A future that sets order by number."""
+    """A future that hashes by number."""
 
     def __init__(self, number: int, *, loop: asyncio.AbstractEventLoop) -> None:
         self._number = number
@@ -74,7 +74,7 @@ class SimFuture(asyncio.Future[T]):
 
 
 class _VirtualSelector:
-    """Stands where asyncio waits for sockets: nothing ever arrives, but the time passes."""
+    """Selector without sockets: advances the virtual time instead of waiting."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
@@ -91,7 +91,7 @@ class _VirtualSelector:
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """Starts at time 0.  `random` and `trace` are the run's own; a SimNetwork sets `network`."""
+    """Event loop that starts at time 0.  `random` and `trace` belong to the run; a SimNetwork sets `network`."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.trace = SimTrace()
         self.network: SimNetwork | None = None
         self.on_step: Callable[[], None] | None = None
-        """Called whenever everything due at one moment has happened; what it raises ends the run."""
+        """Called after all callbacks due at one time have run; an exception ends the run."""
         self.unhandled: list[BaseException] = []
         self._now_s = 0.0
         self._dead: list[SimProcess] = []
@@ -117,18 +117,18 @@ class SimLoop(asyncio.BaseEventLoop):
         return self._now_s
 
     def pass_time(self, seconds: float) -> None:
-        """Moves on to the next timer, at most this far."""
+        """Advances the time to the next timer, at most by this."""
         if self.on_step is not None:
             self.on_step()
         scheduled = self._timers()
         next_s = scheduled[0].when() if scheduled else self._now_s + seconds
-        # Adding the difference would miss the timer by a rounding error.
+        # Set, not added: a rounding error could miss the timer.
         self._now_s = max(self._now_s, min(next_s, self._now_s + _SLEEP_S_MAX))
 
     def call_soon(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """Unless the process that it belongs to is dead."""
+        """Schedules a callback, unless its process has been killed."""
         if context is None:
             context = contextvars.copy_context()
         if process_of(context).is_alive:
@@ -138,7 +138,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return handle
 
     def freeze(self, process: SimProcess) -> None:
-        """Kills a process: nothing of it runs any more."""
+        """Kills a process: none of its callbacks runs any more."""
         process.is_alive = False
         self._dead.append(process)
         ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]  # of BaseEventLoop, unlisted
@@ -150,13 +150,13 @@ class SimLoop(asyncio.BaseEventLoop):
                 timer.cancel()
 
     def thaw(self) -> None:
-        """The end of the run: the dead may end properly, so that nothing is left behind."""
+        """Lets killed processes finish at the end of the run, so that their tasks can be cleaned up."""
         for process in self._dead:
             process.is_alive = True
         ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
         ready.extend(self._frozen)
         for future in [future for future, process in self._executing.items() if process in self._dead]:
-            future.cancel()  # What its threads were doing died with them.
+            future.cancel()  # Work in its executors ended with the process.
         self._dead.clear()
         self._frozen.clear()
 
@@ -170,11 +170,11 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """There are no threads to be safe from."""
+        """As `call_soon`, because there are no threads."""
         return self.call_soon(callback, *args, context=context)
 
     def run_in_executor(self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
-        """Runs the function on the loop after the time that a disk may take; the seed decides who is done first."""
+        """Runs the function on the loop after a random delay, which depends on the seed."""
         future = self.create_future()
         delay_s = self.random.expovariate(1 / current_process().executor_delay_s)
         self.trace.record(self._now_s, f"executor {getattr(func, '__name__', 'call')} delay={delay_s:.9f}")
@@ -191,7 +191,7 @@ class SimLoop(asyncio.BaseEventLoop):
         except Exception as error:
             future.set_exception(error)
 
-    # The next two stand for several overloads each, of which the simulated network needs one.
+    # The next two implement the one overload that the simulated network needs.
 
     async def create_server(  # type: ignore[override]
         self, protocol_factory: ProtocolFactory, host: Any = None, port: int | None = None, **options: Any
@@ -217,25 +217,25 @@ class SimLoop(asyncio.BaseEventLoop):
         **options: Any,
     ) -> SimTask[T]:
         number = next(self._numbers)
-        return SimTask(number, coroutine, loop=loop, name=f"sim-{number}", **options)  # type: ignore[arg-type]  # generators are of the past
+        return SimTask(number, coroutine, loop=loop, name=f"sim-{number}", **options)  # type: ignore[arg-type]  # not a generator
 
     def _keep_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception") or RuntimeError(context["message"])
-        # Streams ask a cancelled task for its exception, and so raise its cancellation here.
+        # Streams read the exception of a cancelled task, which raises CancelledError here.
         if not isinstance(error, asyncio.CancelledError):
             self.unhandled.append(error)
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """Asked for by BaseEventLoop; the selector has no events."""
+        """Required by BaseEventLoop; the selector has no events."""
 
     def _write_to_self(self) -> None:
-        """Asked for by BaseEventLoop to interrupt a selector that waits; this one never does."""
+        """Required by BaseEventLoop to interrupt a waiting selector; this one never waits."""
 
 
 def simulate(main: Callable[[SimLoop], Awaitable[T]], *, seed: int) -> T:
-    """Runs `main` on a loop of its own until it is done, then cancels what is left and closes every connection.
+    """Runs `main` on a new loop, then cancels remaining tasks and closes all connections.
 
-    Raises SimDeadlockError; and when something failed that nobody handled, an exception group of all that.
+    Raises SimDeadlockError, and an exception group of all unhandled exceptions.
     """
     loop = SimLoop(seed)
     try:

@@ -1,4 +1,4 @@
-"""A network of named hosts in one process: plain asyncio servers and streams over delay, loss, partitions and cuts.
+"""A simulated network of named hosts for asyncio servers and streams, with delay, loss, partitions and resets.
 
     async def main(loop: SimLoop) -> None:
         network = SimNetwork(loop)
@@ -8,8 +8,8 @@
             reader, writer = await asyncio.open_connection("broker-1", 9092)
         network.partition(["broker-1"], ["client"])
 
-Which host a piece of code runs on is a context variable, so tasks and callbacks inherit it; code outside of `on_host`
-runs on the host "test".  A host is known once code runs on it.  All chance comes from the loop's seed.
+The current host is a context variable, which tasks and callbacks inherit; code outside of `on_host` runs on the host
+"test".  A host exists once code has run on it.  Random numbers depend on the loop's seed.
 
 Owner: event loop.
 """
@@ -28,8 +28,8 @@ from kctl.testing.sim_loop import SimLoop
 from kctl.testing.sim_process import SimProcess, current_process
 from kctl.testing.sim_transport import Address, SimTransport
 
-CONNECT_PATIENCE_S = 127.0
-"""How long a connection is tried when nothing answers; Linux's default number of SYNs."""
+CONNECT_TIMEOUT_S = 127.0
+"""Connection timeout without a response; from Linux's default number of SYNs."""
 
 _FIRST_EPHEMERAL_PORT = 49_152
 _LOCAL_NAMES = frozenset({"", "localhost", "127.0.0.1", "::1", "0.0.0.0", "::"})  # noqa: S104 - names only
@@ -38,10 +38,10 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
 class SimNetwork:
-    """Hosts, the ways between them, who listens and who is connected."""
+    """Hosts, links, listeners and connections."""
 
     def __init__(self, loop: SimLoop, conditions: LinkConditions | None = None) -> None:
-        """`conditions` is how every way starts out."""
+        """`conditions` are the initial conditions of all links."""
         loop.network = self
         self._loop = loop
         self._random = random.Random(f"{loop.seed} network")
@@ -56,20 +56,20 @@ class SimNetwork:
 
     @contextmanager
     def on_host(self, host: str) -> Iterator[None]:
-        """Code in this block, and every task that it starts, runs on `host`."""
+        """Code in this block, and tasks that it starts, run on `host`."""
         self.address_of(host)
         with SimProcess(host).running():
             yield
 
     def address_of(self, host: str) -> str:
-        """The host's IP address; the hosts are numbered as they first appear."""
+        """The IP address of the host; hosts are numbered in order of appearance."""
         known = self._addresses.get(host)
         if known is None:
             known = self._addresses[host] = str(ipaddress.ip_address("10.0.0.1") + len(self._addresses))
         return known
 
     def link(self, source: str, target: str) -> LinkConditions:
-        """How the way from one host to another behaves; changing its figures counts for what is sent from then on."""
+        """Conditions from one host to another; changes apply to bytes sent later."""
         known = self._links.get((source, target))
         if known is None:
             initial = self._initial
@@ -79,8 +79,8 @@ class SimNetwork:
         return known
 
     def partition(self, hosts: Iterable[str], others: Iterable[str], *, one_way: bool = False) -> None:
-        """Nothing gets from `hosts` to `others` any more, nor back unless `one_way`; connections stay, and wait."""
-        others = sorted(others)  # whoever passes a set must not bring its order in
+        """Blocks traffic from `hosts` to `others`, and back unless `one_way`; connections stay open."""
+        others = sorted(others)  # sorted, because the argument may be a set
         for host in sorted(hosts):
             for other in others:
                 self._set_blocked(host, other, is_blocked=True)
@@ -88,40 +88,40 @@ class SimNetwork:
                     self._set_blocked(other, host, is_blocked=True)
 
     def heal(self) -> None:
-        """Every way is open again."""
+        """Removes all partitions."""
         for source, target in list(self._links):
             self._set_blocked(source, target, is_blocked=False)
 
     def cut(self, host: str, other: str) -> None:
-        """Resets all connections between two hosts; new ones may be made."""
+        """Resets all connections between two hosts; new ones can be opened."""
         for transport, ends in list(self._transports.items()):
             if ends == (host, other):
                 transport.reset(ConnectionResetError("connection reset by peer"))
 
     def kill(self, host: str) -> None:
-        """The processes on this host are killed: their listeners go, and their connections are reset.
+        """Closes the listeners on a host and resets its connections, as when its processes are killed.
 
-        Their code has to be stopped beside that: SimLoop.freeze.
+        SimLoop.freeze stops their code.
         """
         for server in [server for server in self._listeners.values() if server.host == host]:
             server.close()
         for transport, ends in list(self._transports.items()):
             if ends[0] == host and transport not in self._vanished:
-                transport.vanish()
+                transport.process_killed()
                 self._vanished.append(transport)
 
     def close(self) -> None:
-        """The end of the run: nothing listens and nothing is connected any more."""
+        """Closes all listeners and connections at the end of the run."""
         for server in list(self._listeners.values()):
             server.close()
         for transport in list(self._transports):
             transport.abort()
         for transport in self._vanished:
-            transport.mourn()
+            transport.finish_killed()
         self._vanished.clear()
 
     def listen(self, factory: ProtocolFactory, port: int | None) -> SimServer:
-        """What loop.create_server does.  Raises OSError when the port is taken on this host."""
+        """Implements loop.create_server.  Raises OSError if the port is in use on this host."""
         process = current_process()
         here = process.host
         number = port or self._ephemeral_port()
@@ -134,7 +134,7 @@ class SimNetwork:
     async def connect(
         self, factory: ProtocolFactory, host: str, port: int
     ) -> tuple[SimTransport, asyncio.BaseProtocol]:
-        """What loop.create_connection does.  Raises ConnectionRefusedError, TimeoutError or socket.gaierror."""
+        """Implements loop.create_connection.  Raises ConnectionRefusedError, TimeoutError or socket.gaierror."""
         process = current_process()
         here, there = process.host, self._resolve(host)
         await self._handshake(here, there)
@@ -150,8 +150,8 @@ class SimNetwork:
         return client, protocol
 
     async def _handshake(self, here: str, there: str) -> None:
-        """A SYN and its answer; while the way is blocked it is sent again and again."""
-        deadline_s = self._loop.time() + CONNECT_PATIENCE_S
+        """Sends a SYN and waits for its response, with retransmissions while the link is blocked."""
+        deadline_s = self._loop.time() + CONNECT_TIMEOUT_S
         ways = (self.link(here, there), self.link(there, here))
         while any(way.is_blocked for way in ways):
             self._opened.clear()
@@ -216,7 +216,7 @@ class SimNetwork:
 
 
 class SimServer(asyncio.AbstractServer):
-    """A listener; closing it leaves its connections alone."""
+    """A listener; closing it keeps its connections."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class SimServer(asyncio.AbstractServer):
         return self._is_serving
 
     async def start_serving(self) -> None:
-        """It has been since it was made."""
+        """No effect: it serves since its creation."""
 
     async def serve_forever(self) -> None:
         try:
@@ -257,11 +257,11 @@ class SimServer(asyncio.AbstractServer):
             self.close()
 
     async def wait_closed(self) -> None:
-        """Nothing to wait for."""
+        """Returns at once."""
 
 
 class SimListenerName:
-    """As much of a listening socket as people ask for: its name."""
+    """A listening socket with getsockname only."""
 
     def __init__(self, address: Address) -> None:
         self._address = address

@@ -1,7 +1,7 @@
-"""Processes in a simulation: which code belongs to which, so that one can die without another noticing it by itself.
+"""Simulated processes, which can be killed independently.
 
-A context variable says on whose behalf code runs; tasks, timers and callbacks inherit it.  A process that is killed is
-frozen: nothing of it runs again, not even cleanup, as with SIGKILL.
+A context variable holds the current process; tasks, timers and callbacks inherit it.  A killed process is frozen: none
+of its code runs again, not even cleanup, as after SIGKILL.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class SimProcess:
         self.host = host
         self.is_alive = True
         self.executor_delay_s = EXECUTOR_DELAY_S
-        """How long what runs in an executor takes, on average: mostly the disk's time."""
+        """Mean duration of executor work, mainly disk operations."""
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Code in this block, and whatever it starts, belongs to the process."""
+        """Code in this block, and tasks that it starts, belong to the process."""
         token = _current.set(self)
         try:
             yield
@@ -36,15 +36,15 @@ class SimProcess:
 _current: contextvars.ContextVar[SimProcess] = contextvars.ContextVar("kctl_sim_process")
 _outside = SimProcess(DEFAULT_HOST)
 
-NOBODY = contextvars.Context()
-"""The context of what happens between processes, such as the arrival of bytes."""
+NO_PROCESS = contextvars.Context()
+"""Context of events outside of processes, such as the arrival of bytes."""
 
 
 def current_process() -> SimProcess:
-    """Whose code runs; the test's own when nothing else was said."""
+    """The current process; by default that of the test."""
     return _current.get(_outside)
 
 
 def process_of(context: contextvars.Context) -> SimProcess:
-    """Whose code would run in this context."""
+    """The process of a context."""
     return context.get(_current, _outside)

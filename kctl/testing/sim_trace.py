@@ -1,4 +1,4 @@
-"""What happened in a simulated run, in order: two runs are the same run exactly when their digests are equal."""
+"""Trace of a simulated run; two runs are equal if their digests are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LATEST_KEPT = 200
 
 
 class SimTrace:
-    """Counts and digests every event, and keeps the latest ones to be read after a failure."""
+    """Counts and hashes all events, and keeps the last ones for error messages."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -17,7 +17,7 @@ class SimTrace:
         self._hash = hashlib.sha256()
 
     def record(self, time_s: float, event: str) -> None:
-        """Something happened at this virtual time."""
+        """Records an event at this virtual time."""
         line = f"{time_s:.9f} {event}"
         self.count += 1
         self.latest.append(line)

@@ -1,7 +1,7 @@
-"""One end of a simulated connection, as asyncio's protocols and streams expect a transport to be.
+"""asyncio transport for one end of a simulated connection.
 
-Closing sends what is left and then the end; the other side learns of it after everything before.  Aborting, or writing
-to an end that is gone, resets: what was under way is lost and the other side gets ConnectionResetError.
+Closing sends the buffered bytes and then EOF, which the peer receives after all bytes.  Aborting, or writing to a
+closed end, resets the connection: bytes in flight are lost and the peer gets ConnectionResetError.
 
 Owner: event loop.
 """
@@ -24,7 +24,7 @@ _HIGH_WATER_BYTES = 65_536
 
 
 class SimTransport(asyncio.Transport):
-    """Made in pairs by SimNetwork; `link` names the two hosts, `address` this end and `peer_address` the other."""
+    """Created in pairs by SimNetwork; `link` has the two hosts, `address` is this end, `peer_address` the other."""
 
     def __init__(
         self,
@@ -59,15 +59,15 @@ class SimTransport(asyncio.Transport):
             conditions,
             deliver=self._deliver,
             on_progress=self._progressed,
-            on_patience_lost=self._lose_patience,
+            on_retransmission_timeout=self._on_retransmission_timeout,
         )
 
     def attach(self, peer: SimTransport) -> None:
-        """The other end."""
+        """Sets the other end."""
         self._peer = peer
 
     def start(self, protocol: asyncio.BaseProtocol) -> None:
-        """Gives the connection to its protocol, whose callbacks then run in the context of this call."""
+        """Connects the protocol, whose callbacks run in the context of this call."""
         self._protocol = protocol
         self._context = contextvars.copy_context()
         self._call(protocol.connection_made, self)
@@ -99,23 +99,23 @@ class SimTransport(asyncio.Transport):
         self.reset(None)
 
     def reset(self, error: OSError | None) -> None:
-        """Ends this side at once, with this error, and the other one as soon as it hears of it."""
+        """Closes this end at once with an error, and resets the other end."""
         if self._is_gone:
             return
         self._is_closing = True
         self.outgoing.reset()
         self._loop.call_soon(self._lose, error)
 
-    def vanish(self) -> None:
-        """The process of this end was killed: it hears nothing, the other end is reset."""
+    def process_killed(self) -> None:
+        """Handles the kill of this end's process: no callbacks here, and a reset of the other end."""
         if not self._is_gone:
             self._is_closing = self._is_gone = True
             self.outgoing.reset()
             if self._peer is not None:
                 self._peer.outgoing.release()
 
-    def mourn(self) -> None:
-        """The end of the run: the process that was killed may hear of it after all, so that its tasks can end."""
+    def finish_killed(self) -> None:
+        """Calls connection_lost of a killed process at the end of the run, so that its tasks can end."""
         self._call(self._callbacks.connection_lost, None)
 
     def is_closing(self) -> bool:
@@ -156,7 +156,7 @@ class SimTransport(asyncio.Transport):
         return cast("asyncio.Protocol", self._protocol)
 
     def _call(self, callback: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
-        """In a copy, because a callback may lead to another one, and a context cannot be entered twice."""
+        """Runs a callback in a copy of the context: callbacks may nest, and a context cannot be entered twice."""
         return self._context.copy().run(callback, *args)
 
     def _deliver(self, segment: Segment) -> None:
@@ -165,7 +165,7 @@ class SimTransport(asyncio.Transport):
         self._peer.take(segment)
 
     def take(self, segment: Segment) -> None:
-        """Something arrived from the other end."""
+        """Handles bytes or a signal from the other end."""
         if segment is Signal.RST:
             was_closing, self._is_closing = self._is_closing, True
             self.outgoing.close()
@@ -191,7 +191,7 @@ class SimTransport(asyncio.Transport):
             left = left[size:]
 
     def _refuse(self, segment: Segment) -> None:
-        """As a kernel answers bytes for a socket that is closed: with a reset, after what was sent before."""
+        """Sends a reset after the bytes sent before, as a kernel for a closed socket."""
         if isinstance(segment, bytes) and not self._has_sent_reset:
             self._has_sent_reset = True
             self.outgoing.send(Signal.RST)
@@ -213,7 +213,7 @@ class SimTransport(asyncio.Transport):
             self._is_writing_paused = False
             self._call(self._callbacks.resume_writing)
 
-    def _lose_patience(self) -> None:
+    def _on_retransmission_timeout(self) -> None:
         self.outgoing.close()
         self._is_closing = True
-        self._lose(TimeoutError("the other end has not answered for 15 minutes"))
+        self._lose(TimeoutError("the other end has not responded for 15 minutes"))

@@ -1,10 +1,10 @@
-"""A ZooKeeper in memory for simulations: one ensemble, many sessions, faults on demand, the same every time.
+"""A deterministic ZooKeeper in memory for simulations, with sessions and injected faults.
 
-The rules are those of the embedded server, whose keeper it asks.  Around it are pretended connections that take time,
-break and come back.  A broken connection loses what is on its way in both directions; a session that stays away longer
-than its time-out is ended, and its client learns of that when it comes back, as in life.
+It uses the keeper of the embedded server, over simulated connections with delays and failures.  A broken connection
+loses all messages in flight in both directions.  A session without a connection for its timeout expires, and its client
+is notified when it reconnects.
 
-Deterministic: time is the loop's, the only chance is in `delay_s`.  Owner: event loop.
+Time is the loop's; random delays come from `delay_s`.  Owner: event loop.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from kctl.errors import NoNodeError, SessionLostError
-from kctl.testing.sim_process import NOBODY
+from kctl.testing.sim_process import NO_PROCESS
 from kctl.zookeeper import refusals
 from kctl.zookeeper.embedded import requests, responses
 from kctl.zookeeper.embedded.acl import OPEN_ACL_UNSAFE, Id
@@ -40,7 +40,7 @@ PASSWORD = bytes(requests.PASSWORD_LENGTH)
 
 
 class SimZooKeeper:
-    """The ensemble.  `delay_s` is asked for every message; messages of one connection never overtake each other."""
+    """The ensemble.  `delay_s` returns the delay of each message; messages of one connection stay in order."""
 
     def __init__(self, *, delay_s: Callable[[], float] = lambda: 0.0) -> None:
         self.delay_s = delay_s
@@ -54,7 +54,7 @@ class SimZooKeeper:
         on_watch: Callable[[WatchEvent], None] = lambda _: None,
         on_state: Callable[[SessionState], None] = lambda _: None,
     ) -> SimZooKeeperSession:
-        """Not started yet; the arguments are those of ZooKeeperSession."""
+        """Creates a session that is not started yet; arguments as for ZooKeeperSession."""
         session = SimZooKeeperSession(self, session_timeout_ms, on_watch, on_state)
         self.sessions.append(session)
         return session
@@ -107,7 +107,7 @@ class SimZooKeeperSession:
         await self.start(timeout_ms)
 
     async def close(self) -> None:
-        """A partitioned client cannot say good-bye; its session ends by time-out."""
+        """Closes the session; that of a disconnected client ends by its timeout."""
         self._state = SessionState.CLOSED
         if self._connection is not None:
             self._disconnect()
@@ -177,7 +177,7 @@ class SimZooKeeperSession:
         return [_result_of(each) for each in response.results]
 
     def break_connection(self) -> None:
-        """The connection breaks; the client does not come back before `heal`."""
+        """Breaks the connection; the client does not reconnect before `heal`."""
         self._is_partitioned = True
         if self._connection is None:
             return
@@ -185,11 +185,11 @@ class SimZooKeeperSession:
         self._become(SessionState.SUSPENDED)
         loop = asyncio.get_running_loop()
         self._expiry = loop.call_later(
-            self._session_timeout_ms / 1000, self._ensemble_gives_up, self._session_id, context=NOBODY
+            self._session_timeout_ms / 1000, self._on_session_timeout, self._session_id, context=NO_PROCESS
         )
 
     def heal(self) -> None:
-        """The client comes back, and finds its session or learns that it is over."""
+        """Lets the client reconnect, and resume its session or learn that it has expired."""
         self._is_partitioned = False
         if self._state is not SessionState.SUSPENDED:
             return
@@ -205,21 +205,21 @@ class SimZooKeeperSession:
         self._send_what_waits()
 
     def expire(self) -> None:
-        """The ensemble ends the session and tells the client at once, if it can."""
-        self._ensemble_gives_up(self._session_id)
+        """Expires the session and notifies the client if it is connected."""
+        self._on_session_timeout(self._session_id)
         if self._connection is not None:
             self._disconnect()
             self._lose_everything()
             self._become(SessionState.EXPIRED)
 
-    def _ensemble_gives_up(self, session_id: int) -> None:
+    def _on_session_timeout(self, session_id: int) -> None:
         self._ensemble.keeper.close_session(session_id)
 
     def _connect(self) -> None:
         self._connection = _Connection(self._ensemble, self._session_id, self._watch_fired)
 
     def _disconnect(self) -> None:
-        """What was on its way is lost: reads are sent again later, writes may or may not have happened."""
+        """Drops messages in flight: reads are sent again, writes may or may not have been applied."""
         assert self._connection is not None
         self._connection.cut()
         self._connection = None
@@ -272,7 +272,7 @@ class SimZooKeeperSession:
             self._connection.send(call.request, call.make_listener(self))
 
     def answered(self, call: _Call, zxid: int, code: Code, response: responses.Response | None) -> None:
-        """For the call's listener."""
+        """Passes the response to the caller."""
         self._under_way.pop(call, None)
         self._last_zxid = zxid
         if call.watch == "exist":
@@ -289,7 +289,7 @@ _Listener = Callable[[int, Code, responses.Response | None], None]
 
 
 class _Call:
-    """A request and who waits for its answer."""
+    """A request and the future of its response."""
 
     def __init__(self, path: str, request: requests.Read | requests.Write, watch: str) -> None:
         self.path = path
@@ -315,7 +315,7 @@ class _Call:
 
 
 class _Connection:
-    """Both directions between one client and the ensemble, until it is cut; to the keeper it is the client."""
+    """A connection between one client and the ensemble; the keeper sees it as the client."""
 
     def __init__(self, ensemble: SimZooKeeper, session_id: int, on_watch: Callable[[EventType, str], None]) -> None:
         self.session_id = session_id
@@ -367,12 +367,12 @@ class _Line:
             return
         loop = asyncio.get_running_loop()
         self._messages.append(message)
-        # Timers of equal time fire in no certain order, so each takes the first message and not its own.
+        # Timers with equal times fire in any order, so each takes the first message, not its own.
         self._last_arrival = max(self._last_arrival, loop.time() + self._delay_s())
         if self._last_arrival > loop.time():
-            loop.call_at(self._last_arrival, self._arrive, context=NOBODY)
+            loop.call_at(self._last_arrival, self._arrive, context=NO_PROCESS)
         else:
-            loop.call_soon(self._arrive, context=NOBODY)
+            loop.call_soon(self._arrive, context=NO_PROCESS)
 
     def cut(self) -> None:
         self._is_cut = True

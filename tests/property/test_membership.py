@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from kctl.client.assignors import ASSIGNORS
 from kctl.client.membership.actions import (
-    Abandon,
     Action,
     Assign,
     Fail,
@@ -28,7 +27,8 @@ from kctl.client.membership.actions import (
     SendJoin,
     SendLeave,
     SendSync,
-    Take,
+    StartReading,
+    StopReading,
 )
 from kctl.client.membership.events import (
     Assigned,
@@ -40,9 +40,9 @@ from kctl.client.membership.events import (
     Joined,
     Left,
     PartitionsChanged,
+    PollRequested,
     Revoked,
     Synced,
-    Wanted,
 )
 from kctl.client.membership.member import (
     Member,
@@ -149,7 +149,7 @@ class Play:
             return
         self._do(reader, HeartbeatDue())
         if reader.asked is None and reader.member.phase is Phase.OUTSIDE:
-            self._do(reader, Wanted())
+            self._do(reader, PollRequested())
         elif reader.asked is None and reader.member.phase is Phase.REVOKING:
             self._commit(reader)
             if reader.member.phase is Phase.REVOKING:
@@ -241,13 +241,13 @@ class Play:
                 world.leave(member_id)
             case Assign(assignor, members):
                 self._do(reader, Assigned(ASSIGNORS[assignor](members, COUNTS)))
-            case Take(partitions):
+            case StartReading(partitions):
                 assert not reader.reads.keys() & set(partitions)
                 reader.reads |= {tp: self.committed[tp] for tp in partitions}
                 for tp in reader.reads:
                     owner = self.owners.setdefault((reader.member.generation, tp), reader.owner)
                     assert owner == reader.owner, f"{tp} of generation {reader.member.generation} has two readers"
-            case Abandon():
+            case StopReading():
                 reader.reads = {}
             case Fail():
                 reader.failures.append(action)

@@ -49,7 +49,7 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
+class StartReading:
     """Start reading these partitions at their committed offsets."""
 
     partitions: tuple[TopicPartition, ...]
@@ -63,7 +63,7 @@ class Revoke:
 
 
 @dataclass(frozen=True, slots=True)
-class Abandon:
+class StopReading:
     """Stop reading all partitions without a commit: they have new owners."""
 
 
@@ -79,4 +79,15 @@ class Fail:
     error: ApiError
 
 
-Action = SendJoin | SendSync | SendHeartbeat | SendLeave | Assign | Take | Revoke | Abandon | LookUpCoordinator | Fail
+Action = (
+    SendJoin
+    | SendSync
+    | SendHeartbeat
+    | SendLeave
+    | Assign
+    | StartReading
+    | Revoke
+    | StopReading
+    | LookUpCoordinator
+    | Fail
+)

@@ -14,7 +14,7 @@ from kctl.protocol.apis.sync_group import SyncGroupResponse
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PollRequested:
     """The application polls: join unless the member has joined."""
 
 
@@ -84,7 +84,7 @@ class Left:
 
 
 Event = (
-    Wanted
+    PollRequested
     | Joined
     | Assigned
     | Synced

@@ -3,11 +3,11 @@
     OUTSIDE -> JOINING -> SYNCING -> STABLE -> REVOKING -> JOINING ...
 
 Eager protocol: before rejoining, a member revokes all its partitions (`Revoke`; it may commit first) and has none until
-the next assignment (`Take`).  Cooperative protocol (KIP-429): a rejoining member continues to read and reports its
-partitions.  `Take` then names the added partitions and `Revoke` those to give up, after which the member rejoins, so
-that they can be assigned to others.
+the next assignment (`StartReading`).  Cooperative protocol (KIP-429): a rejoining member continues to read and reports
+its partitions.  `StartReading` then names the added partitions and `Revoke` those to give up, after which the member
+rejoins, so that they can be assigned to others.
 
-Partitions lost without revocation (`Abandon`) cannot be committed, because the group has assigned them to others.
+Partitions lost without revocation (`StopReading`) cannot be committed, because the group has assigned them to others.
 `step` takes one event, changes the member, and returns the actions for the group consumer.  Source: Kafka's
 AbstractCoordinator and ConsumerCoordinator, KIP-62, KIP-345, KIP-394.
 """
@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from kctl.client.assignment import NO_GENERATION
 from kctl.client.assignors import COOPERATIVE_STICKY
 from kctl.client.membership.actions import (
-    Abandon,
     Action,
     Assign,
     Fail,
@@ -29,7 +28,8 @@ from kctl.client.membership.actions import (
     SendJoin,
     SendLeave,
     SendSync,
-    Take,
+    StartReading,
+    StopReading,
 )
 from kctl.client.membership.events import (
     Assigned,
@@ -41,9 +41,9 @@ from kctl.client.membership.events import (
     Joined,
     Left,
     PartitionsChanged,
+    PollRequested,
     Revoked,
     Synced,
-    Wanted,
 )
 from kctl.client.membership.member import Member, Phase
 from kctl.client.membership.subscriptions import decode_partitions, encode_partitions, protocols, subscriber
@@ -64,7 +64,7 @@ _ELSEWHERE = frozenset(
 def step(member: Member, event: Event, now_ms: int) -> list[Action]:
     """Applies one event to a member and returns the actions; `now_ms` is of a monotonic clock."""
     match event:
-        case Wanted():
+        case PollRequested():
             return [*_notice_end(member, now_ms), *_join(member)] if member.phase is Phase.OUTSIDE else []
         case Joined(response):
             return _joined(member, response, now_ms) if member.phase is Phase.JOINING else []
@@ -78,9 +78,9 @@ def step(member: Member, event: Event, now_ms: int) -> list[Action]:
             code = ErrorCode.of(response.error_code)
             if code is ErrorCode.NONE and generation == member.generation:
                 member.heard_ms = now_ms
-            return _told(member, code, generation, now_ms)
+            return _on_error(member, code, generation, now_ms)
         case CommitAnswered(code, generation):
-            return _told(member, code, generation, now_ms)
+            return _on_error(member, code, generation, now_ms)
         case Disconnected(during):
             return _disconnected(member, during, now_ms)
         case PartitionsChanged():
@@ -163,7 +163,7 @@ def _synced(member: Member, response: SyncGroupResponse, now_ms: int) -> list[Ac
     taken = tuple(tp for tp in member.assigned if tp not in before)
     revoking = tuple(sorted(before.difference(member.assigned)))
     member.owned += taken
-    return [Take(taken), *(_revoke(member, revoking) if revoking else [])]
+    return [StartReading(taken), *(_revoke(member, revoking) if revoking else [])]
 
 
 def _start_over(member: Member, code: ErrorCode) -> list[Action]:
@@ -188,7 +188,7 @@ def _beat(member: Member, now_ms: int) -> list[Action]:
         return []
     if now_ms >= member.session_end_ms and member.phase is Phase.STABLE:
         return _leave_generation(member)
-    if _waits_in_vain(member, now_ms):
+    if _revocation_is_overdue(member, now_ms):
         return _prepare(member)
     if now_ms < member.next_beat_ms:
         return []
@@ -202,7 +202,7 @@ def _beat(member: Member, now_ms: int) -> list[Action]:
     return [SendHeartbeat(request)]
 
 
-def _waits_in_vain(member: Member, now_ms: int) -> bool:
+def _revocation_is_overdue(member: Member, now_ms: int) -> bool:
     """Whether the owner of an unassigned partition has not rejoined in time, so that the leader must rebalance.
 
     The successor of a static member that failed before revoking (KIP-345) does not know what to revoke and does not
@@ -212,7 +212,7 @@ def _waits_in_vain(member: Member, now_ms: int) -> bool:
     return member.phase is Phase.STABLE and member.is_leader and member.is_withholding and is_late
 
 
-def _told(member: Member, code: ErrorCode, generation: int, now_ms: int) -> list[Action]:
+def _on_error(member: Member, code: ErrorCode, generation: int, now_ms: int) -> list[Action]:
     """Handles an error code in the response to a heartbeat or a commit."""
     if not member.is_in_generation or generation != member.generation or code is ErrorCode.NONE:
         return []
@@ -250,7 +250,7 @@ def _revoked(member: Member) -> list[Action]:
 def _leave_generation(member: Member) -> list[Action]:
     member.phase = Phase.OUTSIDE
     member.owned = member.revoking = ()
-    return [Abandon()]
+    return [StopReading()]
 
 
 def _notice_end(member: Member, now_ms: int) -> list[Action]:
@@ -262,7 +262,7 @@ def _lose(member: Member) -> list[Action]:
     if not member.owned:
         return []
     member.owned = member.revoking = ()
-    return [Abandon()]
+    return [StopReading()]
 
 
 def _disconnected(member: Member, during: Phase, now_ms: int) -> list[Action]:

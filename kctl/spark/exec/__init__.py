@@ -1,7 +1,7 @@
-"""What runs on Spark's executors; with kctl.protocol, kctl.records and kctl.client it is shipped to them as one zip.
+"""Code that runs on Spark's executors; shipped to them in a zip with kctl.protocol, kctl.records and kctl.client.
 
-Reading order: worker and environment (where a Spark task begins), task (a planned file, from the first fetch to
+Reading order: worker and environment (the entry point of a task), task (a planned file, from the first fetch to
 publication), fetch (the batches of an offset range), chunk, varints and decode (batches into Arrow columns), columns
-and writer (columns into a Parquet file), files (every operation on the target folder), outcome and progress (what
-goes back to the driver).
+and writer (columns into a Parquet file), files (every operation on the target folder), outcome and progress
+(results for the driver).
 """

@@ -1,13 +1,13 @@
-"""Records into Arrow columns without a Python object per record.
+"""Decodes records into Arrow columns without a Python object per record.
 
 The fields of all records of a chunk are found with vectors of varints (see varints).  Keys and values are not touched:
 one array of positions makes the chunk itself a binary array of alternating gaps, keys and values, and Arrow's `take`
 copies the wanted slots out.  A null is a null index.
 
-The result is what kctl.records.batch.iterate_records gives for the same batches, with three differences that the
-columns ask for: a timestamp outside the range of microseconds (years -290,308 to 294,247) becomes the nearest one
-inside, a header key that is not UTF-8 gets replacement characters, as in Java, and no headers are null, as in Spark's
-Kafka source. A missing timestamp (-1) stays one millisecond before 1970, as in Spark.
+The result equals that of kctl.records.batch.iterate_records, with three differences: a timestamp outside the range of
+microseconds (years -290,308 to 294,247) becomes the nearest one inside, invalid UTF-8 in header keys is replaced, as in
+Java, and a record without headers has null, as in Spark's Kafka source. A missing timestamp (-1) stays one millisecond
+before 1970, as in Spark.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CONSTANT_COLUMN_ROWS = 1 << 16
 
 
 class Slots(NamedTuple):
-    """Where the bytes of one field lie, record after record; a negative length is a null."""
+    """Positions and lengths of one field of all records; a negative length is null."""
 
     starts: Longs
     lengths: Longs
@@ -75,7 +75,7 @@ def _of_batches(chunk: Chunk, field: str) -> Longs:
 
 def _read_slots(buffer: Bytes, positions: Longs, limits: Longs) -> Slots:
     lengths, starts = read_varints(buffer, positions)
-    # Compared without adding, because a hostile length would overflow the sum.
+    # Compared without adding, because an invalid length could overflow the sum.
     if (lengths < -1).any() or (lengths > limits - starts).any():
         raise CorruptRecords("a key, value or header reaches beyond its record")
     return Slots(starts, lengths)
@@ -94,7 +94,7 @@ def _timestamps(chunk: Chunk, batch_of: Longs, deltas: Longs) -> tuple[pa.Array,
 
 
 def _take(buffer: Bytes, first: Slots, second: Slots) -> tuple[pa.Array, pa.Array]:
-    """Two fields of every record as binary columns; `second` lies behind `first` in each record."""
+    """Two fields of every record as binary columns; `second` follows `first` in each record."""
     count = len(first.starts)
     borders = np.empty(4 * count + 1, np.int32)
     borders[0:-1:4] = first.starts
@@ -120,7 +120,7 @@ def _constant_rows(text: str, rows: int) -> pa.Array:
 
 
 def _constant_string(text: str, count: int) -> pa.Array:
-    """`count` times the same text, out of an array that is made once."""
+    """A column with `count` times the same text, sliced from a cached array."""
     rows = CONSTANT_COLUMN_ROWS
     while rows < count:
         rows *= 2
@@ -128,7 +128,7 @@ def _constant_string(text: str, count: int) -> pa.Array:
 
 
 def _headers(buffer: Bytes, positions: Longs, record_ends: Longs) -> pa.Array:
-    """The headers column: header j of all records that have so many is read in step j."""
+    """The headers column; step j reads header j of all records that have one."""
     counts, positions = read_varints(buffer, positions)
     if (counts < 0).any() or (counts > record_ends - positions).any():
         raise CorruptRecords("a record claims more headers than it has bytes")

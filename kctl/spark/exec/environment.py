@@ -1,4 +1,4 @@
-"""What an executor must have installed.  Imports nothing but the standard library, so it can say what is missing."""
+"""Checks the packages of an executor.  Imports only the standard library, so that it can report missing ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REQUIRED = ("numpy", "pyarrow", "crc32c", "lz4", "cramjam")
 
 
 def problem() -> str:
-    """Why tasks cannot run in this process, with host, Python and packages; empty when they can."""
+    """Why tasks cannot run in this process, with host, Python and packages; empty if they can."""
     missing = [name for name in REQUIRED if find_spec(name) is None]
     if not missing:
         return ""

@@ -1,7 +1,7 @@
-"""The batches of an offset range, straight from the partition's leader and as the broker stores them.
+"""Fetches the batches of an offset range from the partition leader.
 
-The next request is under way while the caller decodes the last answer: a single background thread owns the
-connections. Control batches and, with read_committed, aborted transactions are left out.
+A single background thread owns the connections and fetches the next batches while the caller decodes the previous ones.
+Control batches and, with read_committed, aborted transactions are omitted.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from kctl.records.header import BatchHeader, CorruptBatch
 from kctl.spark.exec.outcome import CorruptRecords, DataLoss
 
 FETCH_LIMITS = FetchLimits(max_wait_ms=500, max_bytes=16 << 20, partition_max_bytes=8 << 20)
-LOOK_AGAIN = LEADER_MOVED | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-"""A broker that does not know the topic may only be behind; the next look at the metadata tells."""
+RETRIED_ERRORS = LEADER_MOVED | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+"""A broker without the topic may have old metadata, so the metadata is refreshed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class OffsetRange:
 
     tp: TopicPartition
     topic_id: UUID
-    """Zero when the brokers of that time gave no ids."""
+    """Zero if the brokers had no topic ids at planning."""
     start: int
     end: int
     isolation: IsolationLevel
@@ -43,25 +43,25 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """One answer: `batches` are positions in `data`, only those that hold records of the range for a reader."""
+    """One response: `batches` are positions in `data`, only of batches with visible records of the range."""
 
     data: memoryview
     batches: list[BatchHeader]
     size: int
-    """Bytes of whole batches in the answer."""
+    """Bytes of complete batches in the response."""
 
 
 class RangeReader:
     """Reads one range, once.  Use as a context manager; iterate over `answers`.  Owner: one task."""
 
     def __init__(self, client: ClusterClient, range_: OffsetRange, *, may_skip: bool) -> None:
-        """`client` is on a blocking transport; nobody else uses it while the reader is open.
+        """`client` uses a blocking transport, exclusively for this reader while it is open.
 
-        `may_skip`: go on where the log starts when offsets are gone, and count them in `lost`; else DataLoss.
+        `may_skip`: continue at the log start if offsets are missing, and count them in `lost`; else DataLoss.
         """
         self.lost = 0
         self.position = range_.start
-        """The offset after the last answer that was yielded."""
+        """The offset after the last yielded response."""
         self._client = client
         self._range = range_
         self._may_skip = may_skip
@@ -75,9 +75,9 @@ class RangeReader:
         self._thread.shutdown()
 
     def answers(self) -> Iterator[Fetched]:
-        """All answers in the order of offsets.
+        """All responses in the order of offsets.
 
-        Raises DataLoss, CorruptRecords, ApiError for what the leader refuses, and ClusterUnreachable.
+        Raises DataLoss, CorruptRecords, ApiError for errors of the leader, and ClusterUnreachable.
         """
         position = self._range.start
         pending = self._thread.submit(run_blocking, self._fetch(position))
@@ -114,13 +114,13 @@ class RangeReader:
         return Fetched(partition.records, wanted, size), position
 
     async def _fetch(self, position: int) -> tuple[FetchedPartition, int]:
-        """What the leader has from `position` on, at least one batch; and the position, which losses may have moved."""
+        """Fetches at least one batch from `position`; returns the position too, which changes on data loss."""
         deadline = self._client.deadline()
         while True:
             partition = await retry(
                 partial(self._ask_leader, position),
                 deadline=self._client.deadline(),
-                codes=LOOK_AGAIN,
+                codes=RETRIED_ERRORS,
                 forget=self._forget_leader,
             )
             if partition.error is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -166,7 +166,7 @@ class RangeReader:
         self._leader = None
 
     async def _after_loss(self, position: int) -> int:
-        """Where to go on after OFFSET_OUT_OF_RANGE: at the log's start, but not beyond the range."""
+        """The position after OFFSET_OUT_OF_RANGE: the log start, but not beyond the range."""
         tp = self._range.tp
         outcome = (await list_offsets(self._client, {tp: EARLIEST}))[tp]
         if isinstance(outcome, ApiError):

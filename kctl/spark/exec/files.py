@@ -1,8 +1,8 @@
-"""Every operation on an export folder, as a port: the order of writing, syncing and naming is what recovery relies on.
+"""Port for operations on an export folder.  Recovery relies on their order.
 
-A file gets its name only when it is complete and on disk: it is written under a temporary name, synced, and then
-published with link(), which fails when the name exists.  Two that publish the same name therefore have one winner, and
-nobody ever sees half a file.  A name is durable once its directory is synced.
+A file gets its name when it is complete and on disk: it is written under a temporary name, synced, and published with
+link(), which fails if the name exists.  So of two publishers of a name one succeeds, and no reader sees an incomplete
+file.  A name is durable after its directory has been synced.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
 class Locked(KctlError):
-    """Another exporter is at work in the folder."""
+    """Another exporter has locked the folder."""
 
 
 class Files(Protocol):
-    """What the plan log, the commit log and the data writer do with the file system.  Missing files raise OSError."""
+    """File operations of the commit log and the data writer.  Missing files raise OSError."""
 
     def make_directory(self, path: Path) -> None:
         """Create the directory and its parents, each durable; an existing one is fine."""
         ...
 
     def names(self, directory: Path) -> list[str]:
-        """What the directory holds, sorted; nothing when it does not exist."""
+        """Sorted names in the directory; empty if it does not exist."""
         ...
 
     def read(self, path: Path) -> bytes: ...
@@ -40,13 +40,13 @@ class Files(Protocol):
         ...
 
     def sync(self, path: Path) -> None:
-        """Make the content of a file durable that something else has written."""
+        """Syncs a file written by another writer."""
         ...
 
     def publish(self, temporary: Path, final: Path) -> bool:
-        """Give a complete file its name and make the name durable; False when the name was taken.
+        """Gives a complete file its name, durably; False if the name exists.
 
-        The temporary name is gone in either case.
+        The temporary name is removed in either case.
         """
         ...
 
@@ -100,7 +100,7 @@ class DiskFiles:
             raise OSError(
                 error.errno, "the file system has no hard links; export to one that has", str(final)
             ) from error
-        # Also when somebody else was first: the caller is about to rely on the name, and may be the one who survives.
+        # Also if another publisher was first: the caller relies on the name, and the other one may crash.
         _sync(final.parent)
         temporary.unlink(missing_ok=True)
         return is_first
@@ -119,7 +119,7 @@ class DiskFiles:
 
 
 def put_if_absent(files: Files, path: Path, data: bytes, *, temporary: str) -> bool:
-    """Create `path` with `data` as one step; False when it exists.  `temporary` is a name nobody else uses."""
+    """Creates `path` with `data` atomically; False if it exists.  `temporary` is a unique name."""
     unfinished = path.with_name(temporary)
     files.remove(unfinished)
     files.write(unfinished, data)

@@ -1,4 +1,4 @@
-"""What can become of a planned file: the values and errors that travel from executors to the driver."""
+"""Results and errors of a planned file, sent from executors to the driver."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kctl.errors import KctlError
 
 
 class CorruptRecords(KctlError):
-    """The records of a batch contradict the format; nothing of the batch is used."""
+    """A batch is invalid; none of its records is used."""
 
 
 class DataLoss(KctlError):
-    """Offsets that a run had to export are gone; exit code 3."""
+    """Offsets to export no longer exist; exit status 3."""
 
 
 class Failure(StrEnum):
@@ -26,27 +26,27 @@ class Failure(StrEnum):
 
 
 class PartOutcome(NamedTuple):
-    """What became of one range of a file."""
+    """Result of one range of a file."""
 
     records: int = 0
     bytes_in: int = 0
-    """Size of the fetched batches as they are on the wire; 0 when the file was there already."""
+    """Size of the fetched batches; 0 if the file existed."""
     lost: int = 0
     """Offsets of the range that the broker no longer has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileOutcome:
-    """What a task reports about its file.
+    """Result of a task.
 
-    Failures are values, because Spark would try again what raises: a lost broker was waited for already, and the rest
-    does not heal.  What Spark does try again is a worker process that died.
+    Failures are values, because Spark repeats tasks that raise, which does not help: tasks retry on lost connections
+    themselves.  Spark repeats only tasks whose worker process died.
     """
 
     path: str = ""
-    """Relative to the target folder; empty when the ranges held no records and there is no file."""
+    """Relative to the target folder; empty if there were no records and there is no file."""
     parts: tuple[PartOutcome, ...] = ()
-    """One per range of the file, in its order; nothing when the task failed."""
+    """One per range of the file, in order; empty if the task failed."""
     bytes_out: int = 0
     """Size of the Parquet file."""
     is_reused: bool = False

@@ -1,8 +1,7 @@
-"""How far a running task is: told through a small file in the export folder, which all executors share.
+"""Progress of running tasks, through small files in the export folder, which all executors share.
 
-Spark's accumulators tell only about tasks that have ended, and a task of a large file runs for minutes.  The files are
-for display: nothing depends on them, they are never synced, and those of dead tasks are removed like other temporary
-files.
+Spark's accumulators are updated only when tasks end, and the task of a large file runs for minutes.  The files are used
+for display only; they are never synced, and those of failed tasks are deleted like other temporary files.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 INTERVAL_S = 0.5
-"""A task writes its file at most this often."""
+"""Minimum interval between two writes of a task."""
 
 
 class TaskProgress(NamedTuple):
-    """What a task has done so far."""
+    """Counters of a running task."""
 
     offsets: int = 0
     records: int = 0
@@ -34,9 +33,9 @@ Report = Callable[[TaskProgress], None]
 def progress_file(
     directory: Path, path: str, *, clock: Callable[[], float] = time.monotonic, interval_s: float = INTERVAL_S
 ) -> Iterator[Report]:
-    """Reports of the task that writes `path`, as a file in `directory` while the context lasts.
+    """Writes the progress of the task for `path` to a file in `directory` during the context.
 
-    A folder that cannot be written to is no reason to fail here: then nobody sees the progress.
+    Write errors are ignored; the progress is not displayed then.
     """
     name = hashlib.sha256(path.encode()).hexdigest()[:16]
     file = directory / f".{name}.tmp"
@@ -53,7 +52,7 @@ def progress_file(
         if clock() < next_s:
             return
         next_s = clock() + interval_s
-        # One write of a fixed size: a reader finds the old numbers or the new ones.
+        # One write of fixed size, so that a reader sees either the old or the new numbers.
         os.pwrite(descriptor, b"%020d %020d %020d" % progress, 0)
 
     try:
@@ -64,7 +63,7 @@ def progress_file(
 
 
 def running_tasks(directory: Path) -> TaskProgress:
-    """The sum over the tasks that are at work now."""
+    """The sum of the counters of all running tasks."""
     total = TaskProgress()
     try:
         names = os.listdir(directory)
@@ -75,5 +74,5 @@ def running_tasks(directory: Path) -> TaskProgress:
             numbers = [int(word) for word in (directory / name).read_bytes().split()]
             total = TaskProgress(*(a + b for a, b in zip(total, numbers, strict=True)))
         except (OSError, ValueError):
-            continue  # the task has just begun or ended
+            continue  # the task has just started or ended
     return total

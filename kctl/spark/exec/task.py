@@ -1,10 +1,10 @@
-"""One planned file, from the first fetch to its publication: what a Spark task does.
+"""A Spark task: writes one planned file, from the first fetch to its publication.
 
 The file is written under a temporary name, synced, and published under the planned one (see files), so a task may run
-twice, be killed anywhere, or run beside a copy of itself.  A planned file that exists already was finished by an
-earlier attempt of the same plan and is used as it is.
+twice, also concurrently, and may be killed at any point.  A planned file that exists was finished by an earlier attempt
+of the same plan and is reused.
 
-A file holds one range of one partition, or small ranges of several partitions of a topic, one after the other.
+A file contains one range of one partition, or small ranges of several partitions of a topic, one after the other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PARTS_KEY = "kctl.parts"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTask:
-    """All that an executor needs for one file; travels from the driver by pickle."""
+    """All inputs of a task; pickled by the driver."""
 
     settings: ClientSettings
     folder: str
@@ -51,11 +51,11 @@ class FileTask:
     include_headers: bool
     compression: str
     may_skip: bool
-    """Whether offsets that are gone are skipped and counted (--on-data-loss=warn)."""
+    """Whether missing offsets are skipped and counted (--on-data-loss=warn)."""
 
     @property
     def identity(self) -> str:
-        """What the file must say about itself to count as the result of this task."""
+        """The footer entry by which a file is identified as the result of this task."""
         return "; ".join(f"{one.tp} [{one.start}, {one.end}) {one.topic_id}" for one in self.ranges)
 
     @property
@@ -64,7 +64,7 @@ class FileTask:
 
 
 class Reader(Protocol):
-    """Where the records of a range come from; a context manager."""
+    """Source of the batches of a range; a context manager."""
 
     lost: int
     position: int
@@ -83,7 +83,7 @@ OpenReader = Callable[[OffsetRange], Reader]
 
 @contextmanager
 def leader_readers(task: FileTask) -> Iterator[OpenReader]:
-    """Readers of a task's ranges from the partition leaders, over connections that they share one after the other."""
+    """Readers of a task's ranges from the partition leaders, with shared connections, used in sequence."""
     client = ClusterClient(task.settings, BlockingTransport())
     try:
         yield lambda range_: RangeReader(client, range_, may_skip=task.may_skip)
@@ -98,7 +98,7 @@ def export_file(
     open_readers: Callable[[FileTask], AbstractContextManager[OpenReader]] = leader_readers,
     report: Report = lambda progress: None,
 ) -> FileOutcome:
-    """Write the file unless it is there.  Expected failures are outcomes; only defects raise."""
+    """Writes the file unless it exists.  Expected failures are outcomes; only bugs raise."""
     try:
         return _find_finished(task) or _write(task, files or DiskFiles(), open_readers, report)
     except DataLoss as error:
@@ -166,20 +166,20 @@ def _write(
 
 
 class _Copy:
-    """Ranges on their way into the file of a task."""
+    """Copies ranges into the file of a task."""
 
     def __init__(self, task: FileTask, parquet: ParquetFile, report: Report) -> None:
         self.parts: list[PartOutcome] = []
-        """One per range that was copied."""
+        """Results of the copied ranges."""
         self.losses: list[str] = []
-        """Why ranges ended early; only where the task may skip."""
+        """Reasons of missing offsets, if the task may skip them."""
         self._task = task
         self._parquet = parquet
         self._report = report
         self._done = TaskProgress()
 
     def range(self, range_: OffsetRange, open_reader: OpenReader) -> None:
-        """Copy one range.  Raises DataLoss unless the task may skip; then what is left of the range counts as lost."""
+        """Copies one range.  Raises DataLoss unless the task may skip; then the rest of the range counts as lost."""
         before = self._done
         with open_reader(range_) as reader:
             lost_at_end = 0

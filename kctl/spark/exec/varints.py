@@ -1,11 +1,11 @@
-"""Zigzag varints read many at a time with numpy: the technique behind the vectorised decode.
+"""Decodes many zigzag varints at a time with numpy.
 
 A record's fields are varints whose positions depend on each other, but the records do not: one numpy call reads the
 same field of a hundred thousand records.  Only the start of a record depends on the record before it, and there the
 batches of a chunk are independent: step k reads the length of record k in all batches at once.  With few batches left
 a plain loop over the bytes is faster than numpy calls on tiny arrays.
 
-Whatever the bytes are, reading stays inside the buffer: positions beyond it raise CorruptRecords.
+Positions beyond the buffer raise CorruptRecords, for any input.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Bytes = NDArray[np.uint8]
 Longs = NDArray[np.int64]
 
 LANES_MIN = 24
-"""Fewer batches than this (on average over the steps) are walked one by one."""
+"""With fewer batches (on average over the steps) each is scanned alone."""
 LANES_LEFT_MIN = 12
-"""In lock-step, fewer batches than this are finished one by one."""
+"""When fewer batches are left, each is finished alone."""
 
 _SHIFT_MAX = 63
 """A 64-bit varint has at most ten bytes; the tenth is shifted by this."""
 
 
 def read_varints(buffer: Bytes, positions: Longs) -> tuple[Longs, Longs]:
-    """The varints that start at `positions`, and the positions behind them.  Raises CorruptRecords."""
+    """The varints that start at `positions`, and the positions after them.  Raises CorruptRecords."""
     try:
         head = buffer[positions]
         values = (head & 0x7F).astype(np.int64)
@@ -50,9 +50,9 @@ def read_varints(buffer: Bytes, positions: Longs) -> tuple[Longs, Longs]:
 
 
 def record_bounds(buffer: Bytes, starts: Longs, ends: Longs, counts: Longs) -> tuple[Longs, Longs]:
-    """Start (behind the length) and end of every record, batch after batch.
+    """Start (after the length) and end of every record, batch after batch.
 
-    Batch i holds counts[i] records in buffer[starts[i]:ends[i]].  Raises CorruptRecords unless the records fill that
+    Batch i has counts[i] records in buffer[starts[i]:ends[i]].  Raises CorruptRecords unless the records fill that
     region exactly.
     """
     total = int(counts.sum())
@@ -101,7 +101,7 @@ def _walk_in_lock_step(
 
 
 def _walk_one(data: memoryview, start: int, count: int, slot: int, bodies: Longs, record_ends: Longs) -> None:
-    """The same for one batch, byte by byte; one- and two-byte lengths are unrolled because nearly all are."""
+    """As `record_bounds` for one batch, byte by byte; the common lengths of one and two bytes are unrolled."""
     found_bodies: list[int] = []
     found_ends: list[int] = []
     add_body = found_bodies.append

@@ -1,4 +1,4 @@
-"""Where a Spark task begins, on an executor.  Imports only what every Python has, so it can say what is missing."""
+"""Entry point of a Spark task.  Imports only the standard library, so that it can report missing packages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kctl.spark.exec.outcome import Failure, FileOutcome
 
 
 def run_pickled(pickled: bytes, progress_directory: str) -> FileOutcome:
-    """Carry out a pickled FileTask; an executor that lacks packages is an outcome too."""
+    """Runs a pickled FileTask; missing packages are an outcome too."""
     if text := problem():
         return FileOutcome(failure=Failure.FAILED, message=text)
     from kctl.spark.exec.progress import progress_file  # noqa: PLC0415 - after the check

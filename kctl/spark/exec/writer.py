@@ -1,4 +1,4 @@
-"""One Parquet file: columns gathered into row groups, each compressed and written when it is large enough."""
+"""Writes a Parquet file in row groups, each compressed and written when it is large enough."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from kctl.spark.exec.columns import schema
 
 ROW_GROUP_BYTES = 64 << 20
-"""Uncompressed size at which a row group is written; what a task holds in memory is a small multiple of it."""
+"""Uncompressed size at which a row group is written; the memory of a task is a small multiple of it."""
 
 # Level 1, pyarrow's default for zstd, gave files a quarter larger than Spark's own.
 _LEVELS = {"zstd": 3}
@@ -39,7 +39,7 @@ class ParquetFile:
         )
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Append records; they keep their buffers alive until their row group is written."""
+        """Appends records; their buffers stay referenced until their row group is written."""
         if not batch.num_rows:
             return
         self.records += batch.num_rows
@@ -49,14 +49,14 @@ class ParquetFile:
             self._write_row_group()
 
     def finish(self, metadata: dict[str, str]) -> None:
-        """Write what is left and the footer; `metadata` joins that of the beginning."""
+        """Writes the last row group and the footer; `metadata` is added to that of `__init__`."""
         if self._batches:
             self._write_row_group()
         self._writer.add_key_value_metadata(metadata)
         self._writer.close()
 
     def abandon(self) -> None:
-        """Close the file without caring for its content."""
+        """Closes an incomplete file."""
         self._batches.clear()
         self._writer.close()
 
@@ -68,7 +68,7 @@ class ParquetFile:
 
 
 class Footer(NamedTuple):
-    """What a Parquet file says about itself."""
+    """The footer of a Parquet file."""
 
     records: int
     metadata: dict[str, str]
@@ -76,7 +76,7 @@ class Footer(NamedTuple):
 
 
 def footer(path: Path) -> Footer:
-    """Read the footer of a file.  Raises pyarrow.ArrowException for files that are not Parquet."""
+    """Reads the footer of a file.  Raises pyarrow.ArrowException for files that are not Parquet."""
     found = pq.read_metadata(path)
     entries = found.metadata or {}
     metadata = {key.decode(): value.decode(errors="replace") for key, value in entries.items()}

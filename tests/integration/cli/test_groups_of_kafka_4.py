@@ -139,7 +139,7 @@ def test_share_group_is_named_with_its_tool(kctl: Kctl, topic: str, bootstrap: s
         ran = kctl(f"groups {verb} {topic} {more}")
         assert (ran.status, "kafka-share-groups.sh" in ran.rows[0][-1]) == (1, True)
     ran = kctl(f"groups reset-offsets {topic} --topic {topic} --to-earliest --execute")
-    assert (ran.status, f"{topic}: It is a share group" in ran.err) == (1, True)
+    assert (ran.status, f"{topic}: This is a share group" in ran.err) == (1, True)
     ran = kctl("groups describe --all")
     assert f"group '{topic}' is left out: it is a share group" in ran.err
     assert topic not in [row[0] for row in ran.rows]

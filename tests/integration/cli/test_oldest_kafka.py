@@ -52,8 +52,8 @@ def test_command_works_with_the_oldest_kafka(kctl: Kctl, line: str, expected: li
     [
         ("topics alter orders --partitions 5", "does not support CreatePartitions, which needs Kafka 1.0 or newer"),
         ("groups delete nobody --yes", "does not support DeleteGroups, which needs Kafka 1.1 or newer"),
-        ("groups list --state Empty", "does not tell the states of groups in a list (before Kafka 2.6)"),
-        ("configs alter topic orders --set retention.ms=1", "cannot change single properties (before Kafka 2.3)"),
+        ("groups list --state Empty", "does not list the states of groups (before Kafka 2.6)"),
+        ("configs alter topic orders --set retention.ms=1", "cannot alter single properties (before Kafka 2.3)"),
         ("cluster log-dirs", "does not support DescribeLogDirs, which needs Kafka 1.0 or newer"),
         ("reassign list", "does not support ListPartitionReassignments, which needs Kafka 2.4 or newer"),
         ("reassign execute orders:0=0", "does not support ListPartitionReassignments, which needs Kafka 2.4 or newer"),

@@ -110,5 +110,5 @@ def test_next_run_with_the_same_transactional_id_fences_a_hanging_one(
     open_transaction.stdin.write(b"late\n")
     open_transaction.stdin.close()
     assert open_transaction.wait(STOP_TIMEOUT_S) == 1
-    assert b"another producer has taken the transactional id" in open_transaction.stderr.read()
+    assert b"another producer uses the transactional id" in open_transaction.stderr.read()
     assert values(kctl, topic) == ["second"]

@@ -51,7 +51,7 @@ def test_missing_broker_counts_once_and_its_replicas_are_under_replicated() -> N
         (HealthProblem.UNDER_REPLICATED, TP),
         (HealthProblem.UNDER_REPLICATED, TopicPartition("orders", 1)),
     ]
-    assert reasons[0].message == "not alive, holds 2 replicas"
+    assert reasons[0].message == "not alive, has 2 replicas"
 
 
 def test_partition_without_leader_is_offline_and_nothing_else() -> None:

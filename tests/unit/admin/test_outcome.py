@@ -20,7 +20,7 @@ def test_the_brokers_error_message_is_preferred() -> None:
 def test_code_of_a_newer_broker_keeps_its_number() -> None:
     outcome = outcome_of("orders", 9_999, "quota of the future")
     assert outcome.error is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert outcome.message == "error code 9999, which is newer than kctl: quota of the future"
+    assert outcome.message == "unknown error code 9999: quota of the future"
 
 
 def test_only_the_given_error_code_raises() -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from kctl.client.membership.actions import (
-    Abandon,
     Assign,
     Fail,
     LookUpCoordinator,
@@ -16,7 +15,8 @@ from kctl.client.membership.actions import (
     SendJoin,
     SendLeave,
     SendSync,
-    Take,
+    StartReading,
+    StopReading,
 )
 from kctl.client.membership.events import (
     Assigned,
@@ -27,9 +27,9 @@ from kctl.client.membership.events import (
     Joined,
     Left,
     PartitionsChanged,
+    PollRequested,
     Revoked,
     Synced,
-    Wanted,
 )
 from kctl.client.membership.member import Member, MembershipSettings, Phase
 from kctl.client.membership.step import BEAT_AGAIN_MS, step
@@ -89,13 +89,13 @@ def told(code: ErrorCode, *, generation: int = 1) -> HeartbeatAnswered:
 def reading(settings: MembershipSettings = SETTINGS) -> Member:
     """The leader of generation 1, which reads the only partition since 0 ms."""
     member = Member(settings)
-    step(member, Wanted(), 0)
+    step(member, PollRequested(), 0)
     step(member, joined(), 0)
     (sync,) = step(member, Assigned({"me": [T0]}), 0)
     assert isinstance(sync, SendSync)
     (assignment,) = sync.request.assignments
     taken = step(member, Synced(SyncGroupResponse(error_code=0, assignment=assignment.assignment)), 0)
-    assert taken == [Take((T0,))]
+    assert taken == [StartReading((T0,))]
     return member
 
 
@@ -106,9 +106,9 @@ def synced(*partitions: TopicPartition) -> Synced:
 def cooperating(*partitions: TopicPartition) -> Member:
     """It was given these in generation 1, by another member."""
     member = Member(COOPERATIVE)
-    step(member, Wanted(), 0)
+    step(member, PollRequested(), 0)
     step(member, joined("you", assignor="cooperative-sticky"), 0)
-    assert step(member, synced(*partitions), 0) == [Take(partitions)]
+    assert step(member, synced(*partitions), 0) == [StartReading(partitions)]
     return member
 
 
@@ -125,7 +125,7 @@ def told_partitions(owned: list[TopicPartitions]) -> list[TopicPartition]:
 
 def test_new_member_rejoins_with_its_assigned_id() -> None:
     member = Member(SETTINGS)
-    step(member, Wanted(), 0)
+    step(member, PollRequested(), 0)
     (again,) = step(member, refused(ErrorCode.MEMBER_ID_REQUIRED, "me-1"), 0)
     assert isinstance(again, SendJoin)
     assert again.request.member_id == "me-1"
@@ -133,12 +133,12 @@ def test_new_member_rejoins_with_its_assigned_id() -> None:
 
 def test_only_the_leader_assigns() -> None:
     member = Member(SETTINGS)
-    step(member, Wanted(), 0)
+    step(member, PollRequested(), 0)
     (action,) = step(member, joined(), 0)
     assert isinstance(action, Assign)
     assert [one.member_id for one in action.members] == ["me"]
     other = Member(SETTINGS)
-    step(other, Wanted(), 0)
+    step(other, PollRequested(), 0)
     (sync,) = step(other, joined(leader="you"), 0)
     assert isinstance(sync, SendSync)
     assert sync.request.assignments == []
@@ -175,9 +175,9 @@ def test_coordinator_move_revokes_no_partition(code: ErrorCode) -> None:
 def test_lost_connection_revokes_no_partition_before_the_session_timeout() -> None:
     member = reading()
     assert step(member, Disconnected(Phase.STABLE), 1_000) == [LookUpCoordinator()]
-    assert Abandon() not in step(member, HeartbeatDue(), SESSION_MS - 1)
-    assert step(member, HeartbeatDue(), SESSION_MS) == [Abandon()]
-    (join,) = step(member, Wanted(), SESSION_MS)
+    assert StopReading() not in step(member, HeartbeatDue(), SESSION_MS - 1)
+    assert step(member, HeartbeatDue(), SESSION_MS) == [StopReading()]
+    (join,) = step(member, PollRequested(), SESSION_MS)
     assert isinstance(join, SendJoin)
 
 
@@ -187,9 +187,9 @@ def test_lost_connection_revokes_no_partition_before_the_session_timeout() -> No
 def test_removed_member_commits_nothing_and_rejoins(code: ErrorCode, member_id: str) -> None:
     for event in (told(code), CommitAnswered(code, 1)):
         member = reading()
-        assert step(member, event, SOON_MS) == [Abandon()]
+        assert step(member, event, SOON_MS) == [StopReading()]
         assert not member.is_in_generation
-        (join,) = step(member, Wanted(), SOON_MS)
+        (join,) = step(member, PollRequested(), SOON_MS)
         assert isinstance(join, SendJoin)
         assert join.request.member_id == member_id
 
@@ -207,7 +207,7 @@ def test_response_of_an_earlier_generation_is_ignored() -> None:
 
 def test_response_of_an_abandoned_join_is_ignored() -> None:
     member = Member(SETTINGS)
-    step(member, Wanted(), 0)
+    step(member, PollRequested(), 0)
     assert step(member, Disconnected(Phase.JOINING), 0) == [LookUpCoordinator()]
     assert step(member, joined(), 0) == []
     assert member.phase is Phase.OUTSIDE
@@ -224,7 +224,7 @@ def test_response_of_an_abandoned_join_is_ignored() -> None:
 )
 def test_non_retriable_error_fails_the_member_with_a_message(code: ErrorCode, words: str) -> None:
     member = Member(replace(SETTINGS, group_instance_id="mine"))
-    step(member, Wanted(), 0)
+    step(member, PollRequested(), 0)
     (failed,) = step(member, refused(code), 0)
     assert isinstance(failed, Fail)
     assert failed.error.code is code
@@ -239,9 +239,9 @@ def test_only_dynamic_members_send_leave_group() -> None:
 
 def test_member_missing_in_the_assignment_reads_nothing() -> None:
     member = Member(SETTINGS)
-    step(member, Wanted(), 0)
+    step(member, PollRequested(), 0)
     step(member, joined(leader="you"), 0)
-    assert step(member, Synced(SyncGroupResponse(error_code=0, assignment=b"")), 0) == [Take(())]
+    assert step(member, Synced(SyncGroupResponse(error_code=0, assignment=b"")), 0) == [StartReading(())]
 
 
 def test_cooperative_member_keeps_and_claims_its_partitions() -> None:
@@ -261,7 +261,7 @@ def test_cooperative_member_revokes_lost_partitions_and_rejoins() -> None:
     step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
     step(member, Revoked(), SOON_MS)
     step(member, joined("you", generation=2, assignor="cooperative-sticky"), SOON_MS)
-    assert step(member, synced(T1, T2), SOON_MS) == [Take((T2,)), Revoke((T0,))]
+    assert step(member, synced(T1, T2), SOON_MS) == [StartReading((T2,)), Revoke((T0,))]
     assert member.is_in_generation, "it commits what it gives up"
     assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS, generation=2), SOON_MS) == []
     (join,) = step(member, Revoked(), SOON_MS)
@@ -274,7 +274,7 @@ def test_cooperative_member_without_revocations_keeps_reading() -> None:
     step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
     step(member, Revoked(), SOON_MS)
     step(member, joined("you", generation=2, assignor="cooperative-sticky"), SOON_MS)
-    assert step(member, synced(T0), SOON_MS) == [Take(())]
+    assert step(member, synced(T0), SOON_MS) == [StartReading(())]
     assert member.phase is Phase.STABLE
 
 
@@ -283,15 +283,15 @@ def test_removed_cooperative_member_claims_nothing(code: ErrorCode) -> None:
     for phase in (Phase.STABLE, Phase.SYNCING):
         member = cooperating(T0)
         if phase is Phase.STABLE:
-            assert step(member, told(code), SOON_MS) == [Abandon()]
-            (join,) = step(member, Wanted(), SOON_MS)
+            assert step(member, told(code), SOON_MS) == [StopReading()]
+            (join,) = step(member, PollRequested(), SOON_MS)
         else:
             step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS)
             step(member, Revoked(), SOON_MS)
             step(member, joined("you", generation=2, assignor="cooperative-sticky"), SOON_MS)
             refusal = Synced(SyncGroupResponse(error_code=code, assignment=b""))
             abandon, join = step(member, refusal, SOON_MS)
-            assert abandon == Abandon()
+            assert abandon == StopReading()
         assert subscription(join, "cooperative-sticky").owned_partitions == []
         assert not member.may_commit
 
@@ -315,13 +315,13 @@ def test_cooperative_member_without_a_coordinator_reads_until_its_session_timeou
     assert step(member, Disconnected(Phase.JOINING), SOON_MS) == [LookUpCoordinator()]
     assert step(member, HeartbeatDue(), SESSION_MS - 1) == []
     assert member.owned == (T0,)
-    assert step(member, HeartbeatDue(), SESSION_MS) == [Abandon()]
+    assert step(member, HeartbeatDue(), SESSION_MS) == [StopReading()]
     assert list(member.owned) == []
 
 
 def test_member_that_supports_an_eager_assignor_always_revokes_everything() -> None:
     member = Member(replace(SETTINGS, assignors=("range", "cooperative-sticky")))
-    step(member, Wanted(), 0)
+    step(member, PollRequested(), 0)
     step(member, joined("you", assignor="cooperative-sticky"), 0)
     step(member, synced(T0), 0)
     assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS), SOON_MS) == [Revoke((T0,))]
@@ -331,7 +331,7 @@ def test_member_that_supports_an_eager_assignor_always_revokes_everything() -> N
 
 def test_sticky_member_claims_revoked_partitions_in_its_user_data() -> None:
     member = Member(replace(SETTINGS, assignors=("sticky",)))
-    step(member, Wanted(), 0)
+    step(member, PollRequested(), 0)
     step(member, joined("you", generation=7, assignor="sticky"), 0)
     step(member, synced(T0, T2), 0)
     assert step(member, told(ErrorCode.REBALANCE_IN_PROGRESS, generation=7), SOON_MS) == [Revoke((T0, T2))]
@@ -344,7 +344,7 @@ def test_sticky_member_claims_revoked_partitions_in_its_user_data() -> None:
 def test_leader_that_withheld_partitions_without_effect_rebalances_again() -> None:
     """The static member that had to revoke was replaced by one that owns nothing."""
     member = Member(COOPERATIVE)
-    step(member, Wanted(), 0)
+    step(member, PollRequested(), 0)
     claim = ConsumerProtocolSubscription(
         topics=["t"], owned_partitions=[TopicPartitions(topic="t", partitions=[0, 1])], generation_id=1
     )

@@ -94,8 +94,8 @@ def test_group_that_has_become_active_meanwhile(kctl: Kctl, cluster: FakeCluster
     ran = kctl("groups reset-offsets billing --topic orders:0,1 --to-earliest --execute")
     assert ran.status == ExitStatus.FAILED
     assert [row[-2:] for row in ran.rows] == [
-        ["UNKNOWN_MEMBER_ID", "The group has got members meanwhile."],
-        ["UNKNOWN_SERVER_ERROR", "The broker's answer leaves this partition out."],
+        ["UNKNOWN_MEMBER_ID", "The group has members now."],
+        ["UNKNOWN_SERVER_ERROR", "The broker's response does not contain this partition."],
     ]
 
 

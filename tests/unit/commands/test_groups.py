@@ -57,7 +57,7 @@ def test_brokers_that_do_not_tell_the_type_have_classic_groups_only(kctl: Kctl, 
     assert ran.status == ExitStatus.FAILED
     assert ran.rows[0][-2:] == [
         "UNSUPPORTED_VERSION",
-        "the broker knows groups of type classic only (before Kafka 3.8)",
+        "the broker supports groups of type classic only (before Kafka 3.8)",
     ]
 
 
@@ -111,7 +111,7 @@ def test_unknown_group_is_a_row_and_status_1(kctl: Kctl, cluster: FakeCluster) -
         ran = kctl(f"groups describe nope --show {show}")
         assert ran.status == ExitStatus.FAILED
         assert ran.rows[0][0] == "nope"
-        assert ran.rows[0][-2:] == ["GROUP_ID_NOT_FOUND", "No such group."]
+        assert ran.rows[0][-2:] == ["GROUP_ID_NOT_FOUND", "The group does not exist."]
 
 
 def test_assignment_of_another_kind_of_client_is_not_shown(kctl: Kctl, cluster: FakeCluster) -> None:

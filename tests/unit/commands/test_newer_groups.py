@@ -156,7 +156,7 @@ def test_group_of_another_type_is_named_with_what_can_look_at_it(
         assert f"a {kind} group" in ran.rows[0][-1]
         assert tool in ran.rows[0][-1]
     ran = kctl("groups reset-offsets jobs --topic orders --to-earliest --execute")
-    assert (ran.status, f"jobs: It is a {kind} group" in ran.err) == (ExitStatus.FAILED, True)
+    assert (ran.status, f"jobs: This is a {kind} group" in ran.err) == (ExitStatus.FAILED, True)
     for line in ("describe", "members", "delete --all --dry-run"):
         ran = kctl(f"groups {line}")
         assert {row[0] for row in ran.rows} == {"billing"}
