@@ -96,10 +96,10 @@ def test_next_start_takes_up_what_was_there() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"brokers": 1}, "has 2 already"),
-        ({"brokers": 0}, "at least one"),
-        ({"port": 9092}, "from 19092 on"),
-        ({"zookeeper": "zk:2181"}, "a service of its own"),
+        ({"brokers": 1}, "the cluster has 2 brokers"),
+        ({"brokers": 0}, "at least 1"),
+        ({"port": 9092}, "the ports from 19092"),
+        ({"zookeeper": "zk:2181"}, "its own ZooKeeper"),
         ({"overrides": {"broker.id": "1"}}, r"-o broker\.id"),
     ],
 )
