@@ -353,4 +353,3 @@ CONCURRENT_REQUESTS_MAX = _limit(
     "requests",
     on_excess="further requests are sent when one of them is answered",
 )
-

@@ -21,6 +21,8 @@ class Budget:
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self.unreachable: dict[Address, str] = {}
         """Brokers that could not be connected to during this command, with the reason; they are not tried again."""
+        self.follows_elections = False
+        """Whether the command waits until an unreachable leader has been replaced, up to its deadline."""
         self._monotonic_ms = monotonic_ms
         self._end_ms: int | None = None
         self._absence_end_ms: int | None = None
@@ -30,23 +32,25 @@ class Budget:
         """Whether a command is in progress."""
         return self._end_ms is not None
 
-    def begin(self, timeout_ms: int) -> None:
+    def begin(self, timeout_ms: int, *, follows_elections: bool = False) -> None:
         """Starts a command that must end within `timeout_ms`."""
         self.end()
+        self.follows_elections = follows_elections
         self._end_ms = self._monotonic_ms() + timeout_ms
 
     def end(self) -> None:
         """Ends the command and clears its state."""
         self._end_ms = self._absence_end_ms = None
         self.unreachable.clear()
+        self.follows_elections = False
 
     @contextlib.contextmanager
-    def command(self, timeout_ms: int) -> Iterator[None]:
+    def command(self, timeout_ms: int, *, follows_elections: bool = False) -> Iterator[None]:
         """One deadline for everything in the block; in a nested command the outer deadline applies."""
         if self.is_active:
             yield
             return
-        self.begin(timeout_ms)
+        self.begin(timeout_ms, follows_elections=follows_elections)
         try:
             yield
         finally:

@@ -55,9 +55,13 @@ class ClusterClient:
         """The deadline of an operation that starts now."""
         return Deadline(self.transport, self.settings.timeout_ms, self.budget)
 
-    def one_deadline(self) -> AbstractContextManager[None]:
-        """All operations in the block share one timeout, and try each broker at most once."""
-        return self.budget.command(self.settings.timeout_ms)
+    def one_deadline(self, *, follows_elections: bool = False) -> AbstractContextManager[None]:
+        """All operations in the block share one timeout, and try each broker at most once.
+
+        With `follows_elections` they wait for the successor of an unreachable leader instead.  Partitions that have no
+        leader by the metadata are retried only briefly either way.
+        """
+        return self.budget.command(self.settings.timeout_ms, follows_elections=follows_elections)
 
     async def metadata(self, topics: Collection[str] | None = None) -> ClusterMetadata:
         """Metadata of `topics`, or of all, from any broker; topics that do not exist have an error.
@@ -248,7 +252,7 @@ class ClusterClient:
                 budget=budget,
             )
         except ConnectionLost as lost:
-            if budget.is_active:
+            if budget.is_active and not budget.follows_elections:
                 budget.unreachable[host, port] = str(lost)
             raise
         if connection.versions.is_too_old:

@@ -44,19 +44,20 @@ async def ask_leaders(
     """The outcome of every partition, in the order of topic and partition.
 
     Leaders are looked up first unless `known` has them.  Partitions whose leader has moved are retried until the
-    client's timeout, and so are partitions without a reachable leader, but during a command only for half a second (see
-    Budget); then their last error is the outcome.  Raises ClusterUnreachable if no broker responds, and
+    client's timeout, and so are partitions without a reachable leader, but during most commands only for half a second
+    (see Budget); then their last error is the outcome.  Raises ClusterUnreachable if no broker responds, and
     ApiError(UNSUPPORTED_VERSION) if all leaders are too old.
     """
     outcomes: Outcomes[T] = {}
     open_partitions = sorted(partitions)
     deadline = client.deadline()
+    absent = ABSENT - {ErrorCode.NETWORK_EXCEPTION} if client.budget.follows_elections else ABSENT
     while True:
         metadata = known or await client.metadata({tp.topic for tp in open_partitions})
         outcomes.update(await _ask_once(client, metadata, open_partitions, ask))
         known = None
         open_partitions = [tp for tp in open_partitions if _code_of(outcomes[tp]) in LEADER_MOVED]
-        is_absence = ABSENT.issuperset(_code_of(outcomes[tp]) for tp in open_partitions)
+        is_absence = absent.issuperset(_code_of(outcomes[tp]) for tp in open_partitions)
         if not open_partitions or not await deadline.pause(for_absent=is_absence):
             _raise_if_unknown_to_all(outcomes)
             return {tp: outcomes[tp] for tp in sorted(outcomes)}

@@ -155,7 +155,7 @@ def consume(
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
 
     async def read(client: ClusterClient) -> ExitStatus:
-        with client.one_deadline():
+        with client.one_deadline(follows_elections=True):
             tps = _select(await partitions_of(client, [topic]), partition)
             held = await _reachable(run, client, tps, level)
             bounds = {} if group else await _bounds(run, client, held, lower, upper, follow=follow)

@@ -82,6 +82,27 @@ def test_broker_that_refuses_is_tried_once_per_command(cluster: FakeCluster) -> 
     assert transport.attempts == dict.fromkeys(cluster.ports, 1)
 
 
+def test_command_that_follows_elections_waits_for_the_successor_of_a_dead_leader(cluster: FakeCluster) -> None:
+    (partition,) = cluster.create("orders", leaders=[1])
+    cluster.kill(1)
+
+    class ElectingTransport(CountingTransport):
+        """The cluster elects broker 0 after two seconds of pauses."""
+
+        async def sleep(self, duration_ms: int) -> None:
+            await super().sleep(duration_ms)
+            if self.monotonic_ms() >= 2_000:
+                partition.leader = 0
+
+    async def main() -> Any:
+        async with ClusterClient(cluster.settings(), ElectingTransport()) as client:
+            with client.one_deadline(follows_elections=True):
+                return await list_offsets(client, {TopicPartition("orders", 0): LATEST})
+
+    (found,) = run_blocking(main()).values()
+    assert not isinstance(found, ApiError)
+
+
 def test_next_command_tries_a_broker_again(cluster: FakeCluster) -> None:
     cluster.create("orders", leaders=[1])
     cluster.kill(1)
