@@ -59,7 +59,7 @@ class Marker:
 async def describe_producers(
     client: ClusterClient, partitions: Collection[TopicPartition], *, broker: int | None = None
 ) -> Outcomes[list[ActiveProducer]]:
-    """The producers of each partition by id, from its leader or from `broker`."""
+    """The producers of each partition, from its leader or from `broker`, in the order of the response."""
 
     async def ask(connection: Connection, tps: list[TopicPartition]) -> Outcomes[list[ActiveProducer]]:
         topics: dict[str, TopicRequest] = {}
@@ -116,7 +116,7 @@ async def write_abort_marker(client: ClusterClient, marker: Marker) -> Outcome:
 def _producers(partition: PartitionResponse) -> list[ActiveProducer] | ApiError:
     if partition.error_code:
         return ApiError(ErrorCode.of(partition.error_code), partition.error_message)
-    return [_producer(one) for one in sorted(partition.active_producers, key=lambda one: one.producer_id)]
+    return [_producer(one) for one in partition.active_producers]
 
 
 def _producer(one: ProducerState) -> ActiveProducer:

@@ -132,8 +132,9 @@ async def find_hanging(
         if isinstance(answer, ApiError):
             failed.append(Outcome(str(tp), answer.code, str(answer)))
             continue
+        by_id = sorted(answer, key=lambda one: one.producer_id)
         candidates.extend(
-            OpenTransaction(tp, one) for one in answer if one.has_transaction and one.last_timestamp_ms < idle_since_ms
+            OpenTransaction(tp, one) for one in by_id if one.has_transaction and one.last_timestamp_ms < idle_since_ms
         )
     if not candidates:
         return [], failed

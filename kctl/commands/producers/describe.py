@@ -94,7 +94,8 @@ def describe(
         if isinstance(told, ApiError):
             rows.append({"topic": topic, "partition": number, **exception_error(told)})
         else:
-            rows.extend(producer_row(topic, number, one) for one in told)
+            by_id = sorted(told, key=lambda one: one.producer_id)
+            rows.extend(producer_row(topic, number, one) for one in by_id)
     run.console.show(COLUMNS, rows)
     return run.status_of(rows)
 

@@ -121,9 +121,9 @@ def _entries(messages: list[Message]) -> list[Entry]:
     entries: list[Entry] = []
     for message in messages:
         assert message.error() is None, message.error()
-        partition, offset, value = message.partition(), message.offset(), message.value()
+        partition, offset = message.partition(), message.offset()
+        value: Any = message.value()  # None for a tombstone
         assert partition is not None
         assert offset is not None
-        assert value is not None
         entries.append(Entry(partition, offset, message.key(), value))
     return entries

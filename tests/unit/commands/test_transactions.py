@@ -58,6 +58,16 @@ def test_list_and_describe(kctl: Kctl) -> None:
     assert [row[-2] for row in ran.rows] == ["TRANSACTIONAL_ID_NOT_FOUND", "-"]
 
 
+def test_producers_are_sorted_by_id_and_with_compat_in_the_order_of_the_broker(
+    cluster: FakeCluster, kctl: Kctl
+) -> None:
+    """Kafka's tool prints the order of the response, which is that of a hash table."""
+    cluster.topics["orders"][0].producers.reverse()
+    assert [row[2] for row in kctl("producers describe orders --partition 0").rows] == ["8", "9"]
+    printed = kctl("producers describe orders --partition 0 --compat kafka-3").out.splitlines()[1:]
+    assert [line.split()[0] for line in printed] == ["9", "8"]
+
+
 @pytest.mark.usefixtures("cluster")
 def test_producers(kctl: Kctl) -> None:
     ran = kctl("producers describe orders")
