@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterator
+
+from tests.peers import probe
 
 WAIT_S = 60.0
 """Bound of every wait for a condition; a loaded machine needs a part of it."""
@@ -57,8 +58,5 @@ def _receive_exactly(sock: socket.socket, size: int) -> bytes:
 
 
 def wait_until(is_true: Callable[[], bool], what: str) -> None:
-    """Polls until the condition holds; fails after WAIT_S."""
-    end_s = time.monotonic() + WAIT_S
-    while not is_true():
-        assert time.monotonic() < end_s, f"not so after {WAIT_S:.0f} s: {what}"
-        time.sleep(0.02)
+    """Polls until the condition holds; raises TimeoutError after WAIT_S."""
+    probe.wait_until(is_true, what=what, timeout_s=WAIT_S)
