@@ -15,6 +15,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
@@ -30,6 +31,7 @@ from kctl.server.controlled_shutdown import ControlledShutdown
 from kctl.server.inter_broker import inter_broker_versions, registration_version
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.network.channel import DirectChannel
 from kctl.server.parts import BrokerParts, Foundations, assemble
 from kctl.server.registration import announce_failed_log_dir, choose_broker_id, cluster_id, ensure_paths, register
 from kctl.server.replication.replica_manager import ReplicaManager
@@ -71,8 +73,9 @@ class Broker:
         )
         self._dispatcher = Dispatcher()
         self._listening = world.listen(
-            handle=self._dispatcher.handle,
-            frame_bytes_max=self._config.socket_request_max_bytes,
+            open_channel=partial(
+                DirectChannel, self._dispatcher.handle, frame_bytes_max=self._config.socket_request_max_bytes
+            ),
             connections_max_idle_ms=self._config.connections_max_idle_ms,
         )
         self._session = BrokerSession(

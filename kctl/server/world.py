@@ -16,7 +16,7 @@ from kctl.environment import Clock
 from kctl.model import Endpoint
 from kctl.server.clock import SystemClock
 from kctl.server.network.acceptor import Acceptor
-from kctl.server.network.request_pump import Handle
+from kctl.server.network.channel import OpenChannel
 from kctl.storage.files import Files, RealFiles
 from kctl.zookeeper.operations import SessionState, WatchEvent, ZooKeeper
 from kctl.zookeeper.session import ZooKeeperSession
@@ -56,9 +56,9 @@ class OpenSession(Protocol):
 
 
 class Listen(Protocol):
-    """Creates listeners that pass frames to `handle`."""
+    """Creates listeners; each connection that they accept gets a channel."""
 
-    def __call__(self, *, handle: Handle, frame_bytes_max: int, connections_max_idle_ms: int) -> Listening: ...
+    def __call__(self, *, open_channel: OpenChannel, connections_max_idle_ms: int) -> Listening: ...
 
 
 @dataclass(frozen=True, slots=True)

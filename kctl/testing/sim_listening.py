@@ -12,9 +12,10 @@ from typing import Any
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.model import Endpoint
 from kctl.server.network.buffer_pool import BufferPool
+from kctl.server.network.channel import OpenChannel
 from kctl.server.network.inbox import Inbox
 from kctl.server.network.outbox import Chunk
-from kctl.server.network.request_pump import Handle, RequestPump, TurnEnd
+from kctl.server.network.request_pump import RequestPump, TurnEnd
 from kctl.server.requests.context import Peer
 from kctl.storage.lookup import RecordsSlice
 from kctl.testing.sim_network import SimNetwork, SimServer
@@ -23,13 +24,10 @@ from kctl.testing.sim_network import SimNetwork, SimServer
 class SimListening:
     """Implements kctl.server.world.Listening; ports must not be 0."""
 
-    def __init__(
-        self, network: SimNetwork, *, handle: Handle, frame_bytes_max: int, connections_max_idle_ms: int
-    ) -> None:
+    def __init__(self, network: SimNetwork, *, open_channel: OpenChannel, connections_max_idle_ms: int) -> None:
         """Ignores `connections_max_idle_ms`: idle connections stay open."""
         self._network = network
-        self.handle = handle
-        self.frame_bytes_max = frame_bytes_max
+        self.open_channel = open_channel
         self._endpoints: list[Endpoint] = []
         self._servers: list[SimServer] = []
         self._connections: dict[SimBrokerConnection, None] = {}
@@ -76,12 +74,12 @@ class SimBrokerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        self._inbox = Inbox(self._listening.buffers, self._listening.frame_bytes_max)
+        channel = self._listening.open_channel(Peer(f"/{transport.get_extra_info('peername')[0]}", self._listener))
+        self._inbox = Inbox(self._listening.buffers, channel.frame_bytes_max)
         self._pump = RequestPump(
             self._inbox,
-            Peer(f"/{transport.get_extra_info('peername')[0]}", self._listener),
+            channel,
             loop=self._loop,
-            handle=self._listening.handle,
             put=self._send,
             on_wake=self._take_turn,
         )

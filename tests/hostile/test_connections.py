@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from kctl.limits import LISTEN_BACKLOG, TURN_REQUESTS_MAX
 from kctl.model import Endpoint
 from kctl.server.loop_lag import MeasuredEventLoop
 from kctl.server.network.acceptor import Acceptor
-from kctl.server.network.request_pump import Reply
+from kctl.server.network.channel import DirectChannel, Reply
 from kctl.server.requests.context import Peer
 from tests.hostile.raw_client import (
     API_VERSIONS,
@@ -53,7 +54,9 @@ def test_pipelined_requests_of_one_connection_do_not_delay_another() -> None:
         return [framed(b"")]
 
     async def main() -> None:
-        acceptor = Acceptor(handle=handle, frame_bytes_max=1 << 20, connections_max_idle_ms=0)
+        acceptor = Acceptor(
+            open_channel=partial(DirectChannel, handle, frame_bytes_max=1 << 20), connections_max_idle_ms=0
+        )
         port = acceptor.bind(Endpoint("PLAINTEXT", "127.0.0.1", 0)).port
         acceptor.start()
         with connected(f"127.0.0.1:{port}") as hostile, connected(f"127.0.0.1:{port}") as honest:

@@ -13,8 +13,8 @@ from kctl.limits import LISTEN_BACKLOG
 from kctl.model import Endpoint
 from kctl.server import open_files
 from kctl.server.network.buffer_pool import BufferPool
+from kctl.server.network.channel import OpenChannel
 from kctl.server.network.connection import Connection
-from kctl.server.network.request_pump import Handle
 from kctl.server.network.turns import Turns
 from kctl.server.requests.context import Peer
 
@@ -32,9 +32,8 @@ class ListenError(KctlError):
 class Acceptor:
     """All listeners of a broker.  Owner: event loop."""
 
-    def __init__(self, *, handle: Handle, frame_bytes_max: int, connections_max_idle_ms: int) -> None:
-        self._handle = handle
-        self._frame_bytes_max = frame_bytes_max
+    def __init__(self, *, open_channel: OpenChannel, connections_max_idle_ms: int) -> None:
+        self._open_channel = open_channel
         self._idle_s = connections_max_idle_ms / 1000
         self._loop = asyncio.get_running_loop()
         self._turns = Turns(self._loop)
@@ -131,8 +130,7 @@ class Acceptor:
             loop=self._loop,
             turns=self._turns,
             buffers=self._buffers,
-            handle=self._handle,
-            frame_bytes_max=self._frame_bytes_max,
+            open_channel=self._open_channel,
             on_close=self._forget,
             on_malformed=self._count_malformed,
         )

@@ -15,9 +15,10 @@ from collections.abc import Callable
 
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.server.network.buffer_pool import BufferPool
+from kctl.server.network.channel import OpenChannel
 from kctl.server.network.inbox import Inbox
 from kctl.server.network.outbox import Outbox
-from kctl.server.network.request_pump import Handle, RequestPump, TurnEnd
+from kctl.server.network.request_pump import RequestPump, TurnEnd
 from kctl.server.network.turns import Turns
 from kctl.server.requests.context import Peer
 
@@ -35,8 +36,7 @@ class Connection:
         loop: asyncio.AbstractEventLoop,
         turns: Turns,
         buffers: BufferPool,
-        handle: Handle,
-        frame_bytes_max: int,
+        open_channel: OpenChannel,
         on_close: Callable[[Connection], None],
         on_malformed: Callable[[], None],
     ) -> None:
@@ -50,10 +50,11 @@ class Connection:
         self._turns = turns
         self._on_close = on_close
         self._on_malformed = on_malformed
-        self._inbox = Inbox(buffers, frame_bytes_max)
+        channel = open_channel(peer)
+        self._inbox = Inbox(buffers, channel.frame_bytes_max)
         self._outbox = Outbox(sock)
         self._pump = RequestPump(
-            self._inbox, peer, loop=loop, handle=handle, put=self._outbox.put, on_wake=self._take_or_queue_turn
+            self._inbox, channel, loop=loop, put=self._outbox.put, on_wake=self._take_or_queue_turn
         )
         self._is_queued = False
         self._is_reading = False

@@ -18,17 +18,11 @@ from collections.abc import Callable
 from enum import Enum
 
 from kctl.limits import TURN_MS_MAX, TURN_REQUEST_BYTES_MAX, TURN_REQUESTS_MAX, TURN_RESPONSE_BYTES_MAX
+from kctl.server.network.channel import Channel, Reply
 from kctl.server.network.inbox import Inbox
 from kctl.server.network.outbox import Chunk
-from kctl.server.requests.context import Peer
 
 _TURN_S = TURN_MS_MAX / 1000
-
-Reply = list[Chunk] | None
-"""The chunks of one framed response; None for a request without a response (produce with acks=0)."""
-
-Handle = Callable[[memoryview, Peer], "Reply | asyncio.Future[Reply]"]
-"""Handles one frame, which is valid until the call returns.  Cancelling the future tells that nobody waits any more."""
 
 
 class TurnEnd(Enum):
@@ -45,22 +39,20 @@ class TurnEnd(Enum):
 class RequestPump:
     """See the module's docstring.  `put` queues the chunks of a response and returns their size in bytes."""
 
-    __slots__ = ("_error", "_handle", "_inbox", "_is_closed", "_now_s", "_on_wake", "_peer", "_pending", "_put")
+    __slots__ = ("_channel", "_error", "_inbox", "_is_closed", "_now_s", "_on_wake", "_pending", "_put")
 
     def __init__(
         self,
         inbox: Inbox,
-        peer: Peer,
+        channel: Channel,
         *,
         loop: asyncio.AbstractEventLoop,
-        handle: Handle,
         put: Callable[[list[Chunk]], int],
         on_wake: Callable[[], None],
     ) -> None:
         self._inbox = inbox
-        self._peer = peer
+        self._channel = channel
         self._now_s = loop.time
-        self._handle = handle
         self._put = put
         self._on_wake = on_wake
         self._pending: asyncio.Future[Reply] | None = None
@@ -95,7 +87,7 @@ class RequestPump:
             if frame is None:
                 return TurnEnd.NEEDS_BYTES
             request_bytes += len(frame)
-            reply = self._handle(frame, self._peer)
+            reply = self._channel.handle(frame)
             if isinstance(reply, asyncio.Future):
                 self._pending = reply
                 reply.add_done_callback(self._on_reply)

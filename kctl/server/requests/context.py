@@ -15,6 +15,11 @@ class Peer:
     """Text of Java's InetAddress: a slash and the address, as group metadata stores it."""
     listener: str
     principal: str = ANONYMOUS
+    """The authenticated principal as `Type:name`, from the certificate or from SASL."""
+    security_protocol: str = "PLAINTEXT"
+    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+    is_token_authenticated: bool = False
+    """Whether the client authenticated with a delegation token (KIP-48)."""
 
 
 @dataclass(slots=True)

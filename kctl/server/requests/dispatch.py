@@ -16,8 +16,8 @@ from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from kctl.protocol.headers import decode_request_header, response_header_version
+from kctl.server.network.channel import Reply
 from kctl.server.network.outbox import Chunk
-from kctl.server.network.request_pump import Reply
 from kctl.server.requests.context import Peer, RequestContext
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.model import Endpoint
 from kctl.server.network.acceptor import Acceptor, ListenError
+from kctl.server.network.channel import DirectChannel, Handle, Reply
 from kctl.server.network.outbox import Outbox
-from kctl.server.network.request_pump import Reply
 from kctl.server.requests.context import Peer
 
-Handle = Callable[[memoryview, Peer], "Reply | asyncio.Future[Reply]"]
 LOOPBACK = Endpoint("PLAINTEXT", "127.0.0.1", 0)
 FRAME_MAX = 8 << 20
 
@@ -44,7 +43,9 @@ class Slice:
 
 
 async def listening(handle: Handle) -> tuple[Acceptor, int]:
-    acceptor = Acceptor(handle=handle, frame_bytes_max=FRAME_MAX, connections_max_idle_ms=600_000)
+    acceptor = Acceptor(
+        open_channel=partial(DirectChannel, handle, frame_bytes_max=FRAME_MAX), connections_max_idle_ms=600_000
+    )
     port = acceptor.bind(LOOPBACK).port
     acceptor.start()
     return acceptor, port
@@ -206,7 +207,9 @@ def test_a_slow_reader_gets_a_large_response_whole(tmp_path: Path) -> None:
 def test_the_error_for_a_port_in_use_names_it_and_a_remedy() -> None:
     async def main() -> None:
         acceptor, port = await listening(lambda *_: None)
-        other = Acceptor(handle=lambda *_: None, frame_bytes_max=1, connections_max_idle_ms=0)
+        other = Acceptor(
+            open_channel=partial(DirectChannel, lambda *_: None, frame_bytes_max=1), connections_max_idle_ms=0
+        )
         with pytest.raises(ListenError, match=rf"127.0.0.1:{port} is in use .* --port"):
             other.bind(Endpoint("PLAINTEXT", "127.0.0.1", port))
         acceptor.close()

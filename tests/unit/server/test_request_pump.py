@@ -11,8 +11,9 @@ import pytest
 from kctl.errors import MalformedRequest
 from kctl.limits import TURN_REQUEST_BYTES_MAX, TURN_REQUESTS_MAX, TURN_RESPONSE_BYTES_MAX
 from kctl.server.network.buffer_pool import BufferPool
+from kctl.server.network.channel import DirectChannel, Handle, Reply
 from kctl.server.network.inbox import Inbox
-from kctl.server.network.request_pump import Handle, Reply, RequestPump, TurnEnd
+from kctl.server.network.request_pump import RequestPump, TurnEnd
 from kctl.server.requests.context import Peer
 from tests.unit.server.test_inbox import feed, framed
 
@@ -27,9 +28,8 @@ class Scene:
         self.wakes = 0
         self.pump = RequestPump(
             self.inbox,
-            Peer("/127.0.0.1", "PLAINTEXT"),
+            DirectChannel(handle, Peer("/127.0.0.1", "PLAINTEXT"), frame_bytes_max=64 << 20),
             loop=asyncio.get_running_loop(),
-            handle=handle,
             put=self._put,
             on_wake=self._wake,
         )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from kctl.errors import MalformedRequest
 from kctl.model import Endpoint
-from kctl.server.network.request_pump import Reply
+from kctl.server.network.channel import DirectChannel, Reply
 from kctl.server.requests.context import Peer
 from kctl.testing.sim_listening import SimListening
 from kctl.testing.sim_loop import SimLoop, simulate
@@ -26,7 +27,9 @@ def play(
 ) -> None:
     async def main(loop: SimLoop) -> None:
         network = SimNetwork(loop)
-        listening = SimListening(network, handle=handle, frame_bytes_max=100, connections_max_idle_ms=0)
+        listening = SimListening(
+            network, open_channel=partial(DirectChannel, handle, frame_bytes_max=100), connections_max_idle_ms=0
+        )
         listening.bind(Endpoint("PLAINTEXT", "broker", 9092))
         with network.on_host("broker"):
             listening.start()

@@ -1,0 +1,1 @@
+"""Security rules that the broker, the clients and the commands share: ACLs, SASL mechanisms, TLS settings."""

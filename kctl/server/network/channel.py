@@ -1,0 +1,53 @@
+"""The channel of a connection: handles its frames, and knows who sent them.  Kafka: KafkaChannel.
+
+A listener without authentication passes each frame to the dispatcher.  A listener with authentication admits requests
+only after the client has authenticated.
+
+Owner: event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from kctl.server.network.outbox import Chunk
+from kctl.server.requests.context import Peer
+
+Reply = list[Chunk] | None
+"""The chunks of one framed response; None for a request without a response (produce with acks=0)."""
+
+
+class Channel(Protocol):
+    """One connection from its first frame to its last."""
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """The size in bytes of the largest frame that the client may send now."""
+        ...
+
+    @property
+    def handle(self) -> Callable[[memoryview], Reply | asyncio.Future[Reply]]:
+        """Handles one frame, which is valid until the call returns.  Cancelling the future ends a wait.
+
+        Raises MalformedRequest and UnansweredRequestFailed; the connection has to be closed then.
+        """
+        ...
+
+
+Handle = Callable[[memoryview, Peer], "Reply | asyncio.Future[Reply]"]
+"""Handles one frame of a peer; see Channel.handle."""
+
+OpenChannel = Callable[[Peer], Channel]
+"""Creates the channel of an accepted connection."""
+
+
+class DirectChannel:
+    """Passes each frame to the handler; the listener authenticates nobody, or TLS did."""
+
+    __slots__ = ("frame_bytes_max", "handle")
+
+    def __init__(self, handle: Handle, peer: Peer, *, frame_bytes_max: int) -> None:
+        self.frame_bytes_max = frame_bytes_max
+        self.handle: Callable[[memoryview], Reply | asyncio.Future[Reply]] = lambda frame: handle(frame, peer)
