@@ -146,7 +146,7 @@ def _syntax_problems(name: str, text: str, protocols: Mapping[str, str]) -> Iter
 
 def _security_problems(listeners: Sequence[Endpoint], text: str) -> Iterator[Problem]:
     for endpoint in listeners:
-        if endpoint.security_protocol != "PLAINTEXT":
+        if endpoint.security_protocol not in {"PLAINTEXT", "SASL_PLAINTEXT"}:
             yield Problem(
                 "listeners",
                 text,

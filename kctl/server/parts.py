@@ -46,6 +46,9 @@ from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.timer import WheelTimer
+from kctl.server.sasl.listeners import Secrets
+from kctl.server.tokens.token import TokenLifetimes
+from kctl.server.tokens.token_manager import TokenManager
 from kctl.server.topic_writer import TopicWriter
 from kctl.server.transactions.config import TransactionConfig
 from kctl.server.transactions.coordinator import TransactionCoordinator
@@ -69,6 +72,7 @@ class Foundations:
     metadata: MetadataCache
     metadata_waits: MetadataWaits
     logs: LogManager
+    secrets: Secrets
 
     def log_config(self, topic: str) -> LogConfig:
         """The current configuration of the topic's logs."""
@@ -104,6 +108,7 @@ class BrokerParts:
     topics: TopicWriter
     auto_topics: AutoTopics
     peers: BrokerPeers
+    tokens: TokenManager
 
 
 def assemble(
@@ -240,6 +245,13 @@ def assemble(
         topics=topics,
         auto_topics=AutoTopics(topics, base.metadata, base.configs, world.random),
         peers=peers,
+        tokens=TokenManager(
+            base.secrets.tokens,
+            zookeeper,
+            lifetimes=TokenLifetimes(config.delegation_token_max_lifetime_ms, config.delegation_token_expiry_time_ms),
+            clock=world.clock,
+            random=world.random,
+        ),
     )
 
 
