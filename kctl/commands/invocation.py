@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kctl.client.budget import Budget
     from kctl.client.cluster import ClusterClient
     from kctl.client.settings import ClientSettings
-    from kctl.console import Console, Row
+    from kctl.console import Console, TypedRow
 
 T = TypeVar("T")
 
@@ -123,11 +123,9 @@ class Invocation:
         if not answer:
             raise Refused("cancelled: not confirmed")
 
-    def status_of(self, rows: Iterable[Row]) -> ExitStatus:
+    def status_of(self, rows: Iterable[TypedRow]) -> ExitStatus:
         """FAILED when the field `error` of any row is set."""
-        from kctl.console import as_mapping  # noqa: PLC0415 - only until all rows are typed
-
-        return ExitStatus.FAILED if any(as_mapping(row).get("error") for row in rows) else ExitStatus.DONE
+        return ExitStatus.FAILED if any(getattr(row, "error", None) for row in rows) else ExitStatus.DONE
 
 
 def _duration_ms(text: str) -> int:

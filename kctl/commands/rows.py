@@ -17,9 +17,6 @@ class ErrorFields(TypedDict):
     message: str | None
 
 
-NO_ERROR: ErrorFields = {"error": None, "message": None}
-
-
 def outcome_error(outcome: Outcome) -> ErrorFields:
     """The error fields of an item with this outcome."""
     if outcome.is_done:
