@@ -22,6 +22,7 @@ from kctl.config.listeners import advertised_endpoints, listener_endpoints
 from kctl.config.topic import topic_config_ignoring_errors
 from kctl.errors import KctlError, ZooKeeperError
 from kctl.model import Endpoint
+from kctl.records.record_walk import is_compiled
 from kctl.server import open_files
 from kctl.server.api_table import register_handlers
 from kctl.server.broker_session import BrokerSession
@@ -163,6 +164,8 @@ class Broker:
             check_interval_ms=self._config.delegation_token_expiry_check_interval_ms,
             is_controller=lambda: parts.controller.state.is_active,
         )
+        if not is_compiled():
+            log.warning("records are walked by interpreted Python: install kctl where a C compiler is available")
         log.info("serving broker=%s endpoints=%s cluster=%s", self.broker_id, _text(self.advertised), cluster)
 
     async def stop(self) -> None:
