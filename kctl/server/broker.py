@@ -23,7 +23,7 @@ from kctl.config.listeners import advertised_endpoints, listener_endpoints
 from kctl.config.topic import topic_config_ignoring_errors
 from kctl.errors import KctlError, ZooKeeperError
 from kctl.model import Endpoint
-from kctl.records.record_walk import is_compiled
+from kctl.records.walk import is_compiled
 from kctl.server import open_files
 from kctl.server.api_table import register_handlers
 from kctl.server.broker_session import BrokerSession
