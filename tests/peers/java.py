@@ -65,7 +65,8 @@ def compiled(program: Path, jars: Path) -> Path:
         with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
             classes = Path(scratch) / "classes"
             javac = ("-m", "jdk.compiler/com.sun.tools.javac.Main", "-nowarn", "-encoding", "UTF-8")
-            _run("java", *JVM_FLAGS, *javac, "-cp", f"{jars}/*", "-d", str(classes), str(program))
+            class_path = ":".join(map(str, sorted(jars.glob("*.jar"))))
+            _run("java", *JVM_FLAGS, *javac, "-cp", class_path, "-d", str(classes), str(program))
             # When another process was quicker, its folder stays.
             with contextlib.suppress(OSError):
                 classes.rename(folder)
