@@ -57,6 +57,7 @@ SINGLE_BROKER_PROPERTIES = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "5",
     "group.initial.rebalance.delay.ms": "0",
+    "controlled.shutdown.retry.backoff.ms": "100",  # of three attempts, where no other broker can take over
     "log.cleaner.dedupe.buffer.size": "20000000",
 }
 
