@@ -258,8 +258,8 @@ TAGGED_FIELDS_MAX = _limit(
     on_excess="the connection is closed before they are read",
 )
 
-# Partitions.  Each is a directory with four files and three descriptors on each of its brokers, and is created on the
-# event loop, about 1 ms each; the znode of a topic with 10,000 partitions of ten replicas is near ZooKeeper's 1 MB.
+# Partitions.  Each is a directory with four files and three descriptors on each of its brokers, and is created in about
+# 1 ms; the znode of a topic with 10,000 partitions of ten replicas is near ZooKeeper's 1 MB.
 # 200,000 partitions are what Apache Kafka supports in a cluster with ZooKeeper.
 
 PARTITIONS_PER_TOPIC_MAX = _limit(
@@ -285,6 +285,24 @@ REPLICAS_PER_TOPIC_MAX = _limit(
     100_000,
     "replicas",
     on_excess="INVALID_REPLICA_ASSIGNMENT for the topic",
+)
+LOGS_CREATED_PER_SLICE_MAX = _limit(
+    "logs that a LeaderAndIsr request creates without a pause",
+    5,
+    "logs",
+    on_excess="other connections are served in between; later requests of the controller wait",
+)
+ROLES_PER_SLICE_MAX = _limit(
+    "roles of existing replicas that a LeaderAndIsr request changes without a pause",
+    100,
+    "partitions",
+    on_excess="other connections are served in between; later requests of the controller wait",
+)
+LOGS_STOPPED_PER_SLICE_MAX = _limit(
+    "replicas that a StopReplica request stops or deletes without a pause",
+    50,
+    "partitions",
+    on_excess="other connections are served in between; later requests of the controller wait",
 )
 AUTO_CREATIONS_MAX = _limit(
     "automatic topic creations in progress",
@@ -324,7 +342,7 @@ LOG_MESSAGE_CHARACTERS_MAX = _limit(
     on_excess="the message is cut",
 )
 SLICE_OBJECTS = _limit(
-    "topics and partitions that Metadata describes without a pause",
+    "topics and partitions that Metadata describes or UpdateMetadata stores without a pause (topics are not divided)",
     2_000,
     "objects",
     on_excess="other connections are served in between",

@@ -234,6 +234,8 @@ class ControllerRunner:
         pending: list[Event] = [event]
         while pending:
             for action in step(self.state, pending.pop(0), self._clock.now_ms()):
+                # An action for thousands of partitions takes milliseconds: connections are served in between.
+                await asyncio.sleep(0)
                 result = await self._perform(action)
                 if result is not None:
                     pending.append(result)
