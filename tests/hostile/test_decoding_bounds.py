@@ -33,7 +33,7 @@ from kctl.protocol.message import (
 )
 from kctl.protocol.varint import uvarint
 from kctl.protocol.walk import decode_walk
-from tests.hostile.wire import Attacker
+from tests.hostile.raw_client import Attacker
 
 REQUESTS = [
     pytest.param(each.request, version, id=f"{each.name} v{version}")
