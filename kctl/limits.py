@@ -116,6 +116,72 @@ LISTEN_BACKLOG = _limit(
     "connections",
     on_excess="the system delays further connections",
 )
+_configured(
+    "queued.max.request.bytes",
+    "requests that are received or handled, in memory, over all connections",
+    "no limit",
+    on_excess="the broker stops reading from connections that begin a request; the last one admitted may exceed it",
+)
+_configured(
+    "max.connections",
+    "connections of the broker; listener.name.NAME.max.connections: of one listener",
+    "no limit",
+    on_excess="nothing more is accepted; the inter-broker listener closes an idle connection of another listener",
+)
+_configured(
+    "max.connections.per.ip",
+    "connections from one address",
+    "no limit",
+    on_excess="the connection is closed",
+)
+_configured(
+    "max.connection.creation.rate",
+    "new connections per second of the broker; listener.name.NAME.max.connection.creation.rate: of one listener",
+    "no limit",
+    on_excess="nothing is accepted for a time",
+)
+CONNECTION_RATES_MAX = _limit(
+    "addresses whose connection rate is counted",
+    10_000,
+    "addresses",
+    on_excess="the address that has not connected for the longest time starts from zero",
+)
+REFUSED_SOCKETS_MAX = _limit(
+    "refused connections that stay open for a time, so that their clients do not return at once",
+    1_000,
+    "connections",
+    on_excess="further ones are closed at once",
+)
+TLS_HANDSHAKE_TIMEOUT_MS = _limit(
+    "time for a TLS handshake",
+    10_000,
+    "ms",
+    on_excess="the connection is closed",
+)
+TLS_HANDSHAKES_MAX = _limit(
+    "unfinished TLS handshakes",
+    1_024,
+    "connections",
+    on_excess="the oldest one is closed",
+)
+TLS_HANDSHAKE_STEPS_MAX = _limit(
+    "steps of TLS handshakes in one iteration of the event loop, of about 1 ms each",
+    4,
+    "steps",
+    on_excess="other connections are served first",
+)
+TLS_RECEIVE_BYTES_MAX = _limit(
+    "bytes of one TLS connection that are decrypted in a row",
+    1 << 20,
+    "bytes",
+    on_excess="other connections are served first",
+)
+KEY_STORE_FILE_BYTES_MAX = _limit(
+    "size of a key store or trust store",
+    4 << 20,
+    "bytes",
+    on_excess="it is refused",
+)
 RESERVED_DESCRIPTORS = _limit(
     "file descriptors reserved for log files and checkpoints (at most a quarter of the process's limit)",
     2_048,
@@ -450,6 +516,83 @@ CONFIG_BYTES_MAX = _limit(
     500_000,
     "bytes",
     on_excess="INVALID_CONFIG for the resource",
+)
+
+# Authentication.
+
+_configured(
+    "sasl.server.max.receive.size",
+    "size of one request frame or token before and during authentication on a SASL listener",
+    "512 KiB",
+    on_excess="the connection is closed before the frame is read",
+)
+SCRAM_MESSAGE_BYTES_MAX = _limit(
+    "one SCRAM message",
+    16_384,
+    "bytes",
+    on_excess="the authentication fails before the message is read",
+)
+SCRAM_ITERATIONS_MAX = _limit(
+    "iterations of a SCRAM credential that clients and the broker accept",
+    1_000_000,
+    "iterations",
+    on_excess="the authentication fails before the password is hashed",
+)
+"""They take 0.3 s to 1 s of a client's processor.  Apache Kafka creates credentials with at most 16,384."""
+
+SCRAM_SALT_BYTES_MAX = _limit(
+    "salt of a SCRAM credential",
+    1_024,
+    "bytes",
+    on_excess="the credential is refused",
+)
+FAILED_AUTHENTICATION_LINES_MAX = _limit(
+    "log lines about failed authentications of a listener in 10 s",
+    20,
+    "lines",
+    on_excess="further failures are counted, and the next line says how many",
+)
+OAUTHBEARER_MESSAGE_BYTES_MAX = _limit(
+    "one OAUTHBEARER message with its token",
+    65_536,
+    "bytes",
+    on_excess="the authentication fails before the message is read",
+)
+JWKS_BYTES_MAX = _limit(
+    "key set that verifies tokens",
+    1 << 20,
+    "bytes",
+    on_excess="the keys are not replaced, and the failure is logged",
+)
+JWKS_KEYS_MAX = _limit(
+    "keys in a key set that verifies tokens",
+    1_000,
+    "keys",
+    on_excess="the keys are not replaced, and the failure is logged",
+)
+JWKS_FETCH_MS_MAX = _limit(
+    "time to fetch a key set that verifies tokens",
+    10_000,
+    "ms",
+    on_excess="the keys are not replaced, and the failure is logged",
+)
+DELEGATION_TOKENS_MAX = _limit(
+    "delegation tokens of a cluster",
+    100_000,
+    "tokens",
+    on_excess="no further tokens are created, with POLICY_VIOLATION",
+)
+TOKEN_RENEWERS_MAX = _limit(
+    "renewers of one delegation token",
+    100,
+    "principals",
+    on_excess="INVALID_REQUEST",
+)
+JAAS_CHARACTERS_MAX = _limit(
+    "value of sasl.jaas.config",
+    1 << 20,
+    "characters",
+    on_excess="the configuration is refused",
 )
 
 # Responses.

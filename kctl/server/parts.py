@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ALTER_LOG_DIRS_RATE, ConfigView
-from kctl.config.listeners import inter_broker_listener
+from kctl.config.listeners import control_plane_listener, inter_broker_listener
 from kctl.model import TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.config_changes import ConfigChanges
@@ -32,6 +32,7 @@ from kctl.server.inter_broker import (
     write_txn_markers_version,
 )
 from kctl.server.internal_topics import CoordinatorAppends, InternalLog, PartitionLeadersView
+from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.log_tasks import LogTasks
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
@@ -46,6 +47,9 @@ from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.timer import WheelTimer
+from kctl.server.sasl.listeners import Secrets
+from kctl.server.tokens.token import TokenLifetimes
+from kctl.server.tokens.token_manager import TokenManager
 from kctl.server.topic_writer import TopicWriter
 from kctl.server.transactions.config import TransactionConfig
 from kctl.server.transactions.coordinator import TransactionCoordinator
@@ -69,6 +73,8 @@ class Foundations:
     metadata: MetadataCache
     metadata_waits: MetadataWaits
     logs: LogManager
+    certificates: ListenerCertificates
+    secrets: Secrets
 
     def log_config(self, topic: str) -> LogConfig:
         """The current configuration of the topic's logs."""
@@ -104,6 +110,7 @@ class BrokerParts:
     topics: TopicWriter
     auto_topics: AutoTopics
     peers: BrokerPeers
+    tokens: TokenManager
 
 
 def assemble(
@@ -211,7 +218,7 @@ def assemble(
         local=control_plane,
         connect=peers.connect_to,
         versions=versions,
-        listener=listener,
+        listener=control_plane_listener(config) or listener,
         clock=world.clock,
         random=world.random,
         allows_topic_deletion=config.delete_topic_enable,
@@ -240,6 +247,13 @@ def assemble(
         topics=topics,
         auto_topics=AutoTopics(topics, base.metadata, base.configs, world.random),
         peers=peers,
+        tokens=TokenManager(
+            base.secrets.tokens,
+            zookeeper,
+            lifetimes=TokenLifetimes(config.delegation_token_max_lifetime_ms, config.delegation_token_expiry_time_ms),
+            clock=world.clock,
+            random=world.random,
+        ),
     )
 
 

@@ -27,11 +27,13 @@ from kctl.server.config_changes import ConfigChanges
 from kctl.server.config_resources import ConfigResources
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.inter_broker import inter_broker_versions
+from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.registration import ensure_paths, register
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.timer import WheelTimer
+from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.topic_writer import TopicWriter
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
@@ -103,8 +105,17 @@ class World:
         self.ensemble = SimZooKeeper()
         self.zookeeper = self.ensemble.session(on_watch=self._on_watch)
         self.topics = TopicWriter(self.zookeeper, self.random)
-        self.resources = ConfigResources(BROKER_ID, self.configs, self.metadata, self.topics)
-        self.changes = ConfigChanges(BROKER_ID, self.zookeeper, self.configs, self.clock, lambda _: None)
+        self.resources = ConfigResources(
+            BROKER_ID,
+            self.configs,
+            self.metadata,
+            self.topics,
+            check_listeners=ListenerCertificates(self.configs).check,
+        )
+        self.credentials = ScramCredentials()
+        self.changes = ConfigChanges(
+            BROKER_ID, self.zookeeper, self.configs, self.credentials, self.clock, lambda _: None
+        )
         self.controller = ControllerRunner(
             BROKER_ID,
             zookeeper=self.zookeeper,
