@@ -11,6 +11,7 @@ from kctl.model import Endpoint
 from kctl.server.garbage_collection import CHECK_INTERVAL_S, INTERVAL_MAX_S, INTERVAL_MIN_S, FullCollections
 from kctl.server.network.acceptor import Acceptor
 from kctl.server.network.channel import DirectChannel, Reply
+from kctl.server.network.listen_settings import ListenSettings
 from kctl.server.requests.context import Peer
 
 
@@ -54,7 +55,7 @@ def test_a_closed_connection_is_freed_without_the_garbage_collector() -> None:
         return channel
 
     async def main() -> None:
-        acceptor = Acceptor(open_channel=open_channel, connections_max_idle_ms=0)
+        acceptor = Acceptor(open_channel=open_channel, settings=ListenSettings(connections_max_idle_ms=0))
         port = acceptor.bind(Endpoint("PLAINTEXT", "127.0.0.1", 0)).port
         acceptor.start()
         for _ in range(3):
