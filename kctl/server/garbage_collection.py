@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 YOUNG_OBJECTS = 10_000
 """New objects before a collection of the young ones, which takes at most about 10 ms if all of them are garbage."""
-_MIDDLE_COLLECTIONS = 10
+_MIDDLE_COLLECTIONS = 5
 _NEVER = 1 << 30
 CHECK_INTERVAL_S = 5.0
 INTERVAL_MIN_S = 60.0

@@ -102,3 +102,11 @@ class Attacker:
             return receive_frame(self._socket)
         except (EOFError, ConnectionResetError):
             return b""
+
+    def send_and_end(self, payload: bytes) -> None:
+        """Sends one frame and nothing more; returns when the broker has closed the connection."""
+        self._socket.sendall(framed(payload))
+        self._socket.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionResetError):
+            while self._socket.recv(1 << 16):
+                pass
