@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kctl.client.budget import Budget
 from kctl.client.versions import BrokerVersions
 from kctl.errors import KctlError
+
+if TYPE_CHECKING:
+    from kctl.client.security import ClientSecurity
 
 T = TypeVar("T")
 
@@ -18,6 +21,10 @@ class ConnectionLost(KctlError):
 
 class ConnectionClosed(ConnectionLost):
     """The peer closed the connection."""
+
+
+class ClosedAtFirstRequest(ConnectionClosed):
+    """The peer closed the connection at the first request after it was opened, as listeners do that want SASL."""
 
 
 class Connection(Protocol):
@@ -63,8 +70,12 @@ class Transport(Protocol):
         connect_timeout_ms: int,
         timeout_ms: int,
         budget: Budget | None = None,
+        security: ClientSecurity | None = None,
     ) -> Connection:
-        """Connects and fetches the API versions, both within `connect_timeout_ms`.  Raises ConnectionLost.
+        """Connects, secures the connection and fetches the API versions, all within `connect_timeout_ms`.
+
+        `security` is None for PLAINTEXT.  Raises ConnectionLost, and AuthenticationFailed for what another attempt
+        cannot cure: a certificate that is not trusted, refused credentials, the wrong security protocol.
 
         Each response must arrive within `timeout_ms`, and before the deadline of `budget` if it has one.
         """
