@@ -309,6 +309,35 @@ CONFIG_BYTES_MAX = _limit(
     on_excess="INVALID_CONFIG for the resource",
 )
 
+# Authentication.
+
+SCRAM_MESSAGE_BYTES_MAX = _limit(
+    "one SCRAM message",
+    16_384,
+    "bytes",
+    on_excess="the authentication fails before the message is read",
+)
+SCRAM_ITERATIONS_MAX = _limit(
+    "iterations of a SCRAM credential that clients and the broker accept",
+    1_000_000,
+    "iterations",
+    on_excess="the authentication fails before the password is hashed",
+)
+"""They take 0.3 s to 1 s of a client's processor.  Apache Kafka creates credentials with at most 16,384."""
+
+SCRAM_SALT_BYTES_MAX = _limit(
+    "salt of a SCRAM credential",
+    1_024,
+    "bytes",
+    on_excess="the credential is refused",
+)
+JAAS_CHARACTERS_MAX = _limit(
+    "value of sasl.jaas.config",
+    1 << 20,
+    "characters",
+    on_excess="the configuration is refused",
+)
+
 # Responses.
 
 ERROR_MESSAGE_CHARACTERS_MAX = _limit(
