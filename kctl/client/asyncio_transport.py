@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
-from kctl.client.authentication import Ask, Dialogue, Finished, RawToken, advance, authenticate, negotiate
 from kctl.client.budget import Budget
 from kctl.client.frame_receiver import FrameReceiver
 from kctl.client.framing import (
@@ -20,6 +19,7 @@ from kctl.client.framing import (
     request_frame,
     response_of,
 )
+from kctl.client.opening import Ask, Dialogue, Finished, RawToken, advance, negotiate
 from kctl.client.transport import ClosedAtFirstRequest, ConnectionClosed, ConnectionLost
 from kctl.client.versions import BrokerVersions
 from kctl.errors import AuthenticationFailed, KctlError, MalformedRequest
@@ -247,6 +247,8 @@ class AsyncioConnection:
         """Authenticates with SASL.  Raises AuthenticationFailed and ConnectionLost."""
         security = self._security
         assert security is not None
+        from kctl.client.authentication import authenticate  # noqa: PLC0415 - PLAINTEXT and SSL need no SASL
+
         # In threads: tokens come from files and servers, and hashing a password takes long.
         client = await asyncio.to_thread(security.sasl_client, self._host, timeout_ms)
         dialogue = authenticate(security.mechanism, client, self.versions)

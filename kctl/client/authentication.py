@@ -1,16 +1,14 @@
-"""The requests that open a connection, without IO: ApiVersions, and the SASL authentication of KIP-43 and KIP-152.
+"""The SASL authentication of a connection, as a dialogue.  KIP-43, KIP-152, KIP-368.
 
-A dialogue is a generator: it yields what to send, receives the frame of the response, and returns a result.  Both
-transports run the same dialogues.  Every connection begins with ApiVersions; its response says in which versions the
-broker supports SaslHandshake and SaslAuthenticate.
+It follows ApiVersions, whose response says in which versions the broker supports SaslHandshake and SaslAuthenticate.
+
+Kafka: SaslClientAuthenticator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
-
-from kctl.client.framing import API_VERSIONS_MAX, api_versions_request, broker_versions_of, response_of
+from kctl.client.framing import response_of
+from kctl.client.opening import Ask, Dialogue, RawToken
 from kctl.client.transport import ConnectionClosed
 from kctl.client.versions import BrokerVersions
 from kctl.errors import AuthenticationFailed, ErrorCode, KctlError, shortened
@@ -18,52 +16,6 @@ from kctl.limits import SASL_ROUNDS_MAX
 from kctl.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kctl.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kctl.security.sasl_client import SaslClient
-
-T = TypeVar("T")
-
-
-class Ask(NamedTuple):
-    """A request to send; the dialogue receives the frame of its response."""
-
-    request: object
-    version: int
-
-
-class RawToken(NamedTuple):
-    """A SASL message to send as a frame without a header; the dialogue receives the next frame (SaslHandshake 0)."""
-
-    message: bytes
-
-
-class Finished(NamedTuple, Generic[T]):
-    """The end of a dialogue."""
-
-    result: T
-
-
-Dialogue: TypeAlias = Generator[Ask | RawToken, memoryview, T]
-
-
-def advance(dialogue: Dialogue[T], event: memoryview | KctlError | None) -> Ask | RawToken | Finished[T]:
-    """Continues with a frame, with the reason why there is none, or with None to begin.
-
-    Raises AuthenticationFailed and other errors of the dialogue.  Steps of SASL may take a second of processor time.
-    """
-    try:
-        if event is None:
-            return next(dialogue)
-        return dialogue.throw(event) if isinstance(event, KctlError) else dialogue.send(event)
-    except StopIteration as stop:
-        return Finished(stop.value)
-
-
-def negotiate() -> Dialogue[BrokerVersions]:
-    """Fetches the API versions; falls back to the version of ApiVersions that an older broker names (KIP-511)."""
-    outcome: BrokerVersions | int = API_VERSIONS_MAX
-    while isinstance(outcome, int):
-        frame = yield Ask(api_versions_request(), outcome)
-        outcome = broker_versions_of(frame, outcome)
-    return outcome
 
 
 def authenticate(mechanism: str, client: SaslClient, versions: BrokerVersions) -> Dialogue[int]:
@@ -87,7 +39,9 @@ def _check_handshake(mechanism: str, response: SaslHandshakeResponse) -> None:
             return
         case ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             enabled = shortened(", ".join(response.mechanisms)) or "none"
-            raise AuthenticationFailed(f"the broker does not enable {mechanism}; set sasl.mechanism to one of: {enabled}")
+            raise AuthenticationFailed(
+                f"the broker does not enable {mechanism}; set sasl.mechanism to one of: {enabled}"
+            )
         case ErrorCode.ILLEGAL_SASL_STATE:
             raise AuthenticationFailed("the listener does not use SASL; set security.protocol to PLAINTEXT or SSL")
         case code:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from kctl.client.budget import Budget
 from kctl.client.framing import (
     SIZE,
-    api_versions_request,
     correlation_id_of,
     no_answer,
     not_kafka,

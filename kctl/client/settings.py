@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.addresses import parse_addresses
 from kctl.errors import ConfigError, UsageError
 from kctl.integers import parse_integer
+
+if TYPE_CHECKING:
+    from kctl.client.security import ClientSecurity
 
 DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_MS_MAX = 5_000
 
 
 class ClientSettings(NamedTuple):
-    """Bootstrap servers, timeouts, client id and rack."""
+    """Bootstrap servers, timeouts, client id, rack and security."""
 
     bootstrap: tuple[tuple[str, int], ...]
     client_id: str = "kctl"
@@ -23,6 +26,8 @@ class ClientSettings(NamedTuple):
     connect_timeout_ms: int = CONNECT_TIMEOUT_MS_MAX
     rack: str = ""
     """client.rack, for fetching from the nearest replica (KIP-392)."""
+    security: ClientSecurity | None = None
+    """None for PLAINTEXT."""
 
 
 def client_settings(
@@ -35,12 +40,14 @@ def client_settings(
 ) -> ClientSettings:
     """Settings from explicit values, else from Kafka's client properties, else the defaults.
 
-    Raises UsageError and ConfigError.  Other client properties are ignored, as by Kafka's tools.  A security protocol
-    that is not supported is refused, because continuing in plain text would be insecure.
+    Raises UsageError and ConfigError.  Other client properties are ignored, as by Kafka's tools.
     """
-    protocol = properties.get("security.protocol", "PLAINTEXT")
+    protocol = properties.get("security.protocol", "PLAINTEXT").strip()
+    security = None
     if protocol.upper() != "PLAINTEXT":
-        raise ConfigError("security.protocol", protocol, "only PLAINTEXT is supported")
+        from kctl.client.security import ClientSecurity  # noqa: PLC0415 - most commands start without
+
+        security = ClientSecurity.of(protocol, properties)
     servers = bootstrap_servers or properties.get("bootstrap.servers") or default_servers
     timeout = timeout_ms or parse_milliseconds(properties, "default.api.timeout.ms", default_timeout_ms)
     return ClientSettings(
@@ -49,6 +56,7 @@ def client_settings(
         timeout_ms=timeout,
         connect_timeout_ms=min(timeout, CONNECT_TIMEOUT_MS_MAX),
         rack=properties.get("client.rack", ""),
+        security=security,
     )
 
 

@@ -17,14 +17,22 @@ _X509_NAMES = {62: "host name", 63: "email address", 64: "IP address"}
 _X509_VALIDITY = {9: "is not valid yet", 10: "has expired"}
 
 _CLIENT_CERTIFICATE = "set ssl.keystore.location to a certificate that the broker trusts"
-_PROTOCOL = "the listener does not use TLS; set security.protocol to PLAINTEXT, or to SASL_PLAINTEXT with sasl.mechanism"
+_PROTOCOL = (
+    "the listener does not use TLS; set security.protocol to PLAINTEXT, or to SASL_PLAINTEXT with sasl.mechanism"
+)
 _REASONS: tuple[tuple[str, str], ...] = (
     (r"WRONG_VERSION_NUMBER|HTTP_REQUEST|UNKNOWN_PROTOCOL|RECORD_LAYER_FAILURE", _PROTOCOL),
     (r"CERTIFICATE_REQUIRED", f"the broker requires a certificate; {_CLIENT_CERTIFICATE}"),
-    (r"ALERT_(?:BAD|UNSUPPORTED)_CERTIFICATE", f"the broker refused the certificate or misses one; {_CLIENT_CERTIFICATE}"),
+    (
+        r"ALERT_(?:BAD|UNSUPPORTED)_CERTIFICATE",
+        f"the broker refused the certificate or misses one; {_CLIENT_CERTIFICATE}",
+    ),
     (r"ALERT_CERTIFICATE_EXPIRED", "the certificate in ssl.keystore.location has expired"),
     (r"ALERT_CERTIFICATE_REVOKED", "the certificate in ssl.keystore.location is revoked"),
-    (r"ALERT_(?:UNKNOWN_CA|CERTIFICATE_UNKNOWN|ACCESS_DENIED)", f"the broker refused the certificate; {_CLIENT_CERTIFICATE}"),
+    (
+        r"ALERT_(?:UNKNOWN_CA|CERTIFICATE_UNKNOWN|ACCESS_DENIED)",
+        f"the broker refused the certificate; {_CLIENT_CERTIFICATE}",
+    ),
     (
         r"ALERT_PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL|NO_PROTOCOLS_AVAILABLE",
         "no TLS version in common with the broker; check ssl.enabled.protocols",
@@ -71,5 +79,7 @@ def _untrusted(error: ssl.SSLCertVerificationError) -> str:
             "ssl.endpoint.identification.algorithm to nothing to skip this check"
         )
     if code in _X509_VALIDITY:
-        return f"the broker's certificate or one of its issuers {_X509_VALIDITY[code]}; it must be renewed on the broker"
+        return (
+            f"the broker's certificate or one of its issuers {_X509_VALIDITY[code]}; it must be renewed on the broker"
+        )
     return f"the broker's certificate is not trusted ({reason}); set ssl.truststore.location to its issuer"
