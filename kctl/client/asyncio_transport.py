@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from kctl.client.budget import Budget
 from kctl.client.frame_receiver import FrameReceiver
@@ -20,13 +20,10 @@ from kctl.client.framing import (
     response_of,
 )
 from kctl.client.opening import Ask, Dialogue, Finished, RawToken, advance, negotiate
-from kctl.client.transport import ClosedAtFirstRequest, ConnectionClosed, ConnectionLost
+from kctl.client.transport import ClosedAtFirstRequest, ConnectionClosed, ConnectionLost, Security, is_closed
 from kctl.client.versions import BrokerVersions
 from kctl.errors import AuthenticationFailed, KctlError, MalformedRequest
 from kctl.limits import CONCURRENT_REQUESTS_MAX, OPENING_RESPONSE_BYTES_MAX, RESPONSE_BYTES_MAX
-
-if TYPE_CHECKING:
-    from kctl.client.security import ClientSecurity
 
 CLOSE_TIMEOUT_MS = 1_000
 """How long closing waits for written bytes to be sent."""
@@ -53,7 +50,7 @@ class AsyncioTransport:
         connect_timeout_ms: int,
         timeout_ms: int,
         budget: Budget | None = None,
-        security: ClientSecurity | None = None,
+        security: Security | None = None,
     ) -> AsyncioConnection:
         """Connects, secures the connection and fetches the broker's API versions; see Transport.connect."""
         connection = AsyncioConnection(
@@ -110,7 +107,7 @@ class AsyncioConnection:
         client_id: str,
         timeout_ms: int,
         budget: Budget | None = None,
-        security: ClientSecurity | None = None,
+        security: Security | None = None,
     ) -> None:
         """Not connected yet; see `connect` and `open`."""
         self.address = f"{host}:{port}"
@@ -339,7 +336,8 @@ class AsyncioConnection:
             from kctl.client.tls_errors import error_of_tls  # noqa: PLC0415 - imports ssl
 
             return error_of_tls(error, self.address, action)
-        return ConnectionLost(f"{self.address}: {reason_of(error)}")
+        kind = ConnectionClosed if is_closed(error) else ConnectionLost
+        return kind(f"{self.address}: {reason_of(error)}")
 
     def _lose(self, error: KctlError) -> KctlError:
         """Records the first reason of a lost connection and fails all pending requests with it."""

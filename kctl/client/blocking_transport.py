@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Awaitable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from kctl.client.budget import Budget
 from kctl.client.framing import (
@@ -23,13 +23,10 @@ from kctl.client.framing import (
     response_of,
 )
 from kctl.client.opening import Ask, Dialogue, Finished, RawToken, advance, negotiate
-from kctl.client.transport import ClosedAtFirstRequest, ConnectionClosed, ConnectionLost
+from kctl.client.transport import ClosedAtFirstRequest, ConnectionClosed, ConnectionLost, Security, is_closed
 from kctl.client.versions import BrokerVersions
 from kctl.errors import AuthenticationFailed, KctlError
 from kctl.limits import OPENING_RESPONSE_BYTES_MAX, RESPONSE_BYTES_MAX, RESPONSE_READ_BYTES_MAX
-
-if TYPE_CHECKING:
-    from kctl.client.security import ClientSecurity
 
 T = TypeVar("T")
 
@@ -57,7 +54,7 @@ class BlockingTransport:
         connect_timeout_ms: int,
         timeout_ms: int,
         budget: Budget | None = None,
-        security: ClientSecurity | None = None,
+        security: Security | None = None,
     ) -> BlockingConnection:
         """Connects, secures the connection and fetches the broker's API versions; see Transport.connect."""
         address = f"{host}:{port}"
@@ -140,7 +137,7 @@ class BlockingConnection:
         client_id: str,
         timeout_ms: int,
         budget: Budget | None = None,
-        security: ClientSecurity | None = None,
+        security: Security | None = None,
     ) -> None:
         """`sock` is connected; see `open`."""
         self.address = f"{host}:{port}"
@@ -216,7 +213,7 @@ class BlockingConnection:
     def _protocol(self) -> str:
         return "PLAINTEXT" if self._security is None else self._security.protocol
 
-    def _start_tls(self, security: ClientSecurity, timeout_ms: int, end_s: float) -> None:
+    def _start_tls(self, security: Security, timeout_ms: int, end_s: float) -> None:
         context = security.tls_context()
         assert context is not None
         try:
@@ -241,7 +238,7 @@ class BlockingConnection:
             except KctlError as error:
                 raise self._lose(error) from None
 
-    def _authenticate(self, security: ClientSecurity, timeout_ms: int, end_s: float) -> None:
+    def _authenticate(self, security: Security, timeout_ms: int, end_s: float) -> None:
         """Authenticates with SASL.  Raises AuthenticationFailed and ConnectionLost."""
         from kctl.client.authentication import authenticate  # noqa: PLC0415 - PLAINTEXT and SSL need no SASL
 
@@ -338,7 +335,8 @@ class BlockingConnection:
 
             return error_of_tls(error, self.address, action)
         text = error.strerror or str(error)
-        return ConnectionLost(f"{self.address}: {text[:1].lower()}{text[1:]}")
+        kind = ConnectionClosed if is_closed(error) else ConnectionLost
+        return kind(f"{self.address}: {text[:1].lower()}{text[1:]}")
 
     def _lose(self, error: KctlError) -> KctlError:
         """Closes the connection; returns the error."""

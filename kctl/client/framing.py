@@ -70,6 +70,11 @@ def api_versions_request() -> ApiVersionsRequest:
 
 def refused_handshake(address: str, protocol: str) -> str:
     """Error text for a peer that closes the connection on ApiVersions, an API of Kafka 0.10."""
+    if protocol.endswith("SSL"):
+        return (
+            f"{address}: the broker closed the connection after the TLS handshake; if it requires a certificate, "
+            "set ssl.keystore.location to one that it trusts"
+        )
     return (
         f"{address}: closed the connection when it was asked for its versions: it is older than Kafka {OLDEST_KAFKA}, "
         f"which is the minimum, or not a {protocol} listener of a broker; check security.protocol"

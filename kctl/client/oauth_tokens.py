@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import http.client
 import json
 import re
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -101,34 +102,44 @@ def _fetch(settings: OAuthSettings, timeout_ms: int) -> tuple[str, float]:
     assert settings.url is not None
     url = urlsplit(settings.url)
     where = f"the token endpoint {url.scheme}://{url.netloc}{url.path}"
-    timeout_s = min(timeout_ms, settings.connect_timeout_ms + settings.read_timeout_ms) / 1000
-    connection = _connection(settings, min(timeout_s, settings.connect_timeout_ms / 1000))
+    end_s = time.monotonic() + timeout_ms / 1000
+    connection = _connection(settings, min(timeout_ms, settings.connect_timeout_ms) / 1000)
     expired = threading.Event()
+    try:
+        connection.connect()
+        read_s = max(0.0, min(settings.read_timeout_ms / 1000, end_s - time.monotonic()))
+        with _shut_down_after(read_s, connection.sock, expired):
+            status, body = _ask(connection, settings)
+    except (OSError, http.client.HTTPException) as error:
+        if expired.is_set() or isinstance(error, TimeoutError):
+            raise AuthenticationFailed(f"{where} did not respond in time; check {_ENDPOINT}") from None
+        reason = getattr(error, "verify_message", None) or getattr(error, "strerror", None) or str(error)
+        raise AuthenticationFailed(f"{where} cannot be used: {reason}; check {_ENDPOINT}") from None
+    finally:
+        connection.close()
+    if expired.is_set():
+        raise AuthenticationFailed(f"{where} did not respond in time; check {_ENDPOINT}")
+    if status != http.client.OK:
+        raise AuthenticationFailed(f"{where} refused the client: {_reason(status, body)}")
+    return _token_of_response(body, where)
+
+
+@contextlib.contextmanager
+def _shut_down_after(timeout_s: float, sock: socket.socket, expired: threading.Event) -> Iterator[None]:
+    """Ends the connection when the time is over: the time-out of a socket starts anew with each byte."""
 
     def give_up() -> None:
         expired.set()
-        if connection.sock is not None:
-            connection.sock.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
 
-    # A server that sends a byte now and then never exceeds the time-out of a socket.
     watch = threading.Timer(timeout_s, give_up)
     watch.daemon = True
     watch.start()
     try:
-        status, body = _ask(connection, settings)
-    except (OSError, http.client.HTTPException) as error:
-        if expired.is_set() or isinstance(error, TimeoutError):
-            raise AuthenticationFailed(f"{where} did not respond within {timeout_s:.0f} s") from None
-        reason = getattr(error, "strerror", None) or getattr(error, "verify_message", None) or type(error).__name__
-        raise AuthenticationFailed(f"{where} cannot be used: {reason}; check {_ENDPOINT}") from None
+        yield
     finally:
         watch.cancel()
-        connection.close()
-    if expired.is_set():
-        raise AuthenticationFailed(f"{where} did not respond within {timeout_s:.0f} s")
-    if status != http.client.OK:
-        raise AuthenticationFailed(f"{where} refused the client: {_reason(status, body)}")
-    return _token_of_response(body, where)
 
 
 def _connection(settings: OAuthSettings, timeout_s: float) -> http.client.HTTPConnection:
@@ -154,12 +165,10 @@ def _ask(connection: http.client.HTTPConnection, settings: OAuthSettings) -> tup
         "Authorization": f"Basic {_basic(settings)}",
         "Content-Type": "application/x-www-form-urlencoded",
     }
-    connection.connect()
-    connection.sock.settimeout(settings.read_timeout_ms / 1000)
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     connection.request("POST", target, urlencode(form), headers)
-    response = connection.getresponse()
-    body = response.read(TOKEN_BYTES_MAX + 1)
+    with contextlib.closing(connection.getresponse()) as response:
+        body = response.read(TOKEN_BYTES_MAX + 1)
     if len(body) > TOKEN_BYTES_MAX:
         raise http.client.HTTPException("the response is too long")
     return response.status, body

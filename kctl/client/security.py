@@ -8,10 +8,12 @@ Kafka: CommonClientConfigs, SslConfigs, SaslConfigs (2.8, and the OAuth properti
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kctl.client.sasl_settings import SaslSettings, sasl_settings
+from kctl.client.settings import PLAINTEXT
 from kctl.errors import AuthenticationFailed, ConfigError
 from kctl.security.sasl_client import OAuthBearerClient, PlainClient, SaslClient
 
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
     from kctl.client.oauth_tokens import TokenSource
     from kctl.security.tls import TlsSettings
 
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
+_SECRET = re.compile(r"password|secret|sasl\.jaas\.config|ssl\.keystore\.key$")
 _RENEW_PERCENT_MIN = 85
 _RENEW_PERCENT_SPREAD = 10
 """A client authenticates again after 85 to 94 % of the session lifetime; random, so that clients do not all do it at
@@ -81,10 +84,10 @@ class ClientSecurity:
         return self._sasl.mechanism if self._sasl is not None else ""
 
     @property
-    def files(self) -> tuple[str, ...]:
-        """Paths of the files with keys and tokens."""
-        tls = self._tls.files if self._tls is not None else ()
-        return (*tls, *(self._sasl.files if self._sasl is not None else ()))
+    def secret_files(self) -> tuple[str, ...]:
+        """Paths of files with private keys and tokens."""
+        keystore = self._tls.keystore_location if self._tls is not None else None
+        return (*([keystore] if keystore else []), *(self._sasl.files if self._sasl is not None else ()))
 
     def tls_context(self) -> ssl.SSLContext | None:
         """The context for TLS, made at the first call; None without TLS.  Raises ConfigError."""
@@ -120,6 +123,17 @@ class ClientSecurity:
         if self._tokens is None:
             self._tokens = TokenSource(sasl.oauth)
         return OAuthBearerClient(self._tokens.token(timeout_ms), sasl.oauth.extensions)
+
+
+def client_security(properties: Mapping[str, str]) -> ClientSecurity | None:
+    """The security of client properties; None for PLAINTEXT.  Raises ConfigError."""
+    protocol = properties.get("security.protocol", PLAINTEXT).strip()
+    return None if protocol.upper() == PLAINTEXT else ClientSecurity.of(protocol, properties)
+
+
+def has_secret(properties: Mapping[str, str]) -> bool:
+    """Whether client properties contain a password, a key or a client secret."""
+    return any(value.strip() and _SECRET.search(name) for name, value in properties.items())
 
 
 def _restored(protocol: str, tls: TlsSettings | None, sasl: SaslSettings | None) -> ClientSecurity:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kctl.addresses import parse_addresses
+from kctl.client.transport import Security
 from kctl.errors import ConfigError, UsageError
 from kctl.integers import parse_integer
 
-if TYPE_CHECKING:
-    from kctl.client.security import ClientSecurity
-
 DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_MS_MAX = 5_000
+PLAINTEXT = "PLAINTEXT"
 
 
 class ClientSettings(NamedTuple):
@@ -26,7 +25,7 @@ class ClientSettings(NamedTuple):
     connect_timeout_ms: int = CONNECT_TIMEOUT_MS_MAX
     rack: str = ""
     """client.rack, for fetching from the nearest replica (KIP-392)."""
-    security: ClientSecurity | None = None
+    security: Security | None = None
     """None for PLAINTEXT."""
 
 
@@ -37,17 +36,17 @@ def client_settings(
     timeout_ms: int | None,
     default_servers: str,
     default_timeout_ms: int,
+    security: Security | None = None,
 ) -> ClientSettings:
     """Settings from explicit values, else from Kafka's client properties, else the defaults.
 
+    `security` is made of the same properties; see kctl.client.security.
+
     Raises UsageError and ConfigError.  Other client properties are ignored, as by Kafka's tools.
     """
-    protocol = properties.get("security.protocol", "PLAINTEXT").strip()
-    security = None
-    if protocol.upper() != "PLAINTEXT":
-        from kctl.client.security import ClientSecurity  # noqa: PLC0415 - most commands start without
-
-        security = ClientSecurity.of(protocol, properties)
+    protocol = properties.get("security.protocol", PLAINTEXT)
+    if security is None and protocol.strip().upper() != PLAINTEXT:
+        raise ConfigError("security.protocol", protocol, "must not be ignored")
     servers = bootstrap_servers or properties.get("bootstrap.servers") or default_servers
     timeout = timeout_ms or parse_milliseconds(properties, "default.api.timeout.ms", default_timeout_ms)
     return ClientSettings(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import ssl
 
-from kctl.client.transport import ConnectionLost
+from kctl.client.transport import ConnectionClosed, ConnectionLost, is_closed
 from kctl.errors import AuthenticationFailed, KctlError
 
 _X509_NAMES = {62: "host name", 63: "email address", 64: "IP address"}
@@ -58,17 +58,19 @@ def error_of_tls(error: OSError, address: str, action: str) -> KctlError:
             if re.search(pattern, reason):
                 return AuthenticationFailed(f"{address}: {action} failed: {text}")
         return ConnectionLost(f"{address}: {action} failed: {reason.replace('_', ' ').lower() or 'no reason given'}")
-    if action == "TLS handshake" and _is_end(error):
+    if not _is_end(error):
+        text = error.strerror or str(error)
+        return ConnectionLost(f"{address}: {text[:1].lower()}{text[1:]}")
+    if action == "TLS handshake":
         return ConnectionLost(
             f"{address}: the broker closed the connection during the TLS handshake; if this listener does not use TLS, "
             "set security.protocol to PLAINTEXT or SASL_PLAINTEXT"
         )
-    text = error.strerror or str(error)
-    return ConnectionLost(f"{address}: {text[:1].lower()}{text[1:]}")
+    return ConnectionClosed(f"{address}: the broker closed the connection")
 
 
 def _is_end(error: OSError) -> bool:
-    return isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError, BrokenPipeError))
+    return isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)) or is_closed(error)
 
 
 def _untrusted(error: ssl.SSLCertVerificationError) -> str:

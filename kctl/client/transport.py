@@ -10,7 +10,9 @@ from kctl.client.versions import BrokerVersions
 from kctl.errors import KctlError
 
 if TYPE_CHECKING:
-    from kctl.client.security import ClientSecurity
+    import ssl
+
+    from kctl.security.sasl_client import SaslClient
 
 T = TypeVar("T")
 
@@ -25,6 +27,43 @@ class ConnectionClosed(ConnectionLost):
 
 class ClosedAtFirstRequest(ConnectionClosed):
     """The peer closed the connection at the first request after it was opened, as listeners do that want SASL."""
+
+
+def is_closed(error: OSError) -> bool:
+    """Whether the peer closed the connection; with unread data on its side that is a reset."""
+    return isinstance(error, (ConnectionResetError, ConnectionAbortedError, BrokenPipeError))
+
+
+class Security(Protocol):
+    """How the connections of a client are secured, if not PLAINTEXT; see kctl.client.security."""
+
+    @property
+    def protocol(self) -> str:
+        """SSL, SASL_PLAINTEXT or SASL_SSL."""
+        ...
+
+    @property
+    def uses_tls(self) -> bool: ...
+
+    @property
+    def uses_sasl(self) -> bool: ...
+
+    @property
+    def mechanism(self) -> str:
+        """The SASL mechanism; "" without SASL."""
+        ...
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """The context for TLS; None without TLS.  Raises ConfigError."""
+        ...
+
+    def sasl_client(self, host: str, timeout_ms: int) -> SaslClient:
+        """The client's side of one authentication with the broker at `host`; may block.  Raises KctlError."""
+        ...
+
+    def renew_after_ms(self, lifetime_ms: int) -> int:
+        """When to authenticate again in a session of this lifetime."""
+        ...
 
 
 class Connection(Protocol):
@@ -70,7 +109,7 @@ class Transport(Protocol):
         connect_timeout_ms: int,
         timeout_ms: int,
         budget: Budget | None = None,
-        security: ClientSecurity | None = None,
+        security: Security | None = None,
     ) -> Connection:
         """Connects, secures the connection and fetches the API versions, all within `connect_timeout_ms`.
 
