@@ -20,6 +20,8 @@ _CLIENT_CERTIFICATE = "set ssl.keystore.location to a certificate that the broke
 _PROTOCOL = (
     "the listener does not use TLS; set security.protocol to PLAINTEXT, or to SASL_PLAINTEXT with sasl.mechanism"
 )
+_UNREADABLE_ALERT = "DECRYPTION_FAILED_OR_BAD_RECORD_MAC"
+"""Java sends the alert for a missing certificate of TLS 1.3 unencrypted or with other keys."""
 _REASONS: tuple[tuple[str, str], ...] = (
     (r"WRONG_VERSION_NUMBER|HTTP_REQUEST|UNKNOWN_PROTOCOL|RECORD_LAYER_FAILURE", _PROTOCOL),
     (r"CERTIFICATE_REQUIRED", f"the broker requires a certificate; {_CLIENT_CERTIFICATE}"),
@@ -57,6 +59,9 @@ def error_of_tls(error: OSError, address: str, action: str) -> KctlError:
         for pattern, text in _REASONS:
             if re.search(pattern, reason):
                 return AuthenticationFailed(f"{address}: {action} failed: {text}")
+        if reason == _UNREADABLE_ALERT:
+            text = f"the broker ended it with an unreadable alert; if it requires a certificate, {_CLIENT_CERTIFICATE}"
+            return ConnectionLost(f"{address}: {action} failed: {text}")
         return ConnectionLost(f"{address}: {action} failed: {reason.replace('_', ' ').lower() or 'no reason given'}")
     if not _is_end(error):
         text = error.strerror or str(error)
