@@ -72,7 +72,7 @@ def _run(words: list[str]) -> int:
 
 def _build() -> str:
     """What differs from a full build; found without an import of the module."""
-    found = find_spec("kctl.records.record_walk")
+    found = find_spec("kctl.records.walk")
     is_compiled = found is not None and not str(found.origin).endswith(".py")
     return "" if is_compiled else " (interpreted record walk: no C compiler was found at installation)"
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from kctl.errors import ConfigError
 from kctl.input_files import read_regular
+from kctl.limits import KEY_STORE_FILE_BYTES_MAX
 from kctl.security.cipher_suites import openssl_ciphers, tls_1_3_suites
 
 if TYPE_CHECKING:
@@ -249,11 +250,14 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 def _read(name: str, path: str) -> bytes:
     try:
-        return read_regular(path)
+        data = read_regular(path)
     except OSError as error:
         raise ConfigError(
             name, path, f"cannot be read ({error.strerror or error}): correct the path or its permissions"
         ) from None
+    if len(data) > KEY_STORE_FILE_BYTES_MAX:
+        raise ConfigError(name, path, f"has more than {KEY_STORE_FILE_BYTES_MAX} bytes: correct the path")
+    return data
 
 
 @contextlib.contextmanager

@@ -104,7 +104,7 @@ def test_a_suite_with_javas_name_is_used(authority: CertificateAuthority, server
 
 
 def test_a_part_of_the_suites_of_tls_1_3_is_refused(server: Identity) -> None:
-    with pytest.raises(ConfigError, match="Python cannot leave out single suites of TLS 1.3: add TLS_AES_128"):
+    with pytest.raises(ConfigError, match=r"Python cannot leave out single suites of TLS 1\.3: add TLS_AES_128"):
         server_context(TlsSettings.of({**_key_store(server, "pem"), "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}))
 
 
