@@ -180,7 +180,7 @@ def test_commands_work_with_a_command_config(config: Path, capsys: pytest.Captur
     assert kctl(config, "groups", "list") == 0
     assert "readers" in capsys.readouterr().out
     assert kctl(config, "cluster", "health") == 0
-    assert kctl(config, "configs", "describe", "--topic", "orders") == 0
+    assert kctl(config, "configs", "describe", "topic", "orders") == 0
 
 
 @pytest.mark.parametrize(
