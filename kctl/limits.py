@@ -633,6 +633,27 @@ RESPONSE_BYTES_MAX = _limit(
 )
 """Above the 50 MiB of fetch.max.bytes, and above any message.max.bytes in use."""
 
+OPENING_RESPONSE_BYTES_MAX = _limit(
+    "size of one response that a client accepts before the connection is open and authenticated",
+    1 << 20,
+    "bytes",
+    on_excess="the client closes the connection and reports that the peer does not speak the Kafka protocol",
+)
+
+SASL_ROUNDS_MAX = _limit(
+    "messages of a client in one SASL authentication",
+    16,
+    "messages",
+    on_excess="the client closes the connection and reports that the authentication failed",
+)
+
+TOKEN_BYTES_MAX = _limit(
+    "OAuth token that a client sends, and response of the token endpoint that it reads",
+    1 << 18,
+    "bytes",
+    on_excess="the authentication fails before the rest is read",
+)
+
 RESPONSE_READ_BYTES_MAX = _limit(
     "memory that a client reserves for a response before its bytes have arrived",
     1 << 20,
