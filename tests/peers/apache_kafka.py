@@ -170,12 +170,14 @@ def java_command(version: str, main_class: str, args: Sequence[str | Path], *, l
     return _java(jars(version), main_class, args, log_level)
 
 
-def _java(folder: Path, main_class: str, args: Sequence[str | Path], log_level: str) -> list[str]:
+def _java(
+    folder: Path, main_class: str, args: Sequence[str | Path], log_level: str, flags: Sequence[str] = JVM_FLAGS
+) -> list[str]:
     settings = folder.with_name(f"log4j-{log_level.lower()}.properties")
     if not settings.exists():
         settings.write_text(LOG4J % {"level": log_level})
     return [
-        *("java", *JVM_FLAGS, f"-Dlog4j.configuration=file:{settings}", "-cp", f"{folder}/*", main_class),
+        *("java", *flags, f"-Dlog4j.configuration=file:{settings}", "-cp", f"{folder}/*", main_class),
         *map(str, args),
     ]
 
@@ -224,8 +226,9 @@ def apache_kafka_process(
     zookeeper: str | None = None,
     port: int | None = None,
     properties: Mapping[str, str] | None = None,
+    jvm_flags: Sequence[str] = JVM_FLAGS,
 ) -> Iterator[tuple[str, Process]]:
-    """The same with its process, for tests that kill it or read its output."""
+    """The same with its process, for tests that kill it or read its output, and for benchmarks."""
     data_dir.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         bootstrap = f"127.0.0.1:{port or probe.free_port()}"
@@ -237,7 +240,7 @@ def apache_kafka_process(
         else:
             connect = zookeeper or stack.enter_context(_zookeeper(version, data_dir / "zookeeper"))
             settings.write_text(_server_properties(bootstrap, connect, data_dir / "logs", properties or {}))
-        command = _java(jars_of_it, "kafka.Kafka", [settings], "INFO")
+        command = _java(jars_of_it, "kafka.Kafka", [settings], "INFO", jvm_flags)
         broker = stack.enter_context(Process(f"Apache Kafka {version}", command, log=data_dir / "kafka.log"))
         broker.wait_until(lambda: probe.has_controller(bootstrap), timeout_s=BROKER_START_TIMEOUT_S)
         yield bootstrap, broker

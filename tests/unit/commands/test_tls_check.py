@@ -75,7 +75,7 @@ def test_a_trusted_server_is_described(
     assert leaf["subject"] == "CN=server,OU=kctl,O=Tests"
     assert leaf["names"] == ["localhost", "127.0.0.1", "::1"]
     assert leaf["issuer"] == issuer["subject"] == "CN=Test CA"
-    assert leaf["key"] == "ELLIPTICCURVE 256"
+    assert leaf["key"] == "EC 256"
     assert leaf["days_left"] in {8, 9, 10}
 
 
