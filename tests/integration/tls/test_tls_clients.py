@@ -74,10 +74,11 @@ def test_records_make_a_round_trip(secure: SecureBroker, family: str, listener: 
 @pytest.mark.parametrize("listener", LISTENERS)
 def test_every_listener_tells_its_own_endpoint(secure: SecureBroker, listener: str) -> None:
     settings = {"bootstrap.servers": secure.bootstrap(listener), **_librdkafka(secure, listener)}
-    (broker,) = AdminClient(settings).list_topics(timeout=30).brokers.values()
-    described = AdminClient(settings).describe_cluster(request_timeout=30).result()
+    admin = AdminClient(settings)
+    (broker,) = admin.list_topics(timeout=30).brokers.values()
+    described = admin.describe_cluster(request_timeout=30).result()
     expected = ("::1" if listener == "SIX" else "localhost", secure.ports[listener])
-    assert (broker.host.strip("[]"), broker.port) == expected
+    assert (str(broker.host).strip("[]"), broker.port) == expected
     assert [(node.host.strip("[]"), node.port) for node in described.nodes] == [expected]
 
 
@@ -106,14 +107,14 @@ def test_java_clients_write_one_way_and_read_mutually(secure: SecureBroker, vers
     topic = f"java-{version}"
     one_way = _properties(secure, "ONEWAY", version, tmp_path / "one-way.properties")
     mutual = _properties(secure, "MUTUAL", version, tmp_path / "mutual.properties")
-    common = ["--topic", topic, "--max-messages", "200"]
+    common: list[str | Path] = ["--topic", topic, "--max-messages", "200"]
     written = run_java_tool(
         version,
         "org.apache.kafka.tools.VerifiableProducer",
         ["--bootstrap-server", secure.bootstrap("ONEWAY"), "--producer.config", one_way, *common],
     )
     assert written.stdout.count("producer_send_success") == 200, written.stdout[-500:] + written.stderr[-2000:]
-    options = ["--consumer.config", mutual, "--group-id", topic, "--reset-policy", "earliest"]
+    options: list[str | Path] = ["--consumer.config", mutual, "--group-id", topic, "--reset-policy", "earliest"]
     read = run_java_tool(
         version,
         "org.apache.kafka.tools.VerifiableConsumer",
@@ -125,11 +126,14 @@ def test_java_clients_write_one_way_and_read_mutually(secure: SecureBroker, vers
 
 def _subject(secure: SecureBroker, listener: str) -> str:
     context = ssl.create_default_context(cafile=secure.authority.pem)
-    with socket.create_connection(("localhost", secure.ports[listener]), 30) as sock:
-        certificate = context.wrap_socket(sock, server_hostname="localhost").getpeercert()
+    with (
+        socket.create_connection(("localhost", secure.ports[listener]), 30) as sock,
+        context.wrap_socket(sock, server_hostname="localhost") as tls,
+    ):
+        certificate = tls.getpeercert()
     assert certificate is not None
-    (name,) = (value for ((key, value),) in certificate["subject"] if key == "commonName")  # type: ignore[misc]
-    return str(name)
+    names: Any = certificate["subject"]
+    return str(dict(entry[0] for entry in names)["commonName"])
 
 
 def _alter(secure: SecureBroker, operation: AlterConfigOpType, value: str | None) -> None:
