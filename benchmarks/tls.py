@@ -18,8 +18,9 @@ from benchmarks.harness import librdkafka
 from benchmarks.harness.report import Figure, report
 from benchmarks.harness.subject import Subject, parser, pin
 from tests.peers import probe
-from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, UTF_8, apache_kafka_process
+from tests.peers.apache_kafka import LAST_WITH_ZOOKEEPER, apache_kafka_process
 from tests.peers.certificates import PASSWORD, CertificateAuthority
+from tests.peers.java import UTF_8
 from tests.peers.kctl_broker import kctl_broker
 
 SIZE, COUNT = 1024, 500_000

@@ -375,6 +375,83 @@ CONFIG_BYTES_MAX = _limit(
     on_excess="INVALID_CONFIG for the resource",
 )
 
+# Authentication.
+
+_configured(
+    "sasl.server.max.receive.size",
+    "size of one request frame or token before and during authentication on a SASL listener",
+    "512 KiB",
+    on_excess="the connection is closed before the frame is read",
+)
+SCRAM_MESSAGE_BYTES_MAX = _limit(
+    "one SCRAM message",
+    16_384,
+    "bytes",
+    on_excess="the authentication fails before the message is read",
+)
+SCRAM_ITERATIONS_MAX = _limit(
+    "iterations of a SCRAM credential that clients and the broker accept",
+    1_000_000,
+    "iterations",
+    on_excess="the authentication fails before the password is hashed",
+)
+"""They take 0.3 s to 1 s of a client's processor.  Apache Kafka creates credentials with at most 16,384."""
+
+SCRAM_SALT_BYTES_MAX = _limit(
+    "salt of a SCRAM credential",
+    1_024,
+    "bytes",
+    on_excess="the credential is refused",
+)
+FAILED_AUTHENTICATION_LINES_MAX = _limit(
+    "log lines about failed authentications of a listener in 10 s",
+    20,
+    "lines",
+    on_excess="further failures are counted, and the next line says how many",
+)
+OAUTHBEARER_MESSAGE_BYTES_MAX = _limit(
+    "one OAUTHBEARER message with its token",
+    65_536,
+    "bytes",
+    on_excess="the authentication fails before the message is read",
+)
+JWKS_BYTES_MAX = _limit(
+    "key set that verifies tokens",
+    1 << 20,
+    "bytes",
+    on_excess="the keys are not replaced, and the failure is logged",
+)
+JWKS_KEYS_MAX = _limit(
+    "keys in a key set that verifies tokens",
+    1_000,
+    "keys",
+    on_excess="the keys are not replaced, and the failure is logged",
+)
+JWKS_FETCH_MS_MAX = _limit(
+    "time to fetch a key set that verifies tokens",
+    10_000,
+    "ms",
+    on_excess="the keys are not replaced, and the failure is logged",
+)
+DELEGATION_TOKENS_MAX = _limit(
+    "delegation tokens of a cluster",
+    100_000,
+    "tokens",
+    on_excess="no further tokens are created, with POLICY_VIOLATION",
+)
+TOKEN_RENEWERS_MAX = _limit(
+    "renewers of one delegation token",
+    100,
+    "principals",
+    on_excess="INVALID_REQUEST",
+)
+JAAS_CHARACTERS_MAX = _limit(
+    "value of sasl.jaas.config",
+    1 << 20,
+    "characters",
+    on_excess="the configuration is refused",
+)
+
 # Responses.
 
 ERROR_MESSAGE_CHARACTERS_MAX = _limit(

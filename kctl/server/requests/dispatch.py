@@ -15,7 +15,7 @@ from typing import Any
 from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
 from kctl.protocol import codec, registry
 from kctl.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
-from kctl.protocol.headers import decode_request_header, response_header_version
+from kctl.protocol.headers import RequestHeader, decode_request_header, response_header_version
 from kctl.server.network.channel import Reply
 from kctl.server.network.outbox import Chunk
 from kctl.server.requests.context import Peer, RequestContext
@@ -113,10 +113,7 @@ class Dispatcher:
     def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
         if response is None:
             return None
-        body: list[Chunk] = codec.encode(response, context.api_version)
-        return _framed(
-            body, context.correlation_id, is_flexible=response_header_version(api.key, context.api_version) == 1
-        )
+        return framed_response(api, context, response)
 
     def _refuse_api_versions(self, api: registry.Api, correlation_id: int) -> Reply:
         """The version 0 response with all ranges, so that the client can retry with a supported version.  KIP-511."""
@@ -138,6 +135,13 @@ async def _handled_off_loop(
 
 async def _awaited(result: Awaitable[Response | None]) -> Response | None:
     return await result
+
+
+def framed_response(api: registry.Api, request: RequestContext | RequestHeader, response: Response) -> list[Chunk]:
+    """A response with its header and the size of the frame, in the version of the request."""
+    body: list[Chunk] = codec.encode(response, request.api_version)
+    is_flexible = response_header_version(api.key, request.api_version) == 1
+    return _framed(body, request.correlation_id, is_flexible=is_flexible)
 
 
 def _framed(body: list[Chunk], correlation_id: int, *, is_flexible: bool) -> list[Chunk]:

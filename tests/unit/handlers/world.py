@@ -33,6 +33,7 @@ from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.registration import ensure_paths, register
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.timer import WheelTimer
+from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.topic_writer import TopicWriter
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
@@ -111,7 +112,10 @@ class World:
             self.topics,
             check_listeners=ListenerCertificates(self.configs).check,
         )
-        self.changes = ConfigChanges(BROKER_ID, self.zookeeper, self.configs, self.clock, lambda _: None)
+        self.credentials = ScramCredentials()
+        self.changes = ConfigChanges(
+            BROKER_ID, self.zookeeper, self.configs, self.credentials, self.clock, lambda _: None
+        )
         self.controller = ControllerRunner(
             BROKER_ID,
             zookeeper=self.zookeeper,
