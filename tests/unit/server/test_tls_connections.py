@@ -60,7 +60,7 @@ async def listening(
     handle: Handle, properties: dict[str, str], *, limits: ConnectionLimits | None = None, request_bytes_max: int = -1
 ) -> AsyncIterator[tuple[Acceptor, int]]:
     certificates = ListenerCertificates(ConfigView(properties))
-    await certificates.load(["SECURE"])
+    await certificates.load([ENDPOINT])
     acceptor = Acceptor(
         open_channel=partial(DirectChannel, handle, frame_bytes_max=8 << 20),
         settings=ListenSettings(
@@ -251,7 +251,7 @@ def test_certificates_are_replaced_while_connections_are_open(
     async def main() -> None:
         view = ConfigView(given)
         certificates = ListenerCertificates(view)
-        await certificates.load(["SECURE"])
+        await certificates.load([ENDPOINT])
         acceptor = Acceptor(
             open_channel=partial(DirectChannel, lambda *_: [b"ok"], frame_bytes_max=100),
             settings=ListenSettings(tls=certificates),
@@ -280,6 +280,22 @@ def test_certificates_are_replaced_while_connections_are_open(
         await certificates.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("name", "is_required"), [("ssl.client.auth", False), ("listener.name.x.ssl.client.auth", True)]
+)
+def test_a_sasl_listener_requires_certificates_only_by_a_property_of_its_own(
+    properties: dict[str, str], name: str, *, is_required: bool
+) -> None:
+    async def main() -> ssl.VerifyMode:
+        certificates = ListenerCertificates(ConfigView({**properties, name: "required"}))
+        await certificates.load([Endpoint("X", "127.0.0.1", 0, "SASL_SSL")])
+        mode = certificates.context("X").verify_mode
+        await certificates.close()
+        return mode
+
+    assert asyncio.run(main()) == (ssl.CERT_REQUIRED if is_required else ssl.CERT_NONE)
 
 
 def test_an_address_above_its_limit_is_refused_before_tls(
