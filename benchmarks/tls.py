@@ -2,8 +2,8 @@
 
     python -m benchmarks.tls [--runs 3] [--no-kafka]
 
-1 KB messages, one partition, acks=1; kctl and Apache Kafka with a compiler and memory as it recommends, one after the
-other, each over TLS and over plaintext.  The client encrypts too: it is the limit where it is alone on a processor.
+1 KB messages, one partition, acks=1; kctl and Apache Kafka with a compiler and memory as it recommends, in turns, each
+over TLS and over plaintext.  The client encrypts too: it is the limit where it is alone on a processor.
 """
 
 from __future__ import annotations
@@ -44,12 +44,15 @@ def main() -> None:
     samples: dict[tuple[str, str, str, str], list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="kctl-bench-") as folder:
         authority = CertificateAuthority.create(Path(folder))
-        brokers = [kctl_subject] if given.no_kafka else [kctl_subject, kafka_subject]
-        for broker_of in brokers:
-            with broker_of(Path(folder), authority) as broker:
-                if not given.no_pin:
-                    pin(broker.subject.pid)
-                for run in range(given.runs + 1):
+        with contextlib.ExitStack() as stack:
+            brokers = [stack.enter_context(kctl_subject(Path(folder), authority))]
+            if not given.no_kafka:
+                brokers.append(stack.enter_context(kafka_subject(Path(folder), authority)))
+            if not given.no_pin:
+                pin(*(broker.subject.pid for broker in brokers))
+            # In turns, because the machine may not be as quiet later as it is now.
+            for run in range(given.runs + 1):
+                for broker in brokers:
                     for protocol in broker.addresses:
                         for key, value in measure(broker, protocol, authority, f"{protocol}-{run}").items():
                             if run:  # The first one warms up caches and compilers.
@@ -58,9 +61,14 @@ def main() -> None:
         Figure(f"{work} {protocol}, {name}", unit, values) for (name, protocol, work, unit), values in samples.items()
     ]
     figures += [
-        Figure(f"{work} {protocol}, kctl / Kafka", unit, [_ratio(values, samples["kafka", protocol, work, unit])], goal)
+        Figure(
+            f"{work} {protocol}, kctl / Kafka",
+            unit,
+            [_ratio(values, samples["kafka", protocol, work, unit])],
+            GOALS[unit],
+        )
         for (name, protocol, work, unit), values in samples.items()
-        if name == "kctl" and not given.no_kafka and (goal := GOALS[unit] if protocol == "ssl" else "") is not None
+        if name == "kctl" and not given.no_kafka and protocol == "ssl"
     ]
     report("tls", figures, client=librdkafka.client_name(), runs=given.runs, kafka=LAST_WITH_ZOOKEEPER)
 
