@@ -222,15 +222,10 @@ class Broker:
 
     async def _configure_listeners(self) -> None:
         """Raises ConfigError."""
-        for endpoint in listener_endpoints(self._config):
-            if endpoint.security_protocol.startswith("SASL"):
-                raise ConfigError("listeners", endpoint.listener, "SASL is not supported yet: use PLAINTEXT or SSL")
         self._limits.settings = limit_settings(self._config, self.configs.properties)
         self.configs.subscribe(self._limits_changed)
         await self._base.certificates.load(
-            endpoint.listener
-            for endpoint in listener_endpoints(self._config)
-            if endpoint.security_protocol in TLS_PROTOCOLS
+            endpoint for endpoint in listener_endpoints(self._config) if endpoint.security_protocol in TLS_PROTOCOLS
         )
 
     def _limits_changed(self) -> None:
