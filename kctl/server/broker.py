@@ -212,6 +212,7 @@ class Broker:
         self._base.metadata_waits.expire_all()
         if parts is not None:
             await parts.controller.close()
+            await parts.control_plane.close()
         if self._config_changes is not None:
             await self._config_changes.close()
         self._listening.close()

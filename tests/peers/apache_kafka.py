@@ -337,8 +337,10 @@ def _make_archive(version: str) -> None:
                 command, check=True, capture_output=True, text=True, env=java.recording_environment(lists), timeout=300
             )
             java.make_archive(folder, lists)
-        except subprocess.SubprocessError as error:
-            sys.stderr.write(f"Apache Kafka {version}: no class archive: {error}\n{error.stderr}\n")
+        except subprocess.CalledProcessError as error:
+            sys.stderr.write(f"Apache Kafka {version}: no class archive: {error.stdout}{error.stderr}\n")
+        except subprocess.TimeoutExpired as error:
+            sys.stderr.write(f"Apache Kafka {version}: no class archive: {error}\n")
 
 
 def _exercise(version: str, folder: Path) -> None:

@@ -105,6 +105,8 @@ class RequestPump:
         if self._is_closed:
             return
         self._is_closed = True
+        # Without the reference to its owner, both are freed at once and do not wait for the garbage collector.
+        self._on_wake = _ignore
         self._inbox.close()
         pending, self._pending = self._pending, None
         if pending is not None:
@@ -131,3 +133,7 @@ class RequestPump:
         elif (reply := future.result()) is not None:
             self._put(reply)
         self._on_wake()
+
+
+def _ignore() -> None:
+    """Takes the place of `on_wake` in a closed pump."""

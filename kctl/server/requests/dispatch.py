@@ -10,6 +10,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from kctl.errors import ErrorCode, MalformedRequest, UnansweredRequestFailed
@@ -23,6 +24,8 @@ from kctl.server.requests.context import Peer, RequestContext
 log = logging.getLogger(__name__)
 
 API_VERSIONS_KEY = 18
+_PRODUCE_AND_FETCH = frozenset({0, 1})
+"""Their responses are about as long as their requests, and are not examined, because there are so many."""
 _RESPONSE_PREFIX = struct.Struct(">ii")
 _RESPONSE_PREFIX_FLEXIBLE = struct.Struct(">iib")
 
@@ -36,7 +39,8 @@ class Dispatcher:
 
     def __init__(self) -> None:
         self._handlers: dict[int, tuple[registry.Api, Handler]] = {}
-        self._tasks: set[asyncio.Future[Response | None]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._long_encoding = asyncio.Lock()
 
     def register(self, api_name: str, handler: Handler) -> None:
         """Registers the handler of an API, for the versions in the registry."""
@@ -71,6 +75,8 @@ class Dispatcher:
             return None
         if isinstance(result, Awaitable):
             return self._later(api, context, result)
+        if api.key not in _PRODUCE_AND_FETCH and codec.is_long_to_encode(result):
+            return self._encoded_off_loop(api, context, result)
         return self._encode(api, context, result)
 
     def _later(
@@ -106,9 +112,26 @@ class Dispatcher:
             reply.set_exception(error)
         else:
             try:
-                reply.set_result(self._encode(api, context, wait.result()))
+                response = wait.result()
+                if response is None or api.key in _PRODUCE_AND_FETCH or not codec.is_long_to_encode(response):
+                    reply.set_result(self._encode(api, context, response))
+                else:
+                    self._encoded_off_loop(api, context, response).add_done_callback(partial(_pass_on, reply))
             except Exception as failure:
                 reply.set_exception(failure)
+
+    def _encoded_off_loop(self, api: registry.Api, context: RequestContext, response: Response) -> asyncio.Task[Reply]:
+        """Encodes a long response in a thread, one at a time: others wait with their responses not encoded."""
+
+        async def encoded() -> Reply:
+            async with self._long_encoding:
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(None, self._encode, api, context, response)
+
+        task = asyncio.get_running_loop().create_task(encoded(), name=f"encode-{api.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _encode(self, api: registry.Api, context: RequestContext, response: Response | None) -> Reply:
         if response is None:
@@ -119,6 +142,17 @@ class Dispatcher:
         """The version 0 response with all ranges, so that the client can retry with a supported version.  KIP-511."""
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.api_versions())
         return _framed(codec.encode(response, 0), correlation_id, is_flexible=False)
+
+
+def _pass_on(reply: asyncio.Future[Reply], encoded: asyncio.Future[Reply]) -> None:
+    if reply.done():
+        return
+    if encoded.cancelled():
+        reply.cancel()
+    elif (error := encoded.exception()) is not None:
+        reply.set_exception(error)
+    else:
+        reply.set_result(encoded.result())
 
 
 async def _handled_off_loop(

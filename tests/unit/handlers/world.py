@@ -168,7 +168,7 @@ class World:
 
     # controller.broker_channels.ControlPlane
 
-    def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
         self.changes.topics_appeared(topic.topic_name for topic in request.topic_states)
         return {
             TopicPartition(topic.topic_name, state.partition_index): ErrorCode.NONE
@@ -176,14 +176,14 @@ class World:
             for state in topic.partition_states
         }
 
-    def update_metadata(self, request: UpdateMetadataRequest) -> None:
+    async def update_metadata(self, request: UpdateMetadataRequest) -> None:
         if self.is_silent:
             return
         for topic, _ in self.metadata.update(request):
             self.configs.forget_topic(topic)
         self.waits.changed(topic.topic_name for topic in request.topic_states)
 
-    def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
+    async def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
         return {
             TopicPartition(topic.topic_name, state.partition_index): ErrorCode.NONE
             for topic in request.topic_states

@@ -83,6 +83,7 @@ class Server:
     async def send(self, request: Any, version: int) -> bytes | None:
         """The answer to a request, without its length."""
         key = definition_of(type(request)).key
+        assert key is not None
         header = encode_request_header(RequestHeader(key, version, 7, "client"))
         return await self.frame(header + b"".join(map(bytes, codec.encode(request, version))))
 
@@ -92,11 +93,13 @@ class Server:
 
     async def handshake(self, mechanism: str, version: int = 1) -> SaslHandshakeResponse:
         answer = await self.send(SaslHandshakeRequest(mechanism=mechanism), version)
-        return _decoded(SaslHandshakeResponse, 17, version, answer)
+        response: SaslHandshakeResponse = _decoded(SaslHandshakeResponse, 17, version, answer)
+        return response
 
     async def authenticate(self, token: bytes, version: int = 2) -> SaslAuthenticateResponse:
         answer = await self.send(SaslAuthenticateRequest(auth_bytes=token), version)
-        return _decoded(SaslAuthenticateResponse, 36, version, answer)
+        response: SaslAuthenticateResponse = _decoded(SaslAuthenticateResponse, 36, version, answer)
+        return response
 
     async def refused(self, wait: Awaitable[object]) -> bytes | None:
         """What is sent before the connection is closed."""
