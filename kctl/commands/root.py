@@ -10,6 +10,7 @@ import typer
 import typer.main
 
 from kctl.commands.help import WIDTH, examples
+from kctl.commands.help_pages import format_pages
 from kctl.commands.lazy_group import LazyGroup, Member, lazy_group, load
 from kctl.errors import UsageError
 
@@ -101,6 +102,17 @@ def all_commands() -> dict[str, dict[str, Any]]:
         members = loaded.members if isinstance(loaded, LazyGroup) else {noun: member}
         found[noun] = {verb: load(one) for verb, one in members.items()}
     return found
+
+
+def help_pages() -> str:
+    """The text of help_pages.txt for all commands.  Imports every module."""
+    return format_pages(
+        {
+            noun if noun == verb else f"{noun} {verb}": help_text(noun, verb, command)
+            for noun, verbs in all_commands().items()
+            for verb, command in verbs.items()
+        }
+    )
 
 
 def help_text(noun: str, verb: str, command: Any) -> str:
