@@ -102,13 +102,13 @@ class TlsHandshakes:
         self._ready.append(handshake)
 
     def _run_some(self) -> None:
-        for _ in range(min(TLS_HANDSHAKE_STEPS_MAX, len(self._ready))):
-            handshake = self._ready.popleft()
+        now = [self._ready.popleft() for _ in range(min(TLS_HANDSHAKE_STEPS_MAX, len(self._ready)))]
+        if self._ready:
+            self._loop.call_soon(self._run_some)
+        for handshake in now:
             handshake.is_queued = False
             if handshake in self._open:
                 self._step(handshake)
-        if self._ready:
-            self._loop.call_soon(self._run_some)
 
     def _step(self, handshake: _Handshake) -> None:
         try:
