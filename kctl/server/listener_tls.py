@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,14 +20,13 @@ from kctl.errors import ApiError, ConfigError, ErrorCode
 from kctl.model import Endpoint
 from kctl.security.principals import PrincipalRules
 from kctl.security.tls import TlsSettings, server_context
+from kctl.server.file_states import FileStates, states_of
 from kctl.server.requests.context import ANONYMOUS
 from kctl.server.schedule import run_every
 
 log = logging.getLogger(__name__)
 
 _FILES_CHECK_MS = 10_000
-
-FileStates = tuple[tuple[int, int, int] | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,7 @@ class ListenerCertificates:
 
     def check_files(self) -> None:
         """Reloads listeners whose files have changed."""
-        if any(loaded.files != _states(loaded.settings) for loaded in self._loaded.values()):
+        if any(loaded.files != states_of(loaded.settings.files) for loaded in self._loaded.values()):
             self._reload()
 
     async def close(self) -> None:
@@ -131,7 +129,7 @@ class ListenerCertificates:
         files: FileStates = loaded.files
         try:
             settings = self._settings(listener, self._configs.properties)
-            files = _states(settings)
+            files = states_of(settings.files)
             if settings == loaded.settings and files == loaded.files:
                 return
             self._loaded[listener] = await asyncio.to_thread(_load, settings)
@@ -144,17 +142,5 @@ class ListenerCertificates:
 
 def _load(settings: TlsSettings) -> _Loaded:
     # The state comes first: a change while the files are read is seen by the next check.
-    states = _states(settings)
+    states = states_of(settings.files)
     return _Loaded(settings, states, server_context(settings), PrincipalRules(settings.principal_mapping_rules))
-
-
-def _states(settings: TlsSettings) -> FileStates:
-    return tuple(_state(path) for path in settings.files)
-
-
-def _state(path: str) -> tuple[int, int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
