@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs dump-log broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs dump-log tls broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -27,6 +27,7 @@ _kctl() {
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
     dump-log) verb=dump-log ;;
+    tls) [[ -n $verb ]] || words='check' flags=--help ;;
     broker) [[ -n $verb ]] || words='start stop status' flags=--help ;;
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
     spark) [[ -n $verb ]] || words='export warmup' flags=--help ;;
@@ -347,6 +348,14 @@ _kctl() {
         --format) words='table plain json jsonl' flags='' ;;
         --offset | --time | --key | --max-bytes | --max-message-size | --producer-id) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
+        esac
+        ;;
+    'tls check')
+        flags='--server-name --expires-after --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --server-name | --expires-after | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'broker start')
