@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs dump-log tls broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs users tokens dump-log tls broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -26,6 +26,8 @@ _kctl() {
     reassign) [[ -n $verb ]] || words='execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
+    users) [[ -n $verb ]] || words='list create alter delete' flags=--help ;;
+    tokens) [[ -n $verb ]] || words='create describe renew expire' flags=--help ;;
     dump-log) verb=dump-log ;;
     tls) [[ -n $verb ]] || words='check' flags=--help ;;
     broker) [[ -n $verb ]] || words='start stop status' flags=--help ;;
@@ -336,6 +338,72 @@ _kctl() {
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --set | --delete | --append | --subtract | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'users list')
+        flags='--zookeeper --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'users create')
+        flags='--mechanism --iterations --password-file --zookeeper --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --password-file) kind='file' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'users alter')
+        flags='--mechanism --iterations --password-file --zookeeper --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --password-file) kind='file' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'users delete')
+        flags='--mechanism --zookeeper -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --mechanism | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'tokens create')
+        flags='--renewer --max-lifetime --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --renewer | --max-lifetime | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'tokens describe')
+        flags='--owner --show-hmac --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --owner | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'tokens renew')
+        flags='--period --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --period | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'tokens expire')
+        flags='--after -y --yes --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --after | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'dump-log dump-log')

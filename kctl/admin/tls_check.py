@@ -188,6 +188,6 @@ def _alternative_names(certificate: x509.Certificate) -> tuple[str, ...]:
 
 def _key_text(certificate: x509.Certificate) -> str:
     key = certificate.public_key()
-    kind = type(key).__name__.removesuffix("PublicKey").removeprefix("_").upper()
+    kind = type(key).__name__.removesuffix("PublicKey")
     size = getattr(key, "key_size", None)
     return kind if size is None else f"{kind} {size}"

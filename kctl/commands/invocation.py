@@ -142,11 +142,15 @@ class Invocation:
         if yes:
             return
         answer = self.console.confirm(question)
-        self._budget = None  # What the user takes to answer does not count.
+        self.restart_timeout()
         if answer is None:
             raise Refused("confirmation required: there is no terminal to ask on; repeat with --yes")
         if not answer:
             raise Refused("cancelled: not confirmed")
+
+    def restart_timeout(self) -> None:
+        """Lets --timeout count from the next call on: what the user takes to answer does not count."""
+        self._budget = None
 
     def status_of(self, rows: Iterable[TypedRow]) -> ExitStatus:
         """FAILED when the field `error` of any row is set."""

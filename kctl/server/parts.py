@@ -37,6 +37,7 @@ from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.log_tasks import LogTasks
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.peer_security import PeerSecurity
 from kctl.server.peers import BrokerPeers
 from kctl.server.producer_ids import ProducerIds
 from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
@@ -76,6 +77,7 @@ class Foundations:
     logs: LogManager
     certificates: ListenerCertificates
     secrets: Secrets
+    peer_security: PeerSecurity
 
     def log_config(self, topic: str) -> LogConfig:
         """The current configuration of the topic's logs."""
@@ -126,6 +128,7 @@ def assemble(
     peers = BrokerPeers(
         broker_id,
         transport=world.transport,
+        security=base.peer_security,
         metadata=base.metadata,
         listener=listener,
         timeout_ms=config.replica_socket_timeout_ms,

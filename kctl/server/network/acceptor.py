@@ -154,7 +154,7 @@ class Acceptor:
             else:
                 sock.close()
             return admission.pause_ms
-        if self._limits.has_excess:
+        if self._limits.has_excess():
             self._close_least_active()
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
