@@ -40,7 +40,7 @@ def decode(cls: type[T], buffer: memoryview | bytes, version: int, offset: int =
 
 
 def is_long_to_decode(cls: type, size: int) -> bool:
-    """Whether decoding a request of `size` bytes may cost more than one of a client may, and hold a loop too long."""
+    """Whether decoding a request of `size` bytes may exceed REQUEST_COST_MAX and so block the event loop too long."""
     cost_max = definition_of(cls).cost_max
     return size > SMALL_BYTES and cost_max is not None and cost_max > REQUEST_COST_MAX
 
