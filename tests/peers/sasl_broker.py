@@ -65,6 +65,9 @@ def sasl_broker(
     }
     if zookeeper:
         written["zookeeper.connect"] = zookeeper
+    plaintext = next(
+        each.partition("://")[2] for each in written["listeners"].split(",") if each.startswith("PLAINTEXT:")
+    )
     settings = folder / "server.properties"
     settings.write_text("".join(f"{name}={value}\n" for name, value in written.items()))
     data_dir = folder / "data"

@@ -374,7 +374,6 @@ class SaslProperties:
         LIST,
         default=("DEFAULT",),
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="Rules that map Kerberos principals to user names.",
     )
     sasl_login_refresh_window_factor: float = prop(
