@@ -296,7 +296,6 @@ class SaslProperties:
         STRING,
         default="GSSAPI",
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="SASL mechanism between brokers.",
     )
     sasl_jaas_config: str | None = prop(
