@@ -11,6 +11,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.topics.options import DRY_RUN
 from kctl.commands.users.options import ITERATIONS, MECHANISMS, NAME, PASSWORD_FILE, ZOOKEEPER
 from kctl.commands.users.setting import set_user_password
+from kctl.commands.zookeeper.connection import TlsConfigFile
 from kctl.security.scram_messages import ITERATIONS_MIN
 
 app = typer.Typer(add_completion=False)
@@ -32,6 +33,7 @@ def alter(
     iterations: Annotated[int, ITERATIONS] = ITERATIONS_MIN,
     password_file: Annotated[str | None, PASSWORD_FILE] = None,
     zookeeper: Annotated[str | None, ZOOKEEPER] = None,
+    zk_tls_config_file: TlsConfigFile = None,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
     """Change the password of a user.
@@ -46,6 +48,7 @@ def alter(
         iterations=iterations,
         password_file=password_file,
         zookeeper=zookeeper,
+        tls_config=zk_tls_config_file,
         is_new=False,
         dry_run=dry_run,
     )

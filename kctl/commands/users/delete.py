@@ -13,6 +13,7 @@ from kctl.commands.invocation import Invocation
 from kctl.commands.topics.options import DRY_RUN, YES
 from kctl.commands.users.options import NAME, ZOOKEEPER, mechanisms_of, on_users
 from kctl.commands.users.rows import CHANGE_COLUMNS, user_change_row
+from kctl.commands.zookeeper.connection import TlsConfigFile
 from kctl.security.scram_credentials import Mechanism
 
 app = typer.Typer(add_completion=False)
@@ -32,6 +33,7 @@ def delete(
         typer.Option("--mechanism", metavar="NAME", help="Delete only this credential.  Default: all."),
     ] = None,
     zookeeper: Annotated[str | None, ZOOKEEPER] = None,
+    zk_tls_config_file: TlsConfigFile = None,
     yes: Annotated[bool, YES] = False,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> ExitStatus:
@@ -45,6 +47,7 @@ def delete(
     (described,) = on_users(
         run,
         zookeeper,
+        tls_config=zk_tls_config_file,
         on_cluster=lambda client: users.describe_users(client, [name]),
         on_zookeeper=lambda session: users_in_zookeeper.describe_users(session, [name]),
     )
@@ -54,6 +57,7 @@ def delete(
         outcome = on_users(
             run,
             zookeeper,
+            tls_config=zk_tls_config_file,
             on_cluster=lambda client: users.delete_credentials(client, name, chosen),
             on_zookeeper=lambda session: users_in_zookeeper.delete_credentials(session, name, chosen),
         )

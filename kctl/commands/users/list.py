@@ -12,6 +12,7 @@ from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
 from kctl.commands.users.options import ZOOKEEPER, on_users
 from kctl.commands.users.rows import USER_COLUMNS, user_rows
+from kctl.commands.zookeeper.connection import TlsConfigFile
 
 app = typer.Typer(add_completion=False)
 
@@ -28,6 +29,7 @@ def list_users(
     names: Annotated[list[str] | None, typer.Argument(help="Users to list.  Default: all.", metavar="USER")] = None,
     *,
     zookeeper: Annotated[str | None, ZOOKEEPER] = None,
+    zk_tls_config_file: TlsConfigFile = None,
 ) -> ExitStatus:
     """List users with SCRAM credentials.
 
@@ -37,6 +39,7 @@ def list_users(
     described = on_users(
         run,
         zookeeper,
+        tls_config=zk_tls_config_file,
         on_cluster=lambda client: users.describe_users(client, set(names or ())),
         on_zookeeper=lambda session: users_in_zookeeper.describe_users(session, set(names or ())),
     )

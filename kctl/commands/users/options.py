@@ -100,12 +100,16 @@ def on_users(
     run: Invocation,
     connect: str | None,
     *,
+    tls_config: str | None,
     on_cluster: Callable[[ClusterClient], Awaitable[T]],
     on_zookeeper: Callable[[ZooKeeper], Awaitable[T]],
 ) -> T:
-    """Runs one of the two: on ZooKeeper if its address is given, else on the cluster."""
+    """Runs one of the two: on ZooKeeper if its address is given, else on the cluster.
+
+    `tls_config` is a properties file with the settings for TLS to ZooKeeper.
+    """
     if connect is None:
         return run.on_cluster(on_cluster)
     from kctl.commands.zookeeper.connection import ask_zookeeper  # noqa: PLC0415 - only with --zookeeper
 
-    return ask_zookeeper(connect, "/", lambda session, _: on_zookeeper(session))
+    return ask_zookeeper(connect, "/", lambda session, _: on_zookeeper(session), tls_config=tls_config)

@@ -26,6 +26,7 @@ def set_user_password(
     iterations: int,
     password_file: str | None,
     zookeeper: str | None,
+    tls_config: str | None,
     is_new: bool,
     dry_run: bool,
 ) -> ExitStatus:
@@ -34,6 +35,7 @@ def set_user_password(
     (described,) = on_users(
         run,
         zookeeper,
+        tls_config=tls_config,
         on_cluster=lambda client: users.describe_users(client, [name]),
         on_zookeeper=lambda session: users_in_zookeeper.describe_users(session, [name]),
     )
@@ -51,6 +53,7 @@ def set_user_password(
         outcome = on_users(
             run,
             zookeeper,
+            tls_config=tls_config,
             on_cluster=lambda client: users.set_password(client, name, new),
             on_zookeeper=lambda session: users_in_zookeeper.set_password(session, name, new),
         )

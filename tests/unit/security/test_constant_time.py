@@ -21,7 +21,7 @@ OPERATORS = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 
 def compared_secrets(source: str) -> list[str]:
-    """The comparisons by an operator in which a name or attribute of a secret stands, outside a call of len; not constants."""
+    """The comparisons by an operator with a name or attribute of a secret, outside a call of len; not constants."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Compare) and any(isinstance(each, OPERATORS) for each in node.ops):
