@@ -232,9 +232,7 @@ class Broker:
         self._limits.settings = limit_settings(self._config, self.configs.properties)
         self.configs.subscribe(self._limits_changed)
         await self._base.certificates.load(
-            endpoint.listener
-            for endpoint in listener_endpoints(self._config)
-            if endpoint.security_protocol in TLS_PROTOCOLS
+            endpoint for endpoint in listener_endpoints(self._config) if endpoint.security_protocol in TLS_PROTOCOLS
         )
         control_plane = control_plane_listener(self._config)
         own = inter_broker_listener(self._config)

@@ -27,6 +27,7 @@ from kctl.server.inter_broker import (
     InterBrokerVersions,
     allows_zstd,
     alters_isr_at_controller,
+    has_features,
     inter_broker_versions,
     uses_topic_ids,
     write_txn_markers_version,
@@ -227,6 +228,7 @@ def assemble(
         allows_topic_deletion=config.delete_topic_enable,
         unclean_topics=base.unclean_topics,
         has_topic_ids=has_topic_ids,
+        has_features=has_features(config.inter_broker_protocol_version),
     )
     states = _state_store(base, zookeeper, control_plane, peers, broker_id)
     return BrokerParts(
