@@ -74,8 +74,9 @@ def start(
 ) -> ExitStatus:
     """Run a broker until it is stopped.
 
-    Property names are Kafka's.  Without ZooKeeper it embeds a durable coordination service and is broker 0.  Ctrl-C
-    and SIGTERM stop it cleanly.  Nothing listens beyond 127.0.0.1 unless `listeners` says so.
+    Properties have Kafka's names.  Without the address of a ZooKeeper ensemble, the broker runs an embedded, durable
+    ZooKeeper service and has id 0.  It listens on 127.0.0.1 only, unless `listeners` is set.  Ctrl-C and SIGTERM cause
+    a controlled shutdown.
     """
     run: Invocation = ctx.obj
     from kctl.server import process  # noqa: PLC0415 - other verbs do without the server
@@ -89,19 +90,19 @@ def start(
     )
     if detach:
         running = process.start_detached(wanted, on_warning=run.console.warn)
-        _tell(run, running.address, folder)
+        _show_next_steps(run, running.address, folder)
         return ExitStatus.DONE
     process.run(
         wanted,
-        on_serving=lambda running: _tell(run, running.address, folder),
+        on_serving=lambda running: _show_next_steps(run, running.address, folder),
         on_warning=run.console.warn,
         log_stream=sys.stderr if not run.console.quiet else None,
     )
     return ExitStatus.DONE
 
 
-def _tell(run: Invocation, address: str, folder: DataFolder) -> None:
-    kctl = _as_typed()
+def _show_next_steps(run: Invocation, address: str, folder: DataFolder) -> None:
+    kctl = _own_command()
     where = "" if address == f"127.0.0.1:{DEFAULT_PORT}" else f" --bootstrap-server {address}"
     for line in (
         f"broker serving on {address}, data in {folder.path}; try:",
@@ -112,8 +113,8 @@ def _tell(run: Invocation, address: str, folder: DataFolder) -> None:
         run.console.note(line)
 
 
-def _as_typed() -> str:
-    """How whoever started this reaches kctl from the same folder: by its name, unless the environment is not active."""
+def _own_command() -> str:
+    """The command that runs this kctl in the same shell; it is only `kctl` if that is on the PATH."""
     if shutil.which("kctl"):
         return "kctl"
     script = Path(sys.executable).with_name("kctl")

@@ -23,7 +23,7 @@ Connect = Annotated[
 
 
 def ask_zookeeper(connect: str, path: str, question: Callable[[ZooKeeperSession, str], Awaitable[T]]) -> T:
-    """One question on a session of its own; ClusterUnreachable when nobody answers."""
+    """Runs one operation in a new session.  Raises ClusterUnreachable and UsageError."""
     from kctl.zookeeper.session import ZooKeeperSession  # noqa: PLC0415 - nor kazoo
 
     _require_path(path)
