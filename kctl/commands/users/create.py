@@ -37,8 +37,8 @@ def create(
 ) -> ExitStatus:
     """Create a user with a password.
 
-    Fails if the user has SCRAM credentials already.  The password is never an argument: every user of the machine could
-    read it.
+    Fails if the user already has SCRAM credentials.  The password cannot be given as an argument, because all users of
+    the machine can read the arguments of a process.
     """
     return set_user_password(
         ctx.obj,

@@ -37,8 +37,8 @@ def delete(
 ) -> ExitStatus:
     """Delete the SCRAM credentials of a user.
 
-    Quotas and access control lists of the user stay, and so do connections that are authenticated.  Asks for
-    confirmation on a terminal; elsewhere --yes is required (exit status 5).
+    Quotas and ACLs of the user are kept, and authenticated connections stay open.  Asks for confirmation on a terminal;
+    elsewhere --yes is required (exit status 5).
     """
     run: Invocation = ctx.obj
     chosen: tuple[Mechanism, ...] = mechanisms_of(mechanism) if mechanism else ()

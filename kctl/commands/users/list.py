@@ -31,7 +31,7 @@ def list_users(
 ) -> ExitStatus:
     """List users with SCRAM credentials.
 
-    Brokers before 2.7 have no API for this; use --zookeeper there.
+    Requires Kafka 2.7 or later; use --zookeeper for earlier versions.
     """
     run: Invocation = ctx.obj
     described = on_users(

@@ -1,4 +1,4 @@
-"""Options of `kctl users`, and where a password comes from."""
+"""Options of `kctl users`, and reading the password."""
 
 from __future__ import annotations
 
@@ -33,10 +33,13 @@ NAME = typer.Argument(help="Name of the user.", metavar="USER")
 MECHANISMS = typer.Option(
     "--mechanism", metavar="NAME", help=f"{MECHANISM_NAMES}.  Default: {DEFAULT_MECHANISM.config_key}."
 )
+MECHANISMS_OF_USER = typer.Option(
+    "--mechanism", metavar="NAME", help=f"{MECHANISM_NAMES}.  Default: all mechanisms that the user has."
+)
 ITERATIONS = typer.Option(
     "--iterations",
     metavar="N",
-    help="Iterations of the hash: more make guessing a stolen credential, and every login, slower.",
+    help="Iterations of the hash.  More slow down attacks on a stolen credential, and each authentication.",
     min=ITERATIONS_MIN,
     max=ITERATIONS_MAX,
 )
@@ -48,7 +51,7 @@ PASSWORD_FILE = typer.Option(
 ZOOKEEPER = typer.Option(
     "--zookeeper",
     metavar="HOST:PORT[,...][/CHROOT]",
-    help="Ensemble to use instead of brokers, which need not run.",
+    help="Change this ensemble instead of asking a broker; no broker needs to run.",
 )
 
 

@@ -1,4 +1,4 @@
-"""Sets the password of a user that exists, or of one that does not."""
+"""Sets the password of an existing or new user."""
 
 from __future__ import annotations
 
