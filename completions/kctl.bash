@@ -341,34 +341,38 @@ _kctl() {
         esac
         ;;
     'users list')
-        flags='--zookeeper --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users create')
-        flags='--mechanism --iterations --password-file --zookeeper --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --password-file) kind='file' ;;
+        --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users alter')
-        flags='--mechanism --iterations --password-file --zookeeper --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--mechanism --iterations --password-file --zookeeper --zk-tls-config-file --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
         --password-file) kind='file' ;;
+        --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'users delete')
-        flags='--mechanism --zookeeper -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        flags='--mechanism --zookeeper --zk-tls-config-file -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
         case $prev in
+        --zk-tls-config-file) kind='file' ;;
         --command-config) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --mechanism | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
