@@ -15,13 +15,10 @@ from kctl.protocol.apis.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.groups.coordinator import GroupCoordinator
+from kctl.server.requests.authorized_operations import NOT_ASKED, authorized_operations
 from kctl.server.requests.context import RequestContext
-
-READ, DELETE, DESCRIBE = 3, 6, 8
-EVERYTHING_ALLOWED = 1 << READ | 1 << DELETE | 1 << DESCRIBE
-"""The operations that exist on groups, as a bit field (KIP-430)."""
-NOT_ASKED = -(2**31)
 
 
 class DescribeGroupsHandler:
@@ -30,22 +27,21 @@ class DescribeGroupsHandler:
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
-    def handle(self, request: DescribeGroupsRequest, _context: RequestContext) -> DescribeGroupsResponse:
+    def handle(self, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
         """Serves one request and returns the response."""
-        includes_operations = request.include_authorized_operations
         return DescribeGroupsResponse(
             groups=[
-                self._describe(group_id, includes_operations=includes_operations)
+                self._describe(group_id, context, includes_operations=request.include_authorized_operations)
                 for group_id in dict.fromkeys(request.groups)
             ]
         )
 
-    def _describe(self, group_id: str, *, includes_operations: bool) -> DescribedGroup:
+    def _describe(self, group_id: str, context: RequestContext, *, includes_operations: bool) -> DescribedGroup:
+        if not context.allows(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            return _refused(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         error, group = self._coordinator.describe(group_id)
         if error is not ErrorCode.NONE:
-            return DescribedGroup(
-                error_code=error, group_id=group_id, group_state="", protocol_type="", protocol_data="", members=[]
-            )
+            return _refused(group_id, error)
         return DescribedGroup(
             error_code=error,
             group_id=group_id,
@@ -63,5 +59,13 @@ class DescribeGroupsHandler:
                 )
                 for member in group.members
             ],
-            authorized_operations=EVERYTHING_ALLOWED if includes_operations else NOT_ASKED,
+            authorized_operations=authorized_operations(context, ResourceType.GROUP, group_id)
+            if includes_operations
+            else NOT_ASKED,
         )
+
+
+def _refused(group_id: str, error: ErrorCode) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error, group_id=group_id, group_state="", protocol_type="", protocol_data="", members=[]
+    )

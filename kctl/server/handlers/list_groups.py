@@ -8,6 +8,7 @@ Version notes: 4 filters by state, and the response has states (KIP-518).
 from __future__ import annotations
 
 from kctl.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from kctl.security.acls import Operation, ResourceType
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.requests.context import RequestContext
 
@@ -18,13 +19,18 @@ class ListGroupsHandler:
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
-    def handle(self, request: ListGroupsRequest, _context: RequestContext) -> ListGroupsResponse:
+    def handle(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """Serves one request and returns the response."""
         error, overviews = self._coordinator.groups(request.states_filter)
+        hidden: frozenset[str] = frozenset()
+        if not context.allows_on_cluster(Operation.DESCRIBE):
+            groups = (group.group_id for group in overviews)
+            hidden = context.denied(Operation.DESCRIBE, ResourceType.GROUP, groups, is_logged=False)
         return ListGroupsResponse(
             error_code=error,
             groups=[
                 ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state.value)
                 for group in overviews
+                if group.group_id not in hidden
             ],
         )
