@@ -119,5 +119,5 @@ def test_an_index_that_was_changed_equals_one_that_was_built_at_once(
     for pattern in unreadable:
         rebuilt.replace(pattern, None)
     assert vars(index) | {"_entries": None} == vars(rebuilt) | {"_entries": None}
-    assert {each for each in index.bindings()} == {each for each in rebuilt.bindings()}
+    assert set(index.bindings()) == set(rebuilt.bindings())
     assert index.count == rebuilt.count
