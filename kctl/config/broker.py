@@ -264,13 +264,6 @@ def _record_format(version: str) -> int:
 
 def _not_yet(config: BrokerConfig) -> Iterator[Problem]:
     """Security properties that are not implemented; the broker refuses to start, because ignoring them is insecure."""
-    if config.authorizer_class_name:
-        yield _problem(
-            config,
-            "authorizer.class.name",
-            "this version of kctl has no authorizer, so all requests would be allowed",
-            "remove the property and restrict access by other means",
-        )
     for name in ("zookeeper.ssl.client.enable", "zookeeper.set.acl"):
         if getattr(config, name.replace(".", "_")):
             yield _problem(
