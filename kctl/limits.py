@@ -116,6 +116,72 @@ LISTEN_BACKLOG = _limit(
     "connections",
     on_excess="the system delays further connections",
 )
+_configured(
+    "queued.max.request.bytes",
+    "requests that are received or handled, in memory, over all connections",
+    "no limit",
+    on_excess="the broker stops reading from connections that begin a request; the last one admitted may exceed it",
+)
+_configured(
+    "max.connections",
+    "connections of the broker; listener.name.NAME.max.connections: of one listener",
+    "no limit",
+    on_excess="nothing more is accepted; the inter-broker listener closes an idle connection of another listener",
+)
+_configured(
+    "max.connections.per.ip",
+    "connections from one address",
+    "no limit",
+    on_excess="the connection is closed",
+)
+_configured(
+    "max.connection.creation.rate",
+    "new connections per second of the broker; listener.name.NAME.max.connection.creation.rate: of one listener",
+    "no limit",
+    on_excess="nothing is accepted for a time",
+)
+CONNECTION_RATES_MAX = _limit(
+    "addresses whose connection rate is counted",
+    10_000,
+    "addresses",
+    on_excess="the address that has not connected for the longest time starts from zero",
+)
+REFUSED_SOCKETS_MAX = _limit(
+    "refused connections that stay open for a time, so that their clients do not return at once",
+    1_000,
+    "connections",
+    on_excess="further ones are closed at once",
+)
+TLS_HANDSHAKE_TIMEOUT_MS = _limit(
+    "time for a TLS handshake",
+    10_000,
+    "ms",
+    on_excess="the connection is closed",
+)
+TLS_HANDSHAKES_MAX = _limit(
+    "unfinished TLS handshakes",
+    1_024,
+    "connections",
+    on_excess="the oldest one is closed",
+)
+TLS_HANDSHAKE_STEPS_MAX = _limit(
+    "steps of TLS handshakes in one iteration of the event loop, of about 1 ms each",
+    4,
+    "steps",
+    on_excess="other connections are served first",
+)
+TLS_RECEIVE_BYTES_MAX = _limit(
+    "bytes of one TLS connection that are decrypted in a row",
+    1 << 20,
+    "bytes",
+    on_excess="other connections are served first",
+)
+KEY_STORE_FILE_BYTES_MAX = _limit(
+    "size of a key store or trust store",
+    4 << 20,
+    "bytes",
+    on_excess="it is refused",
+)
 RESERVED_DESCRIPTORS = _limit(
     "file descriptors reserved for log files and checkpoints (at most a quarter of the process's limit)",
     2_048,

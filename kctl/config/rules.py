@@ -11,6 +11,7 @@ from kctl.config.subjects.versions import significant
 
 T = TypeVar("T")
 
+_ADDRESS_AND_COUNT = re.compile(r"\s*(\[?[0-9A-Fa-f.:]+\]?):[0-9]{1,9}\s*\Z")
 _THROTTLED_REPLICA = re.compile(r"([0-9]+:[0-9]+)?\Z")
 
 
@@ -51,3 +52,9 @@ THROTTLED_REPLICAS: Rule[tuple[str, ...]] = Rule(
     lambda values: values == ("*",) or all(_THROTTLED_REPLICA.match(value) for value in values),
 )
 """Kafka's ThrottledReplicaListValidator."""
+
+COUNT_BY_ADDRESS: Rule[str] = Rule(
+    "a list of address:count pairs with IP addresses, as in 10.0.0.1:50,[::1]:10",
+    lambda text: all(_ADDRESS_AND_COUNT.match(entry) for entry in text.split(",") if entry.strip()),
+)
+"""Kafka also accepts host names, which it resolves once."""

@@ -19,10 +19,11 @@ from functools import partial
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
-from kctl.config.listeners import advertised_endpoints, listener_endpoints
+from kctl.config.listeners import advertised_endpoints, control_plane_listener, listener_endpoints
 from kctl.config.topic import topic_config_ignoring_errors
-from kctl.errors import KctlError, ZooKeeperError
+from kctl.errors import ConfigError, KctlError, ZooKeeperError
 from kctl.model import Endpoint
+from kctl.records.walk import is_compiled
 from kctl.server import open_files
 from kctl.server.api_table import register_handlers
 from kctl.server.authorization.access import Access
@@ -31,11 +32,15 @@ from kctl.server.authorization.port import Authorizer
 from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
 from kctl.server.broker_session import BrokerSession
 from kctl.server.config_changes import ConfigChanges
+from kctl.server.connection_settings import limit_settings
 from kctl.server.controlled_shutdown import ControlledShutdown
 from kctl.server.inter_broker import inter_broker_versions, registration_version
+from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.network.channel import DirectChannel
+from kctl.server.network.connection_limits import ConnectionLimits
+from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListenSettings
 from kctl.server.parts import BrokerParts, Foundations, assemble
 from kctl.server.registration import announce_failed_log_dir, choose_broker_id, cluster_id, ensure_paths, register
 from kctl.server.replication.replica_manager import ReplicaManager
@@ -74,13 +79,21 @@ class Broker:
             metadata=MetadataCache(),
             metadata_waits=MetadataWaits(timer),
             logs=self._logs,
+            certificates=ListenerCertificates(self.configs),
         )
         self._dispatcher = Dispatcher()
+        self._limits = ConnectionLimits()
         self._listening = world.listen(
             open_channel=partial(
                 DirectChannel, self._dispatcher.handle, frame_bytes_max=self._config.socket_request_max_bytes
             ),
-            connections_max_idle_ms=self._config.connections_max_idle_ms,
+            settings=ListenSettings(
+                connections_max_idle_ms=self._config.connections_max_idle_ms,
+                request_bytes_max=self._config.queued_max_request_bytes,
+                urgent_listener=control_plane_listener(self._config),
+                limits=self._limits,
+                tls=self._base.certificates,
+            ),
         )
         self._session = BrokerSession(
             self.configs, open_session=world.open_session, on_watch=self._on_watch, fail=self._fail
@@ -129,6 +142,7 @@ class Broker:
         )
         await changes.load()
         await self._start_authorizer(zookeeper)
+        await self._configure_listeners()
         await self._load_logs()
         parts = self._parts = assemble(
             self._base, broker_id=self.broker_id, cluster_id=cluster, zookeeper=zookeeper, config_changes=changes
@@ -152,6 +166,8 @@ class Broker:
         parts.log_tasks.start(self._config)
         parts.moves.start()
         parts.isr_changes.start()
+        if not is_compiled():
+            log.warning("records are walked by interpreted Python: install kctl where a C compiler is available")
         log.info("serving broker=%s endpoints=%s cluster=%s", self.broker_id, _text(self.advertised), cluster)
 
     async def stop(self) -> None:
@@ -181,6 +197,7 @@ class Broker:
         self._listening.close()
         if self._access is not None:
             await self._access.close()
+        await self._base.certificates.close()
         if parts is not None:
             await parts.record_work.close()
         self._base.timer.close()
@@ -195,6 +212,27 @@ class Broker:
         if self._authorizer is not None:
             self._access = self._dispatcher.access = Access(self._authorizer, self._world.clock)
             await self._access.start()
+
+    # Listeners: configured when the dynamic properties are known.
+
+    async def _configure_listeners(self) -> None:
+        """Raises ConfigError."""
+        for endpoint in listener_endpoints(self._config):
+            if endpoint.security_protocol.startswith("SASL"):
+                raise ConfigError("listeners", endpoint.listener, "SASL is not supported yet: use PLAINTEXT or SSL")
+        self._limits.settings = limit_settings(self._config, self.configs.properties)
+        self.configs.subscribe(self._limits_changed)
+        await self._base.certificates.load(
+            endpoint.listener
+            for endpoint in listener_endpoints(self._config)
+            if endpoint.security_protocol in TLS_PROTOCOLS
+        )
+
+    def _limits_changed(self) -> None:
+        try:
+            self._limits.settings = limit_settings(self._config, self.configs.properties)
+        except ConfigError as error:
+            log.error("cannot change the limits of connections, the old ones stay in use error=%s", error)
 
     # Logs: created before the broker id is known, loaded and closed in a thread.
 

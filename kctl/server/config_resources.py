@@ -7,7 +7,7 @@ Owner: event loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from kctl.config.broker import BROKER_PROPERTIES
 from kctl.config.definition import Property
@@ -62,8 +62,18 @@ def _check_sizes(overrides: Mapping[str, str]) -> None:
 class ConfigResources:
     """The overrides of topics and of this broker."""
 
-    def __init__(self, broker_id: int, configs: ConfigView, metadata: MetadataCache, topics: TopicWriter) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        configs: ConfigView,
+        metadata: MetadataCache,
+        topics: TopicWriter,
+        *,
+        check_listeners: Callable[[Mapping[str, str]], Awaitable[None]],
+    ) -> None:
+        """`check_listeners` raises ApiError for dynamic properties of this broker that its listeners cannot use."""
         self._broker_id = broker_id
+        self._check_listeners = check_listeners
         self._configs = configs
         self._metadata = metadata
         self._topics = topics
@@ -86,13 +96,15 @@ class ConfigResources:
             f"Only topics and brokers can be altered this way, but the resource type is {resource_type}",
         )
 
-    def check(self, resource_type: int, name: str, overrides: Mapping[str, str]) -> None:
+    async def check(self, resource_type: int, name: str, overrides: Mapping[str, str]) -> None:
         """Raises ApiError for invalid overrides."""
         _check_sizes(overrides)
         if resource_type == ResourceType.TOPIC:
             check_topic_overrides(overrides)
         else:
             validate_dynamic_overrides(self._configs, overrides, per_broker=bool(name))
+            if name:
+                await self._check_listeners(overrides)
 
     def properties(self, resource_type: int) -> Mapping[str, Property]:
         """The properties that this type of resource can have."""

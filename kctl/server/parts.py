@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ALTER_LOG_DIRS_RATE, ConfigView
-from kctl.config.listeners import inter_broker_listener
+from kctl.config.listeners import control_plane_listener, inter_broker_listener
 from kctl.model import TRANSACTION_STATE_TOPIC, TopicPartition
 from kctl.server.auto_topics import AutoTopics
 from kctl.server.config_changes import ConfigChanges
@@ -32,6 +32,7 @@ from kctl.server.inter_broker import (
     write_txn_markers_version,
 )
 from kctl.server.internal_topics import CoordinatorAppends, InternalLog, PartitionLeadersView
+from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.log_tasks import LogTasks
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
@@ -69,6 +70,7 @@ class Foundations:
     metadata: MetadataCache
     metadata_waits: MetadataWaits
     logs: LogManager
+    certificates: ListenerCertificates
 
     def log_config(self, topic: str) -> LogConfig:
         """The current configuration of the topic's logs."""
@@ -211,7 +213,7 @@ def assemble(
         local=control_plane,
         connect=peers.connect_to,
         versions=versions,
-        listener=listener,
+        listener=control_plane_listener(config) or listener,
         clock=world.clock,
         random=world.random,
         allows_topic_deletion=config.delete_topic_enable,

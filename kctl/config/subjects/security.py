@@ -138,13 +138,22 @@ class AuthorizationProperties:
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class TlsProperties:
-    """TLS on listeners."""
+    """TLS on listeners; listener.name.NAME.ssl... overrides a property for one listener."""
 
     __slots__ = ()
 
-    ssl_protocol: str = prop("ssl.protocol", STRING, default="TLSv1.3", inert=True, doc="TLS version preferred.")
+    ssl_protocol: str = prop(
+        "ssl.protocol",
+        STRING,
+        default="TLSv1.3",
+        inert=True,
+        doc="TLS version preferred; not used here: ssl.enabled.protocols decides.",
+    )
     ssl_enabled_protocols: tuple[str, ...] = prop(
-        "ssl.enabled.protocols", LIST, default=("TLSv1.2", "TLSv1.3"), inert=True, doc="TLS versions allowed."
+        "ssl.enabled.protocols",
+        LIST,
+        default=("TLSv1.2", "TLSv1.3"),
+        doc="TLS versions allowed: TLSv1.2, TLSv1.3; older ones are ignored.",
     )
     ssl_provider: str | None = prop(
         "ssl.provider", STRING, default=None, inert=True, doc="Java security provider; not used here."
@@ -153,15 +162,13 @@ class TlsProperties:
         "ssl.cipher.suites",
         LIST,
         default=(),
-        inert=True,
-        doc="Allowed cipher suites; empty for the library's defaults.",
+        doc="Allowed cipher suites, as Java or OpenSSL names them; empty for the defaults of OpenSSL.",
     )
     ssl_client_auth: str = prop(
         "ssl.client.auth",
         STRING,
         one_of("required", "requested", "none"),
         default="none",
-        inert=True,
         doc="Whether clients must present a certificate.",
     )
     ssl_keystore_type: str = prop(
@@ -169,15 +176,13 @@ class TlsProperties:
         STRING,
         default="JKS",
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
-        doc="Format of the keystore.",
+        doc="Format of the keystore: JKS, PKCS12 or PEM; the file itself decides.",
     )
     ssl_keystore_location: str | None = prop(
         "ssl.keystore.location",
         STRING,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="Keystore file with the broker's key and certificate.",
     )
     ssl_keystore_password: str | None = prop(
@@ -185,7 +190,6 @@ class TlsProperties:
         PASSWORD,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="Password of the keystore.",
     )
     ssl_key_password: str | None = prop(
@@ -193,7 +197,6 @@ class TlsProperties:
         PASSWORD,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="Password of the key in the keystore.",
     )
     ssl_keystore_key: str | None = prop(
@@ -201,7 +204,6 @@ class TlsProperties:
         PASSWORD,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="The broker's key as PEM text.",
     )
     ssl_keystore_certificate_chain: str | None = prop(
@@ -209,7 +211,6 @@ class TlsProperties:
         PASSWORD,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="The broker's certificates, as PEM text.",
     )
     ssl_truststore_type: str = prop(
@@ -217,15 +218,13 @@ class TlsProperties:
         STRING,
         default="JKS",
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
-        doc="Format of the truststore.",
+        doc="Format of the truststore: JKS, PKCS12 or PEM; the file itself decides.",
     )
     ssl_truststore_location: str | None = prop(
         "ssl.truststore.location",
         STRING,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="Truststore file.",
     )
     ssl_truststore_password: str | None = prop(
@@ -233,7 +232,6 @@ class TlsProperties:
         PASSWORD,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="Password of the truststore.",
     )
     ssl_truststore_certificates: str | None = prop(
@@ -241,7 +239,6 @@ class TlsProperties:
         PASSWORD,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="The trusted certificates as PEM text.",
     )
     ssl_keymanager_algorithm: str = prop(
@@ -263,7 +260,6 @@ class TlsProperties:
         STRING,
         default="https",
         importance=Importance.LOW,
-        inert=True,
         doc="Algorithm that verifies the host name in a broker's certificate; empty disables the check.",
     )
     ssl_secure_random_implementation: str | None = prop(
@@ -279,7 +275,6 @@ class TlsProperties:
         STRING,
         default="DEFAULT",
         importance=Importance.LOW,
-        inert=True,
         doc="Rules that map distinguished names of certificates to user names.",
     )
     ssl_engine_factory_class: str | None = prop(

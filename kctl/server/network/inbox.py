@@ -30,7 +30,7 @@ class Inbox:
     A frame is a view that is valid until the next call of `buffer` or `settle`.
     """
 
-    __slots__ = ("_buffer", "_end", "_expected_bytes", "_frame_bytes_max", "_pool", "_start")
+    __slots__ = ("_buffer", "_end", "_expected_bytes", "_frame_bytes_max", "_pool", "_reserved_bytes", "_start")
 
     def __init__(self, pool: BufferPool, frame_bytes_max: int) -> None:
         self._pool = pool
@@ -39,6 +39,8 @@ class Inbox:
         self._start = 0
         self._end = 0
         self._expected_bytes = MAPPED_BYTES_MIN
+        self._reserved_bytes = 0
+        """What the first frame needs besides the buffer, if it was admitted as a large one."""
 
     def __len__(self) -> int:
         """Bytes received and not taken yet."""
@@ -49,6 +51,20 @@ class Inbox:
         """Whether more should be received before a frame is taken: no whole frame is here, or few bytes are."""
         available = self._end - self._start
         return available < READ_AHEAD_BYTES_MAX or available < self._first_frame_bytes()
+
+    def has_memory(self) -> bool:
+        """Whether `buffer` may be called now, or the pool has no room: then wait for it.
+
+        A frame of more than 64 KiB is admitted as a whole, so that it is not stopped half-way.
+        """
+        pool = self._pool
+        if not pool.is_limited or self._reserved_bytes or (self._buffer and self._end < len(self._buffer)):
+            return True
+        if not pool.has_room:
+            return False
+        if len(self._buffer) >= MAPPED_BYTES_MIN:
+            self._reserve(max(self._first_frame_bytes() - len(self._buffer), 0))
+        return True
 
     def buffer(self) -> memoryview:
         """Where the next bytes go; never empty."""
@@ -77,6 +93,8 @@ class Inbox:
         if available < _LENGTH.size + size:
             return None
         self._start = start + _LENGTH.size + size
+        if self._reserved_bytes:
+            self._reserve(0)
         if size >= self._expected_bytes < _EXPECTED_BYTES_MAX:
             self._expected_bytes = min(rounded_up(_LENGTH.size + size), _EXPECTED_BYTES_MAX)
         return self._buffer[start + _LENGTH.size : self._start]
@@ -91,10 +109,16 @@ class Inbox:
 
     def close(self) -> None:
         """Gives back all memory; what has been received is lost."""
+        if self._reserved_bytes:
+            self._reserve(0)
         if self._buffer:
-            self._pool.give_back(self._buffer)
-            self._buffer = _NOTHING
+            buffer, self._buffer = self._buffer, _NOTHING
+            self._pool.give_back(buffer)
         self._start = self._end = 0
+
+    def _reserve(self, size: int) -> None:
+        change, self._reserved_bytes = size - self._reserved_bytes, size
+        self._pool.reserve(change)
 
     def _first_frame_bytes(self) -> int:
         """Size of the frame that begins the buffer with its length, as far as it is known and allowed."""
@@ -117,5 +141,7 @@ class Inbox:
     def _move_to(self, buffer: memoryview) -> None:
         rest = len(self)
         buffer[:rest] = self._buffer[self._start : self._end]
-        self._pool.give_back(self._buffer)
-        self._buffer, self._start, self._end = buffer, 0, rest
+        former, self._buffer, self._start, self._end = self._buffer, buffer, 0, rest
+        if self._reserved_bytes:
+            self._reserve(max(self._reserved_bytes + len(former) - len(buffer), 0))
+        self._pool.give_back(former)

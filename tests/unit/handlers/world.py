@@ -27,6 +27,7 @@ from kctl.server.config_changes import ConfigChanges
 from kctl.server.config_resources import ConfigResources
 from kctl.server.controller.runner import ControllerRunner
 from kctl.server.inter_broker import inter_broker_versions
+from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.registration import ensure_paths, register
@@ -103,7 +104,13 @@ class World:
         self.ensemble = SimZooKeeper()
         self.zookeeper = self.ensemble.session(on_watch=self._on_watch)
         self.topics = TopicWriter(self.zookeeper, self.random)
-        self.resources = ConfigResources(BROKER_ID, self.configs, self.metadata, self.topics)
+        self.resources = ConfigResources(
+            BROKER_ID,
+            self.configs,
+            self.metadata,
+            self.topics,
+            check_listeners=ListenerCertificates(self.configs).check,
+        )
         self.changes = ConfigChanges(BROKER_ID, self.zookeeper, self.configs, self.clock, lambda _: None)
         self.controller = ControllerRunner(
             BROKER_ID,

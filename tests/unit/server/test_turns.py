@@ -14,6 +14,8 @@ from kctl.server.network.turns import Turns
 class Busy:
     """A connection that always has more requests; each turn takes a few milliseconds of processor time."""
 
+    is_urgent = False
+
     def __init__(self, name: str, turns: Turns, taken: list[str]) -> None:
         self.name, self._turns, self._taken = name, turns, taken
         self.is_open = True
@@ -57,6 +59,8 @@ def test_a_turn_is_queued_once_the_iteration_has_used_up_its_slice() -> None:
     ran_at_once: list[bool] = []
 
     class Quick:
+        is_urgent = False
+
         def take_turn(self) -> None:
             pass
 
