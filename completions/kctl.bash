@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs dump-log broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs acls dump-log tls broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -26,7 +26,9 @@ _kctl() {
     reassign) [[ -n $verb ]] || words='execute status verify cancel list' flags=--help ;;
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
+    acls) [[ -n $verb ]] || words='list add remove check export apply' flags=--help ;;
     dump-log) verb=dump-log ;;
+    tls) [[ -n $verb ]] || words='check' flags=--help ;;
     broker) [[ -n $verb ]] || words='start stop status' flags=--help ;;
     zookeeper) [[ -n $verb ]] || words='start ls get stat' flags=--help ;;
     spark) [[ -n $verb ]] || words='export warmup' flags=--help ;;
@@ -337,6 +339,59 @@ _kctl() {
         --set | --delete | --append | --subtract | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
+    'acls list')
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --literal --match --allow --deny --operation --host --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --compat) words='kafka-2.8' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'acls add')
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --allow --deny --operation --host --producer --idempotent --consumer --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --compat) words='kafka-2.8' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'acls remove')
+        flags='--topic --group --transactional-id --delegation-token --user --cluster --prefix --any-resource --allow --deny --operation --host -y --yes --dry-run --compat --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --compat) words='kafka-2.8' flags='' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --topic | --group | --transactional-id | --delegation-token | --user | --allow | --deny | --operation | --host | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'acls check')
+        flags='--host --from --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --from) kind='file' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --host | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'acls export')
+        flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'acls apply')
+        flags='--delete --check -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --bootstrap-server | --timeout) kind='none' ;;
+        *) [[ $cur == -* ]] || kind='file' ;;
+        esac
+        ;;
     'dump-log dump-log')
         flags='--files -r --records --print-data-log --offset --time --key --max-bytes --max-message-size --producer-id --key-decoder --value-decoder --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --share-group-state-decoder --remote-log-metadata-decoder --verify-only --verify-index-only --index-sanity-check --compat --deep-iteration --skip-record-metadata --rebuild-index --dry-run --format --header --no-color --quiet --debug --help'
         case $prev in
@@ -347,6 +402,14 @@ _kctl() {
         --format) words='table plain json jsonl' flags='' ;;
         --offset | --time | --key | --max-bytes | --max-message-size | --producer-id) kind='none' ;;
         *) [[ $cur == -* ]] || kind='file' ;;
+        esac
+        ;;
+    'tls check')
+        flags='--server-name --expires-after --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --server-name | --expires-after | --bootstrap-server | --timeout) kind='none' ;;
         esac
         ;;
     'broker start')

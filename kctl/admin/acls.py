@@ -13,7 +13,7 @@ from kctl.client.transport import Connection
 from kctl.errors import ApiError, ErrorCode
 from kctl.protocol.apis.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from kctl.protocol.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
-from kctl.protocol.apis.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from kctl.protocol.apis.describe_acls import DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
 from kctl.security.acls import (
     AclBinding,
     AclEntry,
@@ -34,10 +34,14 @@ async def list_acls(client: ClusterClient, filters: Sequence[AclFilter] = ()) ->
 
     Raises ApiError, for example SECURITY_DISABLED without an authorizer, and ClusterUnreachable.
     """
-    found: set[AclBinding] = set()
-    for each in filters or (AclFilter(),):
-        found.update(await client.on_any_broker(lambda connection, each=each: _describe(connection, each)))  # type: ignore[misc]
-    return sorted(found)
+
+    async def describe(connection: Connection) -> list[AclBinding]:
+        found: set[AclBinding] = set()
+        for each in filters or (AclFilter(),):
+            found.update(await _describe(connection, each))
+        return sorted(found)
+
+    return await client.on_any_broker(describe)
 
 
 async def create_acls(client: ClusterClient, bindings: Sequence[AclBinding]) -> list[Outcome]:
@@ -110,15 +114,15 @@ async def _describe(connection: Connection, selection: AclFilter) -> Iterable[Ac
     return [binding for resource in response.resources for binding in _bindings(resource)]
 
 
-def _bindings(resource: object) -> Iterable[AclBinding]:
+def _bindings(resource: DescribeAclsResource) -> Iterable[AclBinding]:
     """Raises ApiError for numbers that this version does not know."""
     try:
         pattern = ResourcePattern(
-            ResourceType(resource.resource_type),  # type: ignore[attr-defined]
-            resource.resource_name,  # type: ignore[attr-defined]
-            PatternType(resource.pattern_type),  # type: ignore[attr-defined]
+            ResourceType(resource.resource_type),
+            resource.resource_name,
+            PatternType(resource.pattern_type),
         )
-        for each in resource.acls:  # type: ignore[attr-defined]
+        for each in resource.acls:
             entry = AclEntry(each.principal, each.host, Operation(each.operation), Permission(each.permission_type))
             yield AclBinding(pattern, entry)
     except ValueError as error:
@@ -139,7 +143,7 @@ def _filter_of(binding: AclBinding) -> DeleteAclsFilter:
 
 
 def _has_pattern_types(connection: Connection) -> bool:
-    return connection.versions.usable(DescribeAclsRequest, DescribeAclsResponse) >= PATTERN_TYPES_VERSION_MIN
+    return connection.versions.highest(DescribeAclsRequest) >= PATTERN_TYPES_VERSION_MIN
 
 
 def _check_pattern_types(connection: Connection) -> None:

@@ -25,6 +25,7 @@ NOUNS: dict[str, Member] = {
     "reassign": Member("kctl.commands.reassign", "Move partitions to other brokers."),
     "elect": Member("kctl.commands.elect.command", "Elect leaders of partitions."),
     "configs": Member("kctl.commands.configs", "Describe and change properties of topics and brokers."),
+    "acls": Member("kctl.commands.acls", "List, change, check, export and apply access control lists."),
     "dump-log": Member(
         "kctl.commands.dump_log.command", "Show the contents of log and index files, and errors in them."
     ),

@@ -87,7 +87,8 @@ class MetadataHandler:
                     yield _failed(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, is_internal=False)
                 continue
             answer = self._topic(topic.name, context, may_create=may_create)
-            if request.include_topic_authorized_operations and answer.error_code == ErrorCode.NONE:
+            is_refused = answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if request.include_topic_authorized_operations and not is_refused:
                 answer.topic_authorized_operations = authorized_operations(context, ResourceType.TOPIC, topic.name)
             yield answer
 
