@@ -1,6 +1,6 @@
 """librdkafka as the load: its own rdkafka_performance where there is one, else confluent-kafka from Python.
 
-The program is the better judge, because Python costs more per message than the broker does: name it by the environment
+The program measures better, because Python costs more per message than the broker does: name it by the environment
 variable RDKAFKA_PERFORMANCE, or have it on the PATH.  Both report the time from the first to the last message.
 """
 

@@ -69,7 +69,7 @@ async def observe(client: ClusterClient) -> Observation:
     return Observation(metadata, unreachable, await min_insync_replicas(client, metadata.topics), ongoing)
 
 
-def judge(seen: Observation) -> list[Reason]:
+def health_reasons(seen: Observation) -> list[Reason]:
     """All problems of the cluster, the most severe first; empty if it is healthy."""
     metadata = seen.metadata
     reasons = []

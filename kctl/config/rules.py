@@ -24,26 +24,32 @@ class Rule(Generic[T]):
 
 
 def at_least(low: int) -> Rule[int]:
+    """A lower bound, inclusive."""
     return Rule(f"at least {low}", lambda value: value >= low)
 
 
 def between(low: float, high: float) -> Rule[float]:
+    """Bounds of a decimal number, both inclusive."""
     return Rule(f"between {low} and {high}", lambda value: low <= value <= high)
 
 
 def in_range(low: int, high: int) -> Rule[int]:
+    """Bounds of a whole number, both inclusive."""
     return Rule(f"between {low} and {high}", lambda value: low <= value <= high)
 
 
 def one_of(*names: str) -> Rule[str]:
+    """One of these names."""
     return Rule(f"one of {', '.join(names)}", lambda value: value in names)
 
 
 def each_of(*names: str) -> Rule[tuple[str, ...]]:
+    """A list of some of these names."""
     return Rule(f"a list of {', '.join(names)}", lambda values: set(values) <= set(names))
 
 
 def known_version(versions: Sequence[str]) -> Rule[str]:
+    """A Kafka version such as 2.8-IV1; what follows its significant part is ignored.  `versions` is in order."""
     return Rule(f"a Kafka version up to {versions[-1]}", lambda value: significant(value) in versions)
 
 

@@ -15,7 +15,6 @@ import socket
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
@@ -38,7 +37,6 @@ from kctl.server.inter_broker import inter_broker_versions, registration_version
 from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
-from kctl.server.network.channel import DirectChannel
 from kctl.server.network.connection_limits import ConnectionLimits
 from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListenSettings
 from kctl.server.parts import BrokerParts, Foundations, assemble
@@ -47,6 +45,9 @@ from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.dispatch import Dispatcher
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.timer import WheelTimer
+from kctl.server.sasl.listeners import Channels, Secrets
+from kctl.server.sasl.scram_credentials import ScramCredentials
+from kctl.server.tokens.token_cache import TokenCache
 from kctl.server.world import World
 from kctl.storage.config import LogConfig
 from kctl.storage.log_manager import LogManager
@@ -80,13 +81,19 @@ class Broker:
             metadata_waits=MetadataWaits(timer),
             logs=self._logs,
             certificates=ListenerCertificates(self.configs),
+            secrets=Secrets(ScramCredentials(), TokenCache(_token_secret_key(self._config))),
         )
         self._dispatcher = Dispatcher()
+        self._channels = Channels(
+            self._config,
+            properties,
+            handle=self._dispatcher.handle,
+            clock=world.clock,
+            secrets=self._base.secrets,
+        )
         self._limits = ConnectionLimits()
         self._listening = world.listen(
-            open_channel=partial(
-                DirectChannel, self._dispatcher.handle, frame_bytes_max=self._config.socket_request_max_bytes
-            ),
+            open_channel=self._channels.open,
             settings=ListenSettings(
                 connections_max_idle_ms=self._config.connections_max_idle_ms,
                 request_bytes_max=self._config.queued_max_request_bytes,
@@ -138,7 +145,12 @@ class Broker:
         self.broker_id = await choose_broker_id(zookeeper, self._config, stored=self._logs.broker_id)
         self._logs.assign_identity(broker_id=self.broker_id, cluster_id=cluster)
         changes = self._config_changes = ConfigChanges(
-            self.broker_id, zookeeper, self.configs, self._world.clock, self._topic_config_changed
+            self.broker_id,
+            zookeeper,
+            self.configs,
+            self._base.secrets.credentials,
+            self._world.clock,
+            self._topic_config_changed,
         )
         await changes.load()
         await self._start_authorizer(zookeeper)
@@ -151,6 +163,8 @@ class Broker:
         self._session.renew_by(on_expired=parts.controller.session_expired, on_new_session=self._on_new_session)
         parts.groups.start()
         parts.transactions.start()
+        await parts.tokens.load()
+        await self._channels.start()
         await self._register(zookeeper, parts)
         parts.controller.start(
             rebalance_every_ms=(
@@ -166,6 +180,10 @@ class Broker:
         parts.log_tasks.start(self._config)
         parts.moves.start()
         parts.isr_changes.start()
+        parts.tokens.start(
+            check_interval_ms=self._config.delegation_token_expiry_check_interval_ms,
+            is_controller=lambda: parts.controller.state.is_active,
+        )
         if not is_compiled():
             log.warning("records are walked by interpreted Python: install kctl where a C compiler is available")
         log.info("serving broker=%s endpoints=%s cluster=%s", self.broker_id, _text(self.advertised), cluster)
@@ -178,7 +196,9 @@ class Broker:
             parts.fetchers.begin_shutdown()
             await self._move_leadership_away(parts)
         self._listening.stop_accepting()
+        await self._channels.close()
         if parts is not None:
+            await parts.tokens.close()
             await parts.log_tasks.stop()
         await self._session.stop_renewing()
         if parts is not None:
@@ -192,6 +212,7 @@ class Broker:
         self._base.metadata_waits.expire_all()
         if parts is not None:
             await parts.controller.close()
+            await parts.control_plane.close()
         if self._config_changes is not None:
             await self._config_changes.close()
         self._listening.close()
@@ -297,6 +318,7 @@ class Broker:
         await self._config_changes.load()
         if isinstance(self._authorizer, ZooKeeperAcls):
             await self._authorizer.load()
+        await self._parts.tokens.load()
         self._parts.controller.run_for_election()
 
     async def _move_leadership_away(self, parts: BrokerParts) -> None:
@@ -321,6 +343,7 @@ class Broker:
         if self._parts is not None:
             self._parts.authority.on_watch(event)
             self._parts.controller.on_watch(event)
+            self._parts.tokens.on_watch(event)
         if self._config_changes is not None:
             self._config_changes.on_watch(event)
         if isinstance(self._authorizer, ZooKeeperAcls):
@@ -356,6 +379,11 @@ class Broker:
         if not self.failed.done():
             self.failed.set_exception(error)
             self.failed.exception()  # Marks it as retrieved, in case that the start fails with another error.
+
+
+def _token_secret_key(config: BrokerConfig) -> str | None:
+    """delegation.token.secret.key, or its older name; None disables delegation tokens."""
+    return config.delegation_token_secret_key or config.delegation_token_master_key
 
 
 def _text(endpoints: Iterable[Endpoint]) -> str:

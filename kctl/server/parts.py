@@ -47,6 +47,9 @@ from kctl.server.replication.throttles import ReplicationThrottles
 from kctl.server.requests.purgatory import Purgatory
 from kctl.server.requests.record_work import RecordWork
 from kctl.server.requests.timer import WheelTimer
+from kctl.server.sasl.listeners import Secrets
+from kctl.server.tokens.token import TokenLifetimes
+from kctl.server.tokens.token_manager import TokenManager
 from kctl.server.topic_writer import TopicWriter
 from kctl.server.transactions.config import TransactionConfig
 from kctl.server.transactions.coordinator import TransactionCoordinator
@@ -71,6 +74,7 @@ class Foundations:
     metadata_waits: MetadataWaits
     logs: LogManager
     certificates: ListenerCertificates
+    secrets: Secrets
 
     def log_config(self, topic: str) -> LogConfig:
         """The current configuration of the topic's logs."""
@@ -106,6 +110,7 @@ class BrokerParts:
     topics: TopicWriter
     auto_topics: AutoTopics
     peers: BrokerPeers
+    tokens: TokenManager
 
 
 def assemble(
@@ -242,6 +247,13 @@ def assemble(
         topics=topics,
         auto_topics=AutoTopics(topics, base.metadata, base.configs, world.random),
         peers=peers,
+        tokens=TokenManager(
+            base.secrets.tokens,
+            zookeeper,
+            lifetimes=TokenLifetimes(config.delegation_token_max_lifetime_ms, config.delegation_token_expiry_time_ms),
+            clock=world.clock,
+            random=world.random,
+        ),
     )
 
 

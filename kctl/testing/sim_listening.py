@@ -12,7 +12,7 @@ from typing import Any
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.model import Endpoint
 from kctl.server.network.buffer_pool import BufferPool
-from kctl.server.network.channel import OpenChannel
+from kctl.server.network.channel import ChannelEnded, OpenChannel
 from kctl.server.network.inbox import Inbox
 from kctl.server.network.listen_settings import ListenSettings
 from kctl.server.network.outbox import Chunk
@@ -112,7 +112,7 @@ class SimBrokerConnection(asyncio.Protocol):
             self._was_malformed = True
             self.close()
             return
-        except (UnansweredRequestFailed, asyncio.CancelledError):
+        except (UnansweredRequestFailed, ChannelEnded, asyncio.CancelledError):
             self.close()
             return
         if end is TurnEnd.HAS_MORE:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kctl.admin.health import judge, observe
+from kctl.admin.health import health_reasons, observe
 from kctl.commands.command import ClusterCommand, examples
 from kctl.commands.exit_status import ExitStatus
 from kctl.commands.invocation import Invocation
@@ -92,7 +92,7 @@ def health(
     run: Invocation = ctx.obj
     wait_ms = parse_duration_ms(wait) if wait else 0
     seen = run.on_cluster_concurrently(lambda client: _observe(client, wait_ms))
-    reasons = judge(seen)
+    reasons = health_reasons(seen)
     rows = [_reason_row(reason) for reason in reasons]
     overview = HealthOverview(
         healthy=not reasons,
@@ -124,7 +124,7 @@ async def _observe(client: ClusterClient, wait_ms: int) -> Observation:
         except ClusterUnreachable:
             if client.transport.monotonic_ms() >= end_ms:
                 raise
-        if seen is not None and (not judge(seen) or client.transport.monotonic_ms() >= end_ms):
+        if seen is not None and (not health_reasons(seen) or client.transport.monotonic_ms() >= end_ms):
             return seen
         await client.transport.sleep(POLL_MS)
 

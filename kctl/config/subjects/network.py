@@ -161,7 +161,6 @@ class NetworkProperties:
         at_least(0),
         default=100,
         importance=Importance.LOW,
-        inert=True,
         doc="Delay before a connection is closed after failed authentication.",
     )
     request_timeout_ms: int = prop(

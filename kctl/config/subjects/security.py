@@ -44,21 +44,18 @@ class AuthorizationProperties:
         LONG,
         at_least(0),
         default=0,
-        inert=True,
         doc="Time after which a SASL connection must reauthenticate; 0 disables this.",
     )
     delegation_token_master_key: str | None = prop(
         "delegation.token.master.key",
         PASSWORD,
         default=None,
-        inert=True,
         doc="Older name of delegation.token.secret.key.",
     )
     delegation_token_secret_key: str | None = prop(
         "delegation.token.secret.key",
         PASSWORD,
         default=None,
-        inert=True,
         doc="Secret that signs delegation tokens, the same on every broker; if not set, tokens are disabled.",
     )
     delegation_token_max_lifetime_ms: int = prop(
@@ -66,7 +63,6 @@ class AuthorizationProperties:
         LONG,
         at_least(1),
         default=604800000,
-        inert=True,
         doc="Maximum lifetime of a token, after which it cannot be renewed.",
     )
     delegation_token_expiry_time_ms: int = prop(
@@ -74,7 +70,6 @@ class AuthorizationProperties:
         LONG,
         at_least(1),
         default=86400000,
-        inert=True,
         doc="Time after which a token expires unless it is renewed.",
     )
     delegation_token_expiry_check_interval_ms: int = prop(
@@ -83,7 +78,6 @@ class AuthorizationProperties:
         at_least(1),
         default=3600000,
         importance=Importance.LOW,
-        inert=True,
         doc="Interval of the removal of expired tokens.",
     )
     password_encoder_secret: str | None = prop(
@@ -298,7 +292,6 @@ class SaslProperties:
         LIST,
         default=("GSSAPI",),
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="SASL mechanisms enabled for clients.",
     )
     sasl_mechanism_inter_broker_protocol: str = prop(
@@ -314,7 +307,6 @@ class SaslProperties:
         PASSWORD,
         default=None,
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="JAAS configuration of a SASL mechanism.",
     )
     sasl_login_class: str | None = prop(
@@ -422,6 +414,78 @@ class SaslProperties:
         dynamic=Dynamic.PER_BROKER,
         inert=True,
         doc="Time before the expiry of an OAuth token at which it is renewed.",
+    )
+    sasl_server_max_receive_size: int = prop(
+        "sasl.server.max.receive.size",
+        INT,
+        at_least(1),
+        default=524288,
+        doc="Maximum size of a request or token before and during authentication on a SASL listener, in bytes.",
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = prop(
+        "sasl.oauthbearer.jwks.endpoint.url",
+        STRING,
+        default=None,
+        doc="Where the keys that verify OAUTHBEARER tokens are: file:///path or https://host/path. "
+        "Without it a listener with OAUTHBEARER does not start.",
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = prop(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        LONG,
+        at_least(1),
+        default=3600000,
+        importance=Importance.LOW,
+        doc="Interval at which the keys for OAUTHBEARER are read again.",
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = prop(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        LONG,
+        at_least(1),
+        default=100,
+        importance=Importance.LOW,
+        doc="First pause after a failed read of the keys for OAUTHBEARER; each further pause is twice as long.",
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = prop(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        LONG,
+        at_least(1),
+        default=10000,
+        importance=Importance.LOW,
+        doc="Longest pause after failed reads of the keys for OAUTHBEARER.",
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = prop(
+        "sasl.oauthbearer.expected.audience",
+        LIST,
+        default=(),
+        doc="Audiences (claim aud) of which an OAUTHBEARER token must have one.",
+    )
+    sasl_oauthbearer_expected_issuer: str | None = prop(
+        "sasl.oauthbearer.expected.issuer",
+        STRING,
+        default=None,
+        doc="Issuer (claim iss) that an OAUTHBEARER token must have.",
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = prop(
+        "sasl.oauthbearer.clock.skew.seconds",
+        INT,
+        at_least(0),
+        default=30,
+        importance=Importance.LOW,
+        doc="Accepted difference between the clocks of the issuer of OAUTHBEARER tokens and of the broker.",
+    )
+    sasl_oauthbearer_scope_claim_name: str = prop(
+        "sasl.oauthbearer.scope.claim.name",
+        STRING,
+        default="scope",
+        importance=Importance.LOW,
+        doc="Claim of an OAUTHBEARER token with its scopes.",
+    )
+    sasl_oauthbearer_sub_claim_name: str = prop(
+        "sasl.oauthbearer.sub.claim.name",
+        STRING,
+        default="sub",
+        importance=Importance.LOW,
+        doc="Claim of an OAUTHBEARER token with the name of the user.",
     )
     security_providers: str | None = prop(
         "security.providers",

@@ -185,7 +185,7 @@ class ControllerRunner:
                 elif isinstance(item, TopicPartition):
                     await self._feed(await self._znodes.read_states([item]))
                 elif isinstance(item, _PendingRequest):
-                    await self._feed(item.event)
+                    await self._feed(item.event())
                 else:
                     await self._feed(item)
             except ControllerMoved:
@@ -234,6 +234,8 @@ class ControllerRunner:
         pending: list[Event] = [event]
         while pending:
             for action in step(self.state, pending.pop(0), self._clock.now_ms()):
+                # An action for thousands of partitions takes milliseconds: connections are served in between.
+                await asyncio.sleep(0)
                 result = await self._perform(action)
                 if result is not None:
                     pending.append(result)
@@ -303,7 +305,11 @@ class _PendingRequest:
 
     def __init__(self, event: Callable[[_PendingRequest], Event]) -> None:
         self.done: asyncio.Future[Mapping[TopicPartition, ErrorCode]] = asyncio.get_running_loop().create_future()
-        self.event = event(self)
+        self._event = event
+
+    def event(self) -> Event:
+        """The event, which refers to this request; the request does not refer to it, so that no cycle is left."""
+        return self._event(self)
 
     def answer(self, outcome: Mapping[TopicPartition, ErrorCode]) -> None:
         """Completes the request; only the first call has an effect."""

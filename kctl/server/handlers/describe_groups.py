@@ -8,7 +8,10 @@ Version notes: 3 authorized operations; 4 instance ids of static members.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kctl.errors import ErrorCode
+from kctl.limits import DESCRIBED_BYTES_MAX
 from kctl.protocol.apis.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -19,6 +22,7 @@ from kctl.security.acls import Operation, ResourceType
 from kctl.server.groups.coordinator import GroupCoordinator
 from kctl.server.requests.authorized_operations import NOT_ASKED, authorized_operations
 from kctl.server.requests.context import RequestContext
+from kctl.server.requests.slices import in_slices
 
 
 class DescribeGroupsHandler:
@@ -27,21 +31,27 @@ class DescribeGroupsHandler:
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
-    def handle(self, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+    async def handle(self, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
         """Serves one request and returns the response."""
-        return DescribeGroupsResponse(
-            groups=[
-                self._describe(group_id, context, includes_operations=request.include_authorized_operations)
-                for group_id in dict.fromkeys(request.groups)
-            ]
-        )
+        described = self._groups(request, context)
+        return DescribeGroupsResponse(groups=await in_slices(described, lambda group: 1 + len(group.members)))
+
+    def _groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Iterator[DescribedGroup]:
+        left = DESCRIBED_BYTES_MAX
+        for group_id in dict.fromkeys(request.groups):
+            if left < 0:
+                yield _failed(group_id, ErrorCode.INVALID_REQUEST)
+                continue
+            group = self._describe(group_id, context, includes_operations=request.include_authorized_operations)
+            left -= sum(map(_size_of, group.members))
+            yield group
 
     def _describe(self, group_id: str, context: RequestContext, *, includes_operations: bool) -> DescribedGroup:
         if not context.allows(Operation.DESCRIBE, ResourceType.GROUP, group_id):
-            return _refused(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            return _failed(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         error, group = self._coordinator.describe(group_id)
         if error is not ErrorCode.NONE:
-            return _refused(group_id, error)
+            return _failed(group_id, error)
         return DescribedGroup(
             error_code=error,
             group_id=group_id,
@@ -65,7 +75,11 @@ class DescribeGroupsHandler:
         )
 
 
-def _refused(group_id: str, error: ErrorCode) -> DescribedGroup:
+def _failed(group_id: str, error: ErrorCode) -> DescribedGroup:
     return DescribedGroup(
         error_code=error, group_id=group_id, group_state="", protocol_type="", protocol_data="", members=[]
     )
+
+
+def _size_of(member: DescribedGroupMember) -> int:
+    return len(member.member_id) + len(member.client_id) + len(member.member_metadata) + len(member.member_assignment)

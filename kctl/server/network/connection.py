@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from kctl.errors import MalformedRequest, UnansweredRequestFailed
 from kctl.server.network.buffer_pool import BufferPool
-from kctl.server.network.channel import OpenChannel
+from kctl.server.network.channel import ChannelEnded, OpenChannel
 from kctl.server.network.inbox import Inbox
 from kctl.server.network.outbox import PlainOutbox
 from kctl.server.network.request_pump import RequestPump, TurnEnd
@@ -121,6 +121,8 @@ class Connection:
                 self.peer.client_host,
                 error,
             )
+            self._flush()
+        except ChannelEnded:
             self._flush()
         except asyncio.CancelledError:
             pass

@@ -30,11 +30,12 @@ class Inbox:
     A frame is a view that is valid until the next call of `buffer` or `settle`.
     """
 
-    __slots__ = ("_buffer", "_end", "_expected_bytes", "_frame_bytes_max", "_pool", "_reserved_bytes", "_start")
+    __slots__ = ("_buffer", "_end", "_expected_bytes", "_pool", "_reserved_bytes", "_start", "frame_bytes_max")
 
     def __init__(self, pool: BufferPool, frame_bytes_max: int) -> None:
         self._pool = pool
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
+        """The size of the largest frame that is accepted; the owner may change it between frames."""
         self._buffer = _NOTHING
         self._start = 0
         self._end = 0
@@ -81,15 +82,15 @@ class Inbox:
     def next_frame(self) -> memoryview | None:
         """The next whole frame without its length, or None when more bytes are needed.
 
-        Raises MalformedRequest for a length that is negative or above socket.request.max.bytes.
+        Raises MalformedRequest for a length that is negative or above `frame_bytes_max`.
         """
         start = self._start
         available = self._end - start
         if available < _LENGTH.size:
             return None
         (size,) = _LENGTH.unpack_from(self._buffer, start)
-        if size < 0 or size > self._frame_bytes_max:
-            raise MalformedRequest(f"frame of {size} bytes; socket.request.max.bytes is {self._frame_bytes_max}")
+        if size < 0 or size > self.frame_bytes_max:
+            raise MalformedRequest(f"frame of {size} bytes; the limit is {self.frame_bytes_max}")
         if available < _LENGTH.size + size:
             return None
         self._start = start + _LENGTH.size + size
@@ -125,7 +126,7 @@ class Inbox:
         if len(self) < _LENGTH.size:
             return _LENGTH.size
         (size,) = _LENGTH.unpack_from(self._buffer, self._start)
-        return _LENGTH.size + size if 0 <= size <= self._frame_bytes_max else 0
+        return _LENGTH.size + size if 0 <= size <= self.frame_bytes_max else 0
 
     def _make_room(self) -> None:
         if self._start >= len(self._buffer) // 2:

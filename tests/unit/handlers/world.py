@@ -33,6 +33,7 @@ from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.registration import ensure_paths, register
 from kctl.server.requests.context import Peer, RequestContext
 from kctl.server.requests.timer import WheelTimer
+from kctl.server.sasl.scram_credentials import ScramCredentials
 from kctl.server.topic_writer import TopicWriter
 from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
@@ -111,7 +112,10 @@ class World:
             self.topics,
             check_listeners=ListenerCertificates(self.configs).check,
         )
-        self.changes = ConfigChanges(BROKER_ID, self.zookeeper, self.configs, self.clock, lambda _: None)
+        self.credentials = ScramCredentials()
+        self.changes = ConfigChanges(
+            BROKER_ID, self.zookeeper, self.configs, self.credentials, self.clock, lambda _: None
+        )
         self.controller = ControllerRunner(
             BROKER_ID,
             zookeeper=self.zookeeper,
@@ -164,7 +168,7 @@ class World:
 
     # controller.broker_channels.ControlPlane
 
-    def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> Mapping[TopicPartition, ErrorCode]:
         self.changes.topics_appeared(topic.topic_name for topic in request.topic_states)
         return {
             TopicPartition(topic.topic_name, state.partition_index): ErrorCode.NONE
@@ -172,14 +176,14 @@ class World:
             for state in topic.partition_states
         }
 
-    def update_metadata(self, request: UpdateMetadataRequest) -> None:
+    async def update_metadata(self, request: UpdateMetadataRequest) -> None:
         if self.is_silent:
             return
         for topic, _ in self.metadata.update(request):
             self.configs.forget_topic(topic)
         self.waits.changed(topic.topic_name for topic in request.topic_states)
 
-    def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
+    async def stop_replica(self, request: StopReplicaRequest) -> Mapping[TopicPartition, ErrorCode]:
         return {
             TopicPartition(topic.topic_name, state.partition_index): ErrorCode.NONE
             for topic in request.topic_states
