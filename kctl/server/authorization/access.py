@@ -6,6 +6,7 @@ Handlers reach it through `RequestContext.allows` and the other methods of the c
 from __future__ import annotations
 
 import ipaddress
+import struct
 from functools import lru_cache
 
 from kctl.environment import Clock
@@ -74,5 +75,5 @@ def java_address(client_host: str) -> str:
         return text
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
-    groups = ":".join(f"{int(group, 16):x}" for group in address.exploded.partition("%")[0].split(":"))
+    groups = ":".join(f"{group:x}" for group in struct.unpack(">8H", address.packed))
     return f"{groups}%{address.scope_id}" if address.scope_id else groups

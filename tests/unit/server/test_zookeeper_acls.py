@@ -23,7 +23,6 @@ from kctl.security.acls import (
 )
 from kctl.security.authorization import AccessPolicy, Client, Reason
 from kctl.server.authorization.zookeeper_acls import ZooKeeperAcls
-from kctl.testing.sim_clock import SimClock
 from kctl.testing.sim_loop import SimLoop, simulate
 from kctl.testing.sim_zookeeper import SimZooKeeper, SimZooKeeperSession
 from kctl.zookeeper import acl_znodes
@@ -39,10 +38,24 @@ def acl(name: str, operation: Operation = Operation.READ, shape: PatternType = P
     return AclBinding(ResourcePattern(TOPIC, name, shape), entry)
 
 
+class WallClock:
+    """Starts at 0, which is when all znodes of the simulated ensemble are created."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+        self._start = loop.time()
+
+    def now_ms(self) -> int:
+        return int((self._loop.time() - self._start) * 1000)
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms()
+
+
 class Broker:
     """The ACLs of one broker and its session."""
 
-    def __init__(self, ensemble: SimZooKeeper, clock: SimClock) -> None:
+    def __init__(self, ensemble: SimZooKeeper, clock: WallClock) -> None:
         self.session: SimZooKeeperSession = ensemble.session(on_watch=self._on_watch)
         self.acls = ZooKeeperAcls(self.session, AccessPolicy(), clock)
 
@@ -59,7 +72,7 @@ class Broker:
 
 def play(scene: Callable[[Broker, Broker], Awaitable[T]]) -> T:
     async def main(loop: SimLoop) -> T:
-        ensemble, clock = SimZooKeeper(), SimClock(loop.time)
+        ensemble, clock = SimZooKeeper(), WallClock(loop)
         brokers = Broker(ensemble, clock), Broker(ensemble, clock)
         for broker in brokers:
             await broker.start()
