@@ -14,7 +14,7 @@ _kctl() {
         esac
     done
     case $noun in
-    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs acls dump-log tls broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
+    '') words='topics produce consume groups transactions producers offsets cluster reassign elect configs acls users tokens dump-log tls broker zookeeper spark completion' flags='--bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help --version' ;;
     topics) [[ -n $verb ]] || words='list describe create alter delete' flags=--help ;;
     produce) verb=produce ;;
     consume) verb=consume ;;
@@ -27,6 +27,8 @@ _kctl() {
     elect) verb=elect ;;
     configs) [[ -n $verb ]] || words='describe alter' flags=--help ;;
     acls) [[ -n $verb ]] || words='list add remove check export apply' flags=--help ;;
+    users) [[ -n $verb ]] || words='list create alter delete' flags=--help ;;
+    tokens) [[ -n $verb ]] || words='create describe renew expire' flags=--help ;;
     dump-log) verb=dump-log ;;
     tls) [[ -n $verb ]] || words='check' flags=--help ;;
     broker) [[ -n $verb ]] || words='start stop status' flags=--help ;;
@@ -392,6 +394,72 @@ _kctl() {
         *) [[ $cur == -* ]] || kind='file' ;;
         esac
         ;;
+    'users list')
+        flags='--zookeeper --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'users create')
+        flags='--mechanism --iterations --password-file --zookeeper --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --password-file) kind='file' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'users alter')
+        flags='--mechanism --iterations --password-file --zookeeper --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --password-file) kind='file' ;;
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --mechanism | --iterations | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'users delete')
+        flags='--mechanism --zookeeper -y --yes --dry-run --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --mechanism | --zookeeper | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'tokens create')
+        flags='--renewer --max-lifetime --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --renewer | --max-lifetime | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'tokens describe')
+        flags='--owner --show-hmac --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --owner | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'tokens renew')
+        flags='--period --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --period | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
+    'tokens expire')
+        flags='--after -y --yes --bootstrap-server --command-config --timeout --format --header --no-color --quiet --debug --help'
+        case $prev in
+        --command-config) kind='file' ;;
+        --format) words='table plain json jsonl' flags='' ;;
+        --after | --bootstrap-server | --timeout) kind='none' ;;
+        esac
+        ;;
     'dump-log dump-log')
         flags='--files -r --records --print-data-log --offset --time --key --max-bytes --max-message-size --producer-id --key-decoder --value-decoder --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --share-group-state-decoder --remote-log-metadata-decoder --verify-only --verify-index-only --index-sanity-check --compat --deep-iteration --skip-record-metadata --rebuild-index --dry-run --format --header --no-color --quiet --debug --help'
         case $prev in
@@ -444,22 +512,25 @@ _kctl() {
         esac
         ;;
     'zookeeper ls')
-        flags='--zookeeper --format --header --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --format --header --no-color --quiet --debug --help'
         case $prev in
+        --zk-tls-config-file) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --zookeeper) kind='none' ;;
         esac
         ;;
     'zookeeper get')
-        flags='--zookeeper --format --header --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --format --header --no-color --quiet --debug --help'
         case $prev in
+        --zk-tls-config-file) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --zookeeper) kind='none' ;;
         esac
         ;;
     'zookeeper stat')
-        flags='--zookeeper --format --header --no-color --quiet --debug --help'
+        flags='--zookeeper --zk-tls-config-file --format --header --no-color --quiet --debug --help'
         case $prev in
+        --zk-tls-config-file) kind='file' ;;
         --format) words='table plain json jsonl' flags='' ;;
         --zookeeper) kind='none' ;;
         esac

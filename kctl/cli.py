@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 from kctl import __version__
 from kctl.commands.exit_status import ExitStatus, Refused, Terminated
+from kctl.commands.help_pages import page_for
 from kctl.console import Console, Format
 from kctl.errors import ApiError, ClusterUnreachable, ConfigError, ErrorCode, KctlError, UsageError
 from kctl.terminal_text import escape_lines
@@ -64,6 +65,10 @@ def exit_status_of(error: BaseException) -> ExitStatus:
 def _run(words: list[str]) -> int:
     if words == ["--version"]:
         sys.stdout.write(f"kctl {__version__}{_build()}\n")
+        return ExitStatus.DONE
+    page = None if sys.stdout.isatty() else page_for(words)
+    if page is not None:
+        sys.stdout.write(page)
         return ExitStatus.DONE
     from kctl.commands.root import run  # noqa: PLC0415 - imports typer, which --version does without
 

@@ -31,6 +31,8 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 _OLD_VERSIONS = frozenset({"SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1"})
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _STORE_TYPES = ("JKS", "PKCS12", "PEM")
+_SERVER_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""For TLS 1.2: forward secrecy and authenticated encryption; OpenSSL's default also has CBC suites."""
 HIDDEN = "[hidden]"
 
 
@@ -114,6 +116,7 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = _CLIENT_AUTH[settings.client_auth]
+    context.set_ciphers(_SERVER_CIPHERS)
     _configure(context, settings)
     return context
 

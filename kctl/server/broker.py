@@ -18,7 +18,12 @@ from dataclasses import replace
 
 from kctl.config.broker import BrokerConfig
 from kctl.config.dynamic import ConfigView
-from kctl.config.listeners import advertised_endpoints, control_plane_listener, listener_endpoints
+from kctl.config.listeners import (
+    advertised_endpoints,
+    control_plane_listener,
+    inter_broker_listener,
+    listener_endpoints,
+)
 from kctl.config.topic import topic_config_ignoring_errors
 from kctl.errors import ConfigError, KctlError, ZooKeeperError
 from kctl.model import Endpoint
@@ -40,6 +45,7 @@ from kctl.server.metadata_waits import MetadataWaits
 from kctl.server.network.connection_limits import ConnectionLimits
 from kctl.server.network.listen_settings import TLS_PROTOCOLS, ListenSettings
 from kctl.server.parts import BrokerParts, Foundations, assemble
+from kctl.server.peer_security import PeerSecurity
 from kctl.server.registration import announce_failed_log_dir, choose_broker_id, cluster_id, ensure_paths, register
 from kctl.server.replication.replica_manager import ReplicaManager
 from kctl.server.requests.dispatch import Dispatcher
@@ -81,6 +87,7 @@ class Broker:
             metadata_waits=MetadataWaits(timer),
             logs=self._logs,
             certificates=ListenerCertificates(self.configs),
+            peer_security=PeerSecurity(self.configs),
             secrets=Secrets(ScramCredentials(), TokenCache(_token_secret_key(self._config))),
         )
         self._dispatcher = Dispatcher()
@@ -238,16 +245,14 @@ class Broker:
 
     async def _configure_listeners(self) -> None:
         """Raises ConfigError."""
-        for endpoint in listener_endpoints(self._config):
-            if endpoint.security_protocol.startswith("SASL"):
-                raise ConfigError("listeners", endpoint.listener, "SASL is not supported yet: use PLAINTEXT or SSL")
         self._limits.settings = limit_settings(self._config, self.configs.properties)
         self.configs.subscribe(self._limits_changed)
         await self._base.certificates.load(
-            endpoint.listener
-            for endpoint in listener_endpoints(self._config)
-            if endpoint.security_protocol in TLS_PROTOCOLS
+            endpoint for endpoint in listener_endpoints(self._config) if endpoint.security_protocol in TLS_PROTOCOLS
         )
+        control_plane = control_plane_listener(self._config)
+        own = inter_broker_listener(self._config)
+        await self._base.peer_security.load([own] if control_plane is None else [own, control_plane])
 
     def _limits_changed(self) -> None:
         try:

@@ -18,6 +18,7 @@ from typing import Protocol
 from kctl.config.dynamic import ConfigView
 from kctl.environment import Clock
 from kctl.errors import ConnectionLossError, NoNodeError, SessionLostError, ZooKeeperError
+from kctl.server.dynamic_passwords import DynamicPasswords
 from kctl.zookeeper import paths, znodes
 from kctl.zookeeper.operations import WatchEvent, ZooKeeper
 
@@ -192,7 +193,8 @@ class ConfigChanges:
                 log.warning("ignoring invalid property topic=%s error=%s", topic, problem)
         self._topic_changed(topic)
 
-    def _apply_broker(self, entity: str, overrides: dict[str, str]) -> None:
+    def _apply_broker(self, entity: str, stored: dict[str, str]) -> None:
+        overrides = DynamicPasswords(self._view.current).decoded(stored)
         if entity == "brokers/<default>":
             for each in self._view.set_dynamic_default(overrides):
                 log.warning("ignoring invalid property broker=<default> error=%s", each)

@@ -17,9 +17,12 @@ from kctl.errors import ApiError, ErrorCode
 from kctl.limits import CONFIG_BYTES_MAX, CONFIG_VALUE_BYTES_MAX
 from kctl.security import acls
 from kctl.server.config_alterations import ResourceType, check_topic_overrides
+from kctl.server.dynamic_passwords import DynamicPasswords
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.requests.context import RequestContext
 from kctl.server.topic_writer import TopicWriter
+
+_BROKERS = "brokers/"
 
 
 def check_access(context: RequestContext, operation: acls.Operation, kind: int, name: str) -> None:
@@ -74,6 +77,7 @@ class ConfigResources:
         """`check_listeners` raises ApiError for dynamic properties of this broker that its listeners cannot use."""
         self._broker_id = broker_id
         self._check_listeners = check_listeners
+        self._passwords = DynamicPasswords(configs.current)
         self._configs = configs
         self._metadata = metadata
         self._topics = topics
@@ -88,9 +92,9 @@ class ConfigResources:
             return f"topics/{name}"
         if resource_type == ResourceType.BROKER:
             if not name:
-                return "brokers/<default>"
+                return f"{_BROKERS}<default>"
             check_this_broker(name, self._broker_id)
-            return f"brokers/{self._broker_id}"
+            return f"{_BROKERS}{self._broker_id}"
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"Only topics and brokers can be altered this way, but the resource type is {resource_type}",
@@ -111,9 +115,11 @@ class ConfigResources:
         return TOPIC_PROPERTIES if resource_type == ResourceType.TOPIC else BROKER_PROPERTIES
 
     async def current(self, entity_path: str) -> dict[str, str]:
-        """The stored overrides.  Raises ZooKeeperError."""
-        return await self._topics.config(entity_path)
+        """The overrides, with passwords decrypted.  Raises ZooKeeperError."""
+        stored = await self._topics.config(entity_path)
+        return self._passwords.decoded(stored) if entity_path.startswith(_BROKERS) else stored
 
     async def replace(self, entity_path: str, overrides: Mapping[str, str]) -> None:
-        """Stores overrides and notifies all brokers.  Raises ZooKeeperError."""
-        await self._topics.change_config(entity_path, overrides)
+        """Stores overrides, passwords encrypted, and notifies all brokers.  Raises ApiError and ZooKeeperError."""
+        stored = self._passwords.encoded(overrides) if entity_path.startswith(_BROKERS) else overrides
+        await self._topics.change_config(entity_path, stored)

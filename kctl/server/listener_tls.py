@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,16 +17,16 @@ from dataclasses import dataclass
 from kctl.config.dynamic import ConfigView
 from kctl.config.listeners import listener_properties
 from kctl.errors import ApiError, ConfigError, ErrorCode
+from kctl.model import Endpoint
 from kctl.security.principals import PrincipalRules
 from kctl.security.tls import TlsSettings, server_context
+from kctl.server.file_states import FileStates, states_of
 from kctl.server.requests.context import ANONYMOUS
 from kctl.server.schedule import run_every
 
 log = logging.getLogger(__name__)
 
 _FILES_CHECK_MS = 10_000
-
-FileStates = tuple[tuple[int, int, int] | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +44,18 @@ class ListenerCertificates:
 
     def __init__(self, configs: ConfigView) -> None:
         self._configs = configs
+        self._protocols: dict[str, str] = {}
         self._loaded: dict[str, _Loaded] = {}
         self._reloading: asyncio.Task[None] | None = None
         self._is_stale = False
         self._checks: asyncio.Task[None] | None = None
 
-    async def load(self, listeners: Iterable[str]) -> None:
-        """Loads the certificates of these listeners, and keeps them up to date.  Raises ConfigError."""
-        for listener in listeners:
-            self._loaded[listener] = await asyncio.to_thread(_load, self._settings(listener))
+    async def load(self, endpoints: Iterable[Endpoint]) -> None:
+        """Loads the certificates of these TLS listeners, and keeps them up to date.  Raises ConfigError."""
+        for endpoint in endpoints:
+            self._protocols[endpoint.listener] = endpoint.security_protocol
+            settings = self._settings(endpoint.listener, self._configs.properties)
+            self._loaded[endpoint.listener] = await asyncio.to_thread(_load, settings)
         if self._loaded:
             self._configs.subscribe(self._config_changed)
             self._checks = asyncio.create_task(run_every(_FILES_CHECK_MS, self.check_files), name="certificate-files")
@@ -75,7 +77,7 @@ class ListenerCertificates:
         properties = {**self._configs.static, **self._configs.dynamic_default, **overrides}
         for listener, loaded in self._loaded.items():
             try:
-                settings = TlsSettings.of(listener_properties(properties, listener))
+                settings = self._settings(listener, properties)
                 if settings != loaded.settings:
                     await asyncio.to_thread(_load, settings)
             except ConfigError as error:
@@ -83,7 +85,7 @@ class ListenerCertificates:
 
     def check_files(self) -> None:
         """Reloads listeners whose files have changed."""
-        if any(loaded.files != _states(loaded.settings) for loaded in self._loaded.values()):
+        if any(loaded.files != states_of(loaded.settings.files) for loaded in self._loaded.values()):
             self._reload()
 
     async def close(self) -> None:
@@ -93,12 +95,17 @@ class ListenerCertificates:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
-    def _settings(self, listener: str) -> TlsSettings:
-        return TlsSettings.of(listener_properties(self._configs.properties, listener))
+    def _settings(self, listener: str, properties: Mapping[str, str]) -> TlsSettings:
+        own = listener_properties(properties, listener)
+        if self._protocols[listener] == "SASL_SSL":
+            # KIP-684: clients that authenticate by SASL need a certificate only if their listener says so itself.
+            own["ssl.client.auth"] = properties.get(f"listener.name.{listener.lower()}.ssl.client.auth", "none")
+        return TlsSettings.of(own)
 
     def _config_changed(self) -> None:
         try:
-            is_changed = any(loaded.settings != self._settings(name) for name, loaded in self._loaded.items())
+            properties = self._configs.properties
+            is_changed = any(each.settings != self._settings(name, properties) for name, each in self._loaded.items())
         except ConfigError:
             is_changed = True  # Reloading logs it.
         if is_changed:
@@ -121,8 +128,8 @@ class ListenerCertificates:
     async def _reload_one(self, listener: str, loaded: _Loaded) -> None:
         files: FileStates = loaded.files
         try:
-            settings = self._settings(listener)
-            files = _states(settings)
+            settings = self._settings(listener, self._configs.properties)
+            files = states_of(settings.files)
             if settings == loaded.settings and files == loaded.files:
                 return
             self._loaded[listener] = await asyncio.to_thread(_load, settings)
@@ -135,17 +142,5 @@ class ListenerCertificates:
 
 def _load(settings: TlsSettings) -> _Loaded:
     # The state comes first: a change while the files are read is seen by the next check.
-    states = _states(settings)
+    states = states_of(settings.files)
     return _Loaded(settings, states, server_context(settings), PrincipalRules(settings.principal_mapping_rules))
-
-
-def _states(settings: TlsSettings) -> FileStates:
-    return tuple(_state(path) for path in settings.files)
-
-
-def _state(path: str) -> tuple[int, int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino

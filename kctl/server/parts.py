@@ -27,6 +27,7 @@ from kctl.server.inter_broker import (
     InterBrokerVersions,
     allows_zstd,
     alters_isr_at_controller,
+    has_features,
     inter_broker_versions,
     uses_topic_ids,
     write_txn_markers_version,
@@ -36,6 +37,7 @@ from kctl.server.listener_tls import ListenerCertificates
 from kctl.server.log_tasks import LogTasks
 from kctl.server.metadata_cache import MetadataCache
 from kctl.server.metadata_waits import MetadataWaits
+from kctl.server.peer_security import PeerSecurity
 from kctl.server.peers import BrokerPeers
 from kctl.server.producer_ids import ProducerIds
 from kctl.server.replication.fetcher import FetchSettings, ReplicaFetchers
@@ -75,6 +77,7 @@ class Foundations:
     logs: LogManager
     certificates: ListenerCertificates
     secrets: Secrets
+    peer_security: PeerSecurity
 
     def log_config(self, topic: str) -> LogConfig:
         """The current configuration of the topic's logs."""
@@ -125,6 +128,7 @@ def assemble(
     peers = BrokerPeers(
         broker_id,
         transport=world.transport,
+        security=base.peer_security,
         metadata=base.metadata,
         listener=listener,
         timeout_ms=config.replica_socket_timeout_ms,
@@ -224,6 +228,7 @@ def assemble(
         allows_topic_deletion=config.delete_topic_enable,
         unclean_topics=base.unclean_topics,
         has_topic_ids=has_topic_ids,
+        has_features=has_features(config.inter_broker_protocol_version),
     )
     states = _state_store(base, zookeeper, control_plane, peers, broker_id)
     return BrokerParts(

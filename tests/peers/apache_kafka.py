@@ -182,7 +182,9 @@ def java_command(version: str, main_class: str, args: Sequence[str | Path], *, l
     return _java(jars(version), main_class, args, log_level)
 
 
-def _java(folder: Path, main_class: str, args: Sequence[str | Path], log_level: str) -> list[str]:
+def _java(
+    folder: Path, main_class: str, args: Sequence[str | Path], log_level: str, flags: Sequence[str] = java.JVM_FLAGS
+) -> list[str]:
     settings = folder.with_name(f"log4j-{log_level.lower()}.properties")
     if not settings.exists():
         settings.write_text(LOG4J % {"level": log_level})
@@ -191,7 +193,7 @@ def _java(folder: Path, main_class: str, args: Sequence[str | Path], log_level: 
         program = Path(main_class)
         class_path += f":{java.compiled(program, folder)}"
         main_class = program.stem
-    flags = (*java.JVM_FLAGS, *java.archive_flags(folder), f"-Dlog4j.configuration=file:{settings}")
+    flags = (*flags, *java.archive_flags(folder), f"-Dlog4j.configuration=file:{settings}")
     return ["java", *flags, "-cp", class_path, main_class, *map(str, args)]
 
 
@@ -239,8 +241,9 @@ def apache_kafka_process(
     zookeeper: str | None = None,
     port: int | None = None,
     properties: Mapping[str, str] | None = None,
+    jvm_flags: Sequence[str] = java.JVM_FLAGS,
 ) -> Iterator[tuple[str, Process]]:
-    """The same with its process, for tests that kill it or read its output."""
+    """The same with its process, for tests that kill it or read its output, and for benchmarks."""
     data_dir.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         bootstrap = f"127.0.0.1:{port or probe.free_port()}"
@@ -252,7 +255,7 @@ def apache_kafka_process(
         else:
             connect = zookeeper or stack.enter_context(_zookeeper(version, data_dir / "zookeeper"))
             settings.write_text(_server_properties(bootstrap, connect, data_dir / "logs", properties or {}))
-        command = _java(jars_of_it, "kafka.Kafka", [settings], "INFO")
+        command = _java(jars_of_it, "kafka.Kafka", [settings], "INFO", jvm_flags)
         broker = stack.enter_context(Process(f"Apache Kafka {version}", command, log=data_dir / "kafka.log"))
         broker.wait_until(lambda: probe.has_controller(bootstrap), timeout_s=BROKER_START_TIMEOUT_S)
         yield bootstrap, broker
@@ -354,4 +357,7 @@ def _exercise(version: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(_exercise(sys.argv[2], Path(sys.argv[3])) if sys.argv[1:2] == ["exercise"] else main())
+    if sys.argv[1:2] == ["exercise"]:
+        _exercise(sys.argv[2], Path(sys.argv[3]))
+    else:
+        sys.exit(main())

@@ -37,7 +37,9 @@ ATTRIBUTES = (
     NameOID.GIVEN_NAME,
 )
 PIECES = ("Duke", "a b", " ", ",", "+", '"', "\\", "<", ">", "#", ";", "=", "é", "名", "/", "$1", "-", "x" * 20)
-ASCII_ONLY = {NameOID.EMAIL_ADDRESS, NameOID.DOMAIN_COMPONENT, NameOID.SERIAL_NUMBER}
+ASCII_ONLY = {NameOID.EMAIL_ADDRESS, NameOID.DOMAIN_COMPONENT}
+PRINTABLE_PIECES = ("Duke", "a b", ",", "+", "/", "=", "-")
+"""For attributes that are always a PrintableString."""
 RULES = (
     "DEFAULT",
     "RULE:^CN=(.*?),.*$/$1/",
@@ -83,7 +85,11 @@ def _name(random: Random) -> x509.Name:
 
 def _attribute(random: Random, oid: x509.ObjectIdentifier | None = None) -> x509.NameAttribute[str]:
     oid = oid or random.choice(ATTRIBUTES)
-    pieces = [piece for piece in PIECES if piece.isascii() or oid not in ASCII_ONLY]
+    pieces = (
+        PRINTABLE_PIECES
+        if oid == NameOID.SERIAL_NUMBER
+        else tuple(piece for piece in PIECES if piece.isascii() or oid not in ASCII_ONLY)
+    )
     value = "".join(random.choices(pieces, k=random.randint(1, 3)))
     return x509.NameAttribute(oid, value)
 

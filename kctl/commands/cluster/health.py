@@ -84,10 +84,11 @@ def health(
 ) -> ExitStatus:
     """Check whether the cluster is healthy, and list every reason why it is not.
 
-    Exit status 0 when it is and 3 when it is not.  Checks the controller, brokers that do not answer or are missing
-    from the cluster, and partitions without a leader, under min.insync.replicas or with replicas that are not in sync.
+    A cluster is healthy if it has a controller, all its brokers answer, and each partition has a leader, at least
+    min.insync.replicas in-sync replicas, and no replica that is out of sync.  The exit status is 0 if it is healthy,
+    else 3.
 
-    One row per reason; under json and jsonl one object.
+    One row per reason; with json and jsonl one object.
     """
     run: Invocation = ctx.obj
     wait_ms = parse_duration_ms(wait) if wait else 0

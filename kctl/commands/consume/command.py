@@ -70,7 +70,7 @@ def consume(
         typer.Option(
             "--assignor",
             metavar="NAME[,NAME]",
-            help="With --group: assignors: range, roundrobin, sticky, cooperative-sticky.  "
+            help="With --group: range, roundrobin, sticky or cooperative-sticky, the preferred one first.  "
             "Default: range,cooperative-sticky.",
         ),
     ] = None,
@@ -92,28 +92,28 @@ def consume(
 ) -> ExitStatus:
     """Read records of a topic.
 
-    Records are shown in order within each partition.  It stops where the partitions ended when it began, unless
-    --follow is given.  Without --group it joins no group and commits nothing.
+    Records are in order within each partition.  The command ends at the offsets that were the end of the partitions
+    when it started, unless --follow is given.  Without --group it does not join a group and commits nothing.
 
-    With --group the group shares the partitions among its members, whatever client they are; --from counts where the
-    group has committed nothing.  Records that were shown are committed every 5 s (auto.commit.interval.ms), before a
-    rebalance, and at the end, also after SIGINT and SIGTERM; after SIGKILL those since the last commit are shown
-    again.  group.instance.id, session.timeout.ms, heartbeat.interval.ms and max.poll.interval.ms count in
-    --command-config.
+    With --group the partitions are divided among the members of the group, which may be other clients; --from applies
+    to partitions without a committed offset.  Offsets of the records shown are committed every 5 s
+    (auto.commit.interval.ms), before a rebalance and at the end, also after SIGINT and SIGTERM.  After SIGKILL, records
+    since the last commit are shown again.  --command-config may set group.instance.id, session.timeout.ms,
+    heartbeat.interval.ms and max.poll.interval.ms.
 
-    --assignor, or partition.assignment.strategy in --command-config, says by which assignors the member can share; all
-    members of a group must have one in common.  Only one whose assignors are cooperative-sticky and nothing else keeps
-    reading while the group shares anew; any other gives up its partitions first.
+    --assignor, or partition.assignment.strategy in --command-config, lists the assignors that the member supports; all
+    members of a group must have one in common.  If cooperative-sticky is the only one, the member keeps reading during
+    a rebalance; otherwise it revokes its partitions first.
 
-    TIME is RFC 3339 (UTC without a zone), a date (2026-11-21 or 20261121), 10 digits of epoch seconds or 13 of
-    milliseconds, now, or a duration back from now: @-1h.  Times before 1970 are refused.
+    TIME is RFC 3339 (UTC without a zone), a date (2026-11-21 or 20261121), epoch seconds (10 digits) or milliseconds
+    (13 digits), now, or a duration before now (@-1h).  Times before 1970 are refused.
 
-    Under json and jsonl nothing is lost: keys, values and header values that are not UTF-8 come as base64, which
-    "key_encoding", "value_encoding" and "encoding" tell, and `kctl produce --input jsonl` reads them back.  Under json
-    everything is held in memory until the end; jsonl and plain stream.
+    With json and jsonl, keys, values and header values that are not UTF-8 are base64; "key_encoding", "value_encoding"
+    and "encoding" say which.  'kctl produce --input jsonl' reads them back unchanged.  json holds all records in memory
+    until the end; jsonl and plain do not.
 
-    With --formatter each record is a line of JSON, unless --format json makes all of them one document: key and value
-    are objects, and the value of a tombstone is null.  Records that do not decode are skipped with a warning.
+    With --formatter, each record is a line of JSON, or all records are one document with --format json.  Key and value
+    are objects; the value of a tombstone is null.  Records that cannot be decoded are skipped with a warning.
     """
     run: Invocation = ctx.obj
     if compat and not formatter:

@@ -39,7 +39,7 @@ def dump_log(
     ctx: typer.Context,
     files: Annotated[
         list[str] | None,
-        typer.Argument(help="Files of a log, folders of partitions, or log dirs.", metavar="FILE"),
+        typer.Argument(help="Files of a log, directories of partitions, or log directories.", metavar="FILE"),
     ] = None,
     *,
     file_list: Annotated[list[str] | None, typer.Option("--files", metavar="FILE[,...]", help="Same as FILE.")] = None,
@@ -48,15 +48,17 @@ def dump_log(
     ] = False,
     offset: Annotated[
         str | None,
-        typer.Option("--offset", metavar="A:B", help="Only what has offsets from A up to, but not including, B."),
+        typer.Option("--offset", metavar="A:B", help="Only batches and records with offsets from A to B (exclusive)."),
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option("--time", metavar="A:B", help="Only what has timestamps from A up to, but not including, B."),
+        typer.Option("--time", metavar="A:B", help="Only batches and records with timestamps from A to B (exclusive)."),
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option("--key", help="Only records with this key, written as --key-decoder shows it.", parser=any_text),
+        typer.Option(
+            "--key", help="Only records with this key, in the form that --key-decoder produces.", parser=any_text
+        ),
     ] = None,
     max_bytes: Annotated[
         int | None,
@@ -83,10 +85,10 @@ def dump_log(
         typer.Option("--producer-id", metavar="N", help="Only records of this producer.", min=-1, max=INT64_MAX),
     ] = None,
     key_decoder: Annotated[
-        Decoder | None, typer.Option("--key-decoder", help="Format of keys.  Default: text, or else base64.")
+        Decoder | None, typer.Option("--key-decoder", help="Format of keys.  Default: UTF-8 if valid, else base64.")
     ] = None,
     value_decoder: Annotated[
-        Decoder | None, typer.Option("--value-decoder", help="Format of values.  Default: text, or else base64.")
+        Decoder | None, typer.Option("--value-decoder", help="Format of values.  Default: UTF-8 if valid, else base64.")
     ] = None,
     offsets_decoder: Annotated[
         bool, typer.Option("--offsets-decoder", help="Decode records as those of __consumer_offsets.")
@@ -108,60 +110,60 @@ def dump_log(
         typer.Option(
             "--verify-only",
             "--verify-index-only",
-            help="Read every record, but show only errors.  With --compat: no entries of indexes.",
+            help="Read all records, but show only errors.  With --compat: do not print index entries.",
         ),
     ] = False,
     index_sanity_check: Annotated[
         bool,
         typer.Option(
-            "--index-sanity-check", help="Check only whether a broker would rebuild the indexes when it starts."
+            "--index-sanity-check", help="Only check whether a broker would rebuild the indexes at its next start."
         ),
     ] = False,
     compat: Annotated[
         Literal["kafka-2.8", "kafka-4"] | None,
-        typer.Option("--compat", help="Write the text of Kafka's DumpLogSegments."),
+        typer.Option("--compat", help="Print the output of Kafka's DumpLogSegments of this version."),
     ] = None,
     deep_iteration: Annotated[
-        bool, typer.Option("--deep-iteration", help="With --compat: a line per record, too.")
+        bool, typer.Option("--deep-iteration", help="With --compat: also print a line per record.")
     ] = False,
     skip_record_metadata: Annotated[
-        bool, typer.Option("--skip-record-metadata", help="With --compat: of records only key and value.")
+        bool, typer.Option("--skip-record-metadata", help="With --compat: print only keys and values of records.")
     ] = False,
     rebuild_index: Annotated[
         bool,
         typer.Option(
             "--rebuild-index",
-            help="Write .index and .timeindex anew from the log.  Not while a broker uses the directory.",
+            help="Rebuild .index and .timeindex from the log.  Refused while a broker uses the directory.",
         ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --rebuild-index: show what would be written without writing it.")
+        bool, typer.Option("--dry-run", help="With --rebuild-index: show the changes without making them.")
     ] = False,
 ) -> ExitStatus:
     """Show the contents of log and index files, and errors in them.
 
-    Files are recognised by their names: .log, .index, .timeindex, .txnindex, .snapshot, the checkpoints,
-    partition.metadata, meta.properties, and of KRaft .checkpoint (a snapshot of the metadata) and quorum-state.
-    Without --rebuild-index it only reads, so a broker may go on using them; the last batch of a file that is being
-    written may then look torn, and index entries may be missing.
+    The name of a file says what it is: .log, .index, .timeindex, .txnindex, .snapshot, a checkpoint,
+    partition.metadata, meta.properties, or, of a KRaft cluster, .checkpoint (a snapshot of the metadata) and
+    quorum-state.  Only regular files are read; a directory without files of a log is an error.
 
-    Only regular files are read, and a folder without files of a log is an error.
+    Without --rebuild-index the command only reads and can run beside a broker.  In a file that the broker is writing,
+    the last batch may appear truncated and index entries may be missing.
 
-    Checksums of batches and the order of offsets are checked, and every index entry against the log beside it.  What is
-    wrong is a row with an error, and makes the exit status 1; it goes on with the next batch that is sound.  With
-    --offset only the part of a log that can hold these offsets is read.
+    Checked are the checksums of batches, the order of offsets, and each index entry against its log.  An error is a row
+    of its own and makes the exit status 1; reading continues with the next valid batch.  With --offset, only the part
+    of a log that may contain these offsets is read.
 
-    TIME is as everywhere: 2026-11-21T09:30:00Z (UTC without a zone), 2026-11-21, 10 digits of epoch seconds or 13 of
-    milliseconds, now, -1h.
+    TIME is RFC 3339 such as 2026-11-21T09:30:00Z (UTC without a zone), a date, epoch seconds (10 digits) or
+    milliseconds (13 digits), now, or a duration before now (-1h).
 
-    Under json and jsonl, "type" tells what a row is about: batch, record, offset_index, time_index, producer,
-    aborted_transaction, leader_epoch, checkpoint, property or problem; with --records both batches and records are
-    there.  Keys and values that are no text are base64, and "key_encoding" and "value_encoding" say so.
+    With json and jsonl, "type" is the type of the row: batch, record, offset_index, time_index, producer,
+    aborted_transaction, leader_epoch, checkpoint, property or problem; --records shows both batches and records.  Keys
+    and values that are not UTF-8 are base64; "key_encoding" and "value_encoding" say which.
     """
     run: Invocation = ctx.obj
     names = [*(files or []), *(name for names in file_list or [] for name in names.split(",") if name)]
     if not names:
-        raise UsageError("name a file, a partition's folder or a log dir")
+        raise UsageError("name a file, the directory of a partition, or a log directory")
     topic_decoder = _one_of(
         {
             "--offsets-decoder": offsets_decoder,
@@ -187,7 +189,7 @@ def dump_log(
     decodes = bool(key_decoder or value_decoder)
     if compat is not None:
         if any(option is not None for option in (offset, time, key, producer_id)):
-            raise UsageError("--compat shows all that a file has: --offset, --time, --key and --producer-id do not fit")
+            raise UsageError("--compat cannot be combined with --offset, --time, --key or --producer-id")
         parser = dumping.classic_parser(
             compat,
             shows=records or decodes,

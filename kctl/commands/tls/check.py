@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic, time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -32,6 +32,53 @@ COLUMNS = (
     Column("days_left", numeric=True),
     Column("key"),
 )
+
+
+class CertificateItem(NamedTuple):
+    """A certificate of the server as a JSON object."""
+
+    subject: str
+    issuer: str
+    names: list[str]
+    valid_from: str | None
+    valid_until: str | None
+    days_left: int
+    key: str
+    sha256: str
+
+
+class TlsItem(NamedTuple):
+    """A TLS listener as a JSON object."""
+
+    address: str
+    trusted: bool
+    version: str | None
+    cipher: str | None
+    versions: list[str]
+    problems: list[str]
+    certificates: list[CertificateItem]
+
+
+class TlsOverview(NamedTuple):
+    """A TLS listener above the table of its certificates."""
+
+    address: str
+    trusted: bool
+    version: str | None
+    cipher: str | None
+    versions: str
+    problems: str
+
+
+class CertificateRow(NamedTuple):
+    """A certificate in the table."""
+
+    subject: str
+    issuer: str
+    names: str
+    valid_until: str | None
+    days_left: int
+    key: str
 
 
 @app.command(
@@ -81,48 +128,46 @@ def check(
     if run.console.format in {Format.JSON, Format.JSONL}:
         run.console.show_one(item)
     else:
-        run.console.show_one({name: _shown(value) for name, value in item.items() if name != "certificates"})
+        versions, problems = ", ".join(item.versions), ", ".join(item.problems)
+        run.console.show_one(TlsOverview(item.address, item.trusted, item.version, item.cipher, versions, problems))
         run.console.text("")
-        rows = [{**row, "names": ", ".join(row["names"])} for row in item["certificates"]]
-        run.console.show(COLUMNS, rows)
-    return ExitStatus.UNMET if item["problems"] else ExitStatus.DONE
+        run.console.show(COLUMNS, [_certificate_row(one) for one in item.certificates])
+    return ExitStatus.UNMET if item.problems else ExitStatus.DONE
 
 
-def _item(report: TlsReport, *, now_ms: int, days: int) -> dict[str, Any]:
+def _item(report: TlsReport, *, now_ms: int, days: int) -> TlsItem:
     certificates = [_certificate_item(entry, now_ms) for entry in report.certificates]
     problems = [] if report.problem is None else [f"not trusted: {report.problem}"]
     problems += [f"accepts {version}" for version in report.old_versions]
     problems += [
-        f"{entry['subject']} expires in {entry['days_left']} days"
-        for entry in certificates
-        if entry["days_left"] < days
+        f"{entry.subject} expires in {entry.days_left} days" for entry in certificates if entry.days_left < days
     ]
-    return {
-        "address": f"{report.host}:{report.port}",
-        "trusted": report.problem is None,
-        "version": report.version,
-        "cipher": report.cipher,
-        "versions": list(report.versions),
-        "problems": problems,
-        "certificates": certificates,
-    }
+    return TlsItem(
+        address=f"{report.host}:{report.port}",
+        trusted=report.problem is None,
+        version=report.version,
+        cipher=report.cipher,
+        versions=list(report.versions),
+        problems=problems,
+        certificates=certificates,
+    )
 
 
-def _certificate_item(entry: CertificateReport, now_ms: int) -> dict[str, Any]:
-    return {
-        "subject": entry.subject,
-        "issuer": entry.issuer,
-        "names": list(entry.names),
-        "valid_from": format_time(_ms(entry.valid_from)),
-        "valid_until": format_time(_ms(entry.valid_until)),
-        "days_left": (_ms(entry.valid_until) - now_ms) // _MS_PER_DAY,
-        "key": entry.key,
-        "sha256": entry.fingerprint,
-    }
+def _certificate_item(entry: CertificateReport, now_ms: int) -> CertificateItem:
+    return CertificateItem(
+        subject=entry.subject,
+        issuer=entry.issuer,
+        names=list(entry.names),
+        valid_from=format_time(_ms(entry.valid_from)),
+        valid_until=format_time(_ms(entry.valid_until)),
+        days_left=(_ms(entry.valid_until) - now_ms) // _MS_PER_DAY,
+        key=entry.key,
+        sha256=entry.fingerprint,
+    )
 
 
-def _shown(value: object) -> object:
-    return ", ".join(value) if isinstance(value, list) else value
+def _certificate_row(item: CertificateItem) -> CertificateRow:
+    return CertificateRow(item.subject, item.issuer, ", ".join(item.names), item.valid_until, item.days_left, item.key)
 
 
 def _ms(moment: datetime) -> int:

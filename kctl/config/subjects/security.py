@@ -84,14 +84,13 @@ class AuthorizationProperties:
         "password.encoder.secret",
         PASSWORD,
         default=None,
-        inert=True,
-        doc="Secret that encrypts passwords in dynamic configurations.",
+        doc="Secret that encrypts passwords among dynamic properties, the same on every broker; without it they are "
+        "refused.",
     )
     password_encoder_old_secret: str | None = prop(
         "password.encoder.old.secret",
         PASSWORD,
         default=None,
-        inert=True,
         doc="The previous password.encoder.secret, while it is being changed.",
     )
     password_encoder_keyfactory_algorithm: str | None = prop(
@@ -99,7 +98,6 @@ class AuthorizationProperties:
         STRING,
         default=None,
         importance=Importance.LOW,
-        inert=True,
         doc="Key derivation function for password.encoder.secret.",
     )
     password_encoder_cipher_algorithm: str = prop(
@@ -107,7 +105,6 @@ class AuthorizationProperties:
         STRING,
         default="AES/CBC/PKCS5Padding",
         importance=Importance.LOW,
-        inert=True,
         doc="Cipher for passwords in dynamic configurations.",
     )
     password_encoder_key_length: int = prop(
@@ -116,7 +113,6 @@ class AuthorizationProperties:
         at_least(8),
         default=128,
         importance=Importance.LOW,
-        inert=True,
         doc="Length of the key derived from password.encoder.secret, in bits.",
     )
     password_encoder_iterations: int = prop(
@@ -125,7 +121,6 @@ class AuthorizationProperties:
         at_least(1024),
         default=4096,
         importance=Importance.LOW,
-        inert=True,
         doc="Iterations of the key derivation for password.encoder.secret.",
     )
 
@@ -299,7 +294,6 @@ class SaslProperties:
         STRING,
         default="GSSAPI",
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="SASL mechanism between brokers.",
     )
     sasl_jaas_config: str | None = prop(
@@ -378,7 +372,6 @@ class SaslProperties:
         LIST,
         default=("DEFAULT",),
         dynamic=Dynamic.PER_BROKER,
-        inert=True,
         doc="Rules that map Kerberos principals to user names.",
     )
     sasl_login_refresh_window_factor: float = prop(

@@ -79,6 +79,7 @@ class ControllerRunner:
         allows_topic_deletion: bool,
         unclean_topics: UncleanTopics,
         has_topic_ids: bool = True,
+        has_features: bool = True,
     ) -> None:
         self.state = ControllerState(broker_id, allows_topic_deletion=allows_topic_deletion)
         self._candidacy = Candidacy(broker_id, zookeeper, clock)
@@ -91,6 +92,7 @@ class ControllerRunner:
             random=random,
             has_topic_ids=has_topic_ids,
         )
+        self._has_features = has_features
         self._clock = clock
         self._inbox: asyncio.Queue[str | TopicPartition | Event | _PendingRequest] = asyncio.Queue()
         self._waiting: set[str] = set()
@@ -220,6 +222,10 @@ class ControllerRunner:
         if lease is None:
             return
         self._writer.epoch_version = lease.epoch_version
+        try:
+            await self._writer.set_up_features(are_supported=self._has_features)
+        except ValueError as error:
+            log.error("ignoring malformed features error=%s", error)
         await self._feed(await self._znodes.read_all(lease))
         for path in REQUESTS:
             await self._read_again(path)

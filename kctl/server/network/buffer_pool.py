@@ -27,6 +27,12 @@ def rounded_up(size: int) -> int:
     return 1 << max(size - 1, 1).bit_length()
 
 
+def _call_first(waiting: dict[Callable[[], None], None]) -> None:
+    on_room = next(iter(waiting))
+    del waiting[on_room]
+    on_room()
+
+
 class BufferPool:
     """Lends writable buffers.  With `is_poisoned`, returned ones are overwritten, so that tests find late readers."""
 
@@ -44,6 +50,10 @@ class BufferPool:
         self.is_limited = bytes_max > 0
         self._bytes_max = bytes_max
         self._waiting: dict[Callable[[], None], None] = {}
+        """Connections that would begin a request."""
+        self._growing: dict[Callable[[], None], None] = {}
+        """Connections that need more memory for the request that they have begun."""
+        self._exceeding: object | None = None
         self._free: dict[int, list[memoryview]] = {}
         self._is_poisoned = is_poisoned
         self._release = release
@@ -69,22 +79,40 @@ class BufferPool:
         if size < 0:
             self._wake()
 
-    def wait_for_room(self, on_room: Callable[[], None]) -> None:
-        """Calls `on_room` once when there is room again, first come, first served."""
-        self._waiting[on_room] = None
+    def may_grow(self, owner: object) -> bool:
+        """Whether a connection may receive a large request that it has begun.
+
+        If there is no room, one of them may exceed the limit at a time: otherwise many small beginnings would use it up
+        and wait for each other.
+        """
+        if self.has_room:
+            return True
+        if self._exceeding is None:
+            self._exceeding = owner
+        return self._exceeding is owner
+
+    def has_grown(self, owner: object) -> None:
+        """The large request has been handled or lost."""
+        if self._exceeding is owner:
+            self._exceeding = None
+            self._wake()
+
+    def wait_for_room(self, on_room: Callable[[], None], *, is_growing: bool) -> None:
+        """Calls `on_room` once when there may be room, first come, first served; it then asks again."""
+        (self._growing if is_growing else self._waiting)[on_room] = None
 
     def stop_waiting(self, on_room: Callable[[], None]) -> None:
         """Does not call `on_room` any more."""
         self._waiting.pop(on_room, None)
-        self._wake()
+        self._growing.pop(on_room, None)
 
     def _wake(self) -> None:
+        if self._growing and (self.has_room or self._exceeding is None):
+            _call_first(self._growing)
         for _ in range(min(len(self._waiting), _WOKEN_MAX)):
             if not self._waiting or not self.has_room:
                 return
-            on_room = next(iter(self._waiting))
-            del self._waiting[on_room]
-            on_room()
+            _call_first(self._waiting)
 
     def take(self, size: int) -> memoryview:
         """A buffer of at least `size` bytes; its content is undefined."""
@@ -112,7 +140,7 @@ class BufferPool:
             buffer[:] = _POISON * size
         if isinstance(buffer.obj, mmap.mmap):
             self._keep_or_release(buffer, size)
-        if self._waiting:
+        if self._waiting or self._growing:
             self._wake()
 
     def _keep_or_release(self, buffer: memoryview, size: int) -> None:

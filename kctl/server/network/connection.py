@@ -184,7 +184,7 @@ class Connection:
 
     def _wait_for_memory(self) -> None:
         self._waits_for_memory = True
-        self._buffers.wait_for_room(self._on_memory)
+        self._buffers.wait_for_room(self._on_memory, is_growing=len(self._inbox) > 0)
         self._settle()
 
     def _on_memory(self) -> None:

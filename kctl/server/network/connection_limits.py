@@ -119,7 +119,6 @@ class ConnectionLimits:
             return False
         return self._is_protected(listener) or self.count < self.settings.connections
 
-    @property
     def has_excess(self) -> bool:
         """Whether a connection of a listener that is not protected has to be closed."""
         return self.count > self.settings.connections

@@ -30,7 +30,16 @@ class Inbox:
     A frame is a view that is valid until the next call of `buffer` or `settle`.
     """
 
-    __slots__ = ("_buffer", "_end", "_expected_bytes", "_pool", "_reserved_bytes", "_start", "frame_bytes_max")
+    __slots__ = (
+        "_buffer",
+        "_end",
+        "_expected_bytes",
+        "_is_admitted",
+        "_pool",
+        "_reserved_bytes",
+        "_start",
+        "frame_bytes_max",
+    )
 
     def __init__(self, pool: BufferPool, frame_bytes_max: int) -> None:
         self._pool = pool
@@ -40,8 +49,10 @@ class Inbox:
         self._start = 0
         self._end = 0
         self._expected_bytes = MAPPED_BYTES_MIN
+        self._is_admitted = False
+        """Whether the first frame may have all the memory that it needs."""
         self._reserved_bytes = 0
-        """What the first frame needs besides the buffer, if it was admitted as a large one."""
+        """What it needs besides the buffer."""
 
     def __len__(self) -> int:
         """Bytes received and not taken yet."""
@@ -59,12 +70,14 @@ class Inbox:
         A frame of more than 64 KiB is admitted as a whole, so that it is not stopped half-way.
         """
         pool = self._pool
-        if not pool.is_limited or self._reserved_bytes or (self._buffer and self._end < len(self._buffer)):
+        if not pool.is_limited or self._is_admitted or (self._buffer and self._end < len(self._buffer)):
             return True
-        if not pool.has_room:
+        if len(self._buffer) < MAPPED_BYTES_MIN and pool.has_room:
+            return True
+        if not self._buffer or not pool.may_grow(self):
             return False
-        if len(self._buffer) >= MAPPED_BYTES_MIN:
-            self._reserve(max(self._first_frame_bytes() - len(self._buffer), 0))
+        self._is_admitted = True
+        self._reserve(max(self._first_frame_bytes() - len(self._buffer), 0))
         return True
 
     def buffer(self) -> memoryview:
@@ -94,7 +107,8 @@ class Inbox:
         if available < _LENGTH.size + size:
             return None
         self._start = start + _LENGTH.size + size
-        if self._reserved_bytes:
+        if self._is_admitted:
+            self._is_admitted = False
             self._reserve(0)
         if size >= self._expected_bytes < _EXPECTED_BYTES_MAX:
             self._expected_bytes = min(rounded_up(_LENGTH.size + size), _EXPECTED_BYTES_MAX)
@@ -107,19 +121,24 @@ class Inbox:
             self.close()
         elif rest < _SMALL_REST_BYTES and len(self._buffer) > max(2 * rest, _SMALLEST_BUFFER_BYTES):
             self._move_to(self._pool.take(max(rest, _SMALLEST_BUFFER_BYTES)))
+        if self._pool.is_limited and not self._is_admitted:
+            self._pool.has_grown(self)
 
     def close(self) -> None:
         """Gives back all memory; what has been received is lost."""
-        if self._reserved_bytes:
-            self._reserve(0)
         if self._buffer:
             buffer, self._buffer = self._buffer, _NOTHING
             self._pool.give_back(buffer)
         self._start = self._end = 0
+        if self._pool.is_limited:
+            self._is_admitted = False
+            self._reserve(0)
+            self._pool.has_grown(self)
 
     def _reserve(self, size: int) -> None:
-        change, self._reserved_bytes = size - self._reserved_bytes, size
-        self._pool.reserve(change)
+        if size != self._reserved_bytes:
+            change, self._reserved_bytes = size - self._reserved_bytes, size
+            self._pool.reserve(change)
 
     def _first_frame_bytes(self) -> int:
         """Size of the frame that begins the buffer with its length, as far as it is known and allowed."""

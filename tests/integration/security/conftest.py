@@ -9,6 +9,7 @@ from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
 
@@ -19,7 +20,7 @@ SIMPLE_USER = "bob"
 """For clients that do not escape names."""
 
 
-def admin_settings(broker: SaslBroker) -> dict[str, str]:
+def admin_settings(broker: SaslBroker) -> dict[str, str | int | float | bool]:
     """librdkafka's settings of a client that is allowed everything."""
     return {
         "bootstrap.servers": broker.sasl,
@@ -34,7 +35,7 @@ def admin_settings(broker: SaslBroker) -> dict[str, str]:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslBroker]:
     with sasl_broker(tmp_path_factory.mktemp("sasl")) as started:
         admin = AdminClient(admin_settings(started))
-        upsertions = [
+        upsertions: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), SCRAM_PASSWORD.encode())
             for user in (SCRAM_USER, SIMPLE_USER)
             for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)

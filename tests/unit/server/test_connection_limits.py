@@ -19,13 +19,13 @@ def test_the_maximum_of_the_broker_stops_all_listeners_except_the_protected_one(
         assert limits.admit("EXTERNAL", address, 0).refusal is None
     assert not limits.has_slot("EXTERNAL")
     assert limits.has_slot("INTERNAL")
-    assert not limits.has_excess
+    assert not limits.has_excess()
     limits.admit("INTERNAL", "1.1.1.3", 0)
-    assert limits.has_excess
+    assert limits.has_excess()
     assert limits.is_closable("EXTERNAL")
     assert not limits.is_closable("INTERNAL")
     limits.released("EXTERNAL", "1.1.1.1")
-    assert not limits.has_excess
+    assert not limits.has_excess()
 
 
 def test_the_maximum_of_a_listener_holds_for_the_protected_one_too() -> None:

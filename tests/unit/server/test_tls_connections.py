@@ -60,7 +60,7 @@ async def listening(
     handle: Handle, properties: dict[str, str], *, limits: ConnectionLimits | None = None, request_bytes_max: int = -1
 ) -> AsyncIterator[tuple[Acceptor, int]]:
     certificates = ListenerCertificates(ConfigView(properties))
-    await certificates.load(["SECURE"])
+    await certificates.load([ENDPOINT])
     acceptor = Acceptor(
         open_channel=partial(DirectChannel, handle, frame_bytes_max=8 << 20),
         settings=ListenSettings(
@@ -80,6 +80,12 @@ async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not holds():  # noqa: ASYNC110 - what is waited for comes from another socket
             await asyncio.sleep(0.005)
+
+
+async def ended(reader: asyncio.StreamReader) -> None:
+    """Waits until the broker has closed the connection; what it did not read makes that a reset."""
+    with contextlib.suppress(ConnectionResetError):
+        await reader.read()
 
 
 class Slice:
@@ -178,8 +184,7 @@ def test_plaintext_and_old_versions_on_a_tls_listener_are_refused(
         async with listening(lambda *_: [b"ok"], properties) as (acceptor, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(framed(b"a request without TLS"))
-            with contextlib.suppress(ConnectionResetError):
-                await reader.read()
+            await ended(reader)
             writer.close()
             old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
@@ -197,7 +202,7 @@ def test_plaintext_and_old_versions_on_a_tls_listener_are_refused(
 
     with caplog.at_level("INFO"):
         asyncio.run(main())
-    assert "TLS handshake failed peer=/127.0.0.1 listener=SECURE reason=unsupported protocol" in caplog.text
+    assert "TLS handshake failed listener=SECURE peer=/127.0.0.1 reason=unsupported protocol" in caplog.text
 
 
 def test_the_oldest_handshake_makes_room_and_all_end_at_the_deadline(
@@ -212,12 +217,12 @@ def test_the_oldest_handshake_makes_room_and_all_end_at_the_deadline(
             silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
             for _, writer in silent[1:]:
                 writer.write(b"\x16\x03\x01")
-            assert await silent[0][0].read() == b""
+            await ended(silent[0][0])
             reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context(authority))
             writer.write(framed(b"x"))
             assert await reader.readexactly(2) == b"ok"
             for late, _ in silent[1:]:
-                await late.read()
+                await ended(late)
             await until(lambda: limits.count == 1)
             for _, opened in (*silent, (reader, writer)):
                 opened.close()
@@ -246,7 +251,7 @@ def test_certificates_are_replaced_while_connections_are_open(
     async def main() -> None:
         view = ConfigView(given)
         certificates = ListenerCertificates(view)
-        await certificates.load(["SECURE"])
+        await certificates.load([ENDPOINT])
         acceptor = Acceptor(
             open_channel=partial(DirectChannel, lambda *_: [b"ok"], frame_bytes_max=100),
             settings=ListenSettings(tls=certificates),
@@ -275,6 +280,22 @@ def test_certificates_are_replaced_while_connections_are_open(
         await certificates.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("name", "is_required"), [("ssl.client.auth", False), ("listener.name.x.ssl.client.auth", True)]
+)
+def test_a_sasl_listener_requires_certificates_only_by_a_property_of_its_own(
+    properties: dict[str, str], name: str, *, is_required: bool
+) -> None:
+    async def main() -> ssl.VerifyMode:
+        certificates = ListenerCertificates(ConfigView({**properties, name: "required"}))
+        await certificates.load([Endpoint("X", "127.0.0.1", 0, "SASL_SSL")])
+        mode = certificates.context("X").verify_mode
+        await certificates.close()
+        return mode
+
+    assert asyncio.run(main()) == (ssl.CERT_REQUIRED if is_required else ssl.CERT_NONE)
 
 
 def test_an_address_above_its_limit_is_refused_before_tls(
